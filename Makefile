@@ -1,0 +1,43 @@
+# Two environments of the project's own, made on first use: `.venv` with all three backends for the
+# tests, `.venv-demo` with what `pip install keras-transformer` brings.
+PYTHON ?= python3
+BACKENDS ?= tensorflow jax torch
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: test demo lint clean
+
+test: .venv/installed
+	set -e; for backend in $(BACKENDS); do \
+		echo "== KERAS_BACKEND=$$backend"; \
+		KERAS_BACKEND=$$backend .venv/bin/python -m pytest -q; \
+	done
+
+lint: .venv/installed
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+
+demo: export KERAS_BACKEND = tensorflow
+demo: .venv-demo/installed
+	.venv-demo/bin/python recipes/translation/train.py --dataset synthetic --output-dir runs/demo \
+		--vocabulary-size 1500 --steps 1200 --warmup-steps 600 --dropout 0.1 --num-shapes 6 --interval 400 --average 1
+	.venv-demo/bin/python recipes/translation/evaluate.py --model runs/demo/model \
+		--dataset synthetic --split test
+	.venv-demo/bin/python recipes/translation/export.py --model runs/demo/model \
+		--output runs/demo/saved_model
+	.venv-demo/bin/python recipes/translation/serve.py runs/demo/saved_model \
+		"The old man sees a dog that sleeps." \
+		"Today the teacher has called the girl." \
+		"My aunt says that the children cannot help him."
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --editable ".[dev]"
+	touch $@
+
+.venv-demo/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/pip install --quiet --editable .
+	touch $@
+
+clean:
+	rm -rf .venv .venv-demo runs build dist *.egg-info

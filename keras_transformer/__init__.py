@@ -1,0 +1,27 @@
+"""The Transformer of "Attention Is All You Need" for Keras 3."""
+
+from keras_transformer import layers
+from keras_transformer.decoding.search import greedy_search
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.models.variants import get_variant, variants
+from keras_transformer.tasks.translator import Translator
+from keras_transformer.training.checkpoints import average_checkpoints
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.version import __version__
+
+__all__ = [
+    "LabelSmoothedCrossentropy",
+    "NoamSchedule",
+    "Perplexity",
+    "TokenAccuracy",
+    "Transformer",
+    "Translator",
+    "__version__",
+    "average_checkpoints",
+    "get_variant",
+    "greedy_search",
+    "layers",
+    "variants",
+]

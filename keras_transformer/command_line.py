@@ -1,0 +1,30 @@
+"""What the recipes' scripts share: options, and errors in one line."""
+
+import sys
+import traceback
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+
+
+def run(main, options_class):
+    """Parse the command line into a dataclass and call `main` with it.
+
+    A `ValueError` that this package raises is meant for the user: it is printed in one line, and
+    the exit status is 2. Any other error is a defect and keeps its traceback.
+
+    Args:
+        main: function of one argument, the options.
+        options_class: a dataclass; its fields are the options, their docstrings the help.
+    """
+    import tyro
+
+    options = tyro.cli(options_class, description=sys.modules[main.__module__].__doc__)
+    try:
+        main(options)
+    except ValueError as error:
+        origin = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+        if _PACKAGE not in origin.parents and origin != Path(sys.argv[0]).resolve():
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,187 @@
+"""Batches of a token budget, planned so that any batch of any epoch can be made again."""
+
+import keras
+import numpy as np
+
+from keras_transformer.data.batch_shapes import assign_shapes, plan_shapes
+from keras_transformer.data.tokenizer import END_ID, START_ID
+
+
+class TokenBatches(keras.utils.PyDataset):
+    """Training or validation batches of about equal numbers of tokens (section 5.1).
+
+    Sentence pairs of about equal length share a batch. All batches together have at most
+    `num_shapes` shapes, so that XLA compiles few programs. Every pair is in exactly one batch of an
+    epoch; rows left over at the end of a shape are padding with zero weight.
+
+    Nothing but (`seed`, `epoch`) decides what is in which batch, on every backend.
+
+    A batch is a tuple `(inputs, targets, sample_weights)`:
+    - `inputs`: `{"encoder_token_ids": (rows, source), "decoder_token_ids": (rows, target)}` int32.
+      The source ends with the end token; the decoder's input begins with the start token.
+    - `targets`: `(rows, target)` int32, ending with the end token.
+    - `sample_weights`: `(rows, target)` float32, 0 at padding. In training they sum to 1 in each
+      batch: with a loss of `reduction="sum"` the loss is the token mean over the global batch,
+      however many replicas share it. In validation they are alike for all tokens of the epoch, and
+      sum to 1 in a batch on average: weighted metrics are exact means over all tokens.
+
+    Args:
+        store: a `TokenStore`.
+        batch_tokens: the largest number of source slots in a batch, and of target slots.
+        num_shapes: the largest number of distinct batch shapes.
+        rows_multiple: number that divides the rows of every batch: how many replicas share it.
+        training: whether to shuffle, differently in each epoch.
+        seed: seed of the shuffling.
+
+    Raises:
+        ValueError: if the store is empty, or `batch_tokens` too small for its longest sentence.
+    """
+
+    def __init__(
+        self, store, batch_tokens=4096, num_shapes=12, rows_multiple=1, training=True, seed=0
+    ):
+        super().__init__()
+        if not len(store):
+            raise ValueError("The corpus has no sentence pairs.")
+        self.store = store
+        self.training = training
+        self.seed = seed
+        self.epoch = 0
+        # One more: the end token, or the start token.
+        lengths = store.source.lengths + 1, store.target.lengths + 1
+        longest = max(int(length.max()) for length in lengths)
+        if longest * rows_multiple > batch_tokens:
+            raise ValueError(
+                f"The longest sentence has {longest} tokens, and a batch must hold it at least "
+                f"{rows_multiple} times. Received: batch_tokens={batch_tokens}. Pass at least "
+                f"{longest * rows_multiple}, or leave such long sentences out of the corpus."
+            )
+        self.shapes = plan_shapes(*lengths, num_shapes)
+        self._buckets = _buckets(assign_shapes(*lengths, self.shapes), len(self.shapes))
+        self._rows = [
+            _rows(len(bucket), batch_tokens // shape.max(), rows_multiple)
+            for bucket, shape in zip(self._buckets, self.shapes)
+        ]
+        # (shape, batch within the shape), in the order of an unshuffled epoch.
+        self._batches = [
+            (shape, index)
+            for shape, (bucket, rows) in enumerate(zip(self._buckets, self._rows))
+            for index in range(-(-len(bucket) // rows))
+        ]
+        self._mean_tokens = lengths[1].sum(dtype="int64") / len(self._batches)
+        self._planned_epoch = None
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __getitem__(self, index):
+        return self.batch(self.epoch, index)
+
+    def on_epoch_end(self):
+        self.epoch += 1
+
+    def batch(self, epoch, index):
+        """Batch number `index` of an epoch."""
+        shape, pairs = self.pairs_of_batch(epoch, index)
+        source_length, target_length = self.shapes[shape]
+        source = self.store.source.padded(pairs, source_length)
+        target = self.store.target.padded(pairs, target_length)
+        source_lengths = self.store.source.lengths[pairs]
+        target_lengths = self.store.target.lengths[pairs]
+        rows = np.arange(len(pairs))
+        source[rows, source_lengths] = END_ID
+        decoder_inputs = np.concatenate(
+            [np.full((len(pairs), 1), START_ID, "int32"), target[:, :-1]], axis=1
+        )
+        target[rows, target_lengths] = END_ID
+        source, decoder_inputs, target = (
+            _fill_rows(x, self._rows[shape]) for x in (source, decoder_inputs, target)
+        )
+        weights = (target != 0).astype("float32")
+        weights /= weights.sum() if self.training else self._mean_tokens
+        inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder_inputs}
+        return inputs, target, weights
+
+    def pairs_of_batch(self, epoch, index):
+        """The index of a batch's shape, and those of its sentence pairs in the store."""
+        self._plan(epoch)
+        shape, index = self._batches[self._order[index]]
+        rows = self._rows[shape]
+        return shape, self._shuffled_buckets[shape][index * rows : (index + 1) * rows]
+
+    def stream(self, start_step=0):
+        """All batches of all epochs, without end, as a dataset for `fit(steps_per_epoch=...)`.
+
+        Args:
+            start_step: the number of batches to skip.
+        """
+        return _Stream(self, start_step)
+
+    def real_token_share(self):
+        """The share of an epoch's slots, source and target, that hold tokens."""
+        tokens = sum(
+            (sequences.lengths + 1).sum(dtype="int64")
+            for sequences in (self.store.source, self.store.target)
+        )
+        slots = sum(self._rows[shape] * self.shapes[shape].sum() for shape, _ in self._batches)
+        return float(tokens / slots)
+
+    def _plan(self, epoch):
+        if epoch == self._planned_epoch:
+            return
+        if self.training:
+            rng = np.random.default_rng((self.seed, epoch))
+            self._shuffled_buckets = [rng.permutation(bucket) for bucket in self._buckets]
+            self._order = _ends_first(rng.permutation(len(self._batches)))
+        else:
+            self._shuffled_buckets = self._buckets
+            self._order = _ends_first(np.arange(len(self._batches)))
+        self._planned_epoch = epoch
+
+
+class _Stream(keras.utils.PyDataset):
+    def __init__(self, batches, start_step):
+        super().__init__()
+        self.batches = batches
+        self.start_step = start_step
+
+    def __getitem__(self, step):
+        return self.batches.batch(*divmod(self.start_step + step, len(self.batches)))
+
+    @property
+    def num_batches(self):
+        return None
+
+
+def _buckets(shape_of_pair, num_shapes):
+    """For each shape, the indices of its pairs."""
+    order = np.argsort(shape_of_pair, kind="stable")
+    sizes = np.bincount(shape_of_pair, minlength=num_shapes)
+    return np.split(order, np.cumsum(sizes)[:-1])
+
+
+def _rows(num_pairs, largest, multiple):
+    """The rows of a shape's batches: as few batches as `largest` allows, filled evenly.
+
+    Even filling leaves less than one row a batch to padding; full batches and a rest would leave
+    half a batch a shape on average.
+    """
+    largest -= largest % multiple
+    num_batches = -(-num_pairs // largest)
+    rows = -(-num_pairs // num_batches)
+    return -(-rows // multiple) * multiple
+
+
+def _ends_first(order):
+    """Begin with a batch of the largest shape, then one of the smallest.
+
+    Memory then runs out in the first step or never. And Keras on TensorFlow, which reads off the
+    first two batches which axes vary, sees that both lengths do.
+    """
+    last = len(order) - 1
+    rest = order[(order != 0) & (order != last)]
+    return np.concatenate([[last], [0] if last else [], rest]).astype(int)
+
+
+def _fill_rows(x, rows):
+    return np.pad(x, ((0, rows - len(x)), (0, 0)))

@@ -1,0 +1,153 @@
+"""A tokenised corpus on disk, read through memory maps."""
+
+import hashlib
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+
+from keras_transformer.files import whole
+
+_FORMAT = 1
+_SIDES = ("source", "target")
+_CHUNK = 10_000  # sentence pairs tokenised at a time
+
+
+class TokenStore:
+    """Sentence pairs as token ids, in a folder:
+
+    - `source.tokens`, `target.tokens`: the ids of all sentences end to end, uint16 (uint32 when the
+      vocabulary needs it), without start and end tokens;
+    - `source.lengths`, `target.lengths`: int32, one a sentence;
+    - `store.json`: the number of pairs, the dtype, and what the ids were made from.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        ValueError: if the folder is not a whole store.
+    """
+
+    def __init__(self, path):
+        path = Path(path)
+        info = _read_info(path)
+        if info is None:
+            raise ValueError(f"There is no token store in {path}, or it is of another version.")
+        self.fingerprint = info["fingerprint"]
+        self.source, self.target = (
+            TokenSequences(path / f"{side}.tokens", path / f"{side}.lengths", info["dtype"])
+            for side in _SIDES
+        )
+        for side, sequences in zip(_SIDES, (self.source, self.target)):
+            if len(sequences) != info["pairs"]:
+                raise ValueError(
+                    f"{path} is damaged: it should hold {info['pairs']} pairs, and has "
+                    f"{len(sequences)} {side} sentences. Delete it; it is made anew."
+                )
+
+    def __len__(self):
+        return len(self.source)
+
+    @classmethod
+    def build(cls, path, pairs, tokenizer, fingerprint=""):
+        """Tokenise pairs of strings into a new store, replacing what is at `path`.
+
+        Args:
+            path: the folder to make.
+            pairs: iterable of (source, target) strings; read once, a few thousand at a time.
+            tokenizer: a `Tokenizer`.
+            fingerprint: a string that names text and tokenizer, kept with the store.
+
+        Returns:
+            The `TokenStore`.
+        """
+        dtype = "uint16" if tokenizer.vocabulary_size <= 1 << 16 else "uint32"
+        with whole(path) as folder:
+            folder.mkdir()
+            count = _write(folder, iter(pairs), tokenizer, dtype)
+            info = {"format": _FORMAT, "pairs": count, "dtype": dtype, "fingerprint": fingerprint}
+            (folder / "store.json").write_text(json.dumps(info))
+        return cls(path)
+
+    @classmethod
+    def build_once(cls, path, text, tokenizer):
+        """Like `build`, but keep a store that was made from the same text and tokenizer.
+
+        Args:
+            path: the folder.
+            text: a `ParallelText`.
+            tokenizer: a `Tokenizer`.
+
+        Returns:
+            The `TokenStore`.
+        """
+        fingerprint = f"{text.fingerprint()} {hashlib.sha256(tokenizer.proto).hexdigest()}"
+        info = _read_info(Path(path))
+        if info is not None and info["fingerprint"] == fingerprint:
+            return cls(path)
+        return cls.build(path, text, tokenizer, fingerprint)
+
+
+class TokenSequences:
+    """Token ids of many sentences, in a memory-mapped file.
+
+    Args:
+        tokens_path: file of all ids, end to end.
+        lengths_path: file of the int32 lengths.
+        dtype: dtype of the ids.
+    """
+
+    def __init__(self, tokens_path, lengths_path, dtype):
+        self.lengths = np.fromfile(lengths_path, "int32")
+        self._starts = np.concatenate([[0], np.cumsum(self.lengths, dtype="int64")])
+        size = Path(tokens_path).stat().st_size // np.dtype(dtype).itemsize
+        if size != self._starts[-1]:
+            raise ValueError(
+                f"{tokens_path} is damaged: it should hold {self._starts[-1]} ids, and has {size}. "
+                "Delete the folder; it is made anew."
+            )
+        # An empty file cannot be mapped.
+        self._tokens = np.memmap(tokens_path, dtype, "r") if size else np.zeros(0, dtype)
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, index):
+        return np.asarray(self._tokens[self._starts[index] : self._starts[index + 1]], "int32")
+
+    def padded(self, indices, length):
+        """Sentences side by side: int32 array `(len(indices), length)`, 0 after the last token."""
+        positions = np.arange(length)
+        inside = positions < self.lengths[indices][:, None]
+        places = np.where(inside, self._starts[indices][:, None] + positions, 0)
+        if not len(self._tokens):
+            return np.zeros(places.shape, "int32")
+        return np.where(inside, self._tokens[places], 0).astype("int32")
+
+
+def _read_info(path):
+    """What `store.json` says, or None where there is no store of this version."""
+    try:
+        info = json.loads((path / "store.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return info if isinstance(info, dict) and info.get("format") == _FORMAT else None
+
+
+def _write(folder, pairs, tokenizer, dtype):
+    count = 0
+    names = [f"{side}.{part}" for side in _SIDES for part in ("tokens", "lengths")]
+    files = {name: open(folder / name, "wb") for name in names}
+    try:
+        while chunk := list(itertools.islice(pairs, _CHUNK)):
+            count += len(chunk)
+            for side, sentences in zip(_SIDES, zip(*chunk)):
+                token_ids = tokenizer.encode(sentences)
+                np.array([len(ids) for ids in token_ids], "int32").tofile(files[f"{side}.lengths"])
+                flat = np.fromiter(itertools.chain.from_iterable(token_ids), dtype)
+                flat.tofile(files[f"{side}.tokens"])
+    finally:
+        for file in files.values():
+            file.close()
+    return count

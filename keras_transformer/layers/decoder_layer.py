@@ -1,0 +1,124 @@
+import keras
+from keras import ops
+
+from keras_transformer.layers.transformer_layer import TransformerLayer
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TransformerDecoderLayer(TransformerLayer):
+    """One layer of the decoder stack: self-attention that sees no later position, attention over
+    the encoder's output, then feed-forward (section 3.1).
+
+    Each sub-layer is wrapped as `LayerNorm(x + Dropout(Sublayer(x)))`.
+
+    Args:
+        intermediate_dim: d_ff, the size of the feed-forward network's inner layer.
+        num_heads: h, the number of attention heads.
+        key_dim: d_k, the size of each head's queries and keys. Defaults to `hidden_dim //
+            num_heads`, with `hidden_dim` (d_model) read off the inputs.
+        value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
+        dropout: P_drop, on the output of each sub-layer (section 5.4).
+        attention_dropout: probability of dropping an attention weight.
+        activation: non-linearity of the feed-forward network.
+        normalize_first: if true, `x + Dropout(Sublayer(LayerNorm(x)))` (pre-norm) in place of the
+            paper's post-norm.
+        layer_norm_epsilon: added to the variance in the layer normalisations.
+        use_bias: whether the attention projections have biases. The paper's have none.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(batch, target, hidden_dim)`.
+        encoder_sequence: float tensor `(batch, source, hidden_dim)`, the encoder's output. Not
+            needed with `cache`, which holds what is made of it.
+        encoder_padding_mask: boolean tensor `(batch, source)`, false at padding.
+        cache: what `make_cache` returns, to decode step by step.
+        cache_index: integer scalar, the position of the first of `inputs`; needed with `cache`.
+        training: whether to apply dropout.
+
+    Returns:
+        Float tensor `(batch, target, hidden_dim)`; with `cache`, the pair of this tensor and the
+        updated cache.
+
+    Raises:
+        ValueError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
+            does not divide `hidden_dim`.
+    """
+
+    def build(self, inputs_shape, encoder_sequence_shape):
+        self.self_attention = self._attention("self_attention", inputs_shape[-1])
+        self.self_attention.build(inputs_shape)
+        self.cross_attention = self._attention("cross_attention", inputs_shape[-1])
+        self.cross_attention.build(inputs_shape, encoder_sequence_shape)
+        self.feed_forward.build(inputs_shape)
+        self.self_attention_norm = self._layer_norm("self_attention_norm")
+        self.cross_attention_norm = self._layer_norm("cross_attention_norm")
+        for norm in (self.self_attention_norm, self.cross_attention_norm, self.feed_forward_norm):
+            norm.build(inputs_shape)
+
+    def call(
+        self,
+        inputs,
+        encoder_sequence=None,
+        encoder_padding_mask=None,
+        cache=None,
+        cache_index=None,
+        training=None,
+    ):
+        cache = dict(cache or {"self": None, "cross": None})
+        # (batch, source) -> (batch, 1, source): every query sees the same positions.
+        cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]
+        causal_mask = self._causal_mask(inputs, cache["self"], cache_index)
+
+        def self_attention(x):
+            outputs = self.self_attention(
+                x,
+                attention_mask=causal_mask,
+                cache=cache["self"],
+                cache_index=cache_index,
+                training=training,
+            )
+            if cache_index is not None:
+                outputs, cache["self"] = outputs
+            return outputs
+
+        def cross_attention(x):
+            return self.cross_attention(
+                x,
+                encoder_sequence,
+                attention_mask=cross_mask,
+                cache=cache["cross"],
+                training=training,
+            )
+
+        x = self._residual(inputs, self_attention, self.self_attention_norm, training)
+        x = self._residual(x, cross_attention, self.cross_attention_norm, training)
+        x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
+        return x if cache_index is None else (x, cache)
+
+    def make_cache(self, encoder_sequence, length):
+        """Prepare step-by-step decoding of up to `length` positions.
+
+        Args:
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, the encoder's output.
+            length: the largest number of target positions.
+
+        Returns:
+            `{"self": (key, value), "cross": (key, value)}`: the keys and values of the target
+            positions seen so far (none yet), and those of the source.
+        """
+        return {
+            "self": self.self_attention.empty_cache(ops.shape(encoder_sequence)[0], length),
+            "cross": self.cross_attention.project(encoder_sequence),
+        }
+
+    def _causal_mask(self, inputs, cache, cache_index):
+        """`(1, target, source)`: true where the source position is not later than the target's."""
+        queries = ops.arange(ops.shape(inputs)[1])
+        keys = queries
+        if cache is not None:
+            queries = queries + cache_index
+            keys = ops.arange(ops.shape(cache[0])[2])
+        return (ops.expand_dims(queries, -1) >= keys)[None]
+
+    def compute_output_spec(self, inputs, *args, **kwargs):
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)

@@ -1,0 +1,91 @@
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Dropout(keras.layers.Layer):
+    """Dropout whose random numbers are a hash of each element's index (section 5.4).
+
+    In training each element is zero with probability `rate`, and is otherwise divided by
+    `1 - rate`. The general-purpose generators that `keras.layers.Dropout` draws from cost up to a
+    fifth of a training step on a CPU. Hashing (seed, step, index) with a few integer operations,
+    which XLA fuses into the operation around them, costs next to nothing and is random enough: the
+    tests hold it to the statistics of independent draws.
+
+    Args:
+        rate: probability of dropping an element, from 0 up to 1.
+        seed: integer seed. Defaults to one drawn from Keras's global seed.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor of any shape.
+        training: whether to drop anything.
+
+    Returns:
+        Float tensor of the same shape.
+
+    Raises:
+        ValueError: if `rate` is not in [0, 1).
+    """
+
+    def __init__(self, rate, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise ValueError(f"`rate` must be at least 0 and less than 1. Received: rate={rate}")
+        self.rate = rate
+        self.seed = seed
+        if rate > 0:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+
+    def call(self, inputs, training=False):
+        if not training or self.rate == 0:
+            return inputs
+        shape = ops.shape(inputs)
+        index = ops.reshape(ops.arange(ops.prod(shape), dtype="int32"), shape)
+        bits = hash_bits(index, ops.cast(self.seed_generator.next(), "int32"))
+        # The bits are uniform over all int32.
+        keep = bits >= int(self.rate * 2**32) - 2**31
+        return ops.where(keep, inputs / (1 - self.rate), ops.zeros((), inputs.dtype))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
+
+
+def hash_bits(index, seed):
+    """Random bits for each index: int32 to int32, uniform.
+
+    Two rounds of a multiply-xorshift mix (Murmur3's finaliser), each keyed with one hashed word of
+    the seed. All arithmetic is modulo 2^32, which int32 gives on every backend.
+
+    Args:
+        index: int32 tensor.
+        seed: int32 tensor `(2,)`.
+
+    Returns:
+        An int32 tensor of the shape of `index`.
+    """
+    first = _mix(seed[0] + _mix(seed[1] + _GOLDEN))
+    second = _mix(first + _GOLDEN)
+    return _mix(_mix(index * _GOLDEN + first) + second)
+
+
+# 2^32 / golden ratio, and the constants of Murmur3, as the int32 of the same bits.
+_GOLDEN = 0x9E3779B1 - 2**32
+_MIX_1 = 0x85EBCA6B - 2**32
+_MIX_2 = 0xC2B2AE35 - 2**32
+
+
+def _mix(x):
+    x = _xor_shift(x, 16) * _MIX_1
+    x = _xor_shift(x, 13) * _MIX_2
+    return _xor_shift(x, 16)
+
+
+def _xor_shift(x, bits):
+    # int32 shifts copy the sign bit; the mask makes the shift logical.
+    shifted = ops.bitwise_and(ops.right_shift(x, bits), (1 << (32 - bits)) - 1)
+    return ops.bitwise_xor(x, shifted)

@@ -1,0 +1,59 @@
+import keras
+
+from keras_transformer.layers.transformer_layer import TransformerLayer
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TransformerEncoderLayer(TransformerLayer):
+    """One layer of the encoder stack: self-attention, then feed-forward (section 3.1).
+
+    Each sub-layer is wrapped as `LayerNorm(x + Dropout(Sublayer(x)))`.
+
+    Args:
+        intermediate_dim: d_ff, the size of the feed-forward network's inner layer.
+        num_heads: h, the number of attention heads.
+        key_dim: d_k, the size of each head's queries and keys. Defaults to `hidden_dim //
+            num_heads`, with `hidden_dim` (d_model) read off the inputs.
+        value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
+        dropout: P_drop, on the output of each sub-layer (section 5.4).
+        attention_dropout: probability of dropping an attention weight.
+        activation: non-linearity of the feed-forward network.
+        normalize_first: if true, `x + Dropout(Sublayer(LayerNorm(x)))` (pre-norm) in place of the
+            paper's post-norm.
+        layer_norm_epsilon: added to the variance in the layer normalisations.
+        use_bias: whether the attention projections have biases. The paper's have none.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(batch, source, hidden_dim)`.
+        padding_mask: boolean tensor `(batch, source)`, false at padding.
+        training: whether to apply dropout.
+
+    Returns:
+        Float tensor `(batch, source, hidden_dim)`.
+
+    Raises:
+        ValueError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
+            does not divide `hidden_dim`.
+    """
+
+    def build(self, input_shape):
+        self.self_attention = self._attention("self_attention", input_shape[-1])
+        self.self_attention_norm = self._layer_norm("self_attention_norm")
+        for part in (
+            self.self_attention,
+            self.self_attention_norm,
+            self.feed_forward,
+            self.feed_forward_norm,
+        ):
+            part.build(input_shape)
+
+    def call(self, inputs, padding_mask=None, training=None):
+        # (batch, source) -> (batch, 1, source): every query sees the same positions.
+        mask = None if padding_mask is None else padding_mask[:, None, :]
+
+        def self_attention(x):
+            return self.self_attention(x, attention_mask=mask, training=training)
+
+        x = self._residual(inputs, self_attention, self.self_attention_norm, training)
+        return self._residual(x, self.feed_forward, self.feed_forward_norm, training)

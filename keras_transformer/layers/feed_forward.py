@@ -1,0 +1,58 @@
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FeedForward(keras.layers.Layer):
+    """Position-wise feed-forward network (section 3.3).
+
+    ```
+    FFN(x) = max(0, x W_1 + b_1) W_2 + b_2                                (Eq. 2)
+    ```
+
+    Args:
+        intermediate_dim: d_ff, the size of the inner layer.
+        activation: the non-linearity. The paper's is `"relu"`.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(batch, length, hidden_dim)`.
+
+    Returns:
+        Float tensor `(batch, length, hidden_dim)`.
+
+    Raises:
+        ValueError: if `intermediate_dim` is not a positive integer.
+    """
+
+    def __init__(self, intermediate_dim, activation="relu", **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
+            raise ValueError(
+                "`intermediate_dim` must be a positive integer. "
+                f"Received: intermediate_dim={intermediate_dim}"
+            )
+        self.intermediate_dim = intermediate_dim
+        self.activation = keras.activations.get(activation)
+        self.intermediate_dense = keras.layers.Dense(
+            intermediate_dim, self.activation, dtype=self.dtype_policy, name="intermediate"
+        )
+
+    def build(self, input_shape):
+        self.intermediate_dense.build(input_shape)
+        self.output_dense = keras.layers.Dense(
+            input_shape[-1], dtype=self.dtype_policy, name="output"
+        )
+        self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
+
+    def call(self, inputs):
+        return self.output_dense(self.intermediate_dense(inputs))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": keras.activations.serialize(self.activation),
+        }

@@ -1,0 +1,160 @@
+import keras
+from keras import ops
+
+from keras_transformer.layers.dropout import Dropout
+
+# Added in place of the scores of illegal positions. The paper writes -inf; a large finite number
+# gives the same zero after the softmax, and no NaN in a row where every position is illegal.
+MASKED_SCORE = -1e9
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MultiHeadAttention(keras.layers.Layer):
+    """Multi-head scaled dot-product attention (section 3.2).
+
+    ```
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
+    head_i             = Attention(Q W_i^Q, K W_i^K, V W_i^V)
+    Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V                     (Eq. 1)
+    ```
+
+    The projections of all heads are computed as one matrix product: `W^Q` of the layer is the
+    concatenation of the heads' `W_i^Q`. The softmax is computed in float32 whatever the dtype.
+
+    Args:
+        num_heads: h, the number of heads.
+        key_dim: d_k, the size of each head's queries and keys.
+        value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
+        dropout: probability of dropping an attention weight. The paper uses none.
+        use_bias: whether the four projections have biases. The paper's have none.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        query: float tensor `(batch, target, hidden_dim)`.
+        value: float tensor `(batch, source, hidden_dim)` that keys and values are made of.
+            Defaults to `query`: self-attention.
+        attention_mask: boolean tensor that broadcasts to `(batch, target, source)`, true where a
+            query may attend. A query that may attend to nothing attends to all positions alike.
+        cache: a pair `(key, value)` of projected heads, `(batch, num_heads, source, key_dim)` and
+            `(batch, num_heads, source, value_dim)`, used in place of those of `value`.
+        cache_index: integer scalar. When given, the keys and values of `query` are first written
+            into `cache` from this position on.
+        training: whether to apply dropout.
+
+    Returns:
+        Float tensor `(batch, target, hidden_dim)`; with `cache_index`, the pair of this tensor and
+        the updated cache.
+
+    Raises:
+        ValueError: if a size is not a positive integer, or `cache_index` comes without `cache`.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        dropout=0.0,
+        use_bias=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        value_dim = key_dim if value_dim is None else value_dim
+        sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.query_dense = self._projection("query", num_heads * key_dim)
+        self.key_dense = self._projection("key", num_heads * key_dim)
+        self.value_dense = self._projection("value", num_heads * value_dim)
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, query_shape, value_shape=None):
+        value_shape = query_shape if value_shape is None else value_shape
+        self.query_dense.build(query_shape)
+        self.key_dense.build(value_shape)
+        self.value_dense.build(value_shape)
+        self.output_dense = self._projection("output", query_shape[-1])
+        self.output_dense.build((*query_shape[:-1], self.num_heads * self.value_dim))
+
+    def call(
+        self,
+        query,
+        value=None,
+        attention_mask=None,
+        cache=None,
+        cache_index=None,
+        training=None,
+    ):
+        if cache_index is not None:
+            if cache is None:
+                raise ValueError("`cache_index` says where to write in `cache`. Received no cache.")
+            cache = self._write(cache, self.project(query), cache_index)
+        key, value = cache or self.project(query if value is None else value)
+        query = self._split_heads(self.query_dense(query), self.key_dim)
+        output = self.output_dense(self._attend(query, key, value, attention_mask, training))
+        return output if cache_index is None else (output, cache)
+
+    def project(self, value):
+        """Project `value` `(batch, source, hidden_dim)` to the heads' keys and values.
+
+        Returns:
+            The pair that `cache` takes: `(batch, num_heads, source, key_dim)` and
+            `(batch, num_heads, source, value_dim)`.
+        """
+        key = self._split_heads(self.key_dense(value), self.key_dim)
+        return key, self._split_heads(self.value_dense(value), self.value_dim)
+
+    def empty_cache(self, batch_size, length):
+        """Zeros of the shapes that `cache` takes, for `length` positions."""
+        shape = (batch_size, self.num_heads, length)
+        return (
+            ops.zeros((*shape, self.key_dim), self.compute_dtype),
+            ops.zeros((*shape, self.value_dim), self.compute_dtype),
+        )
+
+    def _attend(self, query, key, value, attention_mask, training):
+        # Scaling the queries costs less than scaling the scores.
+        query = ops.multiply(query, self.key_dim**-0.5)
+        scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")
+        if attention_mask is not None:
+            attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
+            scores = ops.where(attention_mask, scores, MASKED_SCORE)
+        weights = ops.cast(ops.softmax(scores), self.compute_dtype)
+        heads = ops.matmul(self.dropout_layer(weights, training=training), value)
+        return self._merge_heads(heads)
+
+    def _split_heads(self, x, size):
+        # (batch, length, num_heads * size) -> (batch, num_heads, length, size)
+        x = ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, size))
+        return ops.transpose(x, (0, 2, 1, 3))
+
+    def _merge_heads(self, x):
+        # (batch, num_heads, length, size) -> (batch, length, num_heads * size)
+        x = ops.transpose(x, (0, 2, 1, 3))
+        return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
+
+    def _write(self, cache, update, index):
+        start = (0, 0, index, 0)
+        return tuple(ops.slice_update(old, start, new) for old, new in zip(cache, update))
+
+    def _projection(self, name, units):
+        return keras.layers.Dense(units, use_bias=self.use_bias, dtype=self.dtype_policy, name=name)
+
+    def compute_output_shape(self, query_shape, *args, **kwargs):
+        return query_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+        }

@@ -1,0 +1,109 @@
+import keras
+import numpy as np
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class SinePositionEncoding(keras.layers.Layer):
+    """Add sinusoids of position to embeddings (section 3.5).
+
+    ```
+    PE(pos, 2i)     = sin(pos / max_wavelength^(2i / d_model))
+    PE(pos, 2i + 1) = cos(pos / max_wavelength^(2i / d_model))
+    ```
+
+    Sine and cosine are interleaved, there is no largest length, and the sum is computed in float32
+    whatever the dtype (bfloat16 cannot tell position 257 from 256).
+
+    Args:
+        max_wavelength: the wavelengths grow from 2π to this number times 2π.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(batch, length, hidden_dim)`.
+        start_index: integer scalar, the position of the first of `inputs`.
+
+    Returns:
+        Float tensor `(batch, length, hidden_dim)`: `inputs` plus the encoding of their positions.
+
+    Raises:
+        ValueError: if `hidden_dim` is odd.
+    """
+
+    def __init__(self, max_wavelength=10000, **kwargs):
+        super().__init__(**kwargs)
+        self.max_wavelength = max_wavelength
+
+    def build(self, input_shape):
+        if input_shape[-1] % 2:
+            raise ValueError(
+                "Sines and cosines come in pairs, so `hidden_dim` must be even. "
+                f"Received: hidden_dim={input_shape[-1]}"
+            )
+
+    def call(self, inputs, start_index=0):
+        length, hidden_dim = ops.shape(inputs)[1], inputs.shape[-1]
+        rates = np.float32(self.max_wavelength ** (-np.arange(0, hidden_dim, 2) / hidden_dim))
+        positions = ops.cast(ops.arange(length) + start_index, "float32")
+        angles = ops.expand_dims(positions, -1) * rates
+        # (length, hidden_dim / 2, 2) -> (length, hidden_dim): sin, cos, sin, cos, ...
+        encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+        encoding = ops.reshape(encoding, (-1, hidden_dim))
+        return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape, *args, **kwargs):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LearnedPositionEncoding(keras.layers.Layer):
+    """Add learned vectors of position to embeddings (section 3.5, Table 3 row E).
+
+    Args:
+        max_length: the number of positions that have a vector.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(batch, length, hidden_dim)`, no longer than `max_length`.
+        start_index: integer scalar, the position of the first of `inputs`.
+
+    Returns:
+        Float tensor `(batch, length, hidden_dim)`: `inputs` plus the vectors of their positions.
+
+    Raises:
+        ValueError: if `max_length` is not a positive integer, or `inputs` are longer than it.
+    """
+
+    def __init__(self, max_length, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(max_length, int) or max_length < 1:
+            raise ValueError(
+                f"`max_length` must be a positive integer. Received: max_length={max_length}"
+            )
+        self.max_length = max_length
+
+    def build(self, input_shape):
+        self.embeddings = self.add_weight(
+            shape=(self.max_length, input_shape[-1]),
+            initializer="glorot_uniform",
+            name="embeddings",
+        )
+
+    def call(self, inputs, start_index=0):
+        length = inputs.shape[1]
+        if length is not None and length > self.max_length:
+            raise ValueError(
+                f"The sequence has {length} positions, but only max_length={self.max_length} were "
+                "learned. Shorten it, or train with a larger `max_length`."
+            )
+        positions = ops.arange(ops.shape(inputs)[1]) + start_index
+        return inputs + ops.take(self.embeddings, positions, axis=0)
+
+    def compute_output_shape(self, input_shape, *args, **kwargs):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "max_length": self.max_length}

@@ -1,0 +1,85 @@
+import keras
+
+from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+
+
+class TransformerLayer(keras.layers.Layer):
+    """What the layers of encoder and decoder share: sizes, and how sub-layers are wrapped."""
+
+    def __init__(
+        self,
+        intermediate_dim,
+        num_heads,
+        key_dim=None,
+        value_dim=None,
+        dropout=0.1,
+        attention_dropout=0.0,
+        activation="relu",
+        normalize_first=False,
+        layer_norm_epsilon=1e-6,
+        use_bias=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_dim = intermediate_dim
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.activation = keras.activations.get(activation)
+        self.normalize_first = normalize_first
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.use_bias = use_bias
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
+        self.feed_forward = FeedForward(
+            intermediate_dim, self.activation, dtype=self.dtype_policy, name="feed_forward"
+        )
+        self.feed_forward_norm = self._layer_norm("feed_forward_norm")
+
+    def _layer_norm(self, name):
+        return keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+
+    def _attention(self, name, hidden_dim):
+        if self.key_dim is None and hidden_dim % self.num_heads:
+            raise ValueError(
+                "Without `key_dim`, `num_heads` must divide the inputs' last axis. "
+                f"Received: num_heads={self.num_heads}, inputs of size {hidden_dim}"
+            )
+        return MultiHeadAttention(
+            self.num_heads,
+            self.key_dim or hidden_dim // self.num_heads,
+            self.value_dim,
+            dropout=self.attention_dropout,
+            use_bias=self.use_bias,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def _residual(self, x, sublayer, layer_norm, training):
+        """LayerNorm(x + Dropout(Sublayer(x))), section 3.1; or pre-norm."""
+        if self.normalize_first:
+            return x + self.dropout_layer(sublayer(layer_norm(x)), training=training)
+        return layer_norm(x + self.dropout_layer(sublayer(x), training=training))
+
+    def compute_output_shape(self, input_shape, *args, **kwargs):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "activation": keras.activations.serialize(self.activation),
+            "normalize_first": self.normalize_first,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "use_bias": self.use_bias,
+        }

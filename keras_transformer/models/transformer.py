@@ -1,0 +1,253 @@
+import keras
+
+from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
+from keras_transformer.models.variants import TRAINING_ONLY, get_variant
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Transformer(keras.Model):
+    """The encoder-decoder of "Attention Is All You Need" (section 3).
+
+    One matrix embeds the source, embeds the target and projects the decoder's output to logits
+    (section 3.4). Padding is token id 0; masks are made from the ids inside the model.
+
+    ```python
+    model = Transformer.from_variant("base", vocabulary_size=37000)
+    logits = model({"encoder_token_ids": source_ids, "decoder_token_ids": target_ids})
+    ```
+
+    Args:
+        vocabulary_size: size of the vocabulary that source and target share.
+        num_layers: N, the number of layers of each stack.
+        hidden_dim: d_model, the size of embeddings and layer outputs.
+        intermediate_dim: d_ff, the size of the inner layer of the feed-forward networks.
+        num_heads: h, the number of attention heads.
+        key_dim: d_k, the size of each head's queries and keys. Defaults to `hidden_dim //
+            num_heads`.
+        value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
+        dropout: P_drop, on the output of each sub-layer and on the sums of embeddings and positions
+            (section 5.4).
+        attention_dropout: probability of dropping an attention weight. The paper uses none.
+        activation: non-linearity of the feed-forward networks.
+        position_encoding: `"sine"`, or `"learned"` (Table 3, row E).
+        max_length: the number of learned positions; needed with `"learned"` and only there.
+        normalize_first: if true, layer normalisation comes before each sub-layer (pre-norm) and
+            once after each stack, in place of the paper's post-norm.
+        layer_norm_epsilon: added to the variance in the layer normalisations.
+        use_bias: whether the attention projections have biases. The paper's have none.
+        dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`.
+        **kwargs: `name` and `trainable`.
+
+    Call arguments:
+        inputs: a dict of
+            `"encoder_token_ids"`: int tensor `(batch, source)`, and
+            `"decoder_token_ids"`: int tensor `(batch, target)`, the target shifted right: it begins
+            with the start token.
+        training: whether to apply dropout.
+
+    Returns:
+        Float32 tensor `(batch, target, vocabulary_size)`: the logits of the next tokens.
+
+    Raises:
+        ValueError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
+            and `key_dim` is left out, or `position_encoding` and `max_length` do not go together.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        num_layers=6,
+        hidden_dim=512,
+        intermediate_dim=2048,
+        num_heads=8,
+        key_dim=None,
+        value_dim=None,
+        dropout=0.1,
+        attention_dropout=0.0,
+        activation="relu",
+        position_encoding="sine",
+        max_length=None,
+        normalize_first=False,
+        layer_norm_epsilon=1e-6,
+        use_bias=False,
+        dtype=None,
+        **kwargs,
+    ):
+        dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        config = {
+            "vocabulary_size": vocabulary_size,
+            "num_layers": num_layers,
+            "hidden_dim": hidden_dim,
+            "intermediate_dim": intermediate_dim,
+            "num_heads": num_heads,
+            "key_dim": key_dim,
+            "value_dim": value_dim,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "activation": keras.activations.serialize(keras.activations.get(activation)),
+            "position_encoding": position_encoding,
+            "max_length": max_length,
+            "normalize_first": normalize_first,
+            "layer_norm_epsilon": layer_norm_epsilon,
+            "use_bias": use_bias,
+        }
+        _check(config)
+
+        # Layers
+        token_embedding = keras.layers.ReversibleEmbedding(
+            vocabulary_size,
+            hidden_dim,
+            # With this, embeddings times sqrt(d_model), and logits too, begin with variance 1.
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
+            dtype=dtype,
+            name="token_embedding",
+        )
+        encoder = Encoder(config, token_embedding, dtype)
+        decoder = Decoder(config, token_embedding, dtype)
+
+        # Functional model
+        encoder_token_ids = keras.Input((None,), dtype="int32", name="encoder_token_ids")
+        decoder_token_ids = keras.Input((None,), dtype="int32", name="decoder_token_ids")
+        logits = decoder(
+            decoder_token_ids, encoder(encoder_token_ids), padding_mask(encoder_token_ids)
+        )
+        super().__init__(
+            inputs={
+                "encoder_token_ids": encoder_token_ids,
+                "decoder_token_ids": decoder_token_ids,
+            },
+            outputs=logits,
+            **kwargs,
+        )
+
+        # Config
+        self.hyperparameters = config
+        self.policy = dtype
+        self.encoder = encoder
+        self.decoder = decoder
+
+    @classmethod
+    def from_variant(cls, name, vocabulary_size, **overrides):
+        """A model with random weights and the hyperparameters of a row of Table 3.
+
+        Args:
+            name: a key of `keras_transformer.variants`.
+            vocabulary_size: size of the vocabulary that source and target share.
+            **overrides: arguments of `Transformer` that replace the variant's.
+
+        Returns:
+            A `Transformer`.
+
+        Raises:
+            ValueError: if there is no such variant.
+        """
+        hyperparameters = get_variant(name)
+        for training_only in TRAINING_ONLY:
+            del hyperparameters[training_only]
+        return cls(vocabulary_size, **{**hyperparameters, **overrides})
+
+    def encode(self, encoder_token_ids, training=False):
+        """Run the encoder stack.
+
+        Args:
+            encoder_token_ids: int tensor `(batch, source)`.
+            training: whether to apply dropout.
+
+        Returns:
+            Float tensor `(batch, source, hidden_dim)`.
+        """
+        return self.encoder(encoder_token_ids, training=training)
+
+    def decode(
+        self,
+        decoder_token_ids,
+        encoder_token_ids,
+        encoder_sequence=None,
+        cache=None,
+        cache_index=None,
+        training=False,
+    ):
+        """Run the decoder stack, on whole targets or step by step.
+
+        ```python
+        cache = model.make_cache(model.encode(source_ids), length)
+        for i in range(length):
+            logits, cache = model.decode(ids[:, i:i + 1], source_ids, cache=cache, cache_index=i)
+        ```
+
+        Args:
+            decoder_token_ids: int tensor `(batch, target)`: whole targets shifted right, or with
+                `cache` the tokens from position `cache_index` on.
+            encoder_token_ids: int tensor `(batch, source)`; tells where the source is padded.
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns. Not
+                needed with `cache`.
+            cache: what `make_cache`, or the step before, returned.
+            cache_index: integer scalar, the position of the first of `decoder_token_ids`.
+            training: whether to apply dropout; without `cache` only.
+
+        Returns:
+            Float32 logits `(batch, target, vocabulary_size)`; with `cache`, the pair of these and
+            the updated cache.
+
+        Raises:
+            ValueError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
+        """
+        mask = padding_mask(encoder_token_ids)
+        if encoder_sequence is not None and cache is None and cache_index is None:
+            return self.decoder(decoder_token_ids, encoder_sequence, mask, training=training)
+        if encoder_sequence is None and cache is not None and cache_index is not None:
+            return self.decoder.step(decoder_token_ids, mask, cache, cache_index)
+        raise ValueError(
+            "Pass `encoder_sequence` to decode whole targets, or `cache` and `cache_index` to "
+            "decode step by step, and not both."
+        )
+
+    def make_cache(self, encoder_sequence, length):
+        """Prepare step-by-step decoding of up to `length` positions.
+
+        Args:
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
+            length: the largest number of target positions.
+
+        Returns:
+            A list with a layer's keys and values each, for `decode`:
+            `{"self": (key, value), "cross": (key, value)}`, all of shape
+            `(batch, num_heads, positions, key_dim or value_dim)`.
+        """
+        return [layer.make_cache(encoder_sequence, length) for layer in self.decoder.layers]
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.dtype_policies.serialize(self.policy),
+            **self.hyperparameters,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+
+def _check(config):
+    """What the layers cannot check, because they never see it or see it too late."""
+    for name in ("vocabulary_size", "num_layers", "hidden_dim", "num_heads"):
+        size = config[name]
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
+    if config["key_dim"] is None and config["hidden_dim"] % config["num_heads"]:
+        raise ValueError(
+            "Without `key_dim`, `num_heads` must divide `hidden_dim`. Received: "
+            f"num_heads={config['num_heads']}, hidden_dim={config['hidden_dim']}"
+        )
+    if config["position_encoding"] not in ("sine", "learned"):
+        raise ValueError(
+            '`position_encoding` must be "sine" or "learned". '
+            f"Received: position_encoding={config['position_encoding']!r}"
+        )
+    if (config["max_length"] is not None) != (config["position_encoding"] == "learned"):
+        raise ValueError(
+            '`max_length` is the number of learned positions: pass it with "learned", and only '
+            f"with it. Received: position_encoding={config['position_encoding']!r}, "
+            f"max_length={config['max_length']}"
+        )

@@ -1,0 +1,85 @@
+"""The rows of Table 3, and the small sizes that the recipes train, as data."""
+
+from types import MappingProxyType
+
+# Hyperparameters of the training, not of the model.
+TRAINING_ONLY = ("label_smoothing",)
+
+_BASE = {
+    "num_layers": 6,  # N
+    "hidden_dim": 512,  # d_model
+    "intermediate_dim": 2048,  # d_ff
+    "num_heads": 8,  # h
+    "key_dim": None,  # d_k; None: hidden_dim // num_heads
+    "value_dim": None,  # d_v; None: key_dim
+    "dropout": 0.1,  # P_drop
+    "position_encoding": "sine",
+    "max_length": None,
+    "label_smoothing": 0.1,  # epsilon_ls, of the training loss
+}
+
+_DIFFERENCES_FROM_BASE = {
+    "base": {},
+    "big": {"hidden_dim": 1024, "intermediate_dim": 4096, "num_heads": 16, "dropout": 0.3},
+    # Rows A: more or fewer heads at constant cost.
+    "heads_1": {"num_heads": 1},
+    "heads_4": {"num_heads": 4},
+    "heads_16": {"num_heads": 16},
+    "heads_32": {"num_heads": 32},
+    # Rows B: smaller keys.
+    "key_dim_16": {"key_dim": 16, "value_dim": 64},
+    "key_dim_32": {"key_dim": 32, "value_dim": 64},
+    # Rows C: the size of the model.
+    "layers_2": {"num_layers": 2},
+    "layers_4": {"num_layers": 4},
+    "layers_8": {"num_layers": 8},
+    "hidden_256": {"hidden_dim": 256},
+    "hidden_1024": {"hidden_dim": 1024},
+    "feed_forward_1024": {"intermediate_dim": 1024},
+    "feed_forward_4096": {"intermediate_dim": 4096},
+    # Rows D: regularisation.
+    "dropout_0.0": {"dropout": 0.0},
+    "dropout_0.2": {"dropout": 0.2},
+    "label_smoothing_0.0": {"label_smoothing": 0.0},
+    "label_smoothing_0.2": {"label_smoothing": 0.2},
+    # Row E: learned positions in place of sinusoids.
+    "learned_positions": {"position_encoding": "learned", "max_length": 1024},
+    # Section 6.3: constituency parsing.
+    "parsing": {"num_layers": 4, "hidden_dim": 1024},
+    # Not in the paper: sizes for small corpora. `tiny` is the one of Wu et al. (2021), "Good for
+    # Misconceived Reasons: An Empirical Revisiting on the Need for Visual Context".
+    "tiny": {
+        "num_layers": 4,
+        "hidden_dim": 128,
+        "intermediate_dim": 256,
+        "num_heads": 4,
+        "dropout": 0.3,
+    },
+    "small": {
+        "num_layers": 4,
+        "hidden_dim": 256,
+        "intermediate_dim": 1024,
+        "num_heads": 4,
+        "dropout": 0.2,
+    },
+}
+
+variants = MappingProxyType(
+    {
+        name: MappingProxyType({**_BASE, **differences})
+        for name, differences in _DIFFERENCES_FROM_BASE.items()
+    }
+)
+
+
+def get_variant(name):
+    """The hyperparameters of a variant, as a new dict.
+
+    Raises:
+        ValueError: if there is no such variant.
+    """
+    if name not in variants:
+        raise ValueError(
+            f"Unknown variant. Expected one of: {', '.join(variants)}. Received: {name!r}"
+        )
+    return dict(variants[name])

@@ -1,0 +1,102 @@
+"""A preset: a folder with a trained model and all it takes to use it, on any backend.
+
+- `config.json`: what the model is for, and its hyperparameters;
+- `tokenizer.spm`: the SentencePiece model;
+- `model.weights.h5`: the weights;
+- `README.md`: the model card.
+"""
+
+import json
+from pathlib import Path
+
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.files import whole
+from keras_transformer.models.transformer import Transformer
+
+_FORMAT = 1
+_CONFIG, _TOKENIZER, _WEIGHTS, _CARD = (
+    "config.json",
+    "tokenizer.spm",
+    "model.weights.h5",
+    "README.md",
+)
+
+
+def save_preset(path, task, model, tokenizer, metadata, card):
+    """Write a preset folder: whole, or not at all.
+
+    Args:
+        path: the folder; one that stands there already is replaced.
+        task: name of the class that uses the preset, such as `"Translator"`.
+        model: a `Transformer`.
+        tokenizer: a `Tokenizer`.
+        metadata: dict of JSON values, such as the languages.
+        card: text of the model card, in Markdown.
+    """
+    hyperparameters = dict(model.hyperparameters)
+    config = {"format": _FORMAT, "task": task, **metadata, "model": hyperparameters}
+    with whole(path) as folder:
+        folder.mkdir()
+        (folder / _CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+        (folder / _CARD).write_text(card)
+        tokenizer.save(folder / _TOKENIZER)
+        # A copy has no optimizer, whose state would make the file three times as large.
+        copy = Transformer.from_config(model.get_config())
+        copy.set_weights(model.get_weights())
+        copy.save_weights(folder / _WEIGHTS)
+
+
+def load_preset(path, task, dtype=None):
+    """Load what `save_preset` wrote.
+
+    Args:
+        path: the folder.
+        task: name of the class that wants to use it.
+        dtype: dtype or dtype policy of the model.
+
+    Returns:
+        The tuple `(model, tokenizer, metadata)`.
+
+    Raises:
+        ValueError: if the folder or a part of it is missing or damaged, or is of another task.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"There is no model folder {path}.")
+    for part in (_CONFIG, _TOKENIZER, _WEIGHTS):
+        if not (path / part).is_file():
+            raise ValueError(
+                f"The model folder {path} is not whole: {part} is missing. Copy it anew, or train "
+                "the model again."
+            )
+    config = _read_config(path / _CONFIG)
+    if config.pop("task") != task:
+        raise ValueError(f"{path} does not hold a model for {task}.")
+    tokenizer = Tokenizer.from_file(path / _TOKENIZER)
+    hyperparameters = config.pop("model")
+    if hyperparameters["vocabulary_size"] != tokenizer.vocabulary_size:
+        raise ValueError(
+            f"{path}: {_CONFIG} and {_TOKENIZER} do not belong together: "
+            f"{hyperparameters['vocabulary_size']} and {tokenizer.vocabulary_size} tokens."
+        )
+    model = Transformer(**hyperparameters, dtype=dtype)
+    try:
+        model.load_weights(path / _WEIGHTS)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{path / _WEIGHTS} is damaged or of another model. ({reason})") from error
+    return model, tokenizer, config
+
+
+def _read_config(path):
+    try:
+        config = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(config, dict) or not {"task", "model"} <= config.keys():
+        raise ValueError(f'{path} is damaged: it has no "task" or no "model".')
+    if config.pop("format", None) != _FORMAT:
+        raise ValueError(
+            f"{path} is of another version of keras_transformer. Expected format {_FORMAT}."
+        )
+    return config

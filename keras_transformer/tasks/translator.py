@@ -1,0 +1,140 @@
+import itertools
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.data.tokenizer import END_ID
+from keras_transformer.decoding.search import greedy_search
+from keras_transformer.tasks.preset import load_preset, save_preset
+
+# Sentences read ahead, sorted by length and translated together.
+_WINDOW = 4096
+
+
+class Translator:
+    """Text in, text out: a tokenizer, a model and the search.
+
+    ```python
+    translator = Translator.from_preset("saved_models/multi30k_en_de")
+    translator(["A dog runs."])  # ["Ein Hund rennt."]
+    ```
+
+    Args:
+        model: a `Transformer`.
+        tokenizer: the `Tokenizer` the model was trained with.
+        metadata: dict of JSON values kept with a preset, such as the languages.
+        extra_length: how many tokens longer than its source a translation may be (section 6.1).
+        batch_tokens: the largest number of source slots translated at once.
+    """
+
+    def __init__(self, model, tokenizer, metadata=None, extra_length=50, batch_tokens=4096):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.metadata = dict(metadata or {})
+        self.extra_length = extra_length
+        self.batch_tokens = batch_tokens
+
+    @classmethod
+    def from_preset(cls, path, dtype=None, **options):
+        """Load a trained translator.
+
+        Args:
+            path: a preset folder, such as `saved_models/multi30k_en_de`.
+            dtype: dtype or dtype policy of the model.
+            **options: `extra_length` and `batch_tokens`.
+
+        Raises:
+            ValueError: if the folder or a part of it is missing or damaged.
+        """
+        return cls(*load_preset(path, cls.__name__, dtype=dtype), **options)
+
+    def save_to_preset(self, path, card=""):
+        """Write a preset folder: whole, or not at all.
+
+        Args:
+            path: the folder; one that stands there already is replaced.
+            card: text of the model card, in Markdown.
+        """
+        save_preset(path, type(self).__name__, self.model, self.tokenizer, self.metadata, card)
+
+    def export(self, path):
+        """Write a TensorFlow SavedModel: see `keras_transformer.export.saved_model`."""
+        from keras_transformer.export.saved_model import export_translator
+
+        export_translator(self, path)
+
+    def __call__(self, sentences):
+        """Translate.
+
+        Args:
+            sentences: list of strings.
+
+        Returns:
+            The list of translations, in the same order.
+        """
+        return [translation for translation, _ in self.translate(sentences)]
+
+    def translate(self, sentences):
+        """Translate a stream of any length, holding only a few thousand sentences at a time.
+
+        Args:
+            sentences: iterable of strings.
+
+        Returns:
+            An iterator of pairs (translation, score) in the same order; the score is the
+            log-probability of the translation's tokens.
+        """
+        sentences = iter(sentences)
+        while window := list(itertools.islice(sentences, _WINDOW)):
+            yield from self._translate_window(window)
+
+    def _translate_window(self, sentences):
+        token_ids = [[*ids, END_ID] for ids in self.tokenizer.encode(sentences)]
+        lengths = np.array([len(ids) for ids in token_ids])
+        results = [None] * len(sentences)
+        for rows in batches_by_length(lengths, self.batch_tokens):
+            batch = pad_to_few_shapes([token_ids[row] for row in rows])
+            output_ids, scores = greedy_search(self.model, batch, self.extra_length)
+            texts = self.tokenizer.decode(ops.convert_to_numpy(output_ids)[: len(rows)])
+            scores = ops.convert_to_numpy(scores)
+            for row, text, score in zip(rows, texts, scores):
+                results[row] = (text, float(score))
+        return results
+
+
+def batches_by_length(lengths, batch_tokens):
+    """Group sentences of about equal length, the longest first.
+
+    Args:
+        lengths: int array `(sentences,)`.
+        batch_tokens: the largest number of rows times the padded length in a batch. A sentence that
+            is longer has a batch of its own.
+
+    Yields:
+        Int arrays of sentence numbers.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        rows = max(1, batch_tokens // few_sizes(lengths[order[start]]))
+        yield order[start : start + rows]
+        start += rows
+
+
+def pad_to_few_shapes(token_ids):
+    """Pad lists of ids to an int32 array whose sizes are such as `few_sizes` gives.
+
+    A stream of odd lengths then makes few shapes, and JAX compiles few programs. Rows added are of
+    padding alone; the search is done with them before it begins.
+    """
+    length = few_sizes(max(len(ids) for ids in token_ids))
+    batch = np.zeros((few_sizes(len(token_ids)), length), "int32")
+    for row, ids in enumerate(token_ids):
+        batch[row, : len(ids)] = ids
+    return batch
+
+
+def few_sizes(size):
+    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ... that is not below `size`."""
+    power = 1 << max(int(size) - 1, 0).bit_length()
+    return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power

@@ -1,0 +1,86 @@
+"""Rolling checkpoints of the weights, and their average (section 6.1)."""
+
+import re
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+
+from keras_transformer.files import whole
+
+
+class RollingCheckpoints(keras.callbacks.Callback):
+    """Keep the weights of the last few epochs as `step-N.weights.h5`, each written whole.
+
+    Args:
+        folder: where to write.
+        keep: how many to keep.
+    """
+
+    def __init__(self, folder, keep=5):
+        super().__init__()
+        self.folder = Path(folder)
+        self.keep = keep
+
+    def on_epoch_end(self, epoch, logs=None):
+        step = int(self.model.optimizer.iterations)
+        with whole(self.folder / f"step-{step}.weights.h5") as path:
+            self.model.save_weights(path)
+        for old in list_checkpoints(self.folder)[: -self.keep]:
+            old.unlink()
+
+
+def list_checkpoints(folder):
+    """The checkpoints in a folder, the oldest first."""
+    paths = Path(folder).glob("step-*.weights.h5")
+    return sorted(paths, key=lambda path: int(re.search(r"step-(\d+)", path.name)[1]))
+
+
+def average_checkpoints(paths, output_path):
+    """Average weights files of one model, tensor by tensor, into a new weights file.
+
+    Args:
+        paths: `.weights.h5` files.
+        output_path: the file to write: whole, or not at all.
+
+    Raises:
+        ValueError: if there are none, one is damaged, or they differ in names or shapes.
+    """
+    paths = [Path(path) for path in paths]
+    if not paths:
+        raise ValueError("There are no checkpoints to average.")
+    sums = _read(paths[0])
+    for path in paths[1:]:
+        tensors = _read(path)
+        for name in sums.keys() | tensors.keys():
+            shapes = [x[name].shape if name in x else None for x in (sums, tensors)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(
+                    f"{paths[0]} and {path} are of different models: {name} has the shapes "
+                    f"{shapes[0]} and {shapes[1]}."
+                )
+        for name, tensor in tensors.items():
+            sums[name] += tensor
+    with whole(output_path) as new:
+        new.write_bytes(paths[-1].read_bytes())
+        with h5py.File(new, "r+") as file:
+            for name, total in sums.items():
+                file[name][...] = total / len(paths)
+
+
+def _read(path):
+    """All tensors of a weights file, as float64: name -> array."""
+    tensors = {}
+    try:
+        with h5py.File(path) as file:
+            file.visititems(
+                lambda name, item: (
+                    tensors.update({name: np.asarray(item, "float64")})
+                    if isinstance(item, h5py.Dataset)
+                    else None
+                )
+            )
+    except OSError as error:
+        raise ValueError(f"{path} is no weights file, or is damaged.") from error
+    return tensors

@@ -1,0 +1,55 @@
+"""Token-level metrics. Padding (id 0) is left out when no sample weights are given."""
+
+import keras
+from keras import ops
+
+from keras_transformer.training.losses import true_logit_and_log_normalizer
+
+
+class _TokenMean(keras.metrics.Mean):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.convert_to_tensor(y_true)
+        if sample_weight is None:
+            sample_weight = ops.not_equal(y_true, 0)
+        return super().update_state(self.values(y_true, y_pred), sample_weight)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TokenAccuracy(_TokenMean):
+    """The share of tokens whose logit is the largest.
+
+    Call arguments:
+        y_true: int tensor `(batch, target)`.
+        y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
+        sample_weight: float tensor `(batch, target)`. Defaults to 1 for a token and 0 for padding.
+    """
+
+    def __init__(self, name="accuracy", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+
+    def values(self, y_true, y_pred):
+        return ops.equal(ops.cast(y_true, "int32"), ops.cast(ops.argmax(y_pred, axis=-1), "int32"))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Perplexity(_TokenMean):
+    """The exponential of the mean cross-entropy of a token, without label smoothing.
+
+    (KerasHub has such a metric too; importing it loads TensorFlow on every backend.)
+
+    Call arguments:
+        y_true: int tensor `(batch, target)`.
+        y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
+        sample_weight: float tensor `(batch, target)`. Defaults to 1 for a token and 0 for padding.
+    """
+
+    def __init__(self, name="perplexity", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+
+    def values(self, y_true, y_pred):
+        logits = ops.cast(y_pred, "float32")
+        true_logit, log_normalizer = true_logit_and_log_normalizer(y_true, logits)
+        return log_normalizer - true_logit
+
+    def result(self):
+        return ops.exp(super().result())

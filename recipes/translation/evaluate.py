@@ -1,0 +1,53 @@
+"""Score a trained model on a test set with sacreBLEU and chrF."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras_transformer as kt
+from keras_transformer.command_line import run
+from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
+from keras_transformer.evaluation.bleu import score_translations
+from keras_transformer.files import whole
+
+
+@dataclass
+class Options:
+    model: Path
+    """Model folder, such as runs/x/model."""
+    dataset: str
+    """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text or synthetic."""
+    data_dir: Path | None = None
+    """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
+    split: str = "test"
+    """val or test; for text, the name of any pair of files before the language."""
+    tokenize: str | None = None
+    """sacreBLEU's tokenizer. Defaults to none for a tokenised corpus, and to 13a."""
+    output_json: Path | None = None
+    """File for the scores."""
+    hypotheses: Path | None = None
+    """File for the translations, one a line. Defaults to MODEL/../SPLIT.hypotheses.txt."""
+
+
+def main(options):
+    translator = kt.Translator.from_preset(options.model)
+    languages = translator.metadata["source"], translator.metadata["target"]
+    text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
+    sources, references = zip(*text)
+
+    hypotheses = translator(sources)
+    path = options.hypotheses or options.model.parent / f"{options.split}.hypotheses.txt"
+    with whole(path) as new:
+        new.write_text("".join(f"{line}\n" for line in hypotheses))
+
+    scores = score_translations(
+        hypotheses, references, tokenize=options.tokenize or bleu_tokenize(options.dataset)
+    )
+    print(scores)
+    if options.output_json:
+        with whole(options.output_json) as new:
+            new.write_text(json.dumps(scores.to_dict(), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    run(main, Options)

@@ -1,0 +1,472 @@
+import ast
+import gzip
+import hashlib
+import os
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+import pytest
+
+from keras_transformer.data import download, parallel_text, text_files
+from keras_transformer.data.parallel_text import (
+    DATASETS,
+    SYNTHETIC_SIZES,
+    ParallelText,
+    bleu_tokenize,
+    load_parallel_text,
+)
+
+SPLITS = ("train", "val", "test")
+
+
+def write(folder: Path, **texts: str | bytes) -> Path:
+    """Writes files; `__` in a name stands for the dot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        data = text if isinstance(text, bytes) else text.encode()
+        (folder / name.replace("__", ".")).write_bytes(data)
+    return folder
+
+
+def error_of(*args, **kwargs) -> str:
+    with pytest.raises(ValueError) as error:
+        load_parallel_text(*args, **kwargs)
+    message = str(error.value)
+    assert "\n" not in message
+    # Nothing of what went on inside is printed with it.
+    assert error.value.__cause__ is None
+    assert error.value.__context__ is None or error.value.__suppress_context__
+    return message
+
+
+# Reading lines.
+
+
+def test_pairs_length_and_repeated_passes(tmp_path):
+    write(tmp_path, train__en="A dog.\nA cat.\n", train__de="Ein Hund.\nEine Katze.\n")
+    text = load_parallel_text("text", "train", data_dir=tmp_path)
+    pairs = [("A dog.", "Ein Hund."), ("A cat.", "Eine Katze.")]
+    assert list(text) == pairs
+    assert list(text) == pairs
+    first, second = iter(text), iter(text)
+    assert next(first) == next(second) == pairs[0]
+    assert len(text) == 2
+    assert (text.name, text.split) == ("text", "train")
+    assert (text.source_language, text.target_language) == ("en", "de")
+
+
+def test_direction(tmp_path):
+    write(tmp_path, dev__fr="un\n", dev__en="one\n")
+    assert list(load_parallel_text("text", "dev", "fr", "en", tmp_path)) == [("un", "one")]
+    assert list(load_parallel_text("text", "dev", "en", "fr", str(tmp_path))) == [("one", "un")]
+
+
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r"])
+def test_only_a_newline_ends_a_line(tmp_path, inside):
+    write(tmp_path, train__en=f"a{inside}b\nc\n", train__de="x\ny\n")
+    text = load_parallel_text("text", "train", data_dir=tmp_path)
+    assert list(text) == [(f"a{inside}b", "x"), ("c", "y")]
+
+
+def test_byte_order_mark_carriage_returns_and_missing_last_newline(tmp_path):
+    write(tmp_path, train__en=b"\xef\xbb\xbfa\r\nb\r\n", train__de="x\ny")
+    plain = write(tmp_path / "plain", train__en="a\nb\n", train__de="x\ny\n")
+    text = load_parallel_text("text", "train", data_dir=tmp_path)
+    assert list(text) == [("a", "x"), ("b", "y")]
+    assert text.fingerprint() == load_parallel_text("text", "train", data_dir=plain).fingerprint()
+
+
+def test_spaces_and_blank_lines_are_kept(tmp_path):
+    write(tmp_path, train__en=" a \n\n", train__de="x\n\n")
+    assert list(load_parallel_text("text", "train", data_dir=tmp_path)) == [(" a ", "x"), ("", "")]
+
+
+def test_from_files_plain_and_gzip(tmp_path):
+    write(tmp_path, a="one\n", b__gz=gzip.compress(b"eins\n"))
+    text = ParallelText.from_files(tmp_path / "a", str(tmp_path / "b.gz"), "en", "de")
+    assert list(text) == list(text) == [("one", "eins")]
+    assert repr(text) == "<ParallelText text train en-de: 1 pairs>"
+
+
+def test_fingerprint_tells_contents_apart(tmp_path):
+    texts = [("a\nb\n", "x\ny\n"), ("a\nb\n", "x\nz\n"), ("b\na\n", "x\ny\n"), ("ab\n", "xy\n")]
+    prints = []
+    for number, (english, german) in enumerate(texts):
+        folder = write(tmp_path / str(number), train__en=english, train__de=german)
+        text = load_parallel_text("text", "train", data_dir=folder)
+        assert text.fingerprint() == text.fingerprint()
+        prints.append(text.fingerprint())
+    prints.append(load_parallel_text("text", "train", "de", "en", data_dir=folder).fingerprint())
+    assert len(set(prints)) == 5
+    assert prints[3] == hashlib.sha256(b"ab\nxy\n").hexdigest()
+
+
+# Named corpora from local files.
+
+
+def test_multi30k_file_names(tmp_path):
+    write(
+        tmp_path,
+        train__en="Train.\n",
+        train__fr="Entraîner.\n",
+        val__en="Val.\n",
+        val__fr="Valider.\n",
+        test_2016_flickr__en="Test.\n",
+        test_2016_flickr__fr="Tester.\n",
+        test_2016_flickr__lc__norm__tok__en="test .\n",
+        test_2016_flickr__lc__norm__tok__fr="tester .\n",
+    )
+
+    def pairs(dataset, split, source, target):
+        return list(load_parallel_text(dataset, split, source, target, tmp_path))
+
+    assert pairs("multi30k", "train", "en", "fr") == [("Train.", "Entraîner.")]
+    assert pairs("multi30k", "val", "fr", "en") == [("Valider.", "Val.")]
+    assert pairs("multi30k", "test", "en", "fr") == [("Test.", "Tester.")]
+    assert pairs("multi30k.lc.norm.tok", "test", "en", "fr") == [("test .", "tester .")]
+
+
+def test_the_folder_of_the_corpus_goes_first(tmp_path):
+    write(tmp_path, val__en="other\n", val__de="anders\n")
+    write(tmp_path / "multi30k", val__en="caption\n", val__de="Bild\n")
+    assert list(load_parallel_text("multi30k", "val", data_dir=tmp_path)) == [("caption", "Bild")]
+    assert list(load_parallel_text("text", "val", data_dir=tmp_path)) == [("other", "anders")]
+
+
+def test_tatoeba_splits_share_no_english_sentence(tmp_path):
+    write(
+        tmp_path / "tatoeba",
+        train__tsv="Hi.\tHallo!\nHi.\tGrüß Gott!\n",
+        dev__tsv="a\ta1\na\ta2\nb\tb1\nc\tc1\nd\td1\na\ta3\n",
+    )
+    load = load_parallel_text
+    assert list(load("tatoeba", "train", data_dir=tmp_path)) == [
+        ("Hi.", "Hallo!"),
+        ("Hi.", "Grüß Gott!"),
+    ]
+    val = load("tatoeba", "val", data_dir=tmp_path)
+    test = load("tatoeba", "test", "de", "en", data_dir=tmp_path)
+    assert list(val) == [("a", "a1"), ("a", "a2"), ("c", "c1"), ("a", "a3")]
+    assert list(test) == [("b1", "b"), ("d1", "d")]
+    assert (len(val), len(test)) == (4, 2)
+    assert val.fingerprint() != test.fingerprint()
+
+
+def test_wmt14_local_test_sets(tmp_path):
+    write(
+        tmp_path / "wmt14",
+        train__en="a\n",
+        train__de="b\n",
+        newstest2013__en="c\n",
+        newstest2013__de="d\n",
+        test__en="e\n",
+        test__de="f\n",
+    )
+    pairs = [list(load_parallel_text("wmt14", s, data_dir=tmp_path)) for s in SPLITS]
+    assert pairs == [[("a", "b")], [("c", "d")], [("e", "f")]]
+
+
+def test_synthetic_both_directions():
+    english_german = load_parallel_text("synthetic", "val")
+    german_english = load_parallel_text("synthetic", "val", "de", "en", data_dir="/no/such/folder")
+    assert len(english_german) == SYNTHETIC_SIZES["val"]
+    assert [(t, s) for s, t in english_german] == list(german_english)
+    again = load_parallel_text("synthetic", "val")
+    assert english_german.fingerprint() == again.fingerprint() != german_english.fingerprint()
+
+
+def test_bleu_tokenize():
+    assert bleu_tokenize("multi30k.lc.norm.tok") == "none"
+    assert {bleu_tokenize(name) for name in DATASETS if name != "multi30k.lc.norm.tok"} == {"13a"}
+    with pytest.raises(ValueError, match="`dataset` must be one of"):
+        bleu_tokenize("multi31k")
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    "arguments, parts",
+    [
+        (("multi31k", "train"), ["`dataset` must be one of multi30k,", "dataset='multi31k'"]),
+        (("multi30k", "dev"), ["`split` must be one of train, val, test", "split='dev'"]),
+        (("multi30k", "val", "cs"), ["`source` must be one of en, de, fr", "source='cs'"]),
+        (("tatoeba", "val", "en", "fr"), ["`target` must be one of en, de", "target='fr'"]),
+        (("synthetic", "val", "fr", "de"), ["`source` must be one of en, de"]),
+        (("text", "val", "en", "en"), ["must be two languages", "'en'"]),
+        (("text", "val"), ["text needs `data_dir` (--data-dir)", "val.en and val.de"]),
+        (("tatoeba", "val"), ["tatoeba needs `data_dir`", "dev.tsv", "deu-eng.zip", "TAB"]),
+        (("wmt14", "train", "en", "fr"), ["wmt14 needs", "train.en and train.fr", "statmt.org"]),
+        (("wmt14", "test", "en", "it"), ["no language pair en-it", "en-de", "--data-dir"]),
+        (("wmt14", "val", "fr", "de"), ["'wmt13' has no language pair fr-de"]),
+    ],
+)
+def test_wrong_arguments(arguments, parts):
+    message = error_of(*arguments)
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize("dataset", ["multi30k", "tatoeba", "wmt14", "text"])
+def test_missing_folder(tmp_path, dataset):
+    message = error_of(dataset, "train", data_dir=tmp_path / "nowhere")
+    assert "--data-dir" in message and str(tmp_path / "nowhere") in message
+
+
+def test_missing_file(tmp_path):
+    write(tmp_path / "wmt14", train__en="a\n")
+    message = error_of("wmt14", "train", data_dir=tmp_path)
+    assert f"train.de not found in {tmp_path / 'wmt14'}." in message
+    message = error_of("text", "train", data_dir=tmp_path)
+    assert f"train.en and train.de not found in {tmp_path}." in message
+    message = error_of("tatoeba", "test", data_dir=tmp_path)
+    assert "dev.tsv not found" in message and "deu-eng.zip" in message
+
+
+def test_from_files_without_the_file(tmp_path):
+    with pytest.raises(ValueError, match=r"no file .*nothing\.en"):
+        ParallelText.from_files(tmp_path / "nothing.en", tmp_path / "nothing.de")
+    with pytest.raises(ValueError, match="could not be read: Is a directory"):
+        ParallelText.from_files(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("english, german", [("", "x\n"), ("a\n", ""), ("", "")])
+def test_empty_file(tmp_path, english, german):
+    write(tmp_path, train__en=english, train__de=german)
+    message = error_of("text", "train", data_dir=tmp_path)
+    assert str(tmp_path / ("train.de" if english else "train.en")) in message
+    assert "is empty" in message
+
+
+def test_nothing_but_a_byte_order_mark_is_empty(tmp_path):
+    write(tmp_path, train__en=b"\xef\xbb\xbf", train__de="x\n")
+    assert "train.en is empty" in error_of("text", "train", data_dir=tmp_path)
+
+
+def test_unequal_line_counts(tmp_path):
+    write(tmp_path, train__en="a\n" * 1200, train__de="x\n" * 3)
+    message = error_of("text", "train", data_dir=tmp_path)
+    assert f"{tmp_path / 'train.en'} has 1,200 and {tmp_path / 'train.de'} has 3" in message
+    message = error_of("text", "train", "de", "en", data_dir=tmp_path)
+    assert f"{tmp_path / 'train.de'} has 3 and {tmp_path / 'train.en'} has 1,200" in message
+
+
+def test_invalid_utf_8(tmp_path):
+    write(tmp_path, train__en="a\nb\nc\n", train__de=b"x\n\xfcber\nz\n")
+    message = error_of("text", "train", data_dir=tmp_path)
+    assert f"{tmp_path / 'train.de'}, line 2: not valid UTF-8" in message
+
+
+@pytest.mark.parametrize("line, columns", [("no tab", 1), ("a\tb\tCC BY 2.0", 3), ("", 1)])
+def test_tatoeba_columns(tmp_path, line, columns):
+    write(tmp_path, train__tsv=f"Hi.\tHallo!\n{line}\n", dev__tsv=f"Hi.\tHallo!\n{line}\n")
+    for split in SPLITS:
+        message = error_of("tatoeba", split, data_dir=tmp_path)
+        assert "line 2: expected two columns" in message and f"found {columns}" in message
+
+
+def test_tatoeba_too_small_to_split(tmp_path):
+    write(tmp_path, dev__tsv="Hi.\tHallo!\n")
+    assert "'test' of tatoeba is empty" in error_of("tatoeba", "test", data_dir=tmp_path)
+
+
+def test_cut_off_gzip_file(tmp_path):
+    write(tmp_path, a__gz=gzip.compress(b"text" * 1000)[:-9], b="x\n")
+    with pytest.raises(ValueError, match=r"a\.gz could not be read"):
+        ParallelText.from_files(tmp_path / "a.gz", tmp_path / "b")
+
+
+# Downloads. No test touches the network.
+
+
+class PublicSite:
+    """A folder in the place of Multi30k's public address, and a cache folder for Keras."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        self.folder, self.cache, self.monkeypatch = folder / "site", folder / "cache", monkeypatch
+        self.cache.mkdir()
+        get_file = partial(keras.utils.get_file, cache_dir=str(self.cache))
+        monkeypatch.setattr(keras.utils, "get_file", get_file)
+        monkeypatch.setattr(download, "MULTI30K_URL", self.folder.as_uri())
+
+    def publish(self, name: str, text: str) -> Path:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.monkeypatch.setitem(download.MULTI30K_SHA256, name, digest)
+        if ".lc.norm.tok." in name:
+            path, data = self.folder / "tok" / name, text.encode()
+        else:
+            path, data = self.folder / "raw" / f"{name}.gz", gzip.compress(text.encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    def cached(self) -> list[str]:
+        return sorted(path.name for path in self.cache.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def public_site(tmp_path, monkeypatch):
+    return PublicSite(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "dataset, form", [("multi30k", ""), ("multi30k.lc.norm.tok", ".lc.norm.tok")]
+)
+def test_multi30k_is_fetched_once(tmp_path, public_site, dataset, form):
+    english = public_site.publish(f"val{form}.en", "A dog.\n")
+    german = public_site.publish(f"val{form}.de", "Ein Hund.\n")
+    assert list(load_parallel_text(dataset, "val")) == [("A dog.", "Ein Hund.")]
+    assert public_site.cached() == [german.name, english.name]
+    # From now on the cache serves; a folder that lacks the files is as good as none.
+    shutil.rmtree(public_site.folder)
+    assert len(load_parallel_text(dataset, "val", data_dir=tmp_path)) == 1
+
+
+@pytest.mark.parametrize("harm", [lambda data: data[:-3], lambda data: b"<html></html>"])
+@pytest.mark.parametrize(
+    "dataset, form", [("multi30k", ""), ("multi30k.lc.norm.tok", ".lc.norm.tok")]
+)
+def test_broken_download_is_deleted(public_site, dataset, form, harm):
+    english = public_site.publish(f"val{form}.en", "A dog.\n")
+    german = public_site.publish(f"val{form}.de", "Ein Hund.\n")
+    whole = german.read_bytes()
+    german.write_bytes(harm(whole))
+    message = error_of(dataset, "val")
+    assert german.as_uri() in message and "SHA-256" in message and "--data-dir" in message
+    assert public_site.cached() == [english.name]
+    # The next run fetches it anew.
+    german.write_bytes(whole)
+    assert len(load_parallel_text(dataset, "val")) == 1
+
+
+def test_download_that_was_killed_is_not_taken_for_whole(public_site):
+    public_site.publish("val.en", "A dog.\n")
+    german = public_site.publish("val.de", "Ein Hund.\n")
+    load_parallel_text("multi30k", "val")
+    (cached,) = public_site.cache.rglob("val.de.gz")
+    cached.write_bytes(german.read_bytes()[:-3])
+    assert "deleted" in error_of("multi30k", "val")
+    assert len(load_parallel_text("multi30k", "val")) == 1
+
+
+def test_multi30k_out_of_reach(public_site):
+    message = error_of("multi30k", "train")
+    address = f"{public_site.folder.as_uri()}/raw/train.en.gz"
+    assert message.startswith(f"Multi30k: could not fetch {address} (")
+    assert "No such file" in message and "--data-dir" in message
+    assert public_site.cached() == []
+
+
+def test_every_multi30k_file_has_a_digest():
+    names = {
+        f"{stem}{form}.{language}"
+        for stem in ("train", "val", "test_2016_flickr")
+        for form in ("", ".lc.norm.tok")
+        for language in ("en", "de", "fr")
+    }
+    assert set(download.MULTI30K_SHA256) == names
+    assert all(len(digest) == 64 for digest in download.MULTI30K_SHA256.values())
+
+
+@pytest.fixture
+def newstest(tmp_path, monkeypatch):
+    """Stands in for sacreBLEU's test sets; `fail` is raised in the place of a download."""
+    from sacrebleu import utils
+    from sacrebleu.dataset import DATASETS as TEST_SETS
+
+    state = SimpleNamespace(fail=None, cache=tmp_path)
+
+    def test_set(name: str) -> SimpleNamespace:
+        def files(pair: str) -> list[str]:
+            if state.fail:
+                raise state.fail
+            stem = name.replace("/", "_")
+            write(tmp_path, **{f"{stem}__src": f"{name} source\n", f"{stem}__ref": "reference\n"})
+            return [str(tmp_path / f"{stem}.{field}") for field in ("src", "ref")]
+
+        return SimpleNamespace(
+            langpairs={"en-de": []},
+            get_source_file=lambda pair: files(pair)[0],
+            get_reference_files=lambda pair: files(pair)[1:],
+        )
+
+    monkeypatch.setattr(utils, "SACREBLEU_DIR", str(tmp_path))
+    for name in ("wmt13", "wmt14/full"):
+        monkeypatch.setitem(TEST_SETS, name, test_set(name))
+    return state
+
+
+def test_newstest_through_sacrebleu(newstest):
+    assert list(load_parallel_text("wmt14", "val")) == [("wmt13 source", "reference")]
+    assert list(load_parallel_text("wmt14", "test")) == [("wmt14/full source", "reference")]
+
+
+def test_newstest_without_network(newstest):
+    newstest.fail = OSError("<urlopen error\nunknown host>")
+    message = error_of("wmt14", "test")
+    assert "could not fetch 'wmt14/full' (<urlopen error unknown host>)" in message
+    assert "test.en and test.de" in message and "--data-dir" in message
+
+
+def test_newstest_with_wrong_checksum_is_deleted(newstest):
+    raw = write(newstest.cache / "wmt13" / "raw", test__tgz="broken")
+    newstest.fail = SystemExit(1)
+    assert "broken download" in error_of("wmt14", "val")
+    assert not raw.exists()
+
+
+def test_sacrebleu_has_the_test_sets_of_the_paper():
+    from sacrebleu.dataset import DATASETS as TEST_SETS
+
+    for name in download.NEWSTEST.values():
+        assert {"en-de", "de-en", "en-fr", "fr-en"} <= set(TEST_SETS[name].langpairs)
+
+
+# The real corpora.
+
+CORPORA = os.environ.get("KERAS_TRANSFORMER_DATA")
+needs_corpora = pytest.mark.skipif(
+    not CORPORA, reason="set KERAS_TRANSFORMER_DATA to the folder that holds multi30k/ and tatoeba/"
+)
+
+
+@needs_corpora
+@pytest.mark.parametrize("name", download.MULTI30K_SHA256)
+def test_digests_of_multi30k(name):
+    data = (Path(CORPORA) / "multi30k" / name).read_bytes()
+    assert hashlib.sha256(data).hexdigest() == download.MULTI30K_SHA256[name]
+
+
+@needs_corpora
+@pytest.mark.parametrize("split, size", [("train", 29_000), ("val", 1_014), ("test", 1_000)])
+@pytest.mark.parametrize("dataset", ["multi30k", "multi30k.lc.norm.tok"])
+def test_sizes_of_multi30k(dataset, split, size):
+    for data_dir in (CORPORA, f"{CORPORA}/multi30k"):
+        text = load_parallel_text(dataset, split, "en", "fr", data_dir)
+        assert len(text) == sum(1 for _ in text) == size
+
+
+@needs_corpora
+def test_real_tatoeba():
+    val, test = (
+        load_parallel_text("tatoeba", split, data_dir=CORPORA) for split in ("val", "test")
+    )
+    assert len(val) + len(test) == 2_456
+    english = [{source for source, _ in text} for text in (val, test)]
+    assert [len(sentences) for sentences in english] == [1_000, 1_000]
+    assert english[0].isdisjoint(english[1])
+
+
+@pytest.mark.parametrize("module", [download, parallel_text, text_files])
+def test_importing_needs_only_the_standard_library(module):
+    roots = set()
+    for node in ast.parse(Path(module.__file__).read_text()).body:
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots.add(node.module.partition(".")[0])
+    assert roots <= sys.stdlib_module_names | {"keras_transformer"}

@@ -1,0 +1,170 @@
+"""What the built-in corpus promises."""
+
+import itertools
+import re
+import unicodedata
+
+import pytest
+
+from keras_transformer.data.synthetic import (
+    Clause,
+    NounPhrase,
+    Pair,
+    corpus,
+    english_text,
+    english_tree,
+    generate,
+    german_text,
+    split_of,
+)
+from keras_transformer.data.synthetic.lexicon import NOUN, PRONOUNS, VERB, VERBS
+from keras_transformer.data.synthetic.sampler import Sampler
+
+# The stream of seed 0, which must be the same on every machine and Python version.
+FIRST_SENTENCES = [
+    "A doctor painted this clock when our clever aunts' ducks dreamed of her cheap soup.",
+    "In our house they do not want to work.",
+    "The lions chase her grandmother under the tree.",
+]
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return list(generate("train", 10_000))
+
+
+def test_sentences_are_distinct(sample):
+    assert len({example.english for example in sample}) == 10_000
+
+
+def test_far_more_than_100_000_sentences(sample):
+    """Capture and recapture: two draws out of N have about size * size / N sentences in common.
+
+    They have more in common where some sentences are likelier than others, so N comes out low.
+    """
+    captured = {example.english for example in sample}
+    common = sum(example.english in captured for example in generate("train", 5_000, seed=1))
+    assert 10_000 * 5_000 / common > 500_000
+
+
+def test_same_arguments_same_examples():
+    assert list(generate("val", 50, seed=7)) == list(generate("val", 50, seed=7))
+    assert list(generate("train", 50, seed=1)) != list(generate("train", 50, seed=2))
+
+
+def test_less_is_the_beginning_of_more(sample):
+    assert list(generate("train", 100)) == sample[:100]
+
+
+def test_first_examples_never_change():
+    assert [example.english for example in generate("train", 3, seed=0)] == FIRST_SENTENCES
+
+
+def test_splits_are_disjoint_whatever_the_seeds(sample):
+    val = {example.english for example in generate("val", 200, seed=1)}
+    test = {example.english for example in generate("test", 200, seed=2)}
+    assert len(val) == len(test) == 200
+    assert not val & test
+    assert not {example.english for example in sample} & (val | test)
+    assert {split_of(english) for english in val} == {"val"}
+
+
+def test_translation_and_tree_are_functions_of_the_english_sentence():
+    known = {}
+    for seed in range(2):
+        sampler = Sampler(seed)
+        for _ in range(4_000):
+            sentence = sampler.sentence()
+            tree = english_tree(sentence)
+            value = (tree, german_text(sentence))
+            assert known.setdefault(english_text(tree), value) == value
+    assert len(known) < 8_000  # some sentences did come twice
+
+
+def test_the_small_sentences_have_one_reading():
+    """Every subject, verb, tense and simple object: few enough to try them all."""
+    man, woman, dog, book = (NounPhrase(NOUN[word]) for word in ("man", "woman", "dog", "book"))
+    women, books = woman._replace(plural=True), book._replace(determiner="her", plural=True)
+    milk = NounPhrase(NOUN["milk"], determiner="")
+    subjects = [*PRONOUNS.values(), man, women, milk._replace(determiner="the"), Pair(man, woman)]
+    objects = [*PRONOUNS.values(), dog, books, milk]
+    tenses = ["present", "past", "perfect", "must", "want"]
+    known = {}
+    for subject, verb, tense, negated in itertools.product(subjects, VERBS, tenses, (False, True)):
+        if tense == "past" and verb.past == verb.english:
+            continue  # never drawn: "they read"
+        for objs in itertools.product(objects, repeat=len(verb.cases)):
+            sentence = Clause(subject, verb, objs, tense, negated)
+            tree = english_tree(sentence)
+            value = (tree, german_text(sentence))
+            assert known.setdefault(english_text(tree), value) == value
+
+
+def test_trees_span_their_sentences(sample):
+    nltk = pytest.importorskip("nltk")
+    for example in sample[:1_000]:
+        tree = nltk.Tree.fromstring(example.tree)
+        assert tree.label() == "S"
+        assert "\n" not in example.tree
+        assert " ".join(example.tree.split()) == example.tree
+        text = " ".join(tree.leaves()).replace("can not ", "cannot ")
+        for mark in (",", ".", "'"):
+            text = text.replace(" " + mark, mark)
+        assert text == example.english
+        assert all(len(node) for node in tree.subtrees())
+
+
+def test_leaves_are_penn_treebank_tokens(sample):
+    tokenize = pytest.importorskip("nltk.tokenize").TreebankWordTokenizer().tokenize
+    for example in sample[:1_000]:
+        assert tokenize(example.english) == re.findall(r" ([^ ()]+)\)", example.tree)
+
+
+def test_brackets_balance(sample):
+    for example in sample:
+        depths = list(
+            itertools.accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in example.tree)
+        )
+        assert depths[-1] == 0 and min(depths[:-1]) == 1
+
+
+def test_text_is_tidy(sample):
+    for example in sample:
+        for text in (example.english, example.german):
+            assert text[0].isupper() and text.endswith(".")
+            assert not re.search(r"  | [,.']|,[^ ]|,,|,\.", text)
+            assert 2 <= len(text.split()) <= 30
+        assert unicodedata.is_normalized("NFC", example.german)
+        assert example.english.isascii()
+
+
+def test_german_subordinate_clauses_stand_between_commas(sample):
+    openings = re.compile(r"(?<![,]) (dass|ob|weil|obwohl|wenn|als|während|dessen|deren)\b")
+    assert not [e.german for e in sample if openings.search(e.german)]
+
+
+def test_a_and_an(sample):
+    for example in sample:
+        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", example.english)
+
+
+def test_errors():
+    with pytest.raises(
+        ValueError, match="must be one of 'train', 'val', 'test'. Received: split='dev'"
+    ):
+        generate("dev", 10)
+    with pytest.raises(ValueError, match="Received: size=-1"):
+        generate("train", -1)
+    assert list(generate("test", 0)) == []
+
+
+def test_exhausted_grammar_says_so(monkeypatch):
+    man, woman = (NounPhrase(NOUN[word]) for word in ("man", "woman"))
+    sentence = Clause(man, VERB["see"], (woman,))
+    split = split_of("The man sees the woman.")
+    monkeypatch.setattr(Sampler, "sentence", lambda self: sentence)
+    monkeypatch.setattr(corpus, "MAX_TRIES", 10)
+    examples = generate(split, 2)
+    assert next(examples).german == "Der Mann sieht die Frau."
+    with pytest.raises(ValueError, match="at most 1 examples. Received: size=2"):
+        next(examples)

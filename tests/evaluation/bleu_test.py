@@ -1,0 +1,96 @@
+import json
+import math
+
+import pytest
+
+from keras_transformer.evaluation.bleu import score_translations
+
+
+def test_bleu_by_hand():
+    # 6 of 7 words, 4 of 6 pairs, 2 of 5 triples and 1 of 4 quadruples ("the cat sat on") match.
+    scores = score_translations(["the cat sat on a red mat"], ["the cat sat on the red mat"])
+    assert scores.precisions == pytest.approx((600 / 7, 400 / 6, 200 / 5, 100 / 4))
+    assert scores.brevity_penalty == 1.0
+    assert scores.bleu == pytest.approx(100 * (6 / 7 * 4 / 6 * 2 / 5 * 1 / 4) ** 0.25)
+
+
+def test_brevity_penalty_by_hand():
+    # Every n-gram matches; 4 words stand for 5.
+    scores = score_translations(["a b c d"], ["a b c d e"])
+    assert (scores.hypothesis_length, scores.reference_length) == (4, 5)
+    assert scores.bleu == pytest.approx(100 * math.exp(1 - 5 / 4))
+
+
+def test_identity_is_perfect():
+    sentences = ["A dog runs in the park.", "Two men are playing football."]
+    scores = score_translations(sentences, sentences)
+    assert scores.bleu == pytest.approx(100)
+    assert scores.chrf == pytest.approx(100)
+    assert scores.num_sentences == 2
+
+
+def test_nothing_in_common_scores_zero():
+    scores = score_translations(["x x x x"], ["a b c d"])
+    assert (scores.bleu, scores.chrf) == (0, 0)
+    assert score_translations([""], ["a b c d"]).bleu == 0
+
+
+def test_signatures_name_the_settings():
+    scores = score_translations(["a b c d"], ["a b c d"])
+    assert "tok:13a" in scores.bleu_signature
+    assert "nrefs:1" in scores.bleu_signature
+    assert "version:" in scores.chrf_signature
+    assert "tok:none" in score_translations(["a"], ["a"], tokenize="none").bleu_signature
+
+
+def test_tokenizer_matters():
+    # 13a cuts the full stop off: 5 tokens instead of 4, the last of which differs.
+    hypotheses, references = ["one two three four!"], ["one two three four."]
+    assert score_translations(hypotheses, references).precisions[0] == pytest.approx(80)
+    assert score_translations(hypotheses, references, "none").precisions[0] == pytest.approx(75)
+
+
+def test_several_references():
+    hypotheses = ["a b c d", "e f g h"]
+    scores = score_translations(hypotheses, [["a b c d", "w"], ["v", "e f g h"]])
+    assert "nrefs:2" in scores.bleu_signature
+    assert scores.bleu == pytest.approx(100)
+
+
+def test_no_warning_about_tokenised_text(caplog):
+    tokenised = ["a dog runs ."] * 200
+    score_translations(tokenised, tokenised, tokenize="none")
+    assert not caplog.records
+
+
+def test_two_lines_in_sacrebleus_form():
+    from sacrebleu.metrics import BLEU, CHRF
+
+    hypotheses, references = ["a b c d e"], ["a b c d f g"]
+    lines = []
+    for metric in (BLEU(), CHRF()):
+        score = metric.corpus_score(hypotheses, [references])
+        lines.append(score.format(signature=str(metric.get_signature())))
+    assert str(score_translations(hypotheses, references)) == "\n".join(lines)
+
+
+def test_json_round_trip():
+    scores = score_translations(["a b c d"], ["a b c e"])
+    assert json.loads(json.dumps(scores.to_dict())) == scores.to_dict()
+    assert scores.to_dict()["bleu"] == scores.bleu
+
+
+@pytest.mark.parametrize(
+    "hypotheses, references, tokenize, message",
+    [
+        (["a", "b"], ["a"], "13a", "2 hypotheses and 1 references"),
+        (["a", "b"], [["a", "b"], ["a"]], "13a", "2 hypotheses and 1 references"),
+        (["a"], [], "13a", "1 hypotheses and 0 references"),
+        ([], [], "13a", "`hypotheses` must hold at least one sentence"),
+        (["a"], ["a"], "14b", "`tokenize` must be one of .*13a.*Received: tokenize='14b'"),
+    ],
+)
+def test_bad_input(hypotheses, references, tokenize, message):
+    with pytest.raises(ValueError, match=message) as error:
+        score_translations(hypotheses, references, tokenize)
+    assert "\n" not in str(error.value)
