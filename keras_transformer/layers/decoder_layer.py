@@ -41,7 +41,7 @@ class TransformerDecoderLayer(TransformerLayer):
 
     Raises:
         ValueError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
-            does not divide `hidden_dim`.
+            does not divide `hidden_dim`; if neither `encoder_sequence` nor `cache` is given.
     """
 
     def build(self, inputs_shape, encoder_sequence_shape):
@@ -64,6 +64,11 @@ class TransformerDecoderLayer(TransformerLayer):
         cache_index=None,
         training=None,
     ):
+        if encoder_sequence is None and cache is None:
+            raise ValueError(
+                "Pass `encoder_sequence`, the encoder's output, or a `cache` made from it. "
+                "Received neither."
+            )
         cache = dict(cache or {"self": None, "cross": None})
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]

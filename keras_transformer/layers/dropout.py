@@ -1,3 +1,6 @@
+import functools
+import operator
+
 import keras
 from keras import ops
 
@@ -42,7 +45,9 @@ class Dropout(keras.layers.Layer):
         if not training or self.rate == 0:
             return inputs
         shape = ops.shape(inputs)
-        index = ops.reshape(ops.arange(ops.prod(shape), dtype="int32"), shape)
+        # Not `ops.prod`, which JAX would trace: the size must be a Python number where it can be.
+        size = functools.reduce(operator.mul, shape, 1)
+        index = ops.reshape(ops.arange(size, dtype="int32"), shape)
         bits = hash_bits(index, ops.cast(self.seed_generator.next(), "int32"))
         # The bits are uniform over all int32.
         keep = bits >= int(self.rate * 2**32) - 2**31

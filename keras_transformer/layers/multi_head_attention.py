@@ -7,6 +7,11 @@ from keras_transformer.layers.dropout import Dropout
 # gives the same zero after the softmax, and no NaN in a row where every position is illegal.
 MASKED_SCORE = -1e9
 
+# Variance of the initial W^Q, W^K and W^V, as a share of Glorot's: what Glorot's gives when the
+# three are one matrix. With his full variance a post-norm model with dropout 0.3 learns to attend
+# to the source several times more slowly, or, at the rates small corpora need, never.
+_INPUT_SCALE = 0.5
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(keras.layers.Layer):
@@ -69,9 +74,9 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
-        self.query_dense = self._projection("query", num_heads * key_dim)
-        self.key_dense = self._projection("key", num_heads * key_dim)
-        self.value_dense = self._projection("value", num_heads * value_dim)
+        self.query_dense = self._projection("query", num_heads * key_dim, _INPUT_SCALE)
+        self.key_dense = self._projection("key", num_heads * key_dim, _INPUT_SCALE)
+        self.value_dense = self._projection("value", num_heads * value_dim, _INPUT_SCALE)
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None):
@@ -79,7 +84,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query_dense.build(query_shape)
         self.key_dense.build(value_shape)
         self.value_dense.build(value_shape)
-        self.output_dense = self._projection("output", query_shape[-1])
+        self.output_dense = self._projection("output", query_shape[-1], 1.0)
         self.output_dense.build((*query_shape[:-1], self.num_heads * self.value_dim))
 
     def call(
@@ -143,8 +148,14 @@ class MultiHeadAttention(keras.layers.Layer):
         start = (0, 0, index, 0)
         return tuple(ops.slice_update(old, start, new) for old, new in zip(cache, update))
 
-    def _projection(self, name, units):
-        return keras.layers.Dense(units, use_bias=self.use_bias, dtype=self.dtype_policy, name=name)
+    def _projection(self, name, units, scale):
+        return keras.layers.Dense(
+            units,
+            use_bias=self.use_bias,
+            kernel_initializer=keras.initializers.VarianceScaling(scale, "fan_avg", "uniform"),
+            dtype=self.dtype_policy,
+            name=name,
+        )
 
     def compute_output_shape(self, query_shape, *args, **kwargs):
         return query_shape

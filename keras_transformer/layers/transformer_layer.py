@@ -45,14 +45,15 @@ class TransformerLayer(keras.layers.Layer):
         )
 
     def _attention(self, name, hidden_dim):
-        if self.key_dim is None and hidden_dim % self.num_heads:
+        if self.key_dim is None and (self.num_heads < 1 or hidden_dim % self.num_heads):
             raise ValueError(
-                "Without `key_dim`, `num_heads` must divide the inputs' last axis. "
+                "Without `key_dim`, `num_heads` must be a positive integer that divides the "
+                "inputs' last axis. "
                 f"Received: num_heads={self.num_heads}, inputs of size {hidden_dim}"
             )
         return MultiHeadAttention(
             self.num_heads,
-            self.key_dim or hidden_dim // self.num_heads,
+            hidden_dim // self.num_heads if self.key_dim is None else self.key_dim,
             self.value_dim,
             dropout=self.attention_dropout,
             use_bias=self.use_bias,

@@ -36,7 +36,8 @@ class Transformer(keras.Model):
         layer_norm_epsilon: added to the variance in the layer normalisations.
         use_bias: whether the attention projections have biases. The paper's have none.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`.
-        **kwargs: `name` and `trainable`.
+        name: name of the model.
+        trainable: whether training changes the weights.
 
     Call arguments:
         inputs: a dict of
@@ -71,7 +72,8 @@ class Transformer(keras.Model):
         layer_norm_epsilon=1e-6,
         use_bias=False,
         dtype=None,
-        **kwargs,
+        name=None,
+        trainable=True,
     ):
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         config = {
@@ -117,7 +119,8 @@ class Transformer(keras.Model):
                 "decoder_token_ids": decoder_token_ids,
             },
             outputs=logits,
-            **kwargs,
+            name=name,
+            trainable=trainable,
         )
 
         # Config
@@ -213,7 +216,15 @@ class Transformer(keras.Model):
             A list with a layer's keys and values each, for `decode`:
             `{"self": (key, value), "cross": (key, value)}`, all of shape
             `(batch, num_heads, positions, key_dim or value_dim)`.
+
+        Raises:
+            ValueError: if `length` is more than the learned positions.
         """
+        max_length = self.hyperparameters["max_length"]
+        if max_length is not None and isinstance(length, int) and length > max_length:
+            raise ValueError(
+                f"Only max_length={max_length} positions were learned. Received: length={length}"
+            )
         return [layer.make_cache(encoder_sequence, length) for layer in self.decoder.layers]
 
     def get_config(self):

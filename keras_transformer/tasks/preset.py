@@ -12,6 +12,7 @@ from pathlib import Path
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.files import whole
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.checkpoints import load_weights, save_weights
 
 _FORMAT = 1
 _CONFIG, _TOKENIZER, _WEIGHTS, _CARD = (
@@ -40,10 +41,7 @@ def save_preset(path, task, model, tokenizer, metadata, card):
         (folder / _CONFIG).write_text(json.dumps(config, indent=2) + "\n")
         (folder / _CARD).write_text(card)
         tokenizer.save(folder / _TOKENIZER)
-        # A copy has no optimizer, whose state would make the file three times as large.
-        copy = Transformer.from_config(model.get_config())
-        copy.set_weights(model.get_weights())
-        copy.save_weights(folder / _WEIGHTS)
+        save_weights(model, folder / _WEIGHTS)
 
 
 def load_preset(path, task, dtype=None):
@@ -80,11 +78,7 @@ def load_preset(path, task, dtype=None):
             f"{hyperparameters['vocabulary_size']} and {tokenizer.vocabulary_size} tokens."
         )
     model = Transformer(**hyperparameters, dtype=dtype)
-    try:
-        model.load_weights(path / _WEIGHTS)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"{path / _WEIGHTS} is damaged or of another model. ({reason})") from error
+    load_weights(model, path / _WEIGHTS)
     return model, tokenizer, config
 
 

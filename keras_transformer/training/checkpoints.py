@@ -10,6 +10,30 @@ import numpy as np
 from keras_transformer.files import whole
 
 
+def save_weights(model, path):
+    """Write the weights of a functional model, without the optimizer's state, to a new file."""
+    _without_optimizer(model).save_weights(path)
+
+
+def load_weights(model, path):
+    """Load what `save_weights` wrote; the optimizer keeps its state.
+
+    Raises:
+        ValueError: if the file is damaged, or of another model.
+    """
+    try:
+        _without_optimizer(model).load_weights(path)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{path} is damaged, or of another model. ({reason})") from error
+
+
+def _without_optimizer(model):
+    # The same layers and variables. Saved with the model, Adam's state would make the file three
+    # times as large.
+    return keras.Model(model.inputs, model.outputs)
+
+
 class RollingCheckpoints(keras.callbacks.Callback):
     """Keep the weights of the last few epochs as `step-N.weights.h5`, each written whole.
 
@@ -26,7 +50,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         step = int(self.model.optimizer.iterations)
         with whole(self.folder / f"step-{step}.weights.h5") as path:
-            self.model.save_weights(path)
+            save_weights(self.model, path)
         for old in list_checkpoints(self.folder)[: -self.keep]:
             old.unlink()
 

@@ -11,7 +11,11 @@ class _TokenMean(keras.metrics.Mean):
         y_true = ops.convert_to_tensor(y_true)
         if sample_weight is None:
             sample_weight = ops.not_equal(y_true, 0)
-        return super().update_state(self.values(y_true, y_pred), sample_weight)
+        # Flat, or Keras would take the mean of each row first: batches of long and of short rows
+        # would count alike.
+        values = ops.reshape(self.values(y_true, y_pred), (-1,))
+        weights = ops.broadcast_to(ops.cast(sample_weight, "float32"), ops.shape(y_true))
+        return super().update_state(values, ops.reshape(weights, (-1,)))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

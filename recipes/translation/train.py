@@ -20,7 +20,11 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.files import whole
 from keras_transformer.training.callbacks import LogScore, StopAtStep
-from keras_transformer.training.checkpoints import RollingCheckpoints, list_checkpoints
+from keras_transformer.training.checkpoints import (
+    RollingCheckpoints,
+    list_checkpoints,
+    load_weights,
+)
 from keras_transformer.training.distribution import choose_devices
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 
@@ -41,24 +45,24 @@ class Options:
     """Size of the model: a row of Table 3, tiny or small."""
     vocabulary_size: int = 6000
     """Size of the BPE vocabulary that both languages share (section 5.1)."""
-    batch_tokens: int = 4096
+    batch_tokens: int = 2048
     """Source tokens in a batch at most, and target tokens at most, padding included."""
     num_shapes: int = 12
     """Distinct batch shapes at most: more waste less on padding, and take longer to compile."""
-    steps: int = 6500
+    steps: int = 9500
     """Number of updates."""
     warmup_steps: int = 2000
     """Updates over which the learning rate grows (section 5.3)."""
-    peak_learning_rate: float | None = 0.005
+    peak_learning_rate: float | None = 0.003
     """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
     warmup_steps)."""
     dropout: float | None = None
     """P_drop (section 5.4), if not the variant's."""
     label_smoothing: float | None = None
     """epsilon_ls (section 5.4), if not the variant's."""
-    interval: int = 250
+    interval: int = 500
     """Updates between two checkpoints, each with its validation scores."""
-    average: int = 6
+    average: int = 5
     """How many of the last checkpoints to average into the model (section 6.1)."""
     replicas: int | None = None
     """Devices that share each batch. Defaults to all GPUs, or to one CPU."""
@@ -152,7 +156,7 @@ def main(options):
     # Averaging the last checkpoints, and evaluation (section 6.1)
     averaged = run_dir / "averaged.weights.h5"
     kt.average_checkpoints(list_checkpoints(run_dir / "checkpoints"), averaged)
-    model.load_weights(averaged)
+    load_weights(model, averaged)
     scores = {text.split: score(text) for text in (val, test)}
     for split, result in scores.items():
         print(f"{split}, greedy search, last {options.average} checkpoints averaged:\n{result}")

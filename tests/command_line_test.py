@@ -1,0 +1,119 @@
+"""Errors in one line, and exit statuses."""
+
+import json
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from keras_transformer.command_line import run
+from keras_transformer.models.variants import get_variant
+
+
+@dataclass
+class Options:
+    variant: str
+    """Which one."""
+    steps: int = 5
+    """How many."""
+
+
+def run_with(monkeypatch, main, *arguments, script=__file__):
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+    return run(main, Options)
+
+
+def exit_of(capsys, function, *args, **kwargs):
+    """Exit status, and the lines on standard error."""
+    with pytest.raises(SystemExit) as error:
+        function(*args, **kwargs)
+    return error.value.code, capsys.readouterr().err.splitlines()
+
+
+def test_options_are_parsed(monkeypatch, capsys):
+    seen = []
+
+    def main(options):
+        seen.append(options)
+
+    run_with(monkeypatch, main, "--variant", "base", "--steps", "7")
+    run_with(monkeypatch, main, "--variant", "big")
+    assert seen == [Options("base", 7), Options("big", 5)]
+    assert capsys.readouterr().err == ""
+
+
+def test_help_shows_the_docstrings(monkeypatch, capsys):
+    with pytest.raises(SystemExit) as error:
+        run_with(monkeypatch, print_options, "--help")
+    assert error.value.code == 0
+    output = capsys.readouterr().out
+    assert "Errors in one line" in output and "Which one" in output and "--steps" in output
+
+
+def print_options(options):
+    print(options)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--variant", "base", "--steps", "x"], ["--nothing"], []], ids=str
+)
+def test_wrong_option(monkeypatch, capsys, arguments):
+    status, lines = exit_of(capsys, run_with, monkeypatch, print_options, *arguments)
+    assert status == 2
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_error_of_the_package_is_one_line(monkeypatch, capsys):
+    def main(options):
+        get_variant(options.variant)
+
+    # Another script than this file: the error is known by where it was raised.
+    status, lines = exit_of(
+        capsys, run_with, monkeypatch, main, "--variant", "huge", script="train.py"
+    )
+    assert status == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("error: Unknown variant.") and "'huge'" in lines[0]
+
+
+def test_error_of_the_script_is_one_line(monkeypatch, capsys):
+    def main(options):
+        raise ValueError("There is no such file.")
+
+    assert exit_of(capsys, run_with, monkeypatch, main, "--variant", "x") == (
+        2,
+        ["error: There is no such file."],
+    )
+
+
+def another_library(options):
+    json.loads("{")  # a ValueError
+
+
+def other_kind(options):
+    raise TypeError("a defect")
+
+
+def reached_through_the_package(options):
+    # The package calls another library, which raises.
+    from keras_transformer.models.transformer import Transformer
+
+    Transformer(vocabulary_size=5, activation="no such activation")
+
+
+@pytest.mark.parametrize("main", [another_library, other_kind, reached_through_the_package])
+def test_another_error_keeps_its_traceback(monkeypatch, capsys, main):
+    with pytest.raises((ValueError, TypeError)):
+        run_with(monkeypatch, main, "--variant", "x")
+    assert capsys.readouterr().err == ""
+
+
+def test_defect_in_the_package_keeps_its_traceback(monkeypatch):
+    def main(options):
+        # A built-in function, which has no line of Python of its own, raises the ValueError.
+        from keras_transformer.tasks.translator import pad_to_few_shapes
+
+        pad_to_few_shapes([])
+
+    with pytest.raises(ValueError):
+        run_with(monkeypatch, main, "--variant", "x")

@@ -1,0 +1,317 @@
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.parallel_text import load_parallel_text
+from keras_transformer.data.token_store import TokenStore
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.metrics import TokenAccuracy
+from tests.small_corpus import Numbers, new_model, sentence_pairs, tokenizer
+
+COUNT = 300
+
+
+def store_of(path, lengths):
+    """Pair number i is the token 4 + i again and again: a batch then shows which pairs it holds."""
+    pairs = [
+        tuple(" ".join([str(4 + i)] * length) for length in pair) for i, pair in enumerate(lengths)
+    ]
+    return TokenStore.build(path, pairs, Numbers())
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    generator = np.random.default_rng(0)
+    source = generator.integers(1, 24, COUNT)
+    target = np.maximum(source + generator.integers(-3, 6, COUNT), 1)
+    source[:2], target[2:4] = 0, 0  # empty sentences
+    return store_of(tmp_path_factory.mktemp("data") / "tokens", list(zip(source, target)))
+
+
+def pairs_in(batch):
+    """The numbers of the pairs in a batch."""
+    inputs, targets, _ = batch
+    largest = np.concatenate([inputs["encoder_token_ids"], targets], axis=1).max(axis=1)
+    return (largest[largest > 0] - 4).tolist()
+
+
+def all_batches(batches):
+    return [batches[i] for i in range(len(batches))]
+
+
+def epoch_pairs(batches, epoch=0):
+    return [pairs_in(batches.batch(epoch, i)) for i in range(len(batches))]
+
+
+BOTH = pytest.mark.parametrize("training", [True, False], ids=["training", "validation"])
+SIZES = pytest.mark.parametrize(
+    "sizes",
+    [
+        {"batch_tokens": 256},
+        {"batch_tokens": 256, "num_shapes": 1},
+        {"batch_tokens": 300, "num_shapes": 4, "rows_multiple": 2},
+        {"batch_tokens": 256, "num_shapes": 3, "rows_multiple": 3},
+        {"batch_tokens": 100_000, "num_shapes": 3, "rows_multiple": 8},
+        {"batch_tokens": 1_000_000, "num_shapes": 1, "rows_multiple": 512},
+    ],
+    ids=str,
+)
+
+
+@BOTH
+@SIZES
+def test_every_pair_is_in_one_batch_of_an_epoch(store, training, sizes):
+    batches = TokenBatches(store, training=training, **sizes)
+    for epoch in (0, 1):
+        pairs = [pair for batch in epoch_pairs(batches, epoch) for pair in batch]
+        assert sorted(pairs) == list(range(COUNT))
+
+
+@BOTH
+@SIZES
+def test_few_shapes_within_the_budget(store, training, sizes):
+    batches = TokenBatches(store, training=training, **sizes)
+    shapes = set()
+    for inputs, targets, weights in all_batches(batches):
+        source, decoder_input = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
+        assert {x.dtype for x in (source, decoder_input, targets)} == {np.dtype("int32")}
+        assert weights.dtype == "float32"
+        assert decoder_input.shape == targets.shape == weights.shape
+        assert len(source) == len(targets)
+        assert max(source.size, targets.size) <= sizes["batch_tokens"]
+        assert len(source) % sizes.get("rows_multiple", 1) == 0
+        shapes.add((source.shape, targets.shape))
+    assert len(shapes) <= sizes.get("num_shapes", 12)
+    assert len(shapes) == len(batches.shapes)
+
+
+@BOTH
+def test_contents(store, training):
+    for inputs, targets, weights in all_batches(
+        TokenBatches(store, 300, 4, rows_multiple=4, training=training)
+    ):
+        for source, decoder_input, target, weight in zip(*inputs.values(), targets, weights):
+            if not source.any():  # a row of padding
+                assert not decoder_input[1:].any() and not target.any() and not weight.any()
+                continue
+            pair = max(source.max(), target.max()) - 4
+            assert_sentence(source, [*store.source[pair], END_ID])
+            assert_sentence(target, [*store.target[pair], END_ID])
+            assert_sentence(decoder_input, [START_ID, *store.target[pair]])
+            assert ((weight > 0) == (target != PAD_ID)).all()
+
+
+def assert_sentence(row, expected):
+    assert row[: len(expected)].tolist() == expected
+    assert not row[len(expected) :].any()
+
+
+def test_training_weights_sum_to_one(store):
+    for _, _, weights in all_batches(TokenBatches(store, 300, 4, rows_multiple=4)):
+        assert abs(weights.sum(dtype="float64") - 1) < 1e-6
+        assert len(np.unique(weights[weights > 0])) == 1
+
+
+def test_validation_weights_give_the_mean_over_all_tokens(store):
+    batches = all_batches(TokenBatches(store, 256, 4, rows_multiple=2, training=False))
+    sums = np.zeros(2)
+    for _, targets, weights in batches:
+        # Some number of each token; what a metric would average.
+        sums += (weights * np.sin(targets)).sum(), weights.sum()
+    tokens = np.concatenate([[*store.target[i], END_ID] for i in range(COUNT)])
+    assert abs(sums[0] / sums[1] - np.sin(tokens).mean()) < 1e-6
+    assert abs(sums[1] / len(batches) - 1) < 1e-6
+
+
+# Order
+
+
+def test_seed_and_epoch_decide_the_batches(store):
+    first, same, other_seed = (TokenBatches(store, 256, seed=seed) for seed in (3, 3, 4))
+    same.batch(7, 0)  # What was asked before must not matter.
+    assert epoch_pairs(first) == epoch_pairs(same)
+    assert epoch_pairs(first, 1) == epoch_pairs(same, 1)
+    orders = [epoch_pairs(first), epoch_pairs(first, 1), epoch_pairs(other_seed)]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        # Other pairs share a batch, not only the batches come in another order.
+        same_batches = {frozenset(x) for x in orders[a]} & {frozenset(x) for x in orders[b]}
+        assert len(same_batches) < len(first) / 2
+
+
+def test_arrays_are_the_same_when_asked_again(store):
+    batches = TokenBatches(store, 256)
+    for x, y in zip(keras.tree.flatten(batches[2]), keras.tree.flatten(batches[2])):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_batches_are_shuffled_over_the_shapes(store):
+    batches = TokenBatches(store, 256)
+    lengths = [batches[i][1].shape[1] for i in range(2, len(batches))]
+    assert lengths != sorted(lengths) and lengths != sorted(lengths, reverse=True)
+
+
+def test_validation_batches_never_change(store):
+    batches = TokenBatches(store, 256, training=False)
+    before = epoch_pairs(batches)
+    batches.on_epoch_end()
+    assert [pairs_in(batch) for batch in all_batches(batches)] == before
+    assert epoch_pairs(TokenBatches(store, 256, training=False, seed=5)) == before
+
+
+@BOTH
+def test_the_largest_batch_is_first_and_the_smallest_second(store, training):
+    batches = TokenBatches(store, 256, 5, training=training)
+    for epoch in range(4):
+        areas = []
+        for i in range(len(batches)):
+            inputs, targets, _ = batches.batch(epoch, i)
+            areas.append(inputs["encoder_token_ids"].shape[1] + targets.shape[1])
+        assert areas[0] == max(areas)
+        assert areas[1] == min(areas)
+
+
+def test_on_epoch_end_goes_to_the_next_epoch(store):
+    batches = TokenBatches(store, 256)
+    expected = epoch_pairs(batches, 1)
+    batches.on_epoch_end()
+    assert [pairs_in(batch) for batch in all_batches(batches)] == expected
+
+
+@pytest.mark.parametrize("start_step", [0, 5, 1000])
+def test_stream_goes_on_from_any_step(store, start_step):
+    batches = TokenBatches(store, 256)
+    stream = batches.stream(start_step)
+    assert stream.num_batches is None
+    for step in (0, 1, len(batches) - 1, len(batches), 3 * len(batches) + 2):
+        epoch, index = divmod(start_step + step, len(batches))
+        assert pairs_in(stream[step]) == pairs_in(batches.batch(epoch, index))
+
+
+# Small and bad corpora
+
+
+@pytest.mark.parametrize("lengths", [[(3, 5)], [(0, 0)], [(3, 4)] * 7, [(1, 20), (20, 1)]])
+@pytest.mark.parametrize("rows_multiple", [1, 4])
+def test_tiny_corpora(tmp_path, lengths, rows_multiple):
+    batches = TokenBatches(store_of(tmp_path / "tokens", lengths), 84, rows_multiple=rows_multiple)
+    rows = 0
+    for inputs, targets, weights in all_batches(batches):
+        assert len(targets) % rows_multiple == 0
+        assert abs(weights.sum() - 1) < 1e-6
+        rows += inputs["encoder_token_ids"].any(axis=1).sum()
+    assert rows == len(lengths)
+
+
+def test_share_of_real_tokens(store):
+    batches = TokenBatches(store, 256, 4, rows_multiple=2)
+    counts = np.zeros(2)
+    for inputs, targets, _ in all_batches(batches):
+        for x in (inputs["encoder_token_ids"], targets):
+            counts += (x != PAD_ID).sum(), x.size
+    assert abs(batches.real_token_share() - counts[0] / counts[1]) < 1e-12
+
+
+def test_no_pairs(tmp_path):
+    with pytest.raises(ValueError, match="no sentence pairs"):
+        TokenBatches(store_of(tmp_path / "tokens", []), 256)
+
+
+@pytest.mark.parametrize("rows_multiple, least", [(1, 21), (4, 84)])
+def test_budget_too_small_for_the_longest_sentence(tmp_path, rows_multiple, least):
+    # 20 tokens, and the end token.
+    store = store_of(tmp_path / "tokens", [(3, 20), (2, 2)])
+    TokenBatches(store, least, rows_multiple=rows_multiple)
+    with pytest.raises(ValueError, match=f"batch_tokens={least - 1}.*at least {least}"):
+        TokenBatches(store, least - 1, rows_multiple=rows_multiple)
+
+
+# With Keras
+
+
+class Recorded(TokenBatches):
+    """Notes which batches are asked for."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.asked = []
+
+    def batch(self, epoch, index):
+        self.asked.append((epoch, index))
+        return super().batch(epoch, index)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A model after two epochs of `fit` on batches, and then two on a stream."""
+    folder = tmp_path_factory.mktemp("fit")
+    store = TokenStore.build(folder / "tokens", sentence_pairs(40, longest=6), tokenizer())
+    batches = Recorded(store, 256, num_shapes=2)
+    val_batches = TokenBatches(store, 256, num_shapes=2, training=False)
+    model = new_model(dropout=0.0)
+    model.compile(
+        keras.optimizers.Adam(0.01),
+        LabelSmoothedCrossentropy(reduction="sum"),
+        weighted_metrics=[TokenAccuracy()],
+    )
+    before = model.evaluate(val_batches, verbose=0, return_dict=True)
+    history = model.fit(batches, epochs=2, validation_data=val_batches, verbose=0).history
+    asked, batches.asked = batches.asked, []
+    model.fit(batches.stream(3), epochs=2, steps_per_epoch=len(batches) + 1, verbose=0)
+    return {
+        "model": model,
+        "batches": batches,
+        "before": before,
+        "history": history,
+        "asked": asked,
+        "asked_by_stream": batches.asked,
+    }
+
+
+def test_fit_sees_each_epoch_anew(fitted):
+    # Keras may look at the first batches once more, to learn their shapes, and calls
+    # `on_epoch_end` before the first epoch too.
+    whole = [(epoch, index) for epoch in (1, 2) for index in range(len(fitted["batches"]))]
+    assert fitted["asked"][-len(whole) :] == whole
+    assert fitted["history"]["val_loss"][-1] < fitted["before"]["loss"]
+    assert fitted["history"]["val_accuracy"][-1] > fitted["before"]["accuracy"]
+
+
+def test_fit_goes_through_a_stream_step_by_step(fitted):
+    num_batches = len(fitted["batches"])
+    steps = [epoch * num_batches + index for epoch, index in fitted["asked_by_stream"]]
+    # From the last time it began, for a look at the shapes: on and on, also into the next epoch.
+    start = len(steps) - 1 - steps[::-1].index(3)
+    assert steps[start:] == list(range(3, 3 + len(steps) - start))
+    assert len(steps) - start >= 2 * (num_batches + 1)
+
+
+# Real text
+
+
+@pytest.fixture(scope="module")
+def multi30k(tmp_path_factory):
+    folder = os.environ.get("KERAS_TRANSFORMER_DATA")
+    if not folder:
+        pytest.skip("set KERAS_TRANSFORMER_DATA to the folder that holds multi30k/")
+    text = load_parallel_text("multi30k.lc.norm.tok", "train", data_dir=Path(folder))
+    trained = Tokenizer.train((sentence for pair in text for sentence in pair), 6000)
+    return TokenStore.build(tmp_path_factory.mktemp("multi30k") / "tokens", text, trained)
+
+
+def test_nine_tenths_of_the_slots_of_multi30k_are_tokens(multi30k):
+    batches = TokenBatches(multi30k, batch_tokens=4096)
+    assert len(batches) > 200
+    tokens, slots, shapes = 0, 0, set()
+    for inputs, targets, _ in all_batches(batches):
+        arrays = inputs["encoder_token_ids"], targets
+        tokens += sum(int((x != PAD_ID).sum()) for x in arrays)
+        slots += sum(x.size for x in arrays)
+        shapes.add(tuple(x.shape for x in arrays))
+    assert len(shapes) <= 12
+    assert tokens / slots >= 0.90
+    assert abs(batches.real_token_share() - tokens / slots) < 1e-12

@@ -1,0 +1,185 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from tests.small_corpus import WORDS, sentence_pairs, tokenizer
+
+SENTENCES = [sentence for pair in sentence_pairs(200) for sentence in pair]
+TEXTS = ["the dog runs", "", " ", "über groß", "東京 with é", "unseen: Q 🙂", "the  dog", "x" * 300]
+
+
+def pieces(tokenizer):
+    processor = tokenizer._processor
+    return [processor.id_to_piece(i) for i in range(tokenizer.vocabulary_size)]
+
+
+def test_reserved_ids():
+    assert (PAD_ID, START_ID, END_ID, UNKNOWN_ID) == (0, 1, 2, 3)
+    assert pieces(tokenizer())[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert tokenizer().vocabulary_size == 60
+
+
+def test_round_trip():
+    token_ids = tokenizer().encode(SENTENCES)
+    assert tokenizer().decode(token_ids) == SENTENCES
+    assert {i for ids in token_ids for i in ids} <= set(range(UNKNOWN_ID + 1, 60))
+
+
+def test_encode_gives_plain_lists_without_start_and_end():
+    (ids,) = tokenizer().encode(["the dog"])
+    assert type(ids) is list and type(ids[0]) is int
+    assert START_ID not in ids and END_ID not in ids
+
+
+def test_unknown_characters_have_the_unknown_id():
+    assert UNKNOWN_ID in tokenizer().encode(["the 🙂"])[0]
+
+
+def test_empty_text():
+    assert tokenizer().encode([]) == []
+    assert tokenizer().encode(["", " "]) == [[], []]
+    assert tokenizer().decode([]) == []
+    assert tokenizer().decode([[]]) == [""]
+
+
+def test_text_of_reserved_pieces_is_text():
+    # What a user types must not end or pad the sentence.
+    for ids in tokenizer().encode(["<pad>", "<s> dog", "dog</s>"]):
+        assert not {PAD_ID, START_ID, END_ID} & set(ids)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda x: np.array(x, "int64")])
+def test_decode_drops_padding_start_and_end(kind):
+    (ids,) = tokenizer().encode(["the dog runs"])
+    token_ids = kind(
+        [[START_ID, *ids, END_ID, PAD_ID, PAD_ID], [END_ID] + [PAD_ID] * (len(ids) + 3)]
+    )
+    assert tokenizer().decode(token_ids) == ["the dog runs", ""]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="they load TensorFlow")
+@pytest.mark.parametrize("library", ["tensorflow_text", "keras_nlp"])
+def test_same_ids_as_other_libraries(library):
+    module = pytest.importorskip(library)
+    if library == "tensorflow_text":
+        other = module.SentencepieceTokenizer(model=tokenizer().proto).tokenize
+    else:
+        other = module.tokenizers.SentencePieceTokenizer(proto=tokenizer().proto)
+    texts = [*TEXTS, *SENTENCES[:50]]
+    assert other(texts).to_list() == tokenizer().encode(texts)
+
+
+def test_save_and_load(tmp_path):
+    path = tmp_path / "new folder" / "tokenizer.spm"
+    tokenizer().save(path)
+    loaded = Tokenizer.from_file(str(path))
+    assert loaded.proto == tokenizer().proto
+    assert loaded.encode(TEXTS) == tokenizer().encode(TEXTS)
+    assert [file.name for file in path.parent.iterdir()] == ["tokenizer.spm"]
+
+
+def test_threads_do_not_change_the_result():
+    one, two = (Tokenizer.train(SENTENCES, 60, num_threads=threads) for threads in (1, 2))
+    assert pieces(one) == pieces(two)
+    assert one.encode(SENTENCES) == two.encode(SENTENCES)
+
+
+def test_vocabulary_is_the_same_on_machines_of_more_cores(monkeypatch):
+    # The proto's hash tells whether a token store is still good.
+    protos = []
+    for cores in (1, 3):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        protos.append(Tokenizer.train(SENTENCES, 60).proto)
+    assert protos[0] == protos[1]
+
+
+def test_trains_on_a_stream():
+    assert pieces(Tokenizer.train(iter(SENTENCES), 60)) == pieces(tokenizer())
+
+
+def test_user_defined_symbols_stay_whole():
+    symbols = ["(NP", "<2de>"]
+    trained = Tokenizer.train(SENTENCES, 60, user_defined_symbols=symbols)
+    assert trained.vocabulary_size == 60
+    for symbol in symbols:
+        symbol_id = pieces(trained).index(symbol)
+        assert symbol_id > UNKNOWN_ID
+        for text in (symbol, f"the{symbol}dog", f"a {symbol} b"):
+            assert trained.encode([text])[0].count(symbol_id) == 1
+        assert trained.decode([[symbol_id]]) == [symbol]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "char", "word"])
+def test_other_kinds_of_vocabulary(model_type):
+    size = {"unigram": 40, "char": 28, "word": 23}[model_type]
+    trained = Tokenizer.train(SENTENCES, size, model_type=model_type)
+    assert trained.decode(trained.encode(["the dog sees the cat"])) == ["the dog sees the cat"]
+
+
+def message_of(function, *args, **kwargs):
+    with pytest.raises(ValueError) as error:
+        function(*args, **kwargs)
+    message = str(error.value)
+    assert message and "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_too_large_a_vocabulary_names_one_that_works(model_type):
+    message = message_of(Tokenizer.train, SENTENCES, 5000, model_type=model_type)
+    assert "5000" in message
+    (usable,) = {
+        int(word.strip(".,")) for word in message.split() if word.strip(".,").isdigit()
+    } - {5000}
+    # No less than it could be, and it works.
+    assert usable > len(WORDS)
+    assert Tokenizer.train(SENTENCES, usable, model_type=model_type).vocabulary_size == usable
+    message_of(Tokenizer.train, SENTENCES, usable + 1, model_type=model_type)
+
+
+@pytest.mark.parametrize("size", [10, 4, 0, -1])
+def test_too_small_a_vocabulary(size):
+    # Fewer ids than characters.
+    assert str(size) in message_of(Tokenizer.train, SENTENCES, size)
+
+
+@pytest.mark.parametrize("sentences", [[], [""], ["", "  "]])
+def test_no_text(sentences):
+    message_of(Tokenizer.train, sentences, 60)
+
+
+def test_error_in_the_text_is_not_hidden():
+    def text():
+        yield from SENTENCES
+        raise OSError("The disk is gone.")
+
+    with pytest.raises((OSError, ValueError), match="The disk is gone"):
+        Tokenizer.train(text(), 60)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda proto: b"", lambda proto: b"no model", lambda p: p[:-40]]
+)
+def test_damaged_file(tmp_path, damage):
+    path = tmp_path / "tokenizer.spm"
+    path.write_bytes(damage(tokenizer().proto))
+    assert str(path) in message_of(Tokenizer.from_file, path)
+
+
+def test_missing_file(tmp_path):
+    assert str(tmp_path / "none.spm") in message_of(Tokenizer.from_file, tmp_path / "none.spm")
+    assert str(tmp_path) in message_of(Tokenizer.from_file, tmp_path)
+
+
+def test_other_reserved_ids():
+    import io
+
+    import sentencepiece
+
+    proto = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES), model_writer=proto, vocab_size=40, minloglevel=2
+    )
+    # SentencePiece's own: no padding, unknown 0.
+    assert "unknown=0" in message_of(Tokenizer, proto.getvalue())

@@ -1,0 +1,141 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_transformer import files
+from keras_transformer.files import whole
+
+
+def write(path, text, folder):
+    if folder:
+        path.mkdir()
+        path /= "part"
+    path.write_text(text)
+
+
+def read(path):
+    return (path / "part" if path.is_dir() else path).read_text()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+BOTH_KINDS = pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+
+
+@BOTH_KINDS
+def test_appears_at_the_end_only(tmp_path, folder):
+    path = tmp_path / "result"
+    with whole(path) as new:
+        write(new, "new", folder)
+        assert not path.exists()
+    assert read(path) == "new"
+    assert names(tmp_path) == ["result"]
+
+
+@BOTH_KINDS
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_leaves_nothing_when_the_block_raises(tmp_path, folder, error):
+    with pytest.raises(error), whole(tmp_path / "result") as new:
+        write(new, "half", folder)
+        raise error
+    assert names(tmp_path) == []
+
+
+@BOTH_KINDS
+def test_replaces_the_old_one(tmp_path, folder):
+    path = tmp_path / "result"
+    write(path, "old", folder)
+    if folder:
+        (path / "not in the new one").touch()
+    with whole(path) as new:
+        write(new, "new", folder)
+        assert read(path) == "old"
+    assert read(path) == "new"
+    assert names(tmp_path) == ["result"]
+    assert not folder or names(path) == ["part"]
+
+
+@BOTH_KINDS
+def test_keeps_the_old_one_when_the_block_raises(tmp_path, folder):
+    path = tmp_path / "result"
+    write(path, "old", folder)
+    with pytest.raises(ValueError), whole(path) as new:
+        write(new, "half", folder)
+        raise ValueError
+    assert read(path) == "old"
+    assert names(tmp_path) == ["result"]
+
+
+def test_keeps_the_old_one_when_the_block_writes_nothing(tmp_path):
+    (tmp_path / "result").write_text("old")
+    with pytest.raises(OSError), whole(tmp_path / "result"):
+        pass
+    assert read(tmp_path / "result") == "old"
+    assert names(tmp_path) == ["result"]
+
+
+@BOTH_KINDS
+def test_keeps_the_old_one_of_the_other_kind(tmp_path, folder):
+    # A file does not take the place of a folder, nor a folder that of a file.
+    path = tmp_path / "result"
+    write(path, "old", folder)
+    with pytest.raises(OSError), whole(path) as new:
+        write(new, "new", not folder)
+    assert read(path) == "old"
+    assert names(tmp_path) == ["result"]
+
+
+def test_makes_the_folders_above(tmp_path):
+    with whole(tmp_path / "a" / "b" / "result") as new:
+        new.write_text("new")
+    assert read(tmp_path / "a" / "b" / "result") == "new"
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_takes_strings_and_relative_paths(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    with whole(kind("result")) as new:
+        new.write_text("new")
+    assert names(tmp_path) == ["result"]
+
+
+def test_is_readable_by_others(tmp_path):
+    # The temporary folder is private; what was written in it must not be.
+    (tmp_path / "plain").touch()
+    with whole(tmp_path / "result") as new:
+        new.touch()
+    modes = [(tmp_path / name).stat().st_mode for name in ("plain", "result")]
+    assert modes[0] == modes[1]
+
+
+def test_two_writers_at_once(tmp_path):
+    with whole(tmp_path / "result") as first:
+        first.write_text("first")
+        with whole(tmp_path / "result") as second:
+            second.write_text("second")
+    assert read(tmp_path / "result") == "first"
+    assert names(tmp_path) == ["result"]
+
+
+@BOTH_KINDS
+def test_keeps_the_old_one_when_killed(tmp_path, folder):
+    path = tmp_path / "result"
+    write(path, "old", folder)
+    # The module alone, without the package, whose import takes seconds.
+    script = f"""
+import os, runpy
+whole = runpy.run_path({files.__file__!r})["whole"]
+with whole({str(path)!r}) as new:
+    {"new.mkdir(); new /= 'part'" if folder else "pass"}
+    new.write_text("half")
+    os.kill(os.getpid(), {int(signal.SIGKILL)})
+"""
+    process = subprocess.run([sys.executable, "-c", script], env=dict(os.environ))
+    assert process.returncode == -signal.SIGKILL
+    assert read(path) == "old"

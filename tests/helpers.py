@@ -1,0 +1,149 @@
+"""What several tests share: arrays, random weights, gradients, and a Transformer in NumPy."""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def to_numpy(x):
+    # A tensor of PyTorch may also come from PyTorch itself, under any backend.
+    return ops.convert_to_numpy(x.detach() if hasattr(x, "detach") else x)
+
+
+def assert_close(actual, expected, atol=1e-5):
+    np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), rtol=0, atol=atol)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def randomize(layer, seed=0):
+    """Give every weight random values: NumPy's, so the same on each backend. None is left at 0 or
+    1, which would hide a bias that is never added or two norms that are exchanged.
+    """
+    generator = np.random.default_rng(seed)
+    for variable in sorted(layer.weights, key=lambda weight: weight.path):
+        values = generator.standard_normal(variable.shape)
+        if variable.name == "kernel":
+            values *= variable.shape[0] ** -0.5
+        elif variable.name == "embeddings":
+            values *= variable.shape[-1] ** -0.5
+        else:
+            values = 0.2 * values + (variable.name == "gamma")
+        variable.assign(values)
+    return layer
+
+
+def gradient(function, x):
+    """The gradient of a scalar `function` at the array `x`, by the backend in use."""
+    x = ops.convert_to_tensor(x)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = function(x)
+        return to_numpy(ops.convert_to_tensor(tape.gradient(value, x)))
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return to_numpy(jax.grad(function)(x))
+    x.requires_grad_()
+    function(x).backward()
+    return to_numpy(x.grad)
+
+
+def numpy_logits(model, source, target):
+    """The logits of one sentence pair, by the formulas of the paper's section 3, in float64.
+
+    Independent of the package except for where the weights lie. It needs no mask: `source` and
+    `target` are lists of token ids without padding, and a query is only shown what it may see.
+    """
+    embeddings = _array(model.encoder.token_embedding.embeddings)
+    all_source = range(len(source))
+    memory = _embed(embeddings, source)
+    for layer in model.encoder.layers:
+        visible = [all_source] * len(source)
+        memory = _attention_sublayer(layer, "self_attention", memory, None, visible)
+        memory = _feed_forward_sublayer(layer, memory)
+    memory = _norm(model.encoder.layer_norm, memory)
+
+    x = _embed(embeddings, target)
+    for layer in model.decoder.layers:
+        no_later = [range(t + 1) for t in range(len(target))]
+        x = _attention_sublayer(layer, "self_attention", x, None, no_later)
+        x = _attention_sublayer(layer, "cross_attention", x, memory, [all_source] * len(target))
+        x = _feed_forward_sublayer(layer, x)
+    return _norm(model.decoder.layer_norm, x) @ embeddings.T
+
+
+def _array(variable):
+    return to_numpy(variable).astype("float64")
+
+
+def _embed(embeddings, token_ids):
+    hidden_dim = embeddings.shape[1]
+    x = embeddings[token_ids] * np.sqrt(hidden_dim)
+    for position in range(len(token_ids)):
+        for i in range(hidden_dim // 2):
+            angle = position / 10000 ** (2 * i / hidden_dim)
+            x[position, 2 * i] += np.sin(angle)
+            x[position, 2 * i + 1] += np.cos(angle)
+    return x
+
+
+def _attention_sublayer(layer, name, x, memory, visible):
+    attention = getattr(layer, name)
+
+    def sublayer(x):
+        return _attention(attention, x, x if memory is None else memory, visible)
+
+    return _residual(layer, x, sublayer, getattr(layer, f"{name}_norm"))
+
+
+def _feed_forward_sublayer(layer, x):
+    def sublayer(x):
+        inner = np.maximum(0, _dense(layer.feed_forward.intermediate_dense, x))
+        return _dense(layer.feed_forward.output_dense, inner)
+
+    return _residual(layer, x, sublayer, layer.feed_forward_norm)
+
+
+def _residual(layer, x, sublayer, norm):
+    if layer.normalize_first:
+        return x + sublayer(_norm(norm, x))
+    return _norm(norm, x + sublayer(x))
+
+
+def _norm(layer, x):
+    if layer is None:
+        return x
+    centred = x - x.mean(-1, keepdims=True)
+    variance = np.mean(centred**2, -1, keepdims=True)
+    return centred / np.sqrt(variance + 1e-6) * _array(layer.gamma) + _array(layer.beta)
+
+
+def _dense(layer, x):
+    x = x @ _array(layer.kernel)
+    return x + _array(layer.bias) if layer.use_bias else x
+
+
+def _attention(layer, x, memory, visible):
+    """Head by head, and query by query: `visible[t]` are the positions that query t may see."""
+    queries, keys, values = (
+        np.split(_dense(dense, inputs), layer.num_heads, axis=-1)
+        for dense, inputs in (
+            (layer.query_dense, x),
+            (layer.key_dense, memory),
+            (layer.value_dense, memory),
+        )
+    )
+    heads = []
+    for query, key, value in zip(queries, keys, values):
+        rows = []
+        for q, positions in zip(query, visible):
+            exponentials = np.exp(key[list(positions)] @ q / np.sqrt(layer.key_dim))
+            rows.append(exponentials / exponentials.sum() @ value[list(positions)])
+        heads.append(rows)
+    return _dense(layer.output_dense, np.concatenate(heads, axis=-1))

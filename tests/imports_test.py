@@ -1,0 +1,135 @@
+"""What importing the package loads, and which of its parts may import which."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "keras_transformer"
+
+
+# What is imported
+
+LAZY = (
+    *("tensorflow_text", "keras_hub", "keras_nlp", "matplotlib", "sentencepiece", "tyro"),
+    *("sacrebleu", "nltk"),
+)
+USE = """
+import pathlib, tempfile
+from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.token_store import TokenStore
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
+
+model = new_model()
+model.compile("sgd", keras_transformer.LabelSmoothedCrossentropy(reduction="sum"))
+with tempfile.TemporaryDirectory() as folder:
+    store = TokenStore.build(folder + "/tokens", sentence_pairs(8), tokenizer())
+    model.fit(TokenBatches(store, 256, num_shapes=1), verbose=0)
+    translator = keras_transformer.Translator(model, tokenizer(), extra_length=2)
+    translator.save_to_preset(folder + "/preset")
+    keras_transformer.Translator.from_preset(folder + "/preset", extra_length=2)(["the dog"])
+"""
+
+
+def test_import_is_light_and_needs_no_tensorflow():
+    blocked = ["tensorflow_text", "keras_hub", "keras_nlp"]
+    if keras.backend.backend() != "tensorflow":
+        blocked.append("tensorflow")
+    script = f"""
+import sys
+sys.modules.update(dict.fromkeys({blocked}))  # None: the import fails
+import keras
+before = set(sys.modules)  # Keras itself loads matplotlib where it is installed.
+import keras_transformer
+loaded = [name for name in {LAZY} if sys.modules.get(name) and name not in before]
+assert not loaded, loaded
+"""
+    process = run_python(script + USE)
+    assert process.returncode == 0, process.stderr
+
+
+def run_python(script):
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": keras.backend.backend()},
+        capture_output=True,
+        text=True,
+    )
+
+
+# Which way
+
+LEAVES = {"data", "training", "evaluation"}
+# A part -> the other parts it may import.
+MAY_IMPORT = {
+    "files": set(),
+    "version": set(),
+    "command_line": set(),
+    "visualization": {"layers", "models"},
+    "layers": set(),
+    "models": {"layers"},
+    "decoding": {"layers", "models"},
+    **{leaf: set() for leaf in LEAVES},
+    "tasks": {"layers", "models", "decoding", *LEAVES},
+    "export": {"layers", "models", "decoding", "tasks", *LEAVES},
+    "convert": {"layers", "models", "decoding", "tasks", *LEAVES},
+    "__init__": {"layers", "models", "decoding", "tasks", "version", *LEAVES},
+}
+
+
+def imports(path):
+    """(module, name, whether at the top of the file) of each import from the package."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        at_top = node in tree.body
+        if isinstance(node, ast.Import):
+            modules = [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            modules = [(node.module, alias.name) for alias in node.names]
+        else:
+            continue
+        for module, name in modules:
+            if module == "keras_transformer":
+                module = f"{module}.{name}"
+            if module.startswith("keras_transformer."):
+                yield module.removeprefix("keras_transformer."), name, at_top
+
+
+def is_allowed(part, module, name, at_top):
+    target = module.split(".")[0]
+    if target in {part, "files"} or target in MAY_IMPORT[part]:
+        return True
+    # The reserved ids belong to everyone.
+    if module == "data.tokenizer" and name.endswith("_ID"):
+        return True
+    # `Translator.export` is one call away; the module that it calls is loaded when it is called.
+    return (part, target) == ("tasks", "export") and not at_top
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(PACKAGE.rglob("*.py")),
+    ids=lambda path: path.relative_to(PACKAGE).as_posix(),
+)
+def test_imports_go_one_way(path):
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    wrong = [f"{module} {name}" for module, name, at_top in imports(path)
+             if not is_allowed(part, module, name, at_top)]  # fmt: skip
+    assert not wrong
+
+
+def test_imports_are_found(tmp_path):
+    # The test above must not pass because it sees nothing.
+    found = list(imports(PACKAGE / "tasks" / "translator.py"))
+    assert ("decoding.search", "greedy_search", True) in found
+    assert ("export.saved_model", "export_translator", False) in found
+    assert not is_allowed("layers", "models.transformer", "Transformer", True)
+    assert not is_allowed("decoding", "data.tokenizer", "Tokenizer", True)
+    assert not is_allowed("tasks", "export.saved_model", "export_translator", True)

@@ -1,0 +1,140 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import TransformerDecoderLayer
+from tests.helpers import assert_close, normal, randomize, to_numpy
+
+BOTH_NORMS = pytest.mark.parametrize("normalize_first", [False, True])
+
+
+def decoder_layer(hidden_dim=8, **kwargs):
+    kwargs = {"intermediate_dim": 16, "num_heads": 2, "dropout": 0.0, **kwargs}
+    layer = TransformerDecoderLayer(**kwargs)
+    layer.build((None, None, hidden_dim), (None, None, hidden_dim))
+    return randomize(layer)
+
+
+TARGET, SOURCE = normal(2, 4, 8), normal(2, 5, 8, seed=1)
+
+
+@BOTH_NORMS
+def test_later_positions_have_no_influence(normalize_first):
+    layer = decoder_layer(normalize_first=normalize_first)
+    later = TARGET.copy()
+    later[:, 2:] += 1
+    outputs, changed = to_numpy(layer(TARGET, SOURCE)), to_numpy(layer(later, SOURCE))
+    assert_close(changed[:, :2], outputs[:, :2], atol=1e-6)
+    assert (np.abs(changed[:, 2:] - outputs[:, 2:]).max(-1) > 1e-3).all()
+
+
+def test_earlier_positions_have_influence():
+    layer, earlier = decoder_layer(), TARGET.copy()
+    earlier[:, 0] += np.arange(8) % 2  # a constant would be lost in a normalisation
+    difference = np.abs(to_numpy(layer(earlier, SOURCE)) - to_numpy(layer(TARGET, SOURCE)))
+    assert (difference.max(-1) > 1e-4).all()
+
+
+def test_source_padding_has_no_influence():
+    layer = decoder_layer()
+    mask = np.array([[True] * 3 + [False] * 2] * 2)
+    outputs = layer(TARGET, SOURCE, encoder_padding_mask=mask)
+    assert_close(outputs, layer(TARGET, SOURCE[:, :3]), atol=1e-6)
+    assert np.abs(to_numpy(outputs) - to_numpy(layer(TARGET, SOURCE))).max() > 1e-3
+
+
+@BOTH_NORMS
+def test_step_by_step_equals_all_at_once(normalize_first):
+    layer = decoder_layer(key_dim=3, value_dim=5, normalize_first=normalize_first)
+    mask = np.array([[True] * 5, [True] * 3 + [False] * 2])
+    expected = layer(TARGET, SOURCE, encoder_padding_mask=mask)
+    cache = layer.make_cache(SOURCE, 6)
+    for start, stop in ((0, 2), (2, 3), (3, 4)):
+        outputs, cache = layer(
+            TARGET[:, start:stop],
+            encoder_padding_mask=mask,
+            cache=cache,
+            cache_index=start,
+        )
+        assert_close(outputs, expected[:, start:stop], atol=1e-6)
+
+
+def test_make_cache_shapes():
+    cache = decoder_layer(key_dim=3, value_dim=5).make_cache(SOURCE, 6)
+    shapes = {name: [tuple(x.shape) for x in pair] for name, pair in cache.items()}
+    assert shapes == {
+        "self": [(2, 2, 6, 3), (2, 2, 6, 5)],
+        "cross": [(2, 2, 5, 3), (2, 2, 5, 5)],
+    }
+
+
+def test_a_step_leaves_the_given_cache_as_it_was():
+    # A search may go on from the same cache more than once.
+    layer = decoder_layer()
+    cache = layer.make_cache(SOURCE, 4)
+    first, _ = layer(TARGET[:, :1], cache=cache, cache_index=0)
+    again, _ = layer(TARGET[:, :1], cache=cache, cache_index=0)
+    assert not to_numpy(cache["self"][0]).any()
+    assert_close(again, first, atol=0)
+
+
+def test_parameters():
+    attention = 2 * (8 * 3 + 8 * 3 + 8 * 5 + 5 * 8)
+    feed_forward = 8 * 16 + 16 + 16 * 8 + 8
+    layer = decoder_layer(key_dim=3, value_dim=5)
+    assert layer.count_params() == 2 * attention + feed_forward + 6 * 8
+
+
+def test_dropout_in_training_only():
+    layer = decoder_layer(dropout=0.5)
+    plain = decoder_layer()(TARGET, SOURCE)
+    assert_close(layer(TARGET, SOURCE), plain, atol=0)
+    assert_close(layer(TARGET, SOURCE, training=False), plain, atol=0)
+    dropped = to_numpy(layer(TARGET, SOURCE, training=True))
+    assert np.abs(dropped - to_numpy(plain)).max() > 0.1
+
+
+@pytest.mark.parametrize("live", ["self_attention", "cross_attention", "feed_forward"])
+def test_dropout_is_on_the_output_of_each_sublayer(live):
+    layer = decoder_layer(dropout=0.5, normalize_first=True)
+    for name in ("self_attention", "cross_attention", "feed_forward"):
+        if name != live:
+            for variable in getattr(layer, name).output_dense.weights:
+                variable.assign(np.zeros(variable.shape))
+    sublayer = to_numpy(layer(TARGET, SOURCE)) - TARGET
+    dropped = to_numpy(layer(TARGET, SOURCE, training=True)) - TARGET
+    # Half of the sub-layer's output is gone and the other half doubled, never the residual.
+    kept = np.abs(dropped) > 1e-6
+    assert 0.2 < kept.mean() < 0.8
+    assert_close(dropped[kept], 2 * sublayer[kept], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"num_heads": 3}, {"num_heads": 0}, {"num_heads": 2, "key_dim": 0}]
+)
+def test_bad_sizes(sizes):
+    with pytest.raises(ValueError, match="num_heads|_dim"):
+        decoder_layer(**sizes)
+
+
+def test_missing_encoder_sequence():
+    with pytest.raises((ValueError, TypeError), match="encoder_sequence"):
+        decoder_layer()(TARGET)
+
+
+def test_config_round_trip():
+    layer = decoder_layer(
+        key_dim=3,
+        value_dim=5,
+        dropout=0.25,
+        attention_dropout=0.125,
+        activation="gelu",
+        normalize_first=True,
+        layer_norm_epsilon=1e-3,
+        use_bias=True,
+        name="layer",
+    )
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(copy) is TransformerDecoderLayer
+    assert copy.get_config() == layer.get_config()
+    assert_close(randomize(copy)(TARGET, SOURCE), layer(TARGET, SOURCE), atol=0)

@@ -1,0 +1,118 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import TransformerEncoderLayer
+from tests.helpers import assert_close, normal, randomize, to_numpy
+
+
+def encoder_layer(hidden_dim=8, **kwargs):
+    kwargs = {"intermediate_dim": 16, "num_heads": 2, "dropout": 0.0, **kwargs}
+    layer = TransformerEncoderLayer(**kwargs)
+    layer.build((None, None, hidden_dim))
+    return randomize(layer)
+
+
+def silence(dense):
+    """Make a sub-layer that ends in `dense` give zeros."""
+    for variable in dense.weights:
+        variable.assign(np.zeros(variable.shape))
+
+
+def test_post_norm_ends_with_a_normalisation():
+    layer = encoder_layer()
+    layer.feed_forward_norm.gamma.assign(np.ones(8))
+    layer.feed_forward_norm.beta.assign(np.zeros(8))
+    outputs = to_numpy(layer(normal(2, 3, 8)))
+    assert_close(outputs.mean(-1), np.zeros((2, 3)))
+    assert_close(outputs.var(-1), np.ones((2, 3)), atol=1e-4)
+
+
+def test_pre_norm_leaves_the_residual_path_alone():
+    layer, x = encoder_layer(normalize_first=True), normal(2, 3, 8)
+    silence(layer.self_attention.output_dense)
+    silence(layer.feed_forward.output_dense)
+    assert_close(layer(x), x, atol=0)
+
+
+@pytest.mark.parametrize("normalize_first", [False, True])
+def test_padding_has_no_influence(normalize_first):
+    layer, x = encoder_layer(normalize_first=normalize_first), normal(2, 5, 8)
+    mask = np.array([[True] * 3 + [False] * 2] * 2)
+    outputs = layer(x, padding_mask=mask)[:, :3]
+    assert_close(outputs, layer(x[:, :3]), atol=1e-6)
+    assert np.abs(to_numpy(layer(x))[:, :3] - to_numpy(outputs)).max() > 1e-3
+
+
+def test_every_position_sees_every_other():
+    layer, x = encoder_layer(), normal(1, 4, 8)
+    changed = x.copy()
+    changed[:, 3] += 1
+    difference = np.abs(to_numpy(layer(changed)) - to_numpy(layer(x))).max(-1)
+    assert (difference > 1e-4).all()
+
+
+def test_parameters():
+    attention = 2 * (8 * 3 + 8 * 3 + 8 * 5 + 5 * 8)
+    feed_forward = 8 * 16 + 16 + 16 * 8 + 8
+    assert encoder_layer(key_dim=3, value_dim=5).count_params() == attention + feed_forward + 4 * 8
+
+
+def test_dropout_in_training_only():
+    layer, x = encoder_layer(dropout=0.5), normal(2, 3, 8)
+    plain = encoder_layer()(x)
+    assert_close(layer(x), plain, atol=0)
+    assert_close(layer(x, training=False), plain, atol=0)
+    assert np.abs(to_numpy(layer(x, training=True)) - to_numpy(plain)).max() > 0.1
+
+
+@pytest.mark.parametrize("live", ["self_attention", "feed_forward"])
+def test_dropout_is_on_the_output_of_each_sublayer(live):
+    layer, x = encoder_layer(dropout=0.5, normalize_first=True), normal(2, 6, 8)
+    for name in ("self_attention", "feed_forward"):
+        if name != live:
+            silence(getattr(layer, name).output_dense)
+    sublayer = to_numpy(layer(x)) - x
+    dropped = to_numpy(layer(x, training=True)) - x
+    # Half of the sub-layer's output is gone and the other half doubled, never the residual.
+    kept = np.abs(dropped) > 1e-6
+    assert 0.2 < kept.mean() < 0.8
+    assert_close(dropped[kept], 2 * sublayer[kept], atol=1e-5)
+
+
+def test_attention_dropout_reaches_the_attention():
+    layer = encoder_layer(attention_dropout=0.25)
+    assert layer.self_attention.dropout == 0.25
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"num_heads": 3},
+        {"num_heads": 0},
+        {"num_heads": 2, "key_dim": 0},
+        {"num_heads": 2, "key_dim": 4, "value_dim": 0},
+        {"num_heads": 2, "intermediate_dim": 0},
+    ],
+)
+def test_bad_sizes(sizes):
+    with pytest.raises(ValueError, match="num_heads|_dim"):
+        encoder_layer(**sizes)
+
+
+def test_config_round_trip():
+    layer = encoder_layer(
+        key_dim=3,
+        value_dim=5,
+        dropout=0.25,
+        attention_dropout=0.125,
+        activation="gelu",
+        normalize_first=True,
+        layer_norm_epsilon=1e-3,
+        use_bias=True,
+        name="layer",
+    )
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(copy) is TransformerEncoderLayer
+    assert copy.get_config() == layer.get_config()
+    assert_close(randomize(copy)(normal(1, 3, 8)), layer(normal(1, 3, 8)), atol=0)

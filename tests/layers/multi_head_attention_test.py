@@ -1,0 +1,163 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import MultiHeadAttention
+from tests.helpers import assert_close, normal, randomize, to_numpy
+
+
+def attention(*args, hidden_dim=6, **kwargs):
+    layer = MultiHeadAttention(*args, **kwargs)
+    layer.build((None, None, hidden_dim))
+    return randomize(layer)
+
+
+def causal_mask(length):
+    return np.tril(np.ones((1, length, length), "bool"))
+
+
+def test_one_head_by_hand():
+    layer = attention(1, 2, hidden_dim=2)
+    identity = np.eye(2)
+    for dense in (layer.query_dense, layer.key_dense, layer.value_dense):
+        dense.kernel.assign(identity)
+    layer.output_dense.kernel.assign([[10, 0], [0, 1]])
+    # The scores are 1/sqrt(d_k) = 0.7071 for a position with itself and 0 with the other;
+    # exp(0.7071) = 2.0281, and 2.0281 / 3.0281 = 0.66976. (Without the scaling: 0.731.)
+    outputs = layer(identity[None])
+    assert_close(outputs, [[[6.6976, 0.33024], [3.3024, 0.66976]]], atol=1e-4)
+
+
+def test_heads_see_their_own_slices_of_the_projections():
+    layer = attention(2, 1, hidden_dim=2)
+    layer.query_dense.kernel.assign([[100, 0], [0, 0]])
+    layer.key_dense.kernel.assign([[100, 0], [0, 0]])
+    layer.value_dense.kernel.assign(np.eye(2))
+    layer.output_dense.kernel.assign(np.eye(2))
+    # Head 1 has scores 10,000 x x': the query 1 sees only the 1, the query -1 only the -1.
+    # Head 2 has scores 0: the mean of the values 3 and 5.
+    inputs = np.array([[[1.0, 3.0], [-1.0, 5.0]]], "float32")
+    assert_close(layer(inputs), [[[1, 4], [-1, 4]]])
+
+
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_free_key_and_value_dims(use_bias):
+    layer = attention(3, 4, 5, use_bias=use_bias)
+    assert layer(normal(2, 7, 6), normal(2, 8, 6)).shape == (2, 7, 6)
+    kernels = 3 * (6 * 4 + 6 * 4 + 6 * 5 + 5 * 6)
+    biases = 3 * (4 + 4 + 5) + 6
+    assert layer.count_params() == kernels + use_bias * biases
+
+
+def test_value_dim_defaults_to_key_dim():
+    assert attention(3, 4).value_dim == 4
+
+
+def test_value_defaults_to_query():
+    layer, x = attention(2, 3), normal(2, 4, 6)
+    assert_close(layer(x), layer(x, x), atol=0)
+
+
+def test_mask_is_true_where_a_query_may_attend():
+    layer, x, memory = attention(2, 3, 5), normal(2, 4, 6), normal(2, 5, 6, seed=1)
+    mask = np.zeros((1, 1, 5), "bool")
+    mask[..., [0, 3]] = True
+    assert_close(layer(x, memory, attention_mask=mask), layer(x, memory[:, [0, 3]]), atol=1e-6)
+
+
+def test_masked_positions_have_no_influence_at_all():
+    layer, x = attention(2, 3), normal(1, 4, 6)
+    later = x.copy()
+    later[:, 3] = 1e4
+    outputs, changed = (
+        to_numpy(layer(inputs, attention_mask=causal_mask(4))) for inputs in (x, later)
+    )
+    np.testing.assert_array_equal(changed[:, :3], outputs[:, :3])
+    assert np.abs(changed[:, 3] - outputs[:, 3]).max() > 1
+
+
+def test_mask_by_query_and_batch():
+    layer, x = attention(2, 3), normal(2, 3, 6)
+    mask = np.array([causal_mask(3)[0], np.ones((3, 3), "bool")])
+    outputs = layer(x, attention_mask=mask)
+    assert_close(outputs[:1], layer(x[:1], attention_mask=causal_mask(3)), atol=1e-6)
+    assert_close(outputs[1:], layer(x[1:]), atol=1e-6)
+
+
+def test_query_that_may_attend_to_nothing_attends_to_all_alike():
+    layer, x = attention(2, 3), normal(1, 4, 6)
+    outputs = to_numpy(layer(x, attention_mask=np.zeros((1, 4, 4), "bool")))
+    assert np.isfinite(outputs).all()
+    mean = to_numpy(x).mean(1) @ to_numpy(layer.value_dense.kernel)
+    mean = mean @ to_numpy(layer.output_dense.kernel)
+    assert_close(outputs, np.broadcast_to(mean[:, None], outputs.shape))
+
+
+def test_softmax_takes_large_scores():
+    layer = attention(2, 3)
+    assert np.isfinite(to_numpy(layer(1e4 * normal(1, 4, 6)))).all()
+
+
+@pytest.mark.parametrize("value_dim", [None, 5])
+def test_cache_filled_step_by_step_equals_all_at_once(value_dim):
+    layer, x = attention(2, 3, value_dim), normal(2, 4, 6)
+    expected = layer(x, attention_mask=causal_mask(4))
+    cache = layer.empty_cache(2, 6)
+    # Two positions, then one at a time; the cache is longer than what is written to it.
+    for start, stop in ((0, 2), (2, 3), (3, 4)):
+        mask = np.arange(6) <= np.arange(start, stop)[:, None]
+        outputs, cache = layer(
+            x[:, start:stop], attention_mask=mask[None], cache=cache, cache_index=start
+        )
+        assert_close(outputs, expected[:, start:stop], atol=1e-6)
+    key, value = layer.project(x)
+    assert_close(cache[0][:, :, :4], key, atol=1e-6)
+    assert_close(cache[1][:, :, :4], value, atol=1e-6)
+    assert not to_numpy(cache[0][:, :, 4:]).any()
+
+
+def test_cache_without_index_stands_for_value():
+    layer, x, memory = attention(2, 3, 5), normal(2, 4, 6), normal(2, 7, 6, seed=1)
+    assert_close(layer(x, cache=layer.project(memory)), layer(x, memory), atol=1e-6)
+
+
+def test_cache_index_without_cache():
+    with pytest.raises(ValueError, match="no cache"):
+        attention(2, 3)(normal(1, 1, 6), cache_index=0)
+
+
+@pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim"])
+@pytest.mark.parametrize("size", [0, -1, 1.5])
+def test_bad_size(name, size):
+    with pytest.raises(ValueError, match=f"`{name}` must be a positive integer.*{name}={size}"):
+        MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, name: size})
+
+
+def test_dropout_of_attention_weights_in_training_only():
+    layer, x = attention(2, 3, dropout=0.5), normal(2, 4, 6)
+    plain = attention(2, 3)(x)
+    assert_close(layer(x), plain, atol=0)
+    assert_close(layer(x, training=False), plain, atol=0)
+    assert np.abs(to_numpy(layer(x, training=True)) - to_numpy(plain)).max() > 1e-2
+
+
+def test_config_round_trip():
+    layer = attention(2, 3, 5, dropout=0.25, use_bias=True, name="attention")
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(copy) is MultiHeadAttention
+    assert copy.get_config() == layer.get_config()
+    assert_close(randomize(copy)(normal(1, 3, 6)), layer(normal(1, 3, 6)), atol=0)
+
+
+def test_mixed_precision():
+    x = normal(2, 4, 6)
+    layer = attention(2, 3, dtype="mixed_bfloat16")
+    outputs = layer(x, attention_mask=causal_mask(4))
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+    expected = attention(2, 3)(x, attention_mask=causal_mask(4))
+    assert_close(keras.ops.cast(outputs, "float32"), expected, atol=0.05)
+
+
+def test_symbolic_shapes():
+    outputs = MultiHeadAttention(2, 3)(keras.Input((None, 6)), keras.Input((None, 6)))
+    assert outputs.shape == (None, None, 6)

@@ -1,0 +1,113 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.layers import LearnedPositionEncoding, SinePositionEncoding
+from tests.helpers import assert_close, normal, to_numpy
+
+
+def table(length, hidden_dim, start_index=0, **kwargs):
+    layer = SinePositionEncoding(**kwargs)
+    outputs = layer(np.zeros((1, length, hidden_dim), "float32"), start_index=start_index)
+    return to_numpy(ops.cast(outputs, "float32"))[0]
+
+
+def formula(position, dimension, hidden_dim):
+    """Section 3.5."""
+    i = dimension // 2
+    angle = position / 10000 ** (2 * i / hidden_dim)
+    return math.cos(angle) if dimension % 2 else math.sin(angle)
+
+
+def test_by_hand():
+    # d_model = 4: the wavelengths are 2π and 100 · 2π; sine and cosine alternate.
+    expected = [
+        [0, 1, 0, 1],
+        [0.841471, 0.540302, 0.0099998, 0.99995],
+        [0.909297, -0.416147, 0.0199987, 0.9998],
+    ]
+    assert_close(table(3, 4), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", [0, 1, 17, 99])
+@pytest.mark.parametrize("dimension", [0, 1, 2, 255, 256, 510, 511])
+def test_formula_at_the_papers_size(position, dimension):
+    expected = formula(position, dimension, 512)
+    assert table(100, 512)[position, dimension] == pytest.approx(expected, abs=1e-5)
+
+
+def test_adds_to_the_inputs():
+    x = normal(2, 3, 4)
+    assert_close(SinePositionEncoding()(x), x + table(3, 4), atol=1e-6)
+
+
+@pytest.mark.parametrize("start_index", [1, 5, np.int32(5)])
+def test_start_index(start_index):
+    assert_close(table(3, 8, start_index), table(8, 8)[start_index : start_index + 3], atol=1e-6)
+
+
+def test_start_index_as_tensor():
+    assert_close(table(2, 8, ops.convert_to_tensor(4)), table(6, 8)[4:], atol=1e-6)
+
+
+def test_any_length():
+    # float32 holds angles up to 5,000 to 0.0003.
+    expected = [formula(5000, dimension, 8) for dimension in range(8)]
+    assert_close(table(1, 8, 5000)[0], expected, atol=1e-3)
+
+
+def test_positions_are_exact_in_mixed_precision():
+    # bfloat16 has 8 bits: 257 rounds to 256, so angles must not be computed in it.
+    encoding = table(260, 8, dtype="mixed_bfloat16")
+    assert_close(encoding, table(260, 8), atol=2**-8)
+    assert encoding[257, 0] != encoding[256, 0]
+
+
+def test_other_wavelength():
+    assert table(2, 4, max_wavelength=100)[1, 2] == pytest.approx(math.sin(0.1))
+
+
+def test_odd_hidden_dim():
+    with pytest.raises(ValueError, match="must be even.*hidden_dim=7"):
+        SinePositionEncoding()(normal(1, 2, 7))
+
+
+@pytest.mark.parametrize("layer", [SinePositionEncoding(), LearnedPositionEncoding(9)])
+def test_symbolic_length(layer):
+    assert layer(keras.Input((None, 4))).shape == (None, None, 4)
+
+
+@pytest.mark.parametrize(
+    "layer", [SinePositionEncoding(max_wavelength=77), LearnedPositionEncoding(9)]
+)
+def test_config_round_trip(layer):
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(copy) is type(layer)
+    assert copy.get_config() == layer.get_config()
+
+
+def test_learned_adds_its_vectors():
+    layer, x = LearnedPositionEncoding(6), normal(2, 3, 4)
+    layer.build(x.shape)
+    vectors = normal(6, 4, seed=1)
+    layer.embeddings.assign(vectors)
+    assert layer.count_params() == 6 * 4
+    assert_close(layer(x), x + vectors[:3], atol=1e-6)
+    assert_close(layer(x, start_index=2), x + vectors[2:5], atol=1e-6)
+    assert_close(layer(x, start_index=ops.convert_to_tensor(3)), x + vectors[3:], atol=1e-6)
+
+
+def test_learned_takes_its_full_length_and_no_more():
+    layer = LearnedPositionEncoding(6)
+    assert layer(normal(1, 6, 4)).shape == (1, 6, 4)
+    with pytest.raises(ValueError, match="7 positions.*max_length=6"):
+        layer(normal(1, 7, 4))
+
+
+@pytest.mark.parametrize("max_length", [0, -1, None, 2.5])
+def test_learned_bad_length(max_length):
+    with pytest.raises(ValueError, match=f"must be a positive integer.*max_length={max_length}"):
+        LearnedPositionEncoding(max_length)

@@ -1,0 +1,101 @@
+"""The trained presets in saved_models/: the same outputs everywhere, and the score on their card."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.data.parallel_text import load_parallel_text
+from keras_transformer.evaluation.bleu import score_translations
+
+ROOT = Path(__file__).parent.parent
+PRESETS = sorted(path.parent for path in (ROOT / "saved_models").glob("*/config.json"))
+DATA = os.environ.get("KERAS_TRANSFORMER_DATA")
+
+pytestmark = [
+    pytest.mark.skipif(not DATA, reason="KERAS_TRANSFORMER_DATA names no folder of corpora"),
+    # Each test looks at all backends or at TensorFlow alone; once is enough.
+    pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="runs under tensorflow"),
+]
+
+# Writes translations and scores of all test sentences, and the logits of the first few.
+OUTPUTS = """
+import sys
+import numpy as np
+from keras import ops
+import keras_transformer as kt
+from keras_transformer.data.parallel_text import load_parallel_text
+from keras_transformer.tasks.translator import pad_to_few_shapes
+
+preset, data, output = sys.argv[1:]
+translator = kt.Translator.from_preset(preset)
+languages = translator.metadata["source"], translator.metadata["target"]
+sources, targets = zip(*load_parallel_text("multi30k", "test", *languages, data))
+translations, scores = zip(*translator.translate(sources))
+encode = translator.tokenizer.encode
+inputs = {
+    "encoder_token_ids": pad_to_few_shapes([[*ids, 2] for ids in encode(sources[:32])]),
+    "decoder_token_ids": pad_to_few_shapes([[1, *ids] for ids in encode(targets[:32])]),
+}
+logits = ops.convert_to_numpy(translator.model(inputs, training=False))
+np.savez(output, translations=translations, scores=scores, logits=logits)
+"""
+
+
+@pytest.fixture(scope="module", params=PRESETS, ids=lambda path: path.name)
+def preset(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def outputs(preset, tmp_path_factory):
+    """What the preset gives under each backend, each in a process of its own."""
+    folder = tmp_path_factory.mktemp("outputs")
+    results = {}
+    for backend in ("tensorflow", "jax", "torch"):
+        path = folder / f"{backend}.npz"
+        subprocess.run(
+            [sys.executable, "-c", OUTPUTS, preset, DATA, path],
+            env={**os.environ, "KERAS_BACKEND": backend},
+            check=True,
+        )
+        results[backend] = np.load(path)
+    return results
+
+
+def test_backends_agree(outputs):
+    expected = outputs["tensorflow"]
+    for backend in ("jax", "torch"):
+        np.testing.assert_allclose(outputs[backend]["logits"], expected["logits"], atol=1e-4)
+        assert (outputs[backend]["translations"] == expected["translations"]).all()
+        np.testing.assert_allclose(outputs[backend]["scores"], expected["scores"], atol=1e-3)
+
+
+def test_score_is_that_of_the_card(preset, outputs):
+    config = kt.Translator.from_preset(preset).metadata
+    _, references = zip(
+        *load_parallel_text("multi30k", "test", config["source"], config["target"], DATA)
+    )
+    scores = score_translations(outputs["tensorflow"]["translations"].tolist(), references)
+    bleu = re.search(r"test, greedy search: BLEU ([\d.]+)", (preset / "README.md").read_text())[1]
+    assert scores.bleu == pytest.approx(float(bleu), abs=0.05)
+
+
+def test_saved_model_gives_what_python_gives(preset, outputs, tmp_path):
+    import tensorflow as tf
+
+    translator = kt.Translator.from_preset(preset)
+    translator.export(tmp_path / "saved_model")
+    languages = translator.metadata["source"], translator.metadata["target"]
+    sources, _ = zip(*load_parallel_text("multi30k", "test", *languages, DATA))
+    serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
+    served = serve(text=tf.constant(sources))
+    translations = [text.decode() for text in served["translation"].numpy()]
+    assert translations == outputs["tensorflow"]["translations"].tolist()
+    np.testing.assert_allclose(served["score"], outputs["tensorflow"]["scores"], atol=1e-3)

@@ -1,0 +1,165 @@
+"""The translation recipe from end to end, on a folder of a few hundred pairs."""
+
+import io
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_transformer.data.synthetic import generate
+
+RECIPE = Path(__file__).parent.parent / "recipes" / "translation"
+SIZES = {"train": 300, "val": 12, "test": 20}
+
+
+def call(monkeypatch, script, *arguments, stdin=""):
+    """Run a script of the recipe in this process, as `python script arguments` would."""
+    monkeypatch.setattr(sys, "argv", [str(RECIPE / script), *map(str, arguments)])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+    runpy.run_path(str(RECIPE / script), run_name="__main__")
+
+
+def write_corpus(folder):
+    folder.mkdir()
+    for split, size in SIZES.items():
+        examples = list(generate(split, size))
+        (folder / f"{split}.en").write_text("".join(f"{e.english}\n" for e in examples))
+        (folder / f"{split}.de").write_text("".join(f"{e.german}\n" for e in examples))
+    return folder
+
+
+def train_arguments(data, run):
+    return [
+        *("--dataset", "text", "--data-dir", data, "--output-dir", run, "--seed", "3"),
+        *("--vocabulary-size", "300", "--batch-tokens", "512", "--num-shapes", "2"),
+        *("--steps", "5", "--interval", "2", "--average", "2"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The corpus, and a run that has been trained on it."""
+    folder = tmp_path_factory.mktemp("recipe")
+    data, run = write_corpus(folder / "data"), folder / "run"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        call(monkeypatch, "train.py", *train_arguments(data, run))
+    return data, run
+
+
+def test_train_leaves_model_scores_checkpoints_and_log(trained):
+    _, run = trained
+    results = json.loads((run / "results.json").read_text())
+    assert results["steps"] == 5
+    assert results["scores"]["test"]["num_sentences"] == SIZES["test"]
+    # One value an interval, the last of which is cut short by the number of steps.
+    assert len(results["history"]["val_bleu"]) == 3
+    steps = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert steps == ["step-4.weights.h5", "step-5.weights.h5"]
+    card = (run / "model" / "README.md").read_text()
+    assert results["scores"]["test"]["bleu_signature"] in card and "--seed 3" in card
+    assert any((run / "tensorboard").rglob("events*"))
+
+
+def test_training_again_gives_the_same_loss(trained, tmp_path, monkeypatch):
+    data, run = trained
+    call(monkeypatch, "train.py", *train_arguments(data, tmp_path / "again"))
+    losses = [
+        json.loads((folder / "results.json").read_text())["history"]["loss"]
+        for folder in (run, tmp_path / "again")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    scores = tmp_path / "scores.json"
+    arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data)
+    call(monkeypatch, "evaluate.py", *arguments, "--output-json", scores)
+    trained_scores = json.loads((run / "results.json").read_text())["scores"]["test"]
+    assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
+    assert len((run / "test.hypotheses.txt").read_text().split("\n")) == SIZES["test"] + 1
+    assert "tok:13a" in capsys.readouterr().out
+
+
+def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
+    _, run = trained
+    lines = ["The man sees the dog that sleeps under the old tree.", "", "A dog runs.", "x"]
+    arguments = ("translate.py", "--model", run / "model")
+    call(monkeypatch, *arguments, stdin="".join(f"{line}\n" for line in lines))
+    together = capsys.readouterr().out.split("\n")
+    alone = []
+    for line in lines:
+        call(monkeypatch, *arguments, stdin=f"{line}\n")
+        alone.append(capsys.readouterr().out.removesuffix("\n"))
+    assert together == [*alone, ""]
+
+
+def test_export_and_serve(trained, monkeypatch, tmp_path, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", "--output", tmp_path / "saved_model")
+    if keras.backend.backend() != "tensorflow":
+        with pytest.raises(SystemExit):
+            call(monkeypatch, "export.py", *arguments)
+        assert "KERAS_BACKEND=tensorflow" in capsys.readouterr().err
+        return
+    call(monkeypatch, "export.py", *arguments)
+    capsys.readouterr()
+    sentence = "The man sees the dog."
+    served = subprocess.run(
+        [sys.executable, RECIPE / "serve.py", tmp_path / "saved_model", sentence],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    call(monkeypatch, "translate.py", "--model", run / "model", stdin=f"{sentence}\n")
+    assert served.stdout == f"{sentence} -> {capsys.readouterr().out}"
+
+
+def bad_inputs():
+    """For each kind of bad input: changes to the corpus, to the options, and what must be named."""
+    yield "unequal lines", {"train.de": "ein\n"}, {}, ["train.de", "lines"]
+    yield "empty file", {"val.en": ""}, {}, ["val.en", "empty"]
+    yield "invalid UTF-8", {"train.en": b"a\n\xff\n"}, {}, ["train.en", "line 2", "UTF-8"]
+    yield "missing folder", {}, {"--data-dir": "nowhere"}, ["nowhere", "--data-dir"]
+    yield "unknown data set", {}, {"--dataset": "multi31k"}, ["multi31k", "multi30k"]
+    yield "unknown variant", {}, {"--variant": "huge"}, ["huge", "base"]
+    yield "vocabulary", {}, {"--vocabulary-size": "9000"}, ["9000", "at most"]
+    yield "token budget", {}, {"--batch-tokens": "8"}, ["batch_tokens=8", "longest"]
+
+
+@pytest.mark.parametrize(("name", "files", "options", "words"), bad_inputs())
+def test_bad_input_is_one_line_and_leaves_no_model(
+    name, files, options, words, tmp_path, monkeypatch, capsys
+):
+    data = write_corpus(tmp_path / "data")
+    for file, content in files.items():
+        content = content.encode() if isinstance(content, str) else content
+        (data / file).write_bytes(content)
+    arguments = train_arguments(data, tmp_path / "run")
+    for option, value in options.items():
+        arguments += [option, value]
+    with pytest.raises(SystemExit) as exit:
+        call(monkeypatch, "train.py", *arguments)
+    assert exit.value.code == 2
+    (message,) = capsys.readouterr().err.strip().split("\n")
+    assert message.startswith("error: ") and all(word in message for word in words)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_translating_invalid_utf8_is_one_line(trained, monkeypatch, capsys):
+    _, run = trained
+    monkeypatch.setattr(sys, "argv", [str(RECIPE / "translate.py"), "--model", str(run / "model")])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\n\xff\xfe\n")))
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(RECIPE / "translate.py"), run_name="__main__")
+    assert "standard input, line 2" in capsys.readouterr().err
+
+
+def test_model_folder_without_weights(trained, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        call(monkeypatch, "translate.py", "--model", tmp_path)
+    assert "config.json is missing" in capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""Made-up sentence pairs, a tokenizer of them, and a model small enough for tests."""
+
+import functools
+
+import numpy as np
+
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.models.transformer import Transformer
+from tests.helpers import randomize
+
+WORDS = (
+    "the a dog cat man house tree runs sees takes old small red and with über groß 東京 é".split()
+)
+
+
+def sentence_pairs(count, longest=12, seed=0):
+    generator = np.random.default_rng(seed)
+    return [
+        tuple(
+            " ".join(generator.choice(WORDS, generator.integers(1, longest, endpoint=True)))
+            for _ in range(2)
+        )
+        for _ in range(count)
+    ]
+
+
+@functools.cache
+def tokenizer():
+    return Tokenizer.train([sentence for pair in sentence_pairs(200) for sentence in pair], 60)
+
+
+def new_model(**options):
+    sizes = {"num_layers": 1, "hidden_dim": 16, "intermediate_dim": 32, "num_heads": 2}
+    vocabulary = {"vocabulary_size": tokenizer().vocabulary_size}
+    return randomize(Transformer(**{**vocabulary, **sizes, **options}))
+
+
+class Numbers:
+    """A stand-in for a tokenizer, whose text is the ids themselves: "5 7 4"."""
+
+    def __init__(self, vocabulary_size=5000):
+        self.vocabulary_size = vocabulary_size
+        self.proto = f"numbers {vocabulary_size}".encode()
+
+    def encode(self, sentences):
+        return [[int(number) for number in sentence.split()] for sentence in sentences]

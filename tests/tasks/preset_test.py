@@ -1,0 +1,245 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.search import greedy_search
+from keras_transformer.tasks.preset import load_preset, save_preset
+from tests.helpers import assert_close, randomize, to_numpy
+from tests.small_corpus import WORDS, new_model, tokenizer
+
+PARTS = ["README.md", "config.json", "model.weights.h5", "tokenizer.spm"]
+INPUTS = {
+    "encoder_token_ids": np.array([[5, 9, 8, 30, 2], [41, 2, 0, 0, 0]], "int32"),
+    "decoder_token_ids": np.array([[1, 6, 12], [1, 33, 0]], "int32"),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return new_model(num_layers=2, key_dim=3, normalize_first=True)
+
+
+def save(path, model, **metadata):
+    save_preset(path, "Test", model, tokenizer(), metadata, "# A card: größer\n")
+    return path
+
+
+def test_round_trip(tmp_path, model):
+    save(tmp_path / "preset", model, source="en", sizes=[1, 2])
+    assert sorted(path.name for path in (tmp_path / "preset").iterdir()) == PARTS
+    assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
+    loaded, loaded_tokenizer, metadata = load_preset(str(tmp_path / "preset"), "Test")
+    assert metadata == {"source": "en", "sizes": [1, 2]}
+    assert loaded_tokenizer.proto == tokenizer().proto
+    assert loaded.hyperparameters == model.hyperparameters
+    assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
+
+
+def test_saves_no_optimizer(tmp_path):
+    model = new_model()
+    model.compile("adam")
+    model.optimizer.build(model.trainable_variables)
+    path = save(tmp_path / "preset", model)
+    floats = sum(int(np.prod(weight.shape)) for weight in model.weights)
+    size = (path / "model.weights.h5").stat().st_size
+    assert 4 * floats < size < 1.5 * 4 * floats + 100_000
+    load_preset(path, "Test")
+    assert model.optimizer.built  # and the model itself still has it
+
+
+def test_loads_in_another_precision(tmp_path, model):
+    save(tmp_path / "preset", model)
+    loaded, *_ = load_preset(tmp_path / "preset", "Test", dtype="mixed_bfloat16")
+    assert loaded.dtype_policy.name == "mixed_bfloat16" or loaded.policy.name == "mixed_bfloat16"
+    assert_close(loaded(INPUTS), model(INPUTS), atol=0.3)
+    # The weights are kept in float32, so nothing is lost on the way back.
+    save(tmp_path / "again", loaded)
+    again, *_ = load_preset(tmp_path / "again", "Test")
+    assert_close(again(INPUTS), model(INPUTS), atol=1e-6)
+
+
+class Killed(BaseException):
+    pass
+
+
+class KilledWhileSaving:
+    def save(self, path):
+        raise Killed
+
+
+def test_killed_while_saving_keeps_the_old_preset(tmp_path, model):
+    path = tmp_path / "preset"
+    with pytest.raises(Killed):
+        save_preset(path, "Test", model, KilledWhileSaving(), {}, "")
+    assert list(tmp_path.iterdir()) == []
+    save(path, model, source="old")
+    with pytest.raises(Killed):
+        save_preset(path, "Test", model, KilledWhileSaving(), {"source": "new"}, "")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["preset"]
+    assert load_preset(path, "Test")[2] == {"source": "old"}
+
+
+def test_replaces_the_old_preset(tmp_path, model):
+    path = save(tmp_path / "preset", model, source="old")
+    (path / "saved_model").mkdir()  # made from the old weights
+    other = randomize(new_model(), seed=1)
+    save(path, other, source="new")
+    loaded, _, metadata = load_preset(path, "Test")
+    assert metadata == {"source": "new"}
+    assert_close(loaded(INPUTS), other(INPUTS), atol=1e-6)
+    assert sorted(entry.name for entry in path.iterdir()) == PARTS
+
+
+# Presets that are not whole
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory, model):
+    return save(tmp_path_factory.mktemp("presets") / "good", model)
+
+
+@pytest.fixture
+def preset(tmp_path, good):
+    """A copy to damage."""
+    path = tmp_path / "preset"
+    path.mkdir()
+    for part in PARTS:
+        (path / part).write_bytes((good / part).read_bytes())
+    return path
+
+
+def message_of(path, task="Test"):
+    with pytest.raises(ValueError) as error:
+        load_preset(path, task)
+    message = str(error.value)
+    assert message and "\n" not in message
+    assert str(path) in message
+    return message
+
+
+def test_no_folder(tmp_path):
+    message_of(tmp_path / "none")
+    (tmp_path / "file").touch()
+    message_of(tmp_path / "file")
+
+
+@pytest.mark.parametrize("part", PARTS[1:])
+def test_missing_part(preset, part):
+    (preset / part).unlink()
+    assert part in message_of(preset)
+
+
+def test_card_is_not_needed(preset):
+    (preset / "README.md").unlink()
+    load_preset(preset, "Test")
+
+
+def test_another_task(preset):
+    assert "ConstituencyParser" in message_of(preset, "ConstituencyParser")
+
+
+@pytest.mark.parametrize("part", PARTS[1:])
+@pytest.mark.parametrize("damage", ["empty", "half", "other"])
+def test_damaged_part(preset, part, damage):
+    data = (preset / part).read_bytes()
+    damaged = {"empty": b"", "half": data[: len(data) // 2], "other": b"\xff\xfe other"}[damage]
+    (preset / part).write_bytes(damaged)
+    assert part in message_of(preset)
+
+
+def change_config(preset, change):
+    path = preset / "config.json"
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+
+
+CONFIGS = {
+    "no task": lambda config: config.pop("task"),
+    "no model": lambda config: config.pop("model"),
+    "no format": lambda config: config.pop("format"),
+    "later format": lambda config: config.update(format=99),
+    "model is a list": lambda config: config.update(model=[]),
+    "no vocabulary size": lambda config: config["model"].pop("vocabulary_size"),
+    "unknown hyperparameter": lambda config: config["model"].update(new_thing=1),
+    "impossible hyperparameter": lambda config: config["model"].update(num_heads=0),
+    "hyperparameter of another kind": lambda config: config["model"].update(hidden_dim="16"),
+    "unknown activation": lambda config: config["model"].update(activation="none such"),
+}
+
+
+@pytest.mark.parametrize("change", CONFIGS.values(), ids=CONFIGS)
+def test_wrong_config(preset, change):
+    change_config(preset, change)
+    assert "config.json" in message_of(preset)
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3"])
+def test_config_of_another_kind(preset, text):
+    (preset / "config.json").write_text(text)
+    assert "config.json" in message_of(preset)
+
+
+def test_tokenizer_of_another_model(preset):
+    Tokenizer.train([" ".join(WORDS)] * 3, 45).save(preset / "tokenizer.spm")
+    message = message_of(preset)
+    assert "tokenizer.spm" in message and "config.json" in message
+    assert "45" in message and "60" in message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"hidden_dim": 32}, {"num_layers": 1}, {"num_layers": 3}, {"key_dim": 4}, {"use_bias": True}],
+    ids=str,
+)
+def test_weights_of_another_model(tmp_path, preset, options):
+    sizes = {"num_layers": 2, "key_dim": 3, "normalize_first": True}
+    other = save(tmp_path / "other", new_model(**{**sizes, **options}))
+    (preset / "model.weights.h5").write_bytes((other / "model.weights.h5").read_bytes())
+    assert "model.weights.h5" in message_of(preset)
+
+
+# Backends
+
+OTHER_BACKEND = {"tensorflow": "jax", "jax": "torch", "torch": "jax"}[keras.backend.backend()]
+SAVE = """
+import sys
+import keras, numpy as np
+from keras_transformer.decoding.search import greedy_search
+from tests.helpers import to_numpy
+from tests.tasks.preset_test import INPUTS, new_model, save
+
+assert keras.backend.backend() == sys.argv[2]
+model = new_model(num_layers=2, key_dim=3, normalize_first=True)
+token_ids, scores = greedy_search(model, INPUTS["encoder_token_ids"], extra_length=5)
+save(sys.argv[1] + "/preset", model)
+np.savez(
+    sys.argv[1] + "/outputs.npz",
+    logits=to_numpy(model(INPUTS)), token_ids=to_numpy(token_ids), scores=to_numpy(scores),
+)
+"""
+
+
+def test_saved_on_one_backend_loads_on_another(tmp_path):
+    pytest.importorskip(OTHER_BACKEND)
+    process = subprocess.run(
+        [sys.executable, "-c", SAVE, str(tmp_path), OTHER_BACKEND],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "KERAS_BACKEND": OTHER_BACKEND},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    theirs = np.load(tmp_path / "outputs.npz")
+    model, *_ = load_preset(tmp_path / "preset", "Test")
+    assert_close(model(INPUTS), theirs["logits"], atol=1e-4)
+    token_ids, scores = greedy_search(model, INPUTS["encoder_token_ids"], extra_length=5)
+    assert to_numpy(token_ids).tolist() == theirs["token_ids"].tolist()
+    assert_close(scores, theirs["scores"], atol=1e-4)

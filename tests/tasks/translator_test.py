@@ -1,0 +1,204 @@
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.data.tokenizer import END_ID
+from keras_transformer.decoding.search import greedy_search
+from keras_transformer.tasks import translator as translator_module
+from keras_transformer.tasks.translator import (
+    Translator,
+    batches_by_length,
+    few_sizes,
+    pad_to_few_shapes,
+)
+from tests.helpers import assert_close, to_numpy
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
+
+SENTENCES = [source for source, _ in sentence_pairs(40, longest=30)]
+
+
+# With a search that gives back its source: fast, and the translation says where it came from.
+
+
+@pytest.fixture
+def shapes(monkeypatch):
+    """The shapes of the batches searched."""
+    seen = []
+
+    def copy(model, token_ids, extra_length):
+        seen.append(token_ids.shape)
+        return token_ids, -token_ids.sum(axis=1).astype("float32")
+
+    monkeypatch.setattr(translator_module, "greedy_search", copy)
+    return seen
+
+
+def copying_translator(batch_tokens=64):
+    return Translator(None, tokenizer(), batch_tokens=batch_tokens)
+
+
+def copied_score(sentence):
+    return -float(sum(tokenizer().encode([sentence])[0]) + END_ID)
+
+
+def test_order_of_translations_and_scores(shapes):
+    sentences = [*SENTENCES[:9], "", *SENTENCES[9:], "", SENTENCES[3]]
+    translator = copying_translator()
+    assert translator(sentences) == sentences
+    scores = [score for _, score in translator.translate(sentences)]
+    assert scores == [copied_score(sentence) for sentence in sentences]
+    assert all(type(score) is float for score in scores)
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 40])
+def test_stream_longer_than_the_window(shapes, monkeypatch, count):
+    monkeypatch.setattr(translator_module, "_WINDOW", 7)
+    stream = (sentence for sentence in SENTENCES[:count])
+    translations = [text for text, _ in copying_translator().translate(stream)]
+    assert translations == SENTENCES[:count]
+
+
+def test_stream_is_read_a_window_at_a_time(shapes, monkeypatch):
+    monkeypatch.setattr(translator_module, "_WINDOW", 7)
+    read = []
+
+    def stream():
+        while True:  # without end
+            read.append(1)
+            yield "the dog"
+
+    results = copying_translator().translate(stream())
+    for count in range(1, 22):
+        assert next(results)[0] == "the dog"
+        assert len(read) == -(-count // 7) * 7
+
+
+def test_many_lengths_make_few_shapes(shapes):
+    sentences = ["a " * count for count in range(1, 200)]
+    copying_translator(batch_tokens=1024)(sentences)
+    assert sum(rows for rows, _ in shapes) >= 199
+    assert len({length for _, length in shapes}) <= 16
+    assert len(set(shapes)) <= 20
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 50, 64, 100, 1000, 4096])
+def test_batches_keep_to_the_budget(shapes, batch_tokens):
+    copying_translator(batch_tokens)(SENTENCES * 5)
+    for rows, length in shapes:
+        assert rows * length <= batch_tokens or rows == 1
+
+
+def test_a_single_string_is_no_list_of_sentences(shapes):
+    # Its letters would be translated one by one.
+    with pytest.raises((TypeError, ValueError)):
+        copying_translator()("the dog")
+
+
+# The sizes of batches
+
+
+def test_few_sizes():
+    sizes = sorted({2**k for k in range(12)} | {3 * 2**k for k in range(11)})
+    for size in range(1, 2049):
+        assert few_sizes(size) == min(x for x in sizes if x >= size)
+    assert few_sizes(np.int64(5)) == 6
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 10, 60, 10_000])
+def test_batches_by_length(batch_tokens):
+    lengths = np.random.default_rng(0).integers(1, 40, 100)
+    batches = list(batches_by_length(lengths, batch_tokens))
+    assert sorted(np.concatenate(batches)) == list(range(100))
+    longest = [lengths[batch].max() for batch in batches]
+    assert longest == sorted(longest, reverse=True)
+    for batch in batches:
+        assert len(batch) * few_sizes(lengths[batch].max()) <= batch_tokens or len(batch) == 1
+    assert list(batches_by_length(np.array([], int), batch_tokens)) == []
+
+
+def test_pad_to_few_shapes():
+    batch = pad_to_few_shapes([[5, 6, 7, 8, 2], [9, 2], [2], [4, 2], [3, 3, 2]])
+    assert batch.dtype == "int32" and batch.shape == (6, 6)
+    assert batch[:2].tolist() == [[5, 6, 7, 8, 2, 0], [9, 2, 0, 0, 0, 0]]
+    assert not batch[5].any()
+
+
+# With a model
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return Translator(new_model(), tokenizer(), {"source": "en"}, extra_length=3, batch_tokens=64)
+
+
+@pytest.fixture(scope="module")
+def results(translator):
+    return list(translator.translate(TEXTS))
+
+
+TEXTS = ["the dog", "", "a small cat sees the dog", "🙂", "東京", "the red house and the man"]
+
+
+def test_equals_the_search_of_each_sentence(translator, results):
+    for text, (translation, score) in zip(TEXTS, results):
+        (ids,) = tokenizer().encode([text])
+        # Padded to one shape: few programs.
+        source = np.zeros((1, 16), "int32")
+        source[0, : len(ids) + 1] = [*ids, END_ID]
+        output_ids, scores = greedy_search(translator.model, source, extra_length=3)
+        assert tokenizer().decode(to_numpy(output_ids)) == [translation]
+        assert_close(to_numpy(scores)[0], score, atol=1e-4)
+    assert len({translation for translation, _ in results}) > 3
+
+
+def test_call_gives_the_translations(translator, results):
+    assert translator(TEXTS) == [translation for translation, _ in results]
+    assert translator([]) == []
+
+
+def test_other_orders_give_the_same(translator, results):
+    again = list(translator.translate(iter(TEXTS[::-1])))[::-1]
+    assert [text for text, _ in again] == [text for text, _ in results]
+    assert_close(np.array([s for _, s in again]), np.array([s for _, s in results]), atol=1e-4)
+
+
+def test_save_and_load_give_the_same_translations(translator, results, tmp_path):
+    translator.save_to_preset(tmp_path / "preset", card="# A card\n")
+    loaded = kt.Translator.from_preset(tmp_path / "preset", extra_length=3, batch_tokens=64)
+    assert loaded.metadata == {"source": "en"}
+    assert (loaded.extra_length, loaded.batch_tokens) == (3, 64)
+    again = list(loaded.translate(TEXTS))
+    assert [text for text, _ in again] == [text for text, _ in results]
+    assert_close(np.array([s for _, s in again]), np.array([s for _, s in results]), atol=1e-5)
+    assert (tmp_path / "preset" / "README.md").read_text() == "# A card\n"
+
+
+def test_preset_of_another_task(translator, tmp_path):
+    class OtherTranslator(Translator):
+        pass
+
+    translator.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="OtherTranslator"):
+        OtherTranslator.from_preset(tmp_path / "preset")
+
+
+A_S = [" ".join("a" * count) for count in range(1, 40)]
+
+
+def test_learned_positions_are_used_to_the_last():
+    # 13 tokens and the end token; 14 + 6 positions are just enough.
+    model = new_model(position_encoding="learned", max_length=20)
+    translator = Translator(model, tokenizer(), extra_length=6)
+    text = next(text for text in A_S if len(tokenizer().encode([text])[0]) == 13)
+    assert len(translator([text])) == 1
+
+
+@pytest.mark.parametrize("text", ["x" * 2000, "the dog " * 200])
+def test_very_long_sentences(text):
+    # One position at a time would take long: the model is told to end at once.
+    model = new_model()
+    end = to_numpy(model.encoder.token_embedding.embeddings)[END_ID]
+    norm = model.decoder.layers[-1].feed_forward_norm
+    norm.gamma.assign(0.01 * norm.gamma)
+    norm.beta.assign(20 * end)
+    assert Translator(model, tokenizer())([text]) == [""]

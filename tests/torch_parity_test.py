@@ -1,0 +1,276 @@
+"""Another library's answer: PyTorch's attention, layers and whole Transformer on copied weights."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import (
+    MultiHeadAttention,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+)
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from tests.helpers import assert_close, normal, randomize, to_numpy
+
+torch = pytest.importorskip("torch")
+
+HIDDEN_DIM, HEADS = 16, 4
+TARGET, SOURCE = normal(3, 5, HIDDEN_DIM), normal(3, 7, HIDDEN_DIM, seed=1)
+# True at tokens; PyTorch's masks are the other way round.
+SOURCE_MASK = np.arange(7) < np.array([[7], [4], [1]])
+
+USE_BIAS = pytest.mark.parametrize("use_bias", [False, True])
+BOTH_NORMS = pytest.mark.parametrize("normalize_first", [False, True])
+
+
+def tensor(x):
+    return torch.tensor(np.array(to_numpy(x)))
+
+
+def copy_dense(dense, linear):
+    copy(linear.weight, tensor(dense.kernel).T)
+    if dense.use_bias:
+        copy(linear.bias, tensor(dense.bias))
+
+
+def copy_norm(norm, torch_norm):
+    copy(torch_norm.weight, tensor(norm.gamma))
+    copy(torch_norm.bias, tensor(norm.beta))
+
+
+def copy_attention(attention, torch_attention):
+    projections = (attention.query_dense, attention.key_dense, attention.value_dense)
+    copy(torch_attention.in_proj_weight, torch.cat([tensor(p.kernel).T for p in projections]))
+    if attention.use_bias:
+        copy(torch_attention.in_proj_bias, torch.cat([tensor(p.bias) for p in projections]))
+    copy_dense(attention.output_dense, torch_attention.out_proj)
+
+
+def copy_layer(layer, torch_layer):
+    """Of the encoder or the decoder."""
+    copy_attention(layer.self_attention, torch_layer.self_attn)
+    norms = [layer.self_attention_norm, layer.feed_forward_norm]
+    if hasattr(layer, "cross_attention"):
+        copy_attention(layer.cross_attention, torch_layer.multihead_attn)
+        norms.insert(1, layer.cross_attention_norm)
+    copy_dense(layer.feed_forward.intermediate_dense, torch_layer.linear1)
+    copy_dense(layer.feed_forward.output_dense, torch_layer.linear2)
+    for number, norm in enumerate(norms, start=1):
+        copy_norm(norm, getattr(torch_layer, f"norm{number}"))
+
+
+def copy(parameter, values):
+    assert parameter.shape == values.shape
+    with torch.no_grad():
+        parameter.copy_(values)
+
+
+def causal(length):
+    """PyTorch's mask: true where a query must not look."""
+    return torch.triu(torch.ones(length, length, dtype=torch.bool), diagonal=1)
+
+
+def attention_pair(use_bias):
+    ours = MultiHeadAttention(HEADS, HIDDEN_DIM // HEADS, use_bias=use_bias)
+    ours.build((None, None, HIDDEN_DIM))
+    theirs = torch.nn.MultiheadAttention(HIDDEN_DIM, HEADS, bias=use_bias, batch_first=True)
+    copy_attention(randomize(ours), theirs)
+    return ours, theirs
+
+
+@USE_BIAS
+def test_self_attention(use_bias):
+    ours, theirs = attention_pair(use_bias)
+    expected, _ = theirs(*3 * [torch.tensor(TARGET)])
+    assert_close(ours(TARGET), expected)
+
+
+@USE_BIAS
+def test_causal_self_attention(use_bias):
+    ours, theirs = attention_pair(use_bias)
+    expected, _ = theirs(*3 * [torch.tensor(TARGET)], attn_mask=causal(5))
+    assert_close(ours(TARGET, attention_mask=~causal(5).numpy()[None]), expected)
+
+
+@USE_BIAS
+def test_cross_attention_with_padding(use_bias):
+    ours, theirs = attention_pair(use_bias)
+    source = torch.tensor(SOURCE)
+    expected, _ = theirs(
+        torch.tensor(TARGET), source, source, key_padding_mask=torch.tensor(~SOURCE_MASK)
+    )
+    assert_close(ours(TARGET, SOURCE, attention_mask=SOURCE_MASK[:, None]), expected)
+
+
+def layer_pair(kind, normalize_first, use_bias, activation):
+    ours = {"encoder": TransformerEncoderLayer, "decoder": TransformerDecoderLayer}[kind](
+        32, HEADS, activation=activation, normalize_first=normalize_first, use_bias=use_bias
+    )
+    ours.build(*[(None, None, HIDDEN_DIM)] * (1 + (kind == "decoder")))
+    theirs = {
+        "encoder": torch.nn.TransformerEncoderLayer,
+        "decoder": torch.nn.TransformerDecoderLayer,
+    }[kind](
+        *(HIDDEN_DIM, HEADS, 32),
+        dropout=0.0,
+        activation=activation,
+        layer_norm_eps=1e-6,
+        batch_first=True,
+        norm_first=normalize_first,
+    )
+    copy_layer(randomize(ours), theirs)
+    return ours, theirs
+
+
+@BOTH_NORMS
+@USE_BIAS
+def test_encoder_layer(normalize_first, use_bias):
+    ours, theirs = layer_pair("encoder", normalize_first, use_bias, "relu")
+    expected = theirs(torch.tensor(SOURCE), src_key_padding_mask=torch.tensor(~SOURCE_MASK))
+    # PyTorch's outputs at padding are as good as ours; nobody reads them.
+    actual = to_numpy(ours(SOURCE, padding_mask=SOURCE_MASK))
+    assert_close(actual[SOURCE_MASK], to_numpy(expected)[SOURCE_MASK])
+
+
+@BOTH_NORMS
+@USE_BIAS
+def test_decoder_layer(normalize_first, use_bias):
+    ours, theirs = layer_pair("decoder", normalize_first, use_bias, "gelu")
+    expected = theirs(
+        torch.tensor(TARGET),
+        torch.tensor(SOURCE),
+        tgt_mask=causal(5),
+        memory_key_padding_mask=torch.tensor(~SOURCE_MASK),
+    )
+    assert_close(ours(TARGET, SOURCE, encoder_padding_mask=SOURCE_MASK), expected)
+
+
+class TorchTransformer(torch.nn.Module):
+    """What `torch.nn.Transformer` leaves to its users, written out around it."""
+
+    def __init__(self, model):
+        super().__init__()
+        config = model.get_config()
+        self.transformer = torch.nn.Transformer(
+            d_model=config["hidden_dim"],
+            nhead=config["num_heads"],
+            num_encoder_layers=config["num_layers"],
+            num_decoder_layers=config["num_layers"],
+            dim_feedforward=config["intermediate_dim"],
+            dropout=0.0,
+            layer_norm_eps=config["layer_norm_epsilon"],
+            batch_first=True,
+            norm_first=config["normalize_first"],
+        )
+        for ours, theirs in (
+            (model.encoder, self.transformer.encoder),
+            (model.decoder, self.transformer.decoder),
+        ):
+            for layer, torch_layer in zip(ours.layers, theirs.layers, strict=True):
+                copy_layer(layer, torch_layer)
+            if config["normalize_first"]:
+                copy_norm(ours.layer_norm, theirs.norm)
+            else:
+                # PyTorch normalises each stack's output once more, which the paper does not.
+                theirs.norm = None
+        self.embeddings = torch.nn.Parameter(tensor(model.encoder.token_embedding.embeddings))
+
+    def forward(self, source, target):
+        is_padding = source == 0
+        output = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=causal(target.shape[1]),
+            src_key_padding_mask=is_padding,
+            memory_key_padding_mask=is_padding,
+        )
+        return output @ self.embeddings.T
+
+    def embed(self, token_ids):
+        length, hidden_dim = token_ids.shape[1], self.embeddings.shape[1]
+        positions = torch.arange(length)[:, None]
+        angles = positions / 10000 ** (torch.arange(0, hidden_dim, 2) / hidden_dim)
+        encoding = torch.zeros(length, hidden_dim)
+        encoding[:, 0::2] = torch.sin(angles)
+        encoding[:, 1::2] = torch.cos(angles)
+        return self.embeddings[token_ids] * hidden_dim**0.5 + encoding
+
+
+def model_pair(normalize_first, use_bias=False):
+    ours = Transformer(
+        *(30, 2, HIDDEN_DIM, 32, HEADS),
+        dropout=0.0,
+        normalize_first=normalize_first,
+        use_bias=use_bias,
+    )
+    return ours, TorchTransformer(randomize(ours))
+
+
+def random_ids(lengths, seed):
+    generator = np.random.default_rng(seed)
+    ids = generator.integers(1, 30, (len(lengths), max(lengths))).astype("int32")
+    ids[np.arange(max(lengths)) >= np.array(lengths)[:, None]] = 0
+    return ids
+
+
+SOURCE_IDS, TARGET_IDS = random_ids([7, 4, 2], seed=0), random_ids([3, 6, 5], seed=1)
+NEXT_IDS = random_ids([3, 6, 5], seed=2)
+INPUTS = {"encoder_token_ids": SOURCE_IDS, "decoder_token_ids": TARGET_IDS}
+
+
+def long(ids):
+    return torch.tensor(ids, dtype=torch.int64)
+
+
+@BOTH_NORMS
+@USE_BIAS
+def test_whole_model(normalize_first, use_bias):
+    ours, theirs = model_pair(normalize_first, use_bias)
+    expected = to_numpy(theirs(long(SOURCE_IDS), long(TARGET_IDS)))
+    real = TARGET_IDS != 0
+    assert_close(to_numpy(ours(INPUTS))[real], expected[real])
+
+
+@BOTH_NORMS
+def test_two_steps_of_training(normalize_first):
+    """Gradients reach every weight as PyTorch's do. (SGD: Adam would hide a wrong scale.)"""
+    ours, theirs = model_pair(normalize_first)
+    ours.compile(keras.optimizers.SGD(0.5), LabelSmoothedCrossentropy(0.1))
+    optimizer = torch.optim.SGD(
+        # Our projections have no biases; those of the copy must stay 0.
+        [
+            p
+            for name, p in theirs.named_parameters()
+            if "proj_bias" not in name and "proj.bias" not in name
+        ],
+        lr=0.5,
+    )
+    for _ in range(2):
+        loss = ours.train_on_batch(INPUTS, NEXT_IDS)
+        optimizer.zero_grad()
+        expected = torch.nn.functional.cross_entropy(
+            theirs(long(SOURCE_IDS), long(TARGET_IDS)).flatten(0, 1),
+            long(NEXT_IDS).flatten(),
+            label_smoothing=0.1,
+            ignore_index=0,
+        )
+        expected.backward()
+        optimizer.step()
+        assert float(to_numpy(loss)) == pytest.approx(float(expected.detach()), rel=1e-5)
+    for variable, parameter in (
+        (ours.encoder.token_embedding.embeddings, theirs.embeddings),
+        (
+            ours.decoder.layers[0].cross_attention.output_dense.kernel,
+            theirs.transformer.decoder.layers[0].multihead_attn.out_proj.weight.T,
+        ),
+        (
+            ours.encoder.layers[0].feed_forward.intermediate_dense.bias,
+            theirs.transformer.encoder.layers[0].linear1.bias,
+        ),
+        (
+            ours.encoder.layers[1].self_attention_norm.gamma,
+            theirs.transformer.encoder.layers[1].norm1.weight,
+        ),
+    ):
+        assert_close(variable, parameter)

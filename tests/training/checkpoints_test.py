@@ -1,0 +1,198 @@
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.training.checkpoints import (
+    RollingCheckpoints,
+    average_checkpoints,
+    list_checkpoints,
+)
+from tests.helpers import normal, randomize, to_numpy
+
+
+def small_model(units=3):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def write(path, tensors):
+    with h5py.File(path, "w") as file:
+        for name, values in tensors.items():
+            file[name] = values
+    return path
+
+
+def read(path):
+    with h5py.File(path) as file:
+        return {name: file[name][...] for name in ("a", "layers/b")}
+
+
+def message_of(*args):
+    with pytest.raises(ValueError) as error:
+        average_checkpoints(*args)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# Averages
+
+
+def test_mean_by_hand(tmp_path):
+    values = [([1.0, 2.0], [[10.0]]), ([4.0, 0.0], [[20.0]]), ([1.0, -5.0], [[60.0]])]
+    paths = [
+        write(
+            tmp_path / f"{i}.h5",
+            {"a": np.array(a, "float32"), "layers/b": np.array(b, "float32")},
+        )
+        for i, (a, b) in enumerate(values)
+    ]
+    average_checkpoints(iter(paths), str(tmp_path / "new folder" / "average.h5"))
+    average = read(tmp_path / "new folder" / "average.h5")
+    assert average["a"].tolist() == [2.0, -1.0] and average["layers/b"].tolist() == [[30.0]]
+    assert average["a"].dtype == "float32"
+    # The files averaged are as they were.
+    assert [read(path)["a"].tolist() for path in paths] == [a for a, _ in values]
+
+
+def test_average_of_one_is_itself(tmp_path):
+    path = write(tmp_path / "one.h5", {"a": [0.1], "layers/b": [2.0]})
+    average_checkpoints([path], tmp_path / "average.h5")
+    assert read(tmp_path / "average.h5")["a"].tolist() == [0.1]
+
+
+def test_many_small_differences_are_not_lost(tmp_path):
+    # Summed in float32 the ones would be rounded away.
+    values = [2.0**24] + [1.0] * 9
+    paths = [
+        write(tmp_path / f"{i}.h5", {"a": np.array([x], "float32"), "layers/b": [0.0]})
+        for i, x in enumerate(values)
+    ]
+    average_checkpoints(paths, tmp_path / "average.h5")
+    assert read(tmp_path / "average.h5")["a"][0] == np.float32(np.mean(values))
+
+
+def test_may_replace_one_of_its_files(tmp_path):
+    paths = [write(tmp_path / f"{x}.h5", {"a": [x], "layers/b": [x]}) for x in (1.0, 2.0)]
+    average_checkpoints(paths, paths[0])
+    assert read(paths[0])["a"].tolist() == [1.5]
+
+
+def test_weights_of_a_model(tmp_path):
+    weights, paths = [], []
+    for seed in range(3):
+        model = randomize(small_model(), seed=seed)
+        weights.append(model.get_weights())
+        paths.append(tmp_path / f"{seed}.weights.h5")
+        model.save_weights(paths[-1])
+    average_checkpoints(paths, tmp_path / "average.weights.h5")
+    model = small_model()
+    model.load_weights(tmp_path / "average.weights.h5")
+    for actual, values in zip(model.get_weights(), zip(*weights)):
+        np.testing.assert_allclose(actual, np.mean(values, axis=0), atol=1e-6)
+
+
+# Errors
+
+
+def test_no_checkpoints(tmp_path):
+    message_of([], tmp_path / "average.h5")
+    message_of(iter([]), tmp_path / "average.h5")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "other, name",
+    [
+        ({"a": [1.0], "layers/b": [1.0, 2.0]}, "layers/b"),
+        ({"a": [1.0]}, "layers/b"),
+        ({"a": [1.0], "layers/b": [1.0], "layers/c": [1.0]}, "layers/c"),
+    ],
+    ids=["shape", "missing", "extra"],
+)
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_of_different_models(tmp_path, other, name, first):
+    paths = [
+        write(tmp_path / "0.h5", {"a": [1.0], "layers/b": [1.0]}),
+        write(tmp_path / "1.h5", other),
+    ]
+    message = message_of([paths[first], paths[1 - first]], tmp_path / "average.h5")
+    assert str(paths[0]) in message and str(paths[1]) in message and name in message
+    assert not (tmp_path / "average.h5").exists()
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "truncated", "missing"])
+def test_damaged_file(tmp_path, damage):
+    small_model().save_weights(tmp_path / "good.weights.h5")
+    path, output = tmp_path / "bad.weights.h5", tmp_path / "average.weights.h5"
+    whole = (tmp_path / "good.weights.h5").read_bytes()
+    if damage != "missing":
+        path.write_bytes({"empty": b"", "text": b"weights", "truncated": whole[:-100]}[damage])
+    output.write_text("old")
+    assert str(path) in message_of([tmp_path / "good.weights.h5", path], output)
+    assert output.read_text() == "old"
+
+
+# Rolling
+
+
+def save_at(callback, steps):
+    model = small_model()
+    callback.set_model(model)
+    for epoch, step in enumerate(steps):
+        model.optimizer.iterations.assign(step)
+        model.layers[0].bias.assign([step] * 3)
+        callback.on_epoch_end(epoch)
+
+
+def steps_of(folder):
+    return [int(path.name.removeprefix("step-").split(".")[0]) for path in list_checkpoints(folder)]
+
+
+def test_keeps_the_newest_by_number(tmp_path):
+    # By name, step-1000 comes before step-9.
+    save_at(RollingCheckpoints(tmp_path / "checkpoints", keep=3), [8, 9, 10, 99, 1000])
+    assert steps_of(tmp_path / "checkpoints") == [10, 99, 1000]
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+    model = small_model()
+    model.load_weights(list_checkpoints(tmp_path / "checkpoints")[-1])
+    assert to_numpy(model.layers[0].bias).tolist() == [1000.0] * 3
+
+
+def test_goes_on_in_the_folder_of_a_training_continued(tmp_path):
+    save_at(RollingCheckpoints(tmp_path, keep=2), [8, 9])
+    save_at(RollingCheckpoints(str(tmp_path), keep=2), [10])
+    assert steps_of(tmp_path) == [9, 10]
+
+
+def test_checkpoints_of_an_earlier_training_push_out_no_new_ones(tmp_path):
+    # The same folder, a new training: what is kept, and averaged, must be of the new one.
+    save_at(RollingCheckpoints(tmp_path, keep=2), [900, 1000])
+    save_at(RollingCheckpoints(tmp_path, keep=2), [10, 20])
+    assert steps_of(tmp_path) == [10, 20]
+
+
+def test_list_leaves_out_other_files(tmp_path):
+    save_at(RollingCheckpoints(tmp_path), [5])
+    # What a killed process leaves behind, and what users put there.
+    (tmp_path / ".step-6.weights.h5.abc").mkdir()
+    (tmp_path / ".step-6.weights.h5.abc" / "step-6.weights.h5").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "step-best.weights.h5").touch()
+    assert steps_of(tmp_path) == [5]
+
+
+def test_list_of_no_folder(tmp_path):
+    assert list_checkpoints(tmp_path / "none") == []
+
+
+def test_in_fit(tmp_path):
+    model = small_model()
+    callback = RollingCheckpoints(tmp_path, keep=2)
+    model.fit(normal(8, 2), normal(8, 3), batch_size=2, epochs=3, verbose=0, callbacks=[callback])
+    assert steps_of(tmp_path) == [8, 12]
+    loaded = small_model()
+    loaded.load_weights(list_checkpoints(tmp_path)[-1])
+    for ours, theirs in zip(loaded.get_weights(), model.get_weights()):
+        assert np.array_equal(ours, theirs)

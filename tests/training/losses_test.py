@@ -1,0 +1,139 @@
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from tests.helpers import gradient, normal, to_numpy
+
+LOGITS = 3 * normal(2, 4, 7)
+TARGETS = np.array([[3, 1, 6, 2], [5, 4, 0, 0]], "int32")
+SMOOTHINGS = pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.4])
+
+
+def value(loss, *args):
+    return float(to_numpy(loss(*args)))
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_no_knowledge_costs_log_of_the_vocabulary(label_smoothing):
+    loss = LabelSmoothedCrossentropy(label_smoothing)
+    assert value(loss, TARGETS, np.zeros((2, 4, 7))) == pytest.approx(math.log(7))
+
+
+def test_by_hand():
+    # Three tokens, ε = 0.3: the true one has weight 0.7 + 0.1, each other one 0.1.
+    # Logits log 6, log 3, log 1: the probabilities are 0.6, 0.3, 0.1.
+    logits = np.log([[[6.0, 3.0, 1.0]]])
+    expected = -0.1 * math.log(0.6) - 0.8 * math.log(0.3) - 0.1 * math.log(0.1)
+    loss = LabelSmoothedCrossentropy(0.3)
+    assert value(loss, np.array([[1]]), logits) == pytest.approx(expected, rel=1e-6)
+
+
+def torch_loss(logits, label_smoothing, reduction="mean"):
+    torch = pytest.importorskip("torch")
+    logits = torch.tensor(logits, requires_grad=True)
+    loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1),
+        torch.tensor(TARGETS, dtype=torch.int64).flatten(),
+        label_smoothing=label_smoothing,
+        ignore_index=0,
+        reduction=reduction,
+    )
+    return logits, loss
+
+
+@SMOOTHINGS
+@pytest.mark.parametrize(
+    ("reduction", "torch_reduction"), [("mean_with_sample_weight", "mean"), ("sum", "sum")]
+)
+def test_value_and_gradient_equal_torch(label_smoothing, reduction, torch_reduction):
+    logits, expected = torch_loss(LOGITS, label_smoothing, torch_reduction)
+    expected.backward()
+    loss = LabelSmoothedCrossentropy(label_smoothing, reduction)
+    assert value(loss, TARGETS, LOGITS) == pytest.approx(float(expected.detach()), rel=1e-5)
+    actual = gradient(lambda x: loss(TARGETS, x), LOGITS)
+    np.testing.assert_allclose(actual, logits.grad.numpy(), atol=1e-6)
+    assert not actual[1, 2:].any()  # padding
+
+
+@SMOOTHINGS
+def test_weights_equal_torch(label_smoothing):
+    weights = np.array([[1.0, 0.5, 0.0, 2.0], [1.0, 0.0, 3.0, 0.0]], "float32")
+    torch = pytest.importorskip("torch")
+    tokens = torch.nn.functional.cross_entropy(
+        torch.tensor(LOGITS).flatten(0, 1),
+        torch.tensor(TARGETS, dtype=torch.int64).flatten(),
+        label_smoothing=label_smoothing,
+        reduction="none",
+    )
+    weighted = float((tokens * torch.tensor(weights).flatten()).sum())
+    loss = LabelSmoothedCrossentropy(label_smoothing)
+    assert value(loss, TARGETS, LOGITS, weights) == pytest.approx(weighted / 7.5, rel=1e-5)
+    loss = LabelSmoothedCrossentropy(label_smoothing, reduction="sum")
+    assert value(loss, TARGETS, LOGITS, weights) == pytest.approx(weighted, rel=1e-5)
+
+
+def test_padding_is_left_out_without_weights():
+    loss = LabelSmoothedCrossentropy()
+    padded = LOGITS.copy()
+    padded[1, 2:] = normal(2, 7, seed=5)
+    expected = value(loss, TARGETS, LOGITS)
+    assert value(loss, TARGETS, padded) == pytest.approx(expected, rel=1e-6)
+    assert value(loss, TARGETS, LOGITS, np.float32(TARGETS != 0)) == pytest.approx(expected)
+
+
+def test_mean_is_over_tokens_not_sentences():
+    loss = LabelSmoothedCrossentropy()
+    sentences = [
+        value(loss, TARGETS[:1], LOGITS[:1]),  # 4 tokens
+        value(loss, TARGETS[1:], LOGITS[1:]),  # 2 tokens
+    ]
+    expected = (4 * sentences[0] + 2 * sentences[1]) / 6
+    assert value(loss, TARGETS, LOGITS) == pytest.approx(expected, rel=1e-5)
+
+
+def test_parts_of_a_batch_add_up():
+    # What replicas do: weights over the whole batch sum to 1, and the parts are added.
+    weights = np.float32(TARGETS != 0) / 6
+    loss = LabelSmoothedCrossentropy(reduction="sum")
+    parts = [value(loss, TARGETS[i : i + 1], LOGITS[i : i + 1], weights[i : i + 1]) for i in (0, 1)]
+    expected = value(LabelSmoothedCrossentropy(), TARGETS, LOGITS)
+    assert sum(parts) == pytest.approx(expected, rel=1e-5)
+
+
+def test_nothing_but_padding():
+    loss, padding = LabelSmoothedCrossentropy(), np.zeros((2, 4), "int32")
+    assert value(loss, padding, LOGITS) == 0
+    assert not gradient(lambda x: loss(padding, x), LOGITS).any()
+
+
+def test_large_logits():
+    logits = np.array([[[0.0, 1e4, -1e4]]], "float32")
+    loss = LabelSmoothedCrossentropy(0.0)
+    assert value(loss, np.array([[1]]), logits) == 0
+    assert value(loss, np.array([[2]]), logits) == pytest.approx(2e4)
+
+
+def test_low_precision_logits_are_computed_in_float32():
+    logits = ops.cast(LOGITS, "bfloat16")
+    loss = LabelSmoothedCrossentropy()
+    assert keras.backend.standardize_dtype(loss(TARGETS, logits).dtype) == "float32"
+    expected = value(loss, TARGETS, ops.cast(logits, "float32"))
+    assert value(loss, TARGETS, logits) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("label_smoothing", [-0.1, 1, 1.5, float("nan")])
+def test_bad_label_smoothing(label_smoothing):
+    with pytest.raises(ValueError, match=f"`label_smoothing` must .*={label_smoothing}"):
+        LabelSmoothedCrossentropy(label_smoothing)
+
+
+def test_config_round_trip():
+    loss = LabelSmoothedCrossentropy(0.25, reduction="sum", name="loss")
+    copy = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert type(copy) is LabelSmoothedCrossentropy
+    assert copy.get_config() == loss.get_config()
+    assert value(copy, TARGETS, LOGITS) == value(loss, TARGETS, LOGITS)
