@@ -1,4 +1,4 @@
-"""The trained presets in saved_models/: the same outputs everywhere, and the score on their card."""
+"""The trained presets in saved_models/: the same outputs everywhere, and the score of the card."""
 
 import os
 import re

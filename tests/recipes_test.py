@@ -74,6 +74,18 @@ def test_training_again_gives_the_same_loss(trained, tmp_path, monkeypatch):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="replicas need TensorFlow")
+def test_two_replicas(trained, tmp_path):
+    # A process of its own: logical devices are made before TensorFlow looks at the CPU.
+    data, _ = trained
+    arguments = [*train_arguments(data, tmp_path / "run"), "--replicas", "2"]
+    command = [sys.executable, RECIPE / "train.py", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+    losses = json.loads((tmp_path / "run" / "results.json").read_text())["history"]["loss"]
+    assert losses[-1] < losses[0]
+    assert (tmp_path / "run" / "model" / "model.weights.h5").is_file()
+
+
 def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     scores = tmp_path / "scores.json"

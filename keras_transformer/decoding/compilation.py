@@ -42,7 +42,8 @@ def _compile_tensorflow(function, model, num_tensors):
     import tensorflow as tf
 
     signature = [tf.TensorSpec((None, None), "int32")] * num_tensors
-    return tf.function(function, input_signature=signature)
+    # Loops are `keras.ops` already: AutoGraph would only slow the tracing down.
+    return tf.function(function, input_signature=signature, autograph=False)
 
 
 def _compile_jax(function, model, num_tensors):

@@ -1,5 +1,7 @@
 """A TensorFlow SavedModel with tokenizer and search inside: strings in, strings out."""
 
+import functools
+
 import keras
 from keras import ops
 
@@ -49,7 +51,9 @@ def _translation_module(translator):
         output_ids = tf.ragged.boolean_mask(output_ids, output_ids > END_ID)
         return module.tokenizer.detokenize(output_ids), scores
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    signature = [tf.TensorSpec([None], tf.string, name="text")]
+
+    @functools.partial(tf.function, input_signature=signature, autograph=False)
     def translate(text):
         token_ids = module.tokenizer.tokenize(text)
         lengths = ops.cast(token_ids.row_lengths(), "int32")

@@ -49,7 +49,7 @@ class Options:
     """Source tokens in a batch at most, and target tokens at most, padding included."""
     num_shapes: int = 12
     """Distinct batch shapes at most: more waste less on padding, and take longer to compile."""
-    steps: int = 9500
+    steps: int = 7500
     """Number of updates."""
     warmup_steps: int = 2000
     """Updates over which the learning rate grows (section 5.3)."""

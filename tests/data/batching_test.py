@@ -273,10 +273,10 @@ def fitted(tmp_path_factory):
 
 
 def test_fit_sees_each_epoch_anew(fitted):
-    # Keras may look at the first batches once more, to learn their shapes, and calls
-    # `on_epoch_end` before the first epoch too.
+    # Keras may look at the first batches once more, to learn their shapes; it calls
+    # `on_epoch_end` before the first epoch too, and shuffles the batches once again.
     whole = [(epoch, index) for epoch in (1, 2) for index in range(len(fitted["batches"]))]
-    assert fitted["asked"][-len(whole) :] == whole
+    assert sorted(fitted["asked"][-len(whole) :]) == whole
     assert fitted["history"]["val_loss"][-1] < fitted["before"]["loss"]
     assert fitted["history"]["val_accuracy"][-1] > fitted["before"]["accuracy"]
 

@@ -75,11 +75,15 @@ def output_lengths(token_ids):
     return (token_ids != 0).sum(axis=1)
 
 
-def lean_to(model, vector):
-    """Make the decoder's last output little else than `vector`."""
+def model_that_wants(token, sign=1):
+    """A model whose logit of `token` is far above all others, whatever the inputs; or far below."""
+    model = new_model()
+    embeddings = to_numpy(model.encoder.token_embedding.embeddings).copy()
+    embeddings[token] *= 5  # else a longer one may have the larger product with it
+    model.encoder.token_embedding.embeddings.assign(embeddings)
     norm = model.decoder.layers[-1].feed_forward_norm
     norm.gamma.assign(0.01 * norm.gamma)
-    norm.beta.assign(vector)
+    norm.beta.assign(sign * 5 * embeddings[token])
     return model
 
 
@@ -140,19 +144,15 @@ def test_output_is_tokens_then_end_then_padding(options):
 
 
 def test_ends_at_once_where_the_end_is_likeliest():
-    model = new_model()
-    model = lean_to(model, 20 * to_numpy(model.encoder.token_embedding.embeddings)[2])
-    token_ids, scores = search(model)
+    token_ids, scores = search(model_that_wants(2))
     assert token_ids[:5, 0].tolist() == [2] * 5
     assert not token_ids[:, 1:].any()
-    assert (scores[:5] < 0).all() and (scores[:5] > -0.5).all()
+    assert (scores[:5] <= 0).all() and (scores[:5] > -0.5).all()
 
 
 @pytest.mark.parametrize("extra_length", [1, 4])
 def test_each_sentence_has_its_own_length_limit(extra_length):
-    model = new_model()
-    model = lean_to(model, -20 * to_numpy(model.encoder.token_embedding.embeddings)[2])
-    token_ids, _ = search(model, extra_length=extra_length)
+    token_ids, _ = search(model_that_wants(2, sign=-1), extra_length=extra_length)
     assert token_ids.shape[1] == SOURCE.shape[1] + extra_length
     assert not (token_ids == 2).any()
     # The source's tokens without the end token, and the extra.
@@ -162,8 +162,7 @@ def test_each_sentence_has_its_own_length_limit(extra_length):
 
 @pytest.mark.parametrize("forbidden", [0, 1])
 def test_padding_and_start_are_never_an_output(forbidden):
-    model = new_model()
-    model = lean_to(model, 20 * to_numpy(model.encoder.token_embedding.embeddings)[forbidden])
+    model = model_that_wants(forbidden)
     first = to_numpy(full_logits(model, np.ones((len(SOURCE), 1), "int32")))[:, 0]
     assert (first.argmax(axis=-1)[:5] == forbidden).all()  # the model would like to
     token_ids, scores = search(model)
