@@ -35,9 +35,10 @@ demo: .venv-demo/installed
 	.venv/bin/pip install --quiet --editable ".[dev]"
 	touch $@
 
-.venv-demo/installed: pyproject.toml
+# As a user would: a wheel, in an environment that has nothing else.
+.venv-demo/installed: pyproject.toml $(shell find keras_transformer -name "*.py")
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/pip install --quiet --editable .
+	.venv-demo/bin/pip install --quiet .
 	touch $@
 
 clean:
