@@ -23,8 +23,9 @@ def run(main, options_class):
     try:
         main(options)
     except ValueError as error:
-        origin = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-        if _PACKAGE not in origin.parents and origin != Path(sys.argv[0]).resolve():
+        origin = traceback.extract_tb(error.__traceback__)[-1]
+        # A call of another library's or a built-in function in our line is no `raise` of ours.
+        if _PACKAGE not in Path(origin.filename).parents or not origin.line.startswith("raise"):
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -35,7 +35,7 @@ def write_corpus(folder):
 def train_arguments(data, run):
     return [
         *("--dataset", "text", "--data-dir", data, "--output-dir", run, "--seed", "3"),
-        *("--vocabulary-size", "300", "--batch-tokens", "512", "--num-shapes", "2"),
+        *("--vocabulary-size", "300", "--batch-tokens", "512", "--num-shapes", "1"),
         *("--steps", "5", "--interval", "2", "--average", "2"),
     ]
 
@@ -62,16 +62,6 @@ def test_train_leaves_model_scores_checkpoints_and_log(trained):
     card = (run / "model" / "README.md").read_text()
     assert results["scores"]["test"]["bleu_signature"] in card and "--seed 3" in card
     assert any((run / "tensorboard").rglob("events*"))
-
-
-def test_training_again_gives_the_same_loss(trained, tmp_path, monkeypatch):
-    data, run = trained
-    call(monkeypatch, "train.py", *train_arguments(data, tmp_path / "again"))
-    losses = [
-        json.loads((folder / "results.json").read_text())["history"]["loss"]
-        for folder in (run, tmp_path / "again")
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="replicas need TensorFlow")

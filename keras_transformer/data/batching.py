@@ -1,5 +1,7 @@
 """Batches of a token budget, planned so that any batch of any epoch can be made again."""
 
+import itertools
+
 import keras
 import numpy as np
 
@@ -115,7 +117,8 @@ class TokenBatches(keras.utils.PyDataset):
         Args:
             start_step: the number of batches to skip.
         """
-        return _Stream(self, start_step)
+        stream = _Stream(self, start_step)
+        return _tensorflow_dataset(stream) if keras.backend.backend() == "tensorflow" else stream
 
     def real_token_share(self):
         """The share of an epoch's slots, source and target, that hold tokens."""
@@ -132,11 +135,24 @@ class TokenBatches(keras.utils.PyDataset):
         if self.training:
             rng = np.random.default_rng((self.seed, epoch))
             self._shuffled_buckets = [rng.permutation(bucket) for bucket in self._buckets]
-            self._order = _ends_first(rng.permutation(len(self._batches)))
+            self._order = self._first_two_first(rng.permutation(len(self._batches)))
         else:
             self._shuffled_buckets = self._buckets
-            self._order = _ends_first(np.arange(len(self._batches)))
+            self._order = self._first_two_first(np.arange(len(self._batches)))
         self._planned_epoch = epoch
+
+    def _first_two_first(self, order):
+        """Begin with a batch of the largest shape, then one that differs from it in both lengths.
+
+        Memory then runs out in the first step or never. And Keras on TensorFlow, which reads off
+        the first two batches which axes vary, sees that both lengths do.
+        """
+        last = len(order) - 1
+        shapes = self.shapes[[shape for shape, _ in self._batches]]
+        differs = (shapes != shapes[last]).all(axis=1)
+        second = int(differs.argmax()) if differs.any() else 0
+        rest = order[(order != second) & (order != last)]
+        return np.concatenate([[last], [second] if last else [], rest]).astype(int)
 
 
 class _Stream(keras.utils.PyDataset):
@@ -151,6 +167,22 @@ class _Stream(keras.utils.PyDataset):
     @property
     def num_batches(self):
         return None
+
+
+def _tensorflow_dataset(stream):
+    """The same as a `tf.data.Dataset`, with axes declared free: from a stream that begins in the
+    middle of an epoch Keras could conclude, from two batches that share a length, that it is fixed.
+    """
+    import tensorflow as tf
+
+    def batches():
+        return (stream[step] for step in itertools.count())
+
+    ids, weights = tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, None), "float32")
+    inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
+    return tf.data.Dataset.from_generator(
+        batches, output_signature=(inputs, ids, weights)
+    ).prefetch(tf.data.AUTOTUNE)
 
 
 def _buckets(shape_of_pair, num_shapes):
@@ -170,17 +202,6 @@ def _rows(num_pairs, largest, multiple):
     num_batches = -(-num_pairs // largest)
     rows = -(-num_pairs // num_batches)
     return -(-rows // multiple) * multiple
-
-
-def _ends_first(order):
-    """Begin with a batch of the largest shape, then one of the smallest.
-
-    Memory then runs out in the first step or never. And Keras on TensorFlow, which reads off the
-    first two batches which axes vary, sees that both lengths do.
-    """
-    last = len(order) - 1
-    rest = order[(order != 0) & (order != last)]
-    return np.concatenate([[last], [0] if last else [], rest]).astype(int)
 
 
 def _fill_rows(x, rows):

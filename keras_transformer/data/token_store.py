@@ -1,5 +1,6 @@
 """A tokenised corpus on disk, read through memory maps."""
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -85,7 +86,8 @@ class TokenStore:
         fingerprint = f"{text.fingerprint()} {hashlib.sha256(tokenizer.proto).hexdigest()}"
         info = _read_info(Path(path))
         if info is not None and info["fingerprint"] == fingerprint:
-            return cls(path)
+            with contextlib.suppress(ValueError):  # a damaged one is made anew
+                return cls(path)
         return cls.build(path, text, tokenizer, fingerprint)
 
 
@@ -99,6 +101,11 @@ class TokenSequences:
     """
 
     def __init__(self, tokens_path, lengths_path, dtype):
+        for path in (tokens_path, lengths_path):
+            if not Path(path).is_file():
+                raise ValueError(
+                    f"{path} is missing. Delete the folder of the token store; it is made anew."
+                )
         self.lengths = np.fromfile(lengths_path, "int32")
         self._starts = np.concatenate([[0], np.cumsum(self.lengths, dtype="int64")])
         size = Path(tokens_path).stat().st_size // np.dtype(dtype).itemsize

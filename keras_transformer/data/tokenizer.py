@@ -1,7 +1,6 @@
 """SentencePiece: training, loading, saving."""
 
 import io
-import os
 import re
 from pathlib import Path
 
@@ -52,7 +51,7 @@ class Tokenizer:
         model_type="bpe",
         character_coverage=1.0,
         user_defined_symbols=(),
-        num_threads=None,
+        num_threads=16,
     ):
         """Train a vocabulary on an iterable of strings.
 
@@ -62,7 +61,8 @@ class Tokenizer:
             model_type: `"bpe"` (section 5.1), `"unigram"`, `"char"` or `"word"`.
             character_coverage: the share of the text's characters that the vocabulary covers.
             user_defined_symbols: strings that are always one token.
-            num_threads: threads to train with; by default all cores. Does not change the result.
+            num_threads: threads to train with. The vocabulary does not depend on it, but the proto
+                records it, so the default is the same on all machines.
 
         Returns:
             A `Tokenizer`.
@@ -85,7 +85,7 @@ class Tokenizer:
                 bos_id=START_ID,
                 eos_id=END_ID,
                 unk_id=UNKNOWN_ID,
-                num_threads=num_threads or os.cpu_count(),
+                num_threads=num_threads,
                 minloglevel=2,
             )
         except RuntimeError as error:
@@ -146,4 +146,6 @@ def _explain(message, vocabulary_size):
             f"The text is too small for a vocabulary of {vocabulary_size}. Choose at most "
             f"{limit[1]}, or give more text."
         )
+    if "sentences_.empty" in message:
+        return "There is no text to train a vocabulary on."
     return f"SentencePiece could not train a vocabulary of {vocabulary_size}: {message.strip()}"

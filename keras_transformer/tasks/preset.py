@@ -71,13 +71,16 @@ def load_preset(path, task, dtype=None):
     if config.pop("task") != task:
         raise ValueError(f"{path} does not hold a model for {task}.")
     tokenizer = Tokenizer.from_file(path / _TOKENIZER)
-    hyperparameters = config.pop("model")
-    if hyperparameters["vocabulary_size"] != tokenizer.vocabulary_size:
+    try:
+        model = Transformer(**config.pop("model"), dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path / _CONFIG} describes no model: {error}") from error
+    vocabulary_size = model.hyperparameters["vocabulary_size"]
+    if vocabulary_size != tokenizer.vocabulary_size:
         raise ValueError(
-            f"{path}: {_CONFIG} and {_TOKENIZER} do not belong together: "
-            f"{hyperparameters['vocabulary_size']} and {tokenizer.vocabulary_size} tokens."
+            f"{path}: {_CONFIG} and {_TOKENIZER} do not belong together: {vocabulary_size} and "
+            f"{tokenizer.vocabulary_size} tokens."
         )
-    model = Transformer(**hyperparameters, dtype=dtype)
     load_weights(model, path / _WEIGHTS)
     return model, tokenizer, config
 

@@ -84,6 +84,11 @@ class Translator:
             An iterator of pairs (translation, score) in the same order; the score is the
             log-probability of the translation's tokens.
         """
+        if isinstance(sentences, str):
+            raise ValueError(
+                "Pass a list of sentences. Received one string, whose letters would be translated "
+                f"one by one: {sentences[:60]!r}"
+            )
         sentences = iter(sentences)
         while window := list(itertools.islice(sentences, _WINDOW)):
             yield from self._translate_window(window)
@@ -93,13 +98,18 @@ class Translator:
         lengths = np.array([len(ids) for ids in token_ids])
         results = [None] * len(sentences)
         for rows in batches_by_length(lengths, self.batch_tokens):
-            batch = pad_to_few_shapes([token_ids[row] for row in rows])
+            batch = pad_to_few_shapes([token_ids[row] for row in rows], self._max_source_length())
             output_ids, scores = greedy_search(self.model, batch, self.extra_length)
             texts = self.tokenizer.decode(ops.convert_to_numpy(output_ids)[: len(rows)])
             scores = ops.convert_to_numpy(scores)
             for row, text, score in zip(rows, texts, scores):
                 results[row] = (text, float(score))
         return results
+
+    def _max_source_length(self):
+        """The longest source that leaves learned positions for its translation, or None."""
+        max_length = self.model.hyperparameters["max_length"]
+        return None if max_length is None else max_length - self.extra_length
 
 
 def batches_by_length(lengths, batch_tokens):
@@ -116,18 +126,22 @@ def batches_by_length(lengths, batch_tokens):
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        rows = max(1, batch_tokens // few_sizes(lengths[order[start]]))
+        rows = _few_sizes_below(max(1, int(batch_tokens // few_sizes(lengths[order[start]]))))
         yield order[start : start + rows]
         start += rows
 
 
-def pad_to_few_shapes(token_ids):
+def pad_to_few_shapes(token_ids, max_length=None):
     """Pad lists of ids to an int32 array whose sizes are such as `few_sizes` gives.
 
     A stream of odd lengths then makes few shapes, and JAX compiles few programs. Rows added are of
-    padding alone; the search is done with them before it begins.
+    padding alone; the search is done with them before it begins. The length is not padded beyond
+    `max_length`.
     """
-    length = few_sizes(max(len(ids) for ids in token_ids))
+    longest = max(len(ids) for ids in token_ids)
+    length = few_sizes(longest)
+    if max_length is not None:
+        length = max(longest, min(length, max_length))
     batch = np.zeros((few_sizes(len(token_ids)), length), "int32")
     for row, ids in enumerate(token_ids):
         batch[row, : len(ids)] = ids
@@ -138,3 +152,10 @@ def few_sizes(size):
     """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ... that is not below `size`."""
     power = 1 << max(int(size) - 1, 0).bit_length()
     return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power
+
+
+def _few_sizes_below(size):
+    """The largest of these sizes that is not above `size`."""
+    power = 1 << (size.bit_length() - 1)
+    middle = power + power // 2
+    return middle if middle <= size else power

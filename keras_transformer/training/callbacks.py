@@ -11,7 +11,7 @@ class StopAtStep(keras.callbacks.Callback):
         self.step = step
 
     def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations) >= self.step:
+        if int(self.model.optimizer.iterations.numpy()) >= self.step:
             self.model.stop_training = True
 
 

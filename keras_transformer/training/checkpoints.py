@@ -21,6 +21,12 @@ def load_weights(model, path):
     Raises:
         ValueError: if the file is damaged, or of another model.
     """
+    # Keras passes over what the model has no layer for.
+    found, expected = len(_read(path)), len(model.weights)
+    if found != expected:
+        raise ValueError(
+            f"{path} is of another model: it has {found} tensors, and the model {expected}."
+        )
     try:
         _without_optimizer(model).load_weights(path)
     except (OSError, ValueError, KeyError) as error:
@@ -37,6 +43,9 @@ def _without_optimizer(model):
 class RollingCheckpoints(keras.callbacks.Callback):
     """Keep the weights of the last few epochs as `step-N.weights.h5`, each written whole.
 
+    Checkpoints of later steps than the training's own are of an earlier training in the same
+    folder, and are deleted: an average must not mix the two.
+
     Args:
         folder: where to write.
         keep: how many to keep.
@@ -47,18 +56,35 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.folder = Path(folder)
         self.keep = keep
 
+    def on_train_begin(self, logs=None):
+        self._delete_later_than(self._step())
+
     def on_epoch_end(self, epoch, logs=None):
-        step = int(self.model.optimizer.iterations)
+        step = self._step()
+        self._delete_later_than(step)
         with whole(self.folder / f"step-{step}.weights.h5") as path:
             save_weights(self.model, path)
         for old in list_checkpoints(self.folder)[: -self.keep]:
             old.unlink()
 
+    def _step(self):
+        return int(self.model.optimizer.iterations.numpy())
+
+    def _delete_later_than(self, step):
+        for path in list_checkpoints(self.folder):
+            if _step_of(path) > step:
+                path.unlink()
+
 
 def list_checkpoints(folder):
     """The checkpoints in a folder, the oldest first."""
-    paths = Path(folder).glob("step-*.weights.h5")
-    return sorted(paths, key=lambda path: int(re.search(r"step-(\d+)", path.name)[1]))
+    return sorted(filter(_step_of, Path(folder).glob("step-*.weights.h5")), key=_step_of)
+
+
+def _step_of(path):
+    """The step in a checkpoint's name, or 0 if it is no checkpoint's name."""
+    match = re.fullmatch(r"step-(\d+)\.weights\.h5", path.name)
+    return int(match[1]) if match else 0
 
 
 def average_checkpoints(paths, output_path):

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.batching import TokenBatches, _Stream
 from keras_transformer.data.parallel_text import load_parallel_text
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
@@ -185,7 +185,7 @@ def test_on_epoch_end_goes_to_the_next_epoch(store):
 @pytest.mark.parametrize("start_step", [0, 5, 1000])
 def test_stream_goes_on_from_any_step(store, start_step):
     batches = TokenBatches(store, 256)
-    stream = batches.stream(start_step)
+    stream = _Stream(batches, start_step)  # what `stream` is, or wraps for TensorFlow
     assert stream.num_batches is None
     for step in (0, 1, len(batches) - 1, len(batches), 3 * len(batches) + 2):
         epoch, index = divmod(start_step + step, len(batches))
@@ -251,7 +251,7 @@ def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fit")
     store = TokenStore.build(folder / "tokens", sentence_pairs(40, longest=6), tokenizer())
     batches = Recorded(store, 256, num_shapes=2)
-    val_batches = TokenBatches(store, 256, num_shapes=2, training=False)
+    val_batches = TokenBatches(store, 256, num_shapes=1, training=False)
     model = new_model(dropout=0.0)
     model.compile(
         keras.optimizers.Adam(0.01),
@@ -317,7 +317,6 @@ def multi30k(tmp_path_factory):
 
 def test_nine_tenths_of_the_slots_of_multi30k_are_tokens(multi30k):
     batches = TokenBatches(multi30k, batch_tokens=4096)
-    assert len(batches) > 200
     tokens, slots, shapes = 0, 0, set()
     for inputs, targets, _ in all_batches(batches):
         arrays = inputs["encoder_token_ids"], targets
