@@ -24,8 +24,10 @@ def run(main, options_class):
         main(options)
     except ValueError as error:
         origin = traceback.extract_tb(error.__traceback__)[-1]
-        # A call of another library's or a built-in function in our line is no `raise` of ours.
-        if _PACKAGE not in Path(origin.filename).parents or not origin.line.startswith("raise"):
+        path = Path(origin.filename).resolve()
+        ours = _PACKAGE in path.parents or path == Path(sys.argv[0]).resolve()
+        # A line that calls a function of another library, or a built-in one, is no `raise` of ours.
+        if not (ours and origin.line.startswith("raise")):
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -72,7 +72,8 @@ def test_two_replicas(trained, tmp_path):
     command = [sys.executable, RECIPE / "train.py", *arguments]
     subprocess.run(command, check=True, capture_output=True)
     losses = json.loads((tmp_path / "run" / "results.json").read_text())["history"]["loss"]
-    assert losses[-1] < losses[0]
+    # Of a vocabulary of 300, about log(300) to begin with.
+    assert len(losses) == 3 and all(4 < loss < 8 for loss in losses)
     assert (tmp_path / "run" / "model" / "model.weights.h5").is_file()
 
 

@@ -80,6 +80,8 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
     for number, line in enumerate(file, start=1):
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
+            if not line:  # nothing but the mark, not even a line end
+                return
         try:
             yield line.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:

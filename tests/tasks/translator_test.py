@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,9 @@ def shapes(monkeypatch):
 
 
 def copying_translator(batch_tokens=64):
-    return Translator(None, tokenizer(), batch_tokens=batch_tokens)
+    # The search is replaced: of the model, only the lack of a largest length matters.
+    model = SimpleNamespace(hyperparameters={"max_length": None})
+    return Translator(model, tokenizer(), batch_tokens=batch_tokens)
 
 
 def copied_score(sentence):
