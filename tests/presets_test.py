@@ -1,5 +1,6 @@
 """The trained presets in saved_models/: the same outputs everywhere, and the score of the card."""
 
+import json
 import os
 import re
 import subprocess
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data.parallel_text import load_parallel_text
+from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
 from keras_transformer.evaluation.bleu import score_translations
 
 ROOT = Path(__file__).parent.parent
@@ -35,8 +36,8 @@ from keras_transformer.tasks.translator import pad_to_few_shapes
 
 preset, data, output = sys.argv[1:]
 translator = kt.Translator.from_preset(preset)
-languages = translator.metadata["source"], translator.metadata["target"]
-sources, targets = zip(*load_parallel_text("multi30k", "test", *languages, data))
+names = [translator.metadata[key] for key in ("dataset", "source", "target")]
+sources, targets = zip(*load_parallel_text(names[0], "test", *names[1:], data))
 translations, scores = zip(*translator.translate(sources))
 encode = translator.tokenizer.encode
 inputs = {
@@ -78,11 +79,12 @@ def test_backends_agree(outputs):
 
 
 def test_score_is_that_of_the_card(preset, outputs):
-    config = kt.Translator.from_preset(preset).metadata
-    _, references = zip(
-        *load_parallel_text("multi30k", "test", config["source"], config["target"], DATA)
+    references = [reference for _, reference in pairs_of(preset)]
+    scores = score_translations(
+        outputs["tensorflow"]["translations"].tolist(),
+        references,
+        tokenize=bleu_tokenize(kt.Translator.from_preset(preset).metadata["dataset"]),
     )
-    scores = score_translations(outputs["tensorflow"]["translations"].tolist(), references)
     bleu = re.search(r"test, greedy search: BLEU ([\d.]+)", (preset / "README.md").read_text())[1]
     assert scores.bleu == pytest.approx(float(bleu), abs=0.05)
 
@@ -90,12 +92,16 @@ def test_score_is_that_of_the_card(preset, outputs):
 def test_saved_model_gives_what_python_gives(preset, outputs, tmp_path):
     import tensorflow as tf
 
-    translator = kt.Translator.from_preset(preset)
-    translator.export(tmp_path / "saved_model")
-    languages = translator.metadata["source"], translator.metadata["target"]
-    sources, _ = zip(*load_parallel_text("multi30k", "test", *languages, DATA))
+    kt.Translator.from_preset(preset).export(tmp_path / "saved_model")
     serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
-    served = serve(text=tf.constant(sources))
+    served = serve(text=tf.constant([source for source, _ in pairs_of(preset)]))
     translations = [text.decode() for text in served["translation"].numpy()]
     assert translations == outputs["tensorflow"]["translations"].tolist()
     np.testing.assert_allclose(served["score"], outputs["tensorflow"]["scores"], atol=1e-3)
+
+
+def pairs_of(preset):
+    metadata = json.loads((preset / "config.json").read_text())
+    return load_parallel_text(
+        metadata["dataset"], "test", metadata["source"], metadata["target"], DATA
+    )

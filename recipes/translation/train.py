@@ -129,8 +129,8 @@ def main(options):
     print(f"{model.count_params():,} parameters")
 
     # Training (section 5.2)
-    languages = {"source": options.source, "target": options.target}
-    translator = kt.Translator(model, tokenizer, metadata=languages)
+    origin = {"source": options.source, "target": options.target, "dataset": options.dataset}
+    translator = kt.Translator(model, tokenizer, metadata=origin)
 
     def score(text):
         sources, references = zip(*text)
@@ -164,8 +164,7 @@ def main(options):
     # Saving
     tokens = options.steps / len(train_batches) * (train_store.target.lengths + 1).sum()
     facts = {
-        "dataset": options.dataset,
-        **languages,
+        **origin,
         "command": shlex.join(["python", *sys.argv]),
         "backend": keras.backend.backend(),
         "seed": options.seed,
