@@ -141,6 +141,7 @@ def main(options):
     fit_start = time.time()
     history = model.fit(
         train_batches.stream(),
+        shuffle=False,  # the batches are planned
         epochs=-(-options.steps // options.interval),
         steps_per_epoch=min(options.interval, options.steps),
         validation_data=val_batches,
