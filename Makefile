@@ -1,10 +1,12 @@
-# Two environments of the project's own, made on first use: `.venv` with all three backends for the
-# tests, `.venv-demo` with what `pip install keras-transformer` brings.
+# Environments of the project's own, made on first use: `.venv` with all three backends for the
+# tests, `.venv-demo` with what `pip install keras-transformer` brings, `.venv-bench` with the peers
+# that the benchmarks run beside.
 PYTHON ?= python3
 BACKENDS ?= tensorflow jax torch
+SIZES ?= tiny base
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: test demo lint clean
+.PHONY: test demo bench lint clean
 
 test: .venv/installed
 	set -e; for backend in $(BACKENDS); do \
@@ -30,6 +32,12 @@ demo: .venv-demo/installed
 		"Today the teacher has called the girl." \
 		"My aunt says that the children cannot help him."
 
+bench: export KERAS_BACKEND ?= tensorflow
+bench: .venv-bench/installed
+	set -e; for size in $(SIZES); do .venv-bench/bin/python benchmarks/decode.py --size $$size; done
+	.venv-bench/bin/python benchmarks/decode.py --preset saved_models/multi30k_tok_en_de \
+		$(if $(KERAS_TRANSFORMER_DATA),--data-dir $(KERAS_TRANSFORMER_DATA))
+
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --editable ".[dev]"
@@ -41,5 +49,11 @@ demo: .venv-demo/installed
 	.venv-demo/bin/pip install --quiet .
 	touch $@
 
+# The peers' versions are part of what is measured.
+.venv-bench/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --editable ".[test]" ctranslate2==4.8.5 transformers==5.23.0
+	touch $@
+
 clean:
-	rm -rf .venv .venv-demo runs build dist *.egg-info
+	rm -rf .venv .venv-demo .venv-bench runs build dist *.egg-info

@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
 from keras_transformer import layers
-from keras_transformer.decoding.search import greedy_search
+from keras_transformer.decoding.search import beam_search, greedy_search, sample
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
 from keras_transformer.tasks.translator import Translator
@@ -20,8 +20,10 @@ __all__ = [
     "Translator",
     "__version__",
     "average_checkpoints",
+    "beam_search",
     "get_variant",
     "greedy_search",
     "layers",
+    "sample",
     "variants",
 ]

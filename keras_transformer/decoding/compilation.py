@@ -5,7 +5,9 @@ import weakref
 
 import keras
 
-_compiled = weakref.WeakKeyDictionary()  # model -> {(function, options): program}
+_compiled = (
+    weakref.WeakKeyDictionary()
+)  # model -> {(function, number of tensors, options): program}
 
 
 def run_compiled(function, model, *tensors, **options):
@@ -25,7 +27,7 @@ def run_compiled(function, model, *tensors, **options):
         What `function` returns.
     """
     programs = _compiled.setdefault(model, {})
-    key = (function, tuple(sorted(options.items())))
+    key = (function, len(tensors), tuple(sorted(options.items())))
     if key not in programs:
         # The program must not keep the model alive, whose life decides on its own.
         programs[key] = _COMPILERS[keras.backend.backend()](

@@ -1,16 +1,21 @@
-"""Search for the best translation, step by step, with a cache of keys and values."""
+"""Search for the best translation, step by step, with a cache of keys and values (section 6.1)."""
 
+import numbers
+
+import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.decoding.length_penalty import length_penalties
+from keras_transformer.decoding.search_loop import Sampling, SearchOptions, search_loop
 
 
 def greedy_search(model, encoder_token_ids, extra_length=50):
-    """Take the likeliest token at each step (beam search with a beam of one).
+    """Take the likeliest token at each step: beam search with a beam of one.
 
     A sentence's output ends with the end token, or where it is `extra_length` tokens longer than
-    its source (section 6.1), whatever else is in the batch.
+    its source, whatever else is in the batch.
 
     Args:
         model: a `Transformer`.
@@ -29,21 +34,228 @@ def greedy_search(model, encoder_token_ids, extra_length=50):
         ValueError: if `encoder_token_ids` has not two axes, `extra_length` is not a positive
             integer, or a learned position table is too short.
     """
+    token_ids, scores = beam_search(model, encoder_token_ids, 1, 0.0, extra_length)
+    return token_ids[:, 0], scores[:, 0]
+
+
+def beam_search(
+    model,
+    encoder_token_ids,
+    beam_size=4,
+    alpha=0.6,
+    extra_length=50,
+    num_results=1,
+    length_penalty="gnmt",
+    coverage_penalty=0.0,
+    min_length=0,
+    prefix_token_ids=None,
+    banned_token_ids=(),
+    return_attention=False,
+):
+    """Search for the output y of a source x that maximises (section 6.1; Wu et al., 2016, Eq. 14)
+
+    ```
+    score(y, x) = log P(y | x) / lp(|y|) + β Σ_i log min(Σ_j p_ij, 1)
+    lp(|y|)     = ((5 + |y|) / 6)^α    "gnmt"
+                  |y|^α                "power"
+    ```
+
+    where |y| counts the end token, and p_ij is the attention to source token i when y_j is
+    predicted: the mean over the heads of the last layer.
+
+    At each step the live hypotheses, `beam_size` at most, are continued with every token. Of the
+    best `beam_size` continuations those that end are finished: scored once, and kept apart. The
+    best `beam_size` that do not end live on. The search for a sentence stops when no live
+    hypothesis can score more than what is finished, and the batch when all its sentences have
+    stopped. An output ends with the end token, or where it is `extra_length` tokens longer than its
+    source; a sentence's result does not depend on its neighbours. Of hypotheses that score the same
+    the one of the better rank, then of the lower token id, comes first, on every backend.
+
+    Args:
+        model: a `Transformer`.
+        encoder_token_ids: int array `(batch, source)`, each row ending with the end token, padded
+            with 0. A row of padding alone gives empty outputs of score 0.
+        beam_size: the number of live hypotheses of a sentence.
+        alpha: α, the strength of the length penalty. The larger, the longer the outputs.
+        extra_length: how many tokens, the end token included, an output may have beyond the tokens
+            of its source.
+        num_results: how many outputs of each sentence to return, `beam_size` at most.
+        length_penalty: lp, `"gnmt"` or `"power"`.
+        coverage_penalty: β, the strength of the coverage penalty. It chooses among finished
+            hypotheses, and does not lead the search.
+        min_length: the fewest tokens of an output, the end token included.
+        prefix_token_ids: int array `(batch, prefix)`, padded with 0: tokens the outputs begin with.
+            They may be banned ones, and count in length and score.
+        banned_token_ids: token ids that no output may hold. Probabilities stay the model's own:
+            what is banned keeps its share.
+        return_attention: whether to return the attention of the outputs to the source.
+
+    Returns:
+        The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`:
+        `token_ids`: int32 tensor `(batch, num_results, source + extra_length)`, without the start
+        token, the end token included, 0 after it;
+        `scores`: float32 tensor `(batch, num_results)`, the best first. Where there are fewer
+        outputs than `num_results`, minus infinity, and 0 for tokens;
+        `attention`: float32 tensor `(batch, num_results, num_layers, num_heads, source +
+        extra_length, source)`, the encoder-decoder attention weights with which each output token
+        was predicted; 0 after the output's end.
+
+    Raises:
+        ValueError: if an argument is out of its range, a learned position table is too short, or
+            `prefix_token_ids` do not fit the sources and the vocabulary.
+    """
+    _check_positive("beam_size", beam_size)
+    if not 1 <= num_results <= beam_size:
+        raise ValueError(
+            "`num_results` must be between 1 and `beam_size`. "
+            f"Received: num_results={num_results}, beam_size={beam_size}"
+        )
+    _check_not_negative("alpha", alpha)
+    _check_not_negative("coverage_penalty", coverage_penalty)
+    if length_penalty not in length_penalties:
+        raise ValueError(
+            f"`length_penalty` must be one of {sorted(length_penalties)}. "
+            f"Received: length_penalty={length_penalty!r}"
+        )
+    options = SearchOptions(
+        beam_size=beam_size,
+        num_results=num_results,
+        extra_length=extra_length,
+        alpha=float(alpha),
+        length_penalty=length_penalty,
+        coverage_penalty=float(coverage_penalty),
+        min_length=min_length,
+        banned_token_ids=_ids(banned_token_ids),
+    )
+    return _search(model, encoder_token_ids, options, prefix_token_ids, return_attention)
+
+
+def sample(
+    model,
+    encoder_token_ids,
+    num_results=1,
+    temperature=1.0,
+    top_k=None,
+    top_p=None,
+    seed=0,
+    extra_length=50,
+    min_length=0,
+    prefix_token_ids=None,
+    banned_token_ids=(),
+    return_attention=False,
+):
+    """Draw outputs at random, token by token, from `softmax(logits / temperature)`.
+
+    The random numbers are a hash of `seed` and the sentence: the same on every backend, whatever
+    else is in the batch.
+
+    Args:
+        model: a `Transformer`.
+        encoder_token_ids: int array `(batch, source)`, as in `beam_search`.
+        num_results: how many outputs to draw for each sentence. They may be equal.
+        temperature: the higher, the more random.
+        top_k: if given, only the `top_k` likeliest tokens are drawn from.
+        top_p: if given, only the likeliest tokens whose probabilities sum up to `top_p` are drawn
+            from (nucleus sampling, Holtzman et al., 2020); of those that `top_k` leaves.
+        seed: integer; another seed gives other outputs.
+        extra_length: as in `beam_search`.
+        min_length: as in `beam_search`.
+        prefix_token_ids: as in `beam_search`.
+        banned_token_ids: as in `beam_search`.
+        return_attention: as in `beam_search`.
+
+    Returns:
+        The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`, as `beam_search`
+        returns it. Scores are the model's log-probabilities, as of temperature 1; the best first.
+
+    Raises:
+        ValueError: as `beam_search`.
+    """
+    _check_positive("num_results", num_results)
+    if not isinstance(temperature, numbers.Real) or not temperature > 0:
+        raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
+    if top_k is not None:
+        _check_positive("top_k", top_k)
+    if top_p is not None and not (isinstance(top_p, numbers.Real) and 0 < top_p <= 1):
+        raise ValueError(f"`top_p` must be above 0 and at most 1. Received: top_p={top_p}")
+    options = SearchOptions(
+        beam_size=num_results,
+        num_results=num_results,
+        extra_length=extra_length,
+        min_length=min_length,
+        banned_token_ids=_ids(banned_token_ids),
+        sampling=Sampling(float(temperature), top_k, None if top_p is None else float(top_p)),
+    )
+    return _search(model, encoder_token_ids, options, prefix_token_ids, return_attention, seed)
+
+
+def _search(model, encoder_token_ids, options, prefix_token_ids, return_attention, seed=0):
     encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
-    check_search(model, encoder_token_ids, extra_length)
-    return run_compiled(greedy_loop, model, encoder_token_ids, extra_length=extra_length)
+    _check_source(model, encoder_token_ids, options)
+    _check_banned(model, options.banned_token_ids)
+    tensors = [encoder_token_ids, np.array([[seed]]).astype("int32")]
+    if prefix_token_ids is not None and np.shape(prefix_token_ids)[-1:] != (0,):
+        _check_prefix(model, encoder_token_ids, prefix_token_ids, options)
+        tensors.append(ops.convert_to_tensor(prefix_token_ids, "int32"))
+    if encoder_token_ids.shape[0] == 0:
+        token_ids, scores = _nothing(encoder_token_ids, options)
+    else:
+        token_ids, scores = run_compiled(search_loop, model, *tensors, options=options)
+    if not return_attention:
+        return token_ids, scores
+    return token_ids, scores, _attention(model, encoder_token_ids, token_ids)
 
 
-def check_search(model, encoder_token_ids, extra_length):
-    """Raise a `ValueError` for what would fail, or mislead, inside the loop."""
+def _nothing(encoder_token_ids, options):
+    """The results of no sentences; on JAX an empty batch does not go through the loop."""
+    length = encoder_token_ids.shape[1] + options.extra_length
+    shape = (0, options.num_results)
+    return ops.zeros((*shape, length), "int32"), ops.zeros(shape, "float32")
+
+
+def _attention(model, encoder_token_ids, token_ids):
+    """The encoder-decoder attention of each output: one pass over the chosen ones alone."""
+    batch, num_results, length = token_ids.shape
+    flat_ids = ops.reshape(token_ids, (batch * num_results, length))
+    encoder_token_ids = ops.repeat(encoder_token_ids, num_results, axis=0)
+    weights = run_compiled(_attention_program, model, flat_ids, encoder_token_ids)
+    return ops.reshape(weights, (batch, num_results, *weights.shape[1:]))
+
+
+def _attention_program(model, token_ids, encoder_token_ids):
+    start = ops.full((ops.shape(token_ids)[0], 1), START_ID, "int32")
+    decoder_token_ids = ops.concatenate([start, token_ids[:, :-1]], axis=1)
+    weights = model.cross_attention(decoder_token_ids, encoder_token_ids)
+    is_token = ops.cast(token_ids != PAD_ID, "float32")[:, None, None, :, None]
+    return ops.cast(weights, "float32") * is_token
+
+
+def _ids(token_ids):
+    return tuple(sorted({int(token_id) for token_id in token_ids}))
+
+
+def _check_positive(name, value):
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value}")
+
+
+def _check_not_negative(name, value):
+    if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
+        raise ValueError(f"`{name}` must be a number, 0 or larger. Received: {name}={value}")
+
+
+def _check_source(model, encoder_token_ids, options):
     if len(encoder_token_ids.shape) != 2:
         raise ValueError(
             "`encoder_token_ids` must have the shape (batch, source). "
             f"Received: shape={tuple(encoder_token_ids.shape)}"
         )
-    if not isinstance(extra_length, int) or extra_length < 1:
+    extra_length = options.extra_length
+    _check_positive("extra_length", extra_length)
+    if not isinstance(options.min_length, int) or options.min_length < 0:
         raise ValueError(
-            f"`extra_length` must be a positive integer. Received: extra_length={extra_length}"
+            "`min_length` must be an integer, 0 or larger. "
+            f"Received: min_length={options.min_length}"
         )
     length, max_length = encoder_token_ids.shape[1], model.hyperparameters["max_length"]
     if max_length is not None and length is not None and length + extra_length > max_length:
@@ -54,47 +266,43 @@ def check_search(model, encoder_token_ids, extra_length):
         )
 
 
-def greedy_loop(model, encoder_token_ids, extra_length):
-    """The program of `greedy_search`; TensorFlow may leave both axes unknown."""
-    batch, source = ops.shape(encoder_token_ids)
-    length = source + extra_length
-    source_lengths = ops.sum(ops.cast(encoder_token_ids != PAD_ID, "int32"), axis=1)
-    # Where each sentence must stop at the latest: its tokens, less the end token, plus the extra.
-    limits = source_lengths - 1 + extra_length
-    layers = model.make_cache(model.encode(encoder_token_ids), length)
-    cross_caches = [layer["cross"] for layer in layers]
-
-    def is_unfinished(step, token_ids, token, scores, finished, self_caches):
-        return ops.logical_and(step < length, ops.logical_not(ops.all(finished)))
-
-    def decode_step(step, token_ids, token, scores, finished, self_caches):
-        cache = [{"self": own, "cross": cross} for own, cross in zip(self_caches, cross_caches)]
-        logits, cache = model.decode(
-            ops.expand_dims(token, -1), encoder_token_ids, cache=cache, cache_index=step
+def _check_banned(model, token_ids):
+    size = model.hyperparameters["vocabulary_size"]
+    if END_ID in token_ids or any(not 0 <= token_id < size for token_id in token_ids):
+        raise ValueError(
+            f"`banned_token_ids` must be ids below {size}, the vocabulary size, without the end "
+            f"token {END_ID}. Received: banned_token_ids={token_ids}"
         )
-        logits = logits[:, 0]
-        allowed = forbid_padding_and_start(logits)
-        best = ops.cast(ops.argmax(allowed, axis=-1), "int32")
-        score = ops.max(allowed, axis=-1) - ops.logsumexp(logits, axis=-1)
-        token = ops.where(finished, PAD_ID, best)
-        scores = scores + ops.where(finished, 0.0, score)
-        token_ids = ops.slice_update(token_ids, (0, step), ops.expand_dims(token, -1))
-        step = step + 1
-        finished = ops.logical_or(finished, ops.logical_or(token == END_ID, step >= limits))
-        return step, token_ids, token, scores, finished, [layer["self"] for layer in cache]
-
-    state = (
-        ops.convert_to_tensor(0, "int32"),
-        ops.zeros((batch, length), "int32"),
-        ops.full((batch,), START_ID, "int32"),
-        ops.zeros((batch,), "float32"),
-        source_lengths == 0,
-        [layer["self"] for layer in layers],
-    )
-    _, token_ids, _, scores, *_ = ops.while_loop(is_unfinished, decode_step, state)
-    return token_ids, scores
 
 
-def forbid_padding_and_start(logits):
-    """Make padding and the start token, ids 0 and 1, impossible: neither is ever an output."""
-    return ops.where(ops.arange(logits.shape[-1]) > max(PAD_ID, START_ID), logits, -1e9)
+def _check_prefix(model, encoder_token_ids, prefix_token_ids, options):
+    prefix = np.asarray(ops.convert_to_numpy(prefix_token_ids))
+    source = np.asarray(ops.convert_to_numpy(encoder_token_ids))
+    if prefix.ndim != 2 or len(prefix) != len(source):
+        raise ValueError(
+            "`prefix_token_ids` must have the shape (batch, prefix), one row for each source. "
+            f"Received: shape={prefix.shape} for {len(source)} sources"
+        )
+    size = model.hyperparameters["vocabulary_size"]
+    is_token = prefix != PAD_ID
+    wrong = prefix[(prefix < 0) | (prefix >= size) | (prefix == START_ID)]
+    if len(wrong):
+        raise ValueError(
+            f"`prefix_token_ids` must be ids of tokens: below {size}, the vocabulary size, and not "
+            f"the start token {START_ID}. Received: the id {wrong[0]}"
+        )
+    if (is_token[:, 1:] > is_token[:, :-1]).any():
+        row = (is_token[:, 1:] > is_token[:, :-1]).any(axis=1).argmax()
+        raise ValueError(
+            "`prefix_token_ids` must be padded with 0 at the end, and only there. "
+            f"Received: row {row}={prefix[row].tolist()}"
+        )
+    source_lengths = (source != PAD_ID).sum(axis=1)
+    limits = np.where(source_lengths, source_lengths - 1 + options.extra_length, prefix.shape[1])
+    if (is_token.sum(axis=1) > limits).any():
+        row = (is_token.sum(axis=1) > limits).argmax()
+        raise ValueError(
+            f"`prefix_token_ids` must fit in the outputs. Received: row {row} of "
+            f"{is_token[row].sum()} tokens, for an output of {limits[row]} at most. Pass a larger "
+            "`extra_length`."
+        )

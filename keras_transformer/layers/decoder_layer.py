@@ -32,12 +32,16 @@ class TransformerDecoderLayer(TransformerLayer):
             needed with `cache`, which holds what is made of it.
         encoder_padding_mask: boolean tensor `(batch, source)`, false at padding.
         cache: what `make_cache` returns, to decode step by step.
-        cache_index: integer scalar, the position of the first of `inputs`; needed with `cache`.
+        cache_index: integer scalar, where in the cache `inputs` begin; needed with `cache`.
+        self_attention_mask: boolean tensor that broadcasts to `(batch, target, cached positions)`,
+            true where a position may attend. Defaults to all positions up to its own.
+        return_attention_scores: whether to return the encoder-decoder attention weights too.
         training: whether to apply dropout.
 
     Returns:
-        Float tensor `(batch, target, hidden_dim)`; with `cache`, the pair of this tensor and the
-        updated cache.
+        Float tensor `(batch, target, hidden_dim)`; with `cache` or `return_attention_scores`, the
+        tuple of this tensor, the updated cache if there is one, and if wanted the weights `(batch,
+        num_heads, target, source)`.
 
     Raises:
         ValueError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
@@ -62,6 +66,8 @@ class TransformerDecoderLayer(TransformerLayer):
         encoder_padding_mask=None,
         cache=None,
         cache_index=None,
+        self_attention_mask=None,
+        return_attention_scores=False,
         training=None,
     ):
         if encoder_sequence is None and cache is None:
@@ -72,12 +78,14 @@ class TransformerDecoderLayer(TransformerLayer):
         cache = dict(cache or {"self": None, "cross": None})
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]
-        causal_mask = self._causal_mask(inputs, cache["self"], cache_index)
+        if self_attention_mask is None:
+            self_attention_mask = self._causal_mask(inputs, cache["self"], cache_index)
+        attention_scores = []
 
         def self_attention(x):
             outputs = self.self_attention(
                 x,
-                attention_mask=causal_mask,
+                attention_mask=self_attention_mask,
                 cache=cache["self"],
                 cache_index=cache_index,
                 training=training,
@@ -87,18 +95,24 @@ class TransformerDecoderLayer(TransformerLayer):
             return outputs
 
         def cross_attention(x):
-            return self.cross_attention(
+            outputs = self.cross_attention(
                 x,
                 encoder_sequence,
                 attention_mask=cross_mask,
                 cache=cache["cross"],
+                return_attention_scores=return_attention_scores,
                 training=training,
             )
+            if return_attention_scores:
+                outputs, weights = outputs
+                attention_scores.append(weights)
+            return outputs
 
         x = self._residual(inputs, self_attention, self.self_attention_norm, training)
         x = self._residual(x, cross_attention, self.cross_attention_norm, training)
         x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
-        return x if cache_index is None else (x, cache)
+        outputs = [x, *([] if cache_index is None else [cache]), *attention_scores]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def make_cache(self, encoder_sequence, length):
         """Prepare step-by-step decoding of up to `length` positions.

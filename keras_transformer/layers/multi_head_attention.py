@@ -44,11 +44,13 @@ class MultiHeadAttention(keras.layers.Layer):
             `(batch, num_heads, source, value_dim)`, used in place of those of `value`.
         cache_index: integer scalar. When given, the keys and values of `query` are first written
             into `cache` from this position on.
+        return_attention_scores: whether to return the attention weights too.
         training: whether to apply dropout.
 
     Returns:
-        Float tensor `(batch, target, hidden_dim)`; with `cache_index`, the pair of this tensor and
-        the updated cache.
+        Float tensor `(batch, target, hidden_dim)`; with `cache_index` or `return_attention_scores`,
+        the tuple of this tensor, the updated cache if there is a `cache_index`, and if wanted the
+        attention weights: `softmax(Q K^T / sqrt(d_k))`, `(batch, num_heads, target, source)`.
 
     Raises:
         ValueError: if a size is not a positive integer, or `cache_index` comes without `cache`.
@@ -94,6 +96,7 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask=None,
         cache=None,
         cache_index=None,
+        return_attention_scores=False,
         training=None,
     ):
         if cache_index is not None:
@@ -102,8 +105,14 @@ class MultiHeadAttention(keras.layers.Layer):
             cache = self._write(cache, self.project(query), cache_index)
         key, value = cache or self.project(query if value is None else value)
         query = self._split_heads(self.query_dense(query), self.key_dim)
-        output = self.output_dense(self._attend(query, key, value, attention_mask, training))
-        return output if cache_index is None else (output, cache)
+        weights = self._attention_weights(query, key, attention_mask)
+        heads = ops.matmul(self.dropout_layer(weights, training=training), value)
+        outputs = [self.output_dense(self._merge_heads(heads))]
+        if cache_index is not None:
+            outputs.append(cache)
+        if return_attention_scores:
+            outputs.append(weights)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def project(self, value):
         """Project `value` `(batch, source, hidden_dim)` to the heads' keys and values.
@@ -123,16 +132,14 @@ class MultiHeadAttention(keras.layers.Layer):
             ops.zeros((*shape, self.value_dim), self.compute_dtype),
         )
 
-    def _attend(self, query, key, value, attention_mask, training):
+    def _attention_weights(self, query, key, attention_mask):
         # Scaling the queries costs less than scaling the scores.
         query = ops.multiply(query, self.key_dim**-0.5)
         scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")
         if attention_mask is not None:
             attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
             scores = ops.where(attention_mask, scores, MASKED_SCORE)
-        weights = ops.cast(ops.softmax(scores), self.compute_dtype)
-        heads = ops.matmul(self.dropout_layer(weights, training=training), value)
-        return self._merge_heads(heads)
+        return ops.cast(ops.softmax(scores), self.compute_dtype)
 
     def _split_heads(self, x, size):
         # (batch, length, num_heads * size) -> (batch, num_heads, length, size)
@@ -145,8 +152,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
 
     def _write(self, cache, update, index):
-        start = (0, 0, index, 0)
-        return tuple(ops.slice_update(old, start, new) for old, new in zip(cache, update))
+        write = _write_in_place if keras.backend.backend() == "tensorflow" else ops.slice_update
+        return tuple(write(old, (0, 0, index, 0), new) for old, new in zip(cache, update))
 
     def _projection(self, name, units, scale):
         return keras.layers.Dense(
@@ -169,3 +176,17 @@ class MultiHeadAttention(keras.layers.Layer):
             "dropout": self.dropout,
             "use_bias": self.use_bias,
         }
+
+
+def _write_in_place(cache, start, update):
+    """`ops.slice_update` along the third axis, for TensorFlow, whose own copies all of `cache`.
+
+    Scattering rows of a matrix overwrites a tensor that nothing else needs.
+    """
+    batch, num_heads, length, size = ops.shape(cache)
+    count = ops.shape(update)[2]
+    rows = ops.arange(batch * num_heads, dtype="int32")[:, None] * length
+    rows = ops.reshape(rows + start[2] + ops.arange(count, dtype="int32"), (-1, 1))
+    flat = ops.reshape(cache, (batch * num_heads * length, size))
+    flat = ops.scatter_update(flat, rows, ops.reshape(update, (batch * num_heads * count, size)))
+    return ops.reshape(flat, (batch, num_heads, length, size))

@@ -21,7 +21,7 @@ class SinePositionEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(batch, length, hidden_dim)`.
-        start_index: integer scalar, the position of the first of `inputs`.
+        positions: int tensor `(length,)`, or `(1,)` if all have the same. Defaults to 0, 1, 2, ...
 
     Returns:
         Float tensor `(batch, length, hidden_dim)`: `inputs` plus the encoding of their positions.
@@ -41,11 +41,12 @@ class SinePositionEncoding(keras.layers.Layer):
                 f"Received: hidden_dim={input_shape[-1]}"
             )
 
-    def call(self, inputs, start_index=0):
-        length, hidden_dim = ops.shape(inputs)[1], inputs.shape[-1]
+    def call(self, inputs, positions=None):
+        hidden_dim = inputs.shape[-1]
         rates = np.float32(self.max_wavelength ** (-np.arange(0, hidden_dim, 2) / hidden_dim))
-        positions = ops.cast(ops.arange(length) + start_index, "float32")
-        angles = ops.expand_dims(positions, -1) * rates
+        if positions is None:
+            positions = ops.arange(ops.shape(inputs)[1])
+        angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * rates
         # (length, hidden_dim / 2, 2) -> (length, hidden_dim): sin, cos, sin, cos, ...
         encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         encoding = ops.reshape(encoding, (-1, hidden_dim))
@@ -67,14 +68,16 @@ class LearnedPositionEncoding(keras.layers.Layer):
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
-        inputs: float tensor `(batch, length, hidden_dim)`, no longer than `max_length`.
-        start_index: integer scalar, the position of the first of `inputs`.
+        inputs: float tensor `(batch, length, hidden_dim)`.
+        positions: int tensor `(length,)`, or `(1,)` if all have the same; below `max_length`.
+            Defaults to 0, 1, 2, ...
 
     Returns:
         Float tensor `(batch, length, hidden_dim)`: `inputs` plus the vectors of their positions.
 
     Raises:
-        ValueError: if `max_length` is not a positive integer, or `inputs` are longer than it.
+        ValueError: if `max_length` is not a positive integer, or `inputs` without `positions` are
+            longer than it.
     """
 
     def __init__(self, max_length, **kwargs):
@@ -92,14 +95,15 @@ class LearnedPositionEncoding(keras.layers.Layer):
             name="embeddings",
         )
 
-    def call(self, inputs, start_index=0):
+    def call(self, inputs, positions=None):
         length = inputs.shape[1]
-        if length is not None and length > self.max_length:
-            raise ValueError(
-                f"The sequence has {length} positions, but only max_length={self.max_length} were "
-                "learned. Shorten it, or train with a larger `max_length`."
-            )
-        positions = ops.arange(ops.shape(inputs)[1]) + start_index
+        if positions is None:
+            if length is not None and length > self.max_length:
+                raise ValueError(
+                    f"The sequence has {length} positions, but only max_length={self.max_length} "
+                    "were learned. Shorten it, or train with a larger `max_length`."
+                )
+            positions = ops.arange(ops.shape(inputs)[1])
         return inputs + ops.take(self.embeddings, positions, axis=0)
 
     def compute_output_shape(self, input_shape, *args, **kwargs):

@@ -52,11 +52,11 @@ class _Stack:
                 epsilon=config["layer_norm_epsilon"], dtype=dtype, name=f"{self.name}_norm"
             )
 
-    def embed(self, token_ids, start_index=0, training=None):
+    def embed(self, token_ids, positions=None, training=None):
         """Sections 3.4 and 3.5: embeddings times sqrt(d_model), plus positions; 5.4: dropout."""
         scale = self.token_embedding.output_dim**0.5
         x = ops.multiply(self.token_embedding(token_ids), scale)
-        x = self.position_encoding(x, start_index=start_index)
+        x = self.position_encoding(x, positions=positions)
         return self.dropout(x, training=training)
 
     def normalize(self, x):
@@ -87,20 +87,52 @@ class Decoder(_Stack):
             )
         return self.logits(x)
 
-    def step(self, token_ids, encoder_padding_mask, cache, cache_index):
-        """Like a call, for the tokens from position `cache_index` on."""
-        x = self.embed(token_ids, start_index=cache_index, training=False)
-        new_cache = []
+    def attention(self, token_ids, encoder_sequence, encoder_padding_mask):
+        """The encoder-decoder attention weights, `(batch, num_heads, target, source)` a layer."""
+        x = self.embed(token_ids, training=False)
+        attention_scores = []
+        for layer in self.layers:
+            x, weights = layer(
+                x,
+                encoder_sequence,
+                encoder_padding_mask=encoder_padding_mask,
+                return_attention_scores=True,
+                training=False,
+            )
+            attention_scores.append(weights)
+        return attention_scores
+
+    def step(
+        self,
+        token_ids,
+        encoder_padding_mask,
+        cache,
+        cache_index,
+        positions=None,
+        self_attention_mask=None,
+        return_attention_scores=False,
+    ):
+        """Like a call, for tokens whose keys and values go into `cache` from `cache_index` on.
+
+        Returns logits, cache and, if wanted, the last layer's encoder-decoder attention weights.
+        """
+        if positions is None:
+            positions = cache_index + ops.arange(ops.shape(token_ids)[1])
+        x = self.embed(token_ids, positions=positions, training=False)
+        new_cache, attention_scores = [], []
         for layer, layer_cache in zip(self.layers, cache):
-            x, layer_cache = layer(
+            is_wanted = return_attention_scores and layer is self.layers[-1]
+            x, layer_cache, *attention_scores = layer(
                 x,
                 encoder_padding_mask=encoder_padding_mask,
                 cache=layer_cache,
                 cache_index=cache_index,
+                self_attention_mask=self_attention_mask,
+                return_attention_scores=is_wanted,
                 training=False,
             )
             new_cache.append(layer_cache)
-        return self.logits(x), new_cache
+        return self.logits(x), new_cache, *attention_scores
 
     def logits(self, x):
         logits = self.token_embedding(self.normalize(x), reverse=True)

@@ -1,4 +1,5 @@
 import keras
+from keras import ops
 
 from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant
@@ -168,6 +169,9 @@ class Transformer(keras.Model):
         encoder_sequence=None,
         cache=None,
         cache_index=None,
+        positions=None,
+        self_attention_mask=None,
+        return_attention_scores=False,
         training=False,
     ):
         """Run the decoder stack, on whole targets or step by step.
@@ -185,12 +189,19 @@ class Transformer(keras.Model):
             encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns. Not
                 needed with `cache`.
             cache: what `make_cache`, or the step before, returned.
-            cache_index: integer scalar, the position of the first of `decoder_token_ids`.
+            cache_index: integer scalar, where in the cache `decoder_token_ids` begin.
+            positions: int tensor `(target,)`, or `(1,)` if all are at the same; with `cache` only.
+                Defaults to those from `cache_index` on.
+            self_attention_mask: boolean tensor that broadcasts to `(batch, target, length)`, true
+                where a token may attend to a cached position; with `cache` only. Defaults to all
+                up to its own.
+            return_attention_scores: whether to return the last layer's encoder-decoder attention
+                weights too; with `cache` only.
             training: whether to apply dropout; without `cache` only.
 
         Returns:
-            Float32 logits `(batch, target, vocabulary_size)`; with `cache`, the pair of these and
-            the updated cache.
+            Float32 logits `(batch, target, vocabulary_size)`; with `cache`, the tuple of these, the
+            updated cache and, if wanted, float weights `(batch, num_heads, target, source)`.
 
         Raises:
             ValueError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
@@ -199,11 +210,35 @@ class Transformer(keras.Model):
         if encoder_sequence is not None and cache is None and cache_index is None:
             return self.decoder(decoder_token_ids, encoder_sequence, mask, training=training)
         if encoder_sequence is None and cache is not None and cache_index is not None:
-            return self.decoder.step(decoder_token_ids, mask, cache, cache_index)
+            return self.decoder.step(
+                decoder_token_ids,
+                mask,
+                cache,
+                cache_index,
+                positions,
+                self_attention_mask,
+                return_attention_scores,
+            )
         raise ValueError(
             "Pass `encoder_sequence` to decode whole targets, or `cache` and `cache_index` to "
             "decode step by step, and not both."
         )
+
+    def cross_attention(self, decoder_token_ids, encoder_token_ids):
+        """Where the decoder looks in the source (section 3.2.3): soft alignments.
+
+        Args:
+            decoder_token_ids: int tensor `(batch, target)`: targets shifted right.
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            Float tensor `(batch, num_layers, num_heads, target, source)`: the encoder-decoder
+            attention weights. A row is of the position whose next token the model predicts.
+        """
+        weights = self.decoder.attention(
+            decoder_token_ids, self.encode(encoder_token_ids), padding_mask(encoder_token_ids)
+        )
+        return ops.stack(weights, axis=1)
 
     def make_cache(self, encoder_sequence, length):
         """Prepare step-by-step decoding of up to `length` positions.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.search import forbid_padding_and_start, greedy_search
+from keras_transformer.decoding.search import greedy_search
 from keras_transformer.models.transformer import Transformer
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
@@ -174,12 +174,6 @@ def test_padding_and_start_are_never_an_output(forbidden):
         assert not tokens[count:].any()
     # The probability is the model's own: what is forbidden keeps its share.
     assert (scores[:5] < -1).all()
-
-
-def test_forbid_padding_and_start():
-    allowed = to_numpy(forbid_padding_and_start(ops.ones((2, 5))))
-    assert (allowed[:, :2] < -1e8).all()
-    assert (allowed[:, 2:] == 1).all()
 
 
 def test_neighbours_and_padding_change_nothing():

@@ -9,9 +9,9 @@ from keras_transformer.layers import LearnedPositionEncoding, SinePositionEncodi
 from tests.helpers import assert_close, normal, to_numpy
 
 
-def table(length, hidden_dim, start_index=0, **kwargs):
+def table(length, hidden_dim, positions=None, **kwargs):
     layer = SinePositionEncoding(**kwargs)
-    outputs = layer(np.zeros((1, length, hidden_dim), "float32"), start_index=start_index)
+    outputs = layer(np.zeros((1, length, hidden_dim), "float32"), positions=positions)
     return to_numpy(ops.cast(outputs, "float32"))[0]
 
 
@@ -44,19 +44,19 @@ def test_adds_to_the_inputs():
     assert_close(SinePositionEncoding()(x), x + table(3, 4), atol=1e-6)
 
 
-@pytest.mark.parametrize("start_index", [1, 5, np.int32(5)])
-def test_start_index(start_index):
-    assert_close(table(3, 8, start_index), table(8, 8)[start_index : start_index + 3], atol=1e-6)
+@pytest.mark.parametrize("kind", [np.array, ops.convert_to_tensor])
+def test_positions(kind):
+    assert_close(table(3, 8, kind([5, 1, 5])), table(8, 8)[[5, 1, 5]], atol=1e-6)
 
 
-def test_start_index_as_tensor():
-    assert_close(table(2, 8, ops.convert_to_tensor(4)), table(6, 8)[4:], atol=1e-6)
+def test_one_position_for_all():
+    assert_close(table(3, 8, np.array([4])), table(8, 8)[[4, 4, 4]], atol=1e-6)
 
 
 def test_any_length():
     # float32 holds angles up to 5,000 to 0.0003.
     expected = [formula(5000, dimension, 8) for dimension in range(8)]
-    assert_close(table(1, 8, 5000)[0], expected, atol=1e-3)
+    assert_close(table(1, 8, np.array([5000]))[0], expected, atol=1e-3)
 
 
 def test_positions_are_exact_in_mixed_precision():
@@ -96,8 +96,8 @@ def test_learned_adds_its_vectors():
     layer.embeddings.assign(vectors)
     assert layer.count_params() == 6 * 4
     assert_close(layer(x), x + vectors[:3], atol=1e-6)
-    assert_close(layer(x, start_index=2), x + vectors[2:5], atol=1e-6)
-    assert_close(layer(x, start_index=ops.convert_to_tensor(3)), x + vectors[3:], atol=1e-6)
+    assert_close(layer(x, positions=np.array([5, 1, 5])), x + vectors[[5, 1, 5]], atol=1e-6)
+    assert_close(layer(x, positions=ops.convert_to_tensor([3])), x + vectors[3], atol=1e-6)
 
 
 def test_learned_takes_its_full_length_and_no_more():

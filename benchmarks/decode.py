@@ -1,0 +1,203 @@
+"""Time beam search beside CTranslate2 and HuggingFace's transformers: the same weights, the same
+sentences, all cores for each, taking turns.
+"""
+
+import os
+import platform
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import keras
+import numpy as np
+from systems import CTranslate2, KerasTransformer, Search, Transformers
+
+import keras_transformer as kt
+from keras_transformer.command_line import run
+from keras_transformer.data.parallel_text import load_parallel_text
+
+VOCABULARY_SIZES = {"tiny": 10_000, "base": 32_000}
+RESERVED = ["<pad>", "<s>", "</s>", "<unk>"]
+
+# The threads of some libraries stay awake for a while after their work, and would disturb the next.
+PAUSE = 0.5
+
+
+@dataclass
+class Options:
+    size: Literal["tiny", "base"] = "tiny"
+    """Size of a model with random weights. Its outputs are forced to one length."""
+    preset: Path | None = None
+    """Trained model to time instead, on the test set it was made for. Its outputs end by
+    themselves."""
+    data_dir: Path | None = None
+    """Folder that holds the preset's corpus. Without it, the corpus is fetched if it can be."""
+    peers: tuple[Literal["ctranslate2", "transformers"], ...] = ("ctranslate2", "transformers")
+    """Whom to run beside."""
+    sentences: int | None = None
+    """Number of sentences. Defaults to two batches, or to the preset's whole test set."""
+    source_length: int = 20
+    """With random weights: tokens of a source."""
+    output_length: int = 30
+    """With random weights: tokens of an output."""
+    batch_size: int = 64
+    """Sentences of a batch."""
+    beam_size: int = 4
+    """Live hypotheses of a sentence."""
+    alpha: float = 0.6
+    """Strength of the length penalty |y|^alpha."""
+    repeats: int = 5
+    """Rounds. In each, every system translates all sentences once."""
+
+
+@dataclass
+class Work:
+    """A model, and what it is to translate."""
+
+    name: str
+    model: kt.Transformer
+    pieces: list[str]
+    sentences: list[list[int]]  # token ids, without the end token
+    search: Search
+
+
+def main(options):
+    work = trained_work(options) if options.preset else random_work(options)
+    threads = os.cpu_count()
+    ours = KerasTransformer(work.model, work.search)
+    peers = []
+    if "ctranslate2" in options.peers:
+        peers.append(CTranslate2(work.model, work.pieces, work.search, threads))
+    if "transformers" in options.peers:
+        peers.append(Transformers(work.model, work.search, threads))
+
+    batches = batches_by_length(work.sentences, options.batch_size)
+    print(
+        f"{work.name}: {len(work.sentences)} sentences in batches of {options.batch_size}, beam "
+        f"{options.beam_size}, alpha {options.alpha}; keras {keras.__version__}, {threads} threads"
+        f" ({platform.machine()}), matrix products {matrix_product_speed():.0f} GFLOP/s before",
+        flush=True,
+    )
+    results = measure([ours, *peers], batches, options.repeats)
+    print(f"and {matrix_product_speed():.0f} GFLOP/s after; medians of {options.repeats} rounds\n")
+    print_table(work.name, results)
+
+
+def random_work(options):
+    """Random weights, random sentences of one length, and outputs of one length."""
+    extra_length = options.output_length - options.source_length
+    if extra_length < 1:
+        raise ValueError(
+            "`output_length` must be more than `source_length`. Received: "
+            f"output_length={options.output_length}, source_length={options.source_length}"
+        )
+    keras.utils.set_random_seed(1)
+    size = VOCABULARY_SIZES[options.size]
+    shape = (options.sentences or 2 * options.batch_size, options.source_length)
+    return Work(
+        name=f"{options.size}, {options.source_length} to {options.output_length} tokens",
+        model=kt.Transformer.from_variant(options.size, vocabulary_size=size),
+        pieces=RESERVED + [str(i) for i in range(len(RESERVED), size)],
+        sentences=np.random.default_rng(1).integers(len(RESERVED), size, shape).tolist(),
+        search=Search(options.beam_size, options.alpha, extra_length, options.output_length),
+    )
+
+
+def trained_work(options):
+    """A trained model and the sentences of its test set."""
+    import sentencepiece
+
+    translator = kt.Translator.from_preset(options.preset)
+    dataset, *languages = (translator.metadata[key] for key in ("dataset", "source", "target"))
+    text = load_parallel_text(dataset, "test", *languages, options.data_dir)
+    sources = [source for source, _ in text][: options.sentences]
+    processor = sentencepiece.SentencePieceProcessor(model_proto=translator.tokenizer.proto)
+    return Work(
+        name=f"{options.preset.name}, test set",
+        model=translator.model,
+        pieces=[processor.id_to_piece(i) for i in range(processor.get_piece_size())],
+        sentences=translator.tokenizer.encode(sources),
+        search=Search(options.beam_size, options.alpha, translator.extra_length),
+    )
+
+
+def batches_by_length(sentences, batch_size):
+    sentences = sorted(sentences, key=len, reverse=True)
+    return [sentences[i : i + batch_size] for i in range(0, len(sentences), batch_size)]
+
+
+def matrix_product_speed(size=2048, repeats=5):
+    """GFLOP/s of the machine: the best of a few products of float32 matrices in NumPy."""
+    x = np.random.default_rng(0).standard_normal((size, size), "float32")
+    seconds = [timed(np.matmul, x, x) for _ in range(repeats)]
+    return 2 * size**3 / min(seconds) / 1e9
+
+
+@dataclass
+class Result:
+    """What one system did."""
+
+    name: str
+    seconds: list[float]  # of each round
+    outputs: list[list[int]]  # token ids, end tokens included
+    steps: int  # of the decoder, over all batches
+
+
+def measure(systems, batches, repeats):
+    """Let the systems take turns, so that what else the machine does meets all of them alike."""
+    prepared = [[system.prepare(batch) for batch in batches] for system in systems]
+    results = []
+    for system, inputs in zip(systems, prepared):
+        # This also compiles and warms up.
+        outputs = [ids for batch in inputs for ids in system.token_ids(system.run(batch))]
+        steps = sum(system.count_steps(batch) for batch in inputs)
+        results.append(Result(system.name, [], outputs, steps))
+    for _ in range(repeats):
+        for system, inputs, result in zip(systems, prepared, results):
+            time.sleep(PAUSE)
+            result.seconds.append(timed(run_all, system, inputs))
+    return results
+
+
+def run_all(system, inputs):
+    for batch in inputs:
+        system.run(batch)
+
+
+def timed(function, *args):
+    """The seconds that a call takes."""
+    start = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - start
+
+
+def print_table(work, results):
+    """Print a Markdown table: one row a peer."""
+    ours, *peers = results
+    print("| Work | Ours | Peer | Ours / peer | Same tokens | Steps |")
+    print("|---|---|---|---|---|---|")
+    for peer in peers:
+        # Of each round, so that the slow rounds of both are set against one another.
+        ratios = [theirs / own for own, theirs in zip(ours.seconds, peer.seconds)]
+        same = np.mean([own == theirs for own, theirs in zip(ours.outputs, peer.outputs)])
+        print(
+            f"| {work} | {speed(ours)} | {speed(peer)} | {spread(ratios, '.2f')} | {same:.1%} "
+            f"| {ours.steps}, {peer.steps} |"
+        )
+
+
+def speed(result):
+    """Sentences and tokens in a second, end tokens included."""
+    rates = [len(result.outputs) / seconds for seconds in result.seconds]
+    tokens = statistics.median(rates) * np.mean([len(ids) for ids in result.outputs])
+    return f"{result.name}: {spread(rates, '.3g')} sentences/s, {tokens:,.0f} tokens/s"
+
+
+def spread(values, form):
+    return f"{statistics.median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
+
+
+if __name__ == "__main__":
+    run(main, Options)

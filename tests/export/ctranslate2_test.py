@@ -1,0 +1,179 @@
+import importlib.util
+import json
+import sys
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.export.ctranslate2 import export_ctranslate2
+from tests.helpers import assert_close
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
+
+needs_ctranslate2 = pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
+)
+
+PAIRS = sentence_pairs(12)
+EXTRA_LENGTH = 8
+MODELS = {
+    "post-norm": {},
+    "pre-norm": {"normalize_first": True},
+    "several layers": {"num_layers": 3},
+    "learned positions": {"position_encoding": "learned", "max_length": 100},
+    "biases": {"use_bias": True},
+    "smaller keys": {"key_dim": 4, "value_dim": 6, "use_bias": True},
+    "smaller values": {"key_dim": 6, "value_dim": 4, "normalize_first": True},
+    "heads wider than the model": {"key_dim": 12},
+    "gelu": {"activation": "gelu"},
+    "silu": {"activation": "silu"},
+    "epsilon": {"layer_norm_epsilon": 0.1},
+}
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
+def translator(request):
+    return kt.Translator(new_model(**request.param), tokenizer())
+
+
+@pytest.fixture
+def exported(translator, tmp_path):
+    """The model, and the tokenizer, as someone without this package loads them."""
+    import ctranslate2
+    import sentencepiece
+
+    export_ctranslate2(translator, tmp_path / "model")
+    return (
+        ctranslate2.Translator(str(tmp_path / "model"), compute_type="float32", intra_threads=1),
+        sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / "tokenizer.spm")),
+    )
+
+
+@needs_ctranslate2
+def test_same_probabilities(translator, exported):
+    model, processor = exported
+    sources, targets = (translator.tokenizer.encode(sentences) for sentences in zip(*PAIRS))
+    expected = log_probabilities(translator.model, sources, targets)
+    # Longer and shorter sentences in one batch, so that the padding is looked at as well.
+    pieces = [processor.encode(list(sentences), out_type=str) for sentences in zip(*PAIRS)]
+    for result, log_probs in zip(model.score_batch(*pieces), expected):
+        assert_close(result.log_probs, log_probs, atol=1e-4)
+
+
+def log_probabilities(model, sources, targets):
+    """Those of the tokens of each target and of its end, `(target + 1,)` each."""
+    inputs = {
+        "encoder_token_ids": pad([[*source, END_ID] for source in sources]),
+        "decoder_token_ids": pad([[START_ID, *target] for target in targets]),
+    }
+    log_probs = ops.convert_to_numpy(ops.log_softmax(model(inputs, training=False)))
+    return [
+        rows[range(len(target) + 1), [*target, END_ID]] for rows, target in zip(log_probs, targets)
+    ]
+
+
+def pad(token_ids):
+    longest = max(map(len, token_ids))
+    return np.array([ids + [PAD_ID] * (longest - len(ids)) for ids in token_ids])
+
+
+@needs_ctranslate2
+def test_same_greedy_translations(translator, exported):
+    model, processor = exported
+    sources = [source for source, _ in PAIRS]
+    batch = pad([[*ids, END_ID] for ids in translator.tokenizer.encode(sources)])
+    outputs, _ = kt.greedy_search(translator.model, batch, EXTRA_LENGTH)
+    for source, expected in zip(sources, ops.convert_to_numpy(outputs)):
+        tokens = processor.encode(source, out_type=str)
+        # One at a time: CTranslate2 has one limit for a whole batch.
+        result = model.translate_batch(
+            [tokens],
+            beam_size=1,
+            suppress_sequences=[["<pad>"], ["<s>"]],
+            max_decoding_length=len(tokens) + EXTRA_LENGTH,
+            return_end_token=True,
+        )
+        ids = [processor.piece_to_id(piece) for piece in result[0].hypotheses[0]]
+        assert ids == [i for i in expected if i != PAD_ID]
+
+
+@needs_ctranslate2
+def test_long_sentences(tmp_path):
+    import ctranslate2
+
+    translator = kt.Translator(new_model(), tokenizer())
+    export_ctranslate2(translator, tmp_path / "model")
+    model = ctranslate2.Translator(str(tmp_path / "model"), intra_threads=1)
+    source, target = np.random.default_rng(0).integers(4, 60, (2, 1000)).tolist()
+    pieces = json.loads((tmp_path / "model" / "shared_vocabulary.json").read_text())
+    (result,) = model.score_batch([[pieces[i] for i in source]], [[pieces[i] for i in target]])
+    (expected,) = log_probabilities(translator.model, [source], [target])
+    # The sinusoids of far positions are those of angles that float32 rounds.
+    assert_close(result.log_probs, expected, atol=1e-3)
+
+
+@needs_ctranslate2
+def test_mixed_precision(tmp_path):
+    import ctranslate2
+
+    model = new_model(dtype="mixed_bfloat16")
+    export_ctranslate2(kt.Translator(model, tokenizer()), tmp_path / "mixed")
+    export_ctranslate2(kt.Translator(new_model(), tokenizer()), tmp_path / "float32")
+    tokens = [["▁the", "▁dog"]], [["▁a", "▁cat"]]
+    mixed, float32 = (
+        ctranslate2.Translator(str(tmp_path / name), intra_threads=1).score_batch(*tokens)[0]
+        for name in ("mixed", "float32")
+    )
+    # The weights are float32 under both policies, and CTranslate2 computes in float32.
+    assert mixed.log_probs == float32.log_probs
+
+
+@needs_ctranslate2
+def test_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    translator = kt.Translator(new_model(), tokenizer())
+    path = tmp_path / "model"
+    export_ctranslate2(translator, path)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    assert {"model.bin", "config.json", "shared_vocabulary.json", "tokenizer.spm"} == set(before)
+
+    def fail(path):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(translator.tokenizer, "save", fail)
+    translator.model.set_weights([weight + 1 for weight in translator.model.get_weights()])
+    with pytest.raises(OSError, match="no space left"):
+        export_ctranslate2(translator, path)
+    assert before == {file.name: file.read_bytes() for file in path.iterdir()}
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+@keras.saving.register_keras_serializable()
+def double(x):
+    return x + x
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize("activation", ["tanh", double])
+def test_activation_that_ctranslate2_does_not_have(activation, tmp_path):
+    translator = kt.Translator(new_model(activation=activation), tokenizer())
+    with pytest.raises(ValueError, match="relu, gelu, silu"):
+        export_ctranslate2(translator, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_ctranslate2
+def test_tokenizer_of_another_vocabulary(tmp_path):
+    translator = kt.Translator(new_model(vocabulary_size=61), tokenizer())
+    with pytest.raises(ValueError, match="a model of 61 tokens, a tokenizer of 60"):
+        export_ctranslate2(translator, tmp_path / "model")
+
+
+def test_without_ctranslate2(tmp_path, monkeypatch):
+    for module in ("ctranslate2", "ctranslate2.specs"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ValueError, match="pip install ctranslate2"):
+        export_ctranslate2(kt.Translator(new_model(), tokenizer()), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
