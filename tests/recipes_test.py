@@ -81,11 +81,14 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     data, run = trained
     scores = tmp_path / "scores.json"
     arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data)
-    call(monkeypatch, "evaluate.py", *arguments, "--output-json", scores)
+    # As train.py scores: greedily.
+    greedy = ("--beam-size", "1", "--alpha", "0")
+    call(monkeypatch, "evaluate.py", *arguments, *greedy, "--output-json", scores)
     trained_scores = json.loads((run / "results.json").read_text())["scores"]["test"]
     assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
     assert len((run / "test.hypotheses.txt").read_text().split("\n")) == SIZES["test"] + 1
-    assert "tok:13a" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "tok:13a" in printed and "beam 1, alpha 0.0 (gnmt)" in printed
 
 
 def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
@@ -99,6 +102,29 @@ def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
         call(monkeypatch, *arguments, stdin=f"{line}\n")
         alone.append(capsys.readouterr().out.removesuffix("\n"))
     assert together == [*alone, ""]
+
+
+def test_translate_n_best(trained, monkeypatch, capsys):
+    _, run = trained
+    call(
+        *(monkeypatch, "translate.py", "--model", run / "model", "--n-best", "3"),
+        stdin="A dog runs.\nThe man sees the dog.\n",
+    )
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    for number in ("1", "2"):
+        scores = [float(row[1]) for row in rows if row[0] == number]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_translate_samples(trained, monkeypatch, capsys):
+    _, run = trained
+    outputs = []
+    for seed in (1, 1, 2):
+        arguments = ("--model", run / "model", "--sample", "--top-k", "20", "--seed", seed)
+        call(monkeypatch, "translate.py", *arguments, stdin="A dog runs.\n")
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != outputs[2]
 
 
 def test_export_and_serve(trained, monkeypatch, tmp_path, capsys):

@@ -4,11 +4,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID
-from keras_transformer.decoding.search import greedy_search
+from keras_transformer.decoding.search import beam_search
 from keras_transformer.tasks.preset import load_preset, save_preset
 
 # Sentences read ahead, sorted by length and translated together.
 _WINDOW = 4096
+
+# Seconds before progress is shown.
+_PATIENCE = 5
 
 
 class Translator:
@@ -17,6 +20,11 @@ class Translator:
     ```python
     translator = Translator.from_preset("saved_models/multi30k_en_de")
     translator(["A dog runs."])  # ["Ein Hund rennt."]
+
+    next(translator.n_best(["A dog runs."], 2))  # [("Ein Hund rennt.", -0.7), ("Ein ...", -1.1)]
+
+    Translator.from_preset("saved_models/multi30k_en_de", beam_size=8, alpha=1.0)
+    Translator.from_preset("saved_models/multi30k_en_de", search=kt.sample, top_p=0.9)
     ```
 
     Args:
@@ -25,14 +33,27 @@ class Translator:
         metadata: dict of JSON values kept with a preset, such as the languages.
         extra_length: how many tokens longer than its source a translation may be (section 6.1).
         batch_tokens: the largest number of source slots translated at once.
+        search: `beam_search` or `sample`.
+        **search_options: further arguments of `search`, such as `beam_size` and `alpha`.
     """
 
-    def __init__(self, model, tokenizer, metadata=None, extra_length=50, batch_tokens=4096):
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        metadata=None,
+        extra_length=50,
+        batch_tokens=2048,
+        search=beam_search,
+        **search_options,
+    ):
         self.model = model
         self.tokenizer = tokenizer
         self.metadata = dict(metadata or {})
         self.extra_length = extra_length
         self.batch_tokens = batch_tokens
+        self.search = search
+        self.search_options = search_options
 
     @classmethod
     def from_preset(cls, path, dtype=None, **options):
@@ -41,7 +62,7 @@ class Translator:
         Args:
             path: a preset folder, such as `saved_models/multi30k_en_de`.
             dtype: dtype or dtype policy of the model.
-            **options: `extra_length` and `batch_tokens`.
+            **options: `extra_length`, `batch_tokens`, `search` and its options.
 
         Raises:
             ValueError: if the folder or a part of it is missing or damaged.
@@ -77,33 +98,67 @@ class Translator:
     def translate(self, sentences):
         """Translate a stream of any length, holding only a few thousand sentences at a time.
 
+        Progress is shown on standard error, if that is a terminal, from the fifth second on.
+
         Args:
             sentences: iterable of strings.
 
         Returns:
-            An iterator of pairs (translation, score) in the same order; the score is the
-            log-probability of the translation's tokens.
+            An iterator of pairs (translation, score) in the same order, with the score that the
+            search gives it.
+        """
+        return (results[0] for results in self.n_best(sentences, 1))
+
+    def n_best(self, sentences, num_results):
+        """As `translate`, with several translations of each sentence.
+
+        Args:
+            sentences: iterable of strings.
+            num_results: how many translations to return, no more than the search's `beam_size`.
+
+        Returns:
+            An iterator of lists of pairs (translation, score), the best first. A list is shorter
+            than `num_results` where there are no more outputs.
         """
         if isinstance(sentences, str):
             raise ValueError(
                 "Pass a list of sentences. Received one string, whose letters would be translated "
                 f"one by one: {sentences[:60]!r}"
             )
-        sentences = iter(sentences)
-        while window := list(itertools.islice(sentences, _WINDOW)):
-            yield from self._translate_window(window)
+        return self._n_best(sentences, num_results)
 
-    def _translate_window(self, sentences):
+    def search_batch(self, token_ids, num_results):
+        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as `beam_search`."""
+        return self.search(
+            self.model,
+            token_ids,
+            extra_length=self.extra_length,
+            num_results=num_results,
+            **self.search_options,
+        )
+
+    def _n_best(self, sentences, num_results):
+        from tqdm import tqdm
+
+        total = len(sentences) if hasattr(sentences, "__len__") else None
+        sentences = iter(sentences)
+        options = {"total": total, "unit": " sentences", "delay": _PATIENCE, "leave": False}
+        with tqdm(**options, disable=None) as progress:  # None: unless it is a terminal
+            while window := list(itertools.islice(sentences, _WINDOW)):
+                yield from self._translate_window(window, num_results, progress)
+
+    def _translate_window(self, sentences, num_results, progress):
         token_ids = [[*ids, END_ID] for ids in self.tokenizer.encode(sentences)]
         lengths = np.array([len(ids) for ids in token_ids])
         results = [None] * len(sentences)
         for rows in batches_by_length(lengths, self.batch_tokens):
             batch = pad_to_few_shapes([token_ids[row] for row in rows], self._max_source_length())
-            output_ids, scores = greedy_search(self.model, batch, self.extra_length)
-            texts = self.tokenizer.decode(ops.convert_to_numpy(output_ids)[: len(rows)])
-            scores = ops.convert_to_numpy(scores)
-            for row, text, score in zip(rows, texts, scores):
-                results[row] = (text, float(score))
+            output_ids, scores = map(ops.convert_to_numpy, self.search_batch(batch, num_results))
+            for row, ids, row_scores in zip(rows, output_ids, scores):
+                is_there = row_scores > -np.inf
+                texts = self.tokenizer.decode(ids[is_there])
+                results[row] = list(zip(texts, row_scores[is_there].tolist()))
+            progress.update(len(rows))
         return results
 
     def _max_source_length(self):

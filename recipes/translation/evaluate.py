@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import run
@@ -21,6 +22,14 @@ class Options:
     """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
     split: str = "test"
     """val or test; for text, the name of any pair of files before the language."""
+    beam_size: int = 4
+    """Live hypotheses of a sentence (section 6.1); 1 and no alpha for greedy search."""
+    alpha: float = 0.6
+    """Strength of the length penalty."""
+    length_penalty: Literal["gnmt", "power"] = "gnmt"
+    """((5 + |y|) / 6)^alpha, or |y|^alpha."""
+    coverage_penalty: float = 0.0
+    """Strength of the coverage penalty."""
     tokenize: str | None = None
     """sacreBLEU's tokenizer. Defaults to none for a tokenised corpus, and to 13a."""
     output_json: Path | None = None
@@ -30,7 +39,13 @@ class Options:
 
 
 def main(options):
-    translator = kt.Translator.from_preset(options.model)
+    translator = kt.Translator.from_preset(
+        options.model,
+        beam_size=options.beam_size,
+        alpha=options.alpha,
+        length_penalty=options.length_penalty,
+        coverage_penalty=options.coverage_penalty,
+    )
     languages = translator.metadata["source"], translator.metadata["target"]
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
     sources, references = zip(*text)
@@ -43,10 +58,12 @@ def main(options):
     scores = score_translations(
         hypotheses, references, tokenize=options.tokenize or bleu_tokenize(options.dataset)
     )
+    print(f"beam {options.beam_size}, alpha {options.alpha} ({options.length_penalty})")
     print(scores)
     if options.output_json:
+        search = {name: getattr(options, name) for name in ("beam_size", "alpha", "length_penalty")}
         with whole(options.output_json) as new:
-            new.write_text(json.dumps(scores.to_dict(), indent=2) + "\n")
+            new.write_text(json.dumps({**scores.to_dict(), **search}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

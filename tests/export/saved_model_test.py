@@ -19,20 +19,27 @@ def translator():
     keras.utils.set_random_seed(1)
     tokenizer = Tokenizer.train(SENTENCES, 200)
     model = kt.Transformer(200, 1, 16, 32, 2, key_dim=4, value_dim=6)
-    return kt.Translator(model, tokenizer, batch_tokens=64)
+    return kt.Translator(model, tokenizer, batch_tokens=64, beam_size=3)
 
 
 @pytest.fixture(scope="module")
-def serve(translator, tmp_path_factory):
+def saved_model(translator, tmp_path_factory):
     import tensorflow as tf
 
     path = tmp_path_factory.mktemp("export") / "saved_model"
     translator.export(path)
-    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    return tf.saved_model.load(str(path))
 
-    def serve(sentences):
-        outputs = signature(text=tf.constant(sentences, tf.string, shape=[len(sentences)]))
-        return [x.decode() for x in outputs["translation"].numpy()], outputs["score"].numpy()
+
+@pytest.fixture(scope="module")
+def serve(saved_model):
+    import tensorflow as tf
+
+    def serve(sentences, signature="serving_default"):
+        text = tf.constant(sentences, tf.string, shape=[len(sentences)])
+        outputs = saved_model.signatures[signature](text=text)
+        decode = np.vectorize(lambda text: text.decode(), otypes=[object])
+        return decode(outputs["translation"].numpy()).tolist(), outputs["score"].numpy()
 
     return serve
 
@@ -43,6 +50,21 @@ def test_gives_what_python_gives(translator, serve):
     expected = list(translator.translate(sentences))
     assert translations == [text for text, _ in expected]
     np.testing.assert_allclose(scores, [score for _, score in expected], rtol=1e-4)
+
+
+def test_n_best_gives_what_python_gives(translator, serve):
+    sentences = SENTENCES[:10] + ODD
+    translations, scores = serve(sentences, "n_best")
+    for texts, row, expected in zip(translations, scores, translator.n_best(sentences, 3)):
+        assert list(zip(texts, row)) == [(text, pytest.approx(s, rel=1e-4)) for text, s in expected]
+
+
+def test_token_ids_give_what_the_search_gives(translator, saved_model):
+    token_ids = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
+    outputs = saved_model.signatures["token_ids"](token_ids=token_ids)
+    expected_ids, expected_scores = translator.search_batch(token_ids, num_results=1)
+    assert outputs["token_ids"].numpy().tolist() == expected_ids[:, 0].numpy().tolist()
+    np.testing.assert_allclose(outputs["score"], expected_scores[:, 0], rtol=1e-4)
 
 
 def test_no_sentences(serve):

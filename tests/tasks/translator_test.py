@@ -1,3 +1,4 @@
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import END_ID
-from keras_transformer.decoding.search import greedy_search
+from keras_transformer.decoding.search import beam_search, greedy_search, sample
 from keras_transformer.tasks import translator as translator_module
 from keras_transformer.tasks.translator import (
     Translator,
@@ -22,30 +23,31 @@ SENTENCES = [source for source, _ in sentence_pairs(40, longest=30)]
 # With a search that gives back its source: fast, and the translation says where it came from.
 
 
-@pytest.fixture
-def shapes(monkeypatch):
-    """The shapes of the batches searched."""
-    seen = []
+class Copy:
+    """The search: the first result is the source, the others are missing."""
 
-    def copy(model, token_ids, extra_length):
-        seen.append(token_ids.shape)
-        return token_ids, -token_ids.sum(axis=1).astype("float32")
+    def __init__(self):
+        self.shapes = []  # of the batches searched
 
-    monkeypatch.setattr(translator_module, "greedy_search", copy)
-    return seen
+    def __call__(self, model, token_ids, extra_length, num_results):
+        self.shapes.append(token_ids.shape)
+        outputs = np.repeat(token_ids[:, None], num_results, axis=1)
+        scores = np.full(outputs.shape[:2], -np.inf, "float32")
+        scores[:, 0] = -token_ids.sum(axis=1)
+        return outputs, scores
 
 
 def copying_translator(batch_tokens=64):
-    # The search is replaced: of the model, only the lack of a largest length matters.
+    # Of the model, only the lack of a largest length matters.
     model = SimpleNamespace(hyperparameters={"max_length": None})
-    return Translator(model, tokenizer(), batch_tokens=batch_tokens)
+    return Translator(model, tokenizer(), batch_tokens=batch_tokens, search=Copy())
 
 
 def copied_score(sentence):
     return -float(sum(tokenizer().encode([sentence])[0]) + END_ID)
 
 
-def test_order_of_translations_and_scores(shapes):
+def test_order_of_translations_and_scores():
     sentences = [*SENTENCES[:9], "", *SENTENCES[9:], "", SENTENCES[3]]
     translator = copying_translator()
     assert translator(sentences) == sentences
@@ -55,14 +57,14 @@ def test_order_of_translations_and_scores(shapes):
 
 
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 40])
-def test_stream_longer_than_the_window(shapes, monkeypatch, count):
+def test_stream_longer_than_the_window(monkeypatch, count):
     monkeypatch.setattr(translator_module, "_WINDOW", 7)
     stream = (sentence for sentence in SENTENCES[:count])
     translations = [text for text, _ in copying_translator().translate(stream)]
     assert translations == SENTENCES[:count]
 
 
-def test_stream_is_read_a_window_at_a_time(shapes, monkeypatch):
+def test_stream_is_read_a_window_at_a_time(monkeypatch):
     monkeypatch.setattr(translator_module, "_WINDOW", 7)
     read = []
 
@@ -77,25 +79,45 @@ def test_stream_is_read_a_window_at_a_time(shapes, monkeypatch):
         assert len(read) == -(-count // 7) * 7
 
 
-def test_many_lengths_make_few_shapes(shapes):
+def test_many_lengths_make_few_shapes():
     sentences = ["a " * count for count in range(1, 200)]
-    copying_translator(batch_tokens=1024)(sentences)
+    translator = copying_translator(batch_tokens=1024)
+    translator(sentences)
+    shapes = translator.search.shapes
     assert sum(rows for rows, _ in shapes) >= 199
     assert len({length for _, length in shapes}) <= 16
     assert len(set(shapes)) <= 20
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 50, 64, 100, 1000, 4096])
-def test_batches_keep_to_the_budget(shapes, batch_tokens):
-    copying_translator(batch_tokens)(SENTENCES * 5)
-    for rows, length in shapes:
+def test_batches_keep_to_the_budget(batch_tokens):
+    translator = copying_translator(batch_tokens)
+    translator(SENTENCES * 5)
+    for rows, length in translator.search.shapes:
         assert rows * length <= batch_tokens or rows == 1
 
 
-def test_a_single_string_is_no_list_of_sentences(shapes):
+def test_a_single_string_is_no_list_of_sentences():
     # Its letters would be translated one by one.
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(ValueError, match="one string.*'the dog'"):
         copying_translator()("the dog")
+
+
+def test_missing_results_are_left_out():
+    sentences = SENTENCES[:9]
+    results = list(copying_translator().n_best(sentences, 3))
+    assert results == [[(sentence, copied_score(sentence))] for sentence in sentences]
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
+    translator = copying_translator()
+    monkeypatch.setattr(translator_module, "_PATIENCE", 0)
+    translator(SENTENCES)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    translator(SENTENCES)
+    output, errors = capsys.readouterr()
+    assert output == "" and "0/40" in errors
 
 
 # The sizes of batches
@@ -149,10 +171,34 @@ def test_equals_the_search_of_each_sentence(translator, results):
         # Padded to one shape: few programs.
         source = np.zeros((1, 16), "int32")
         source[0, : len(ids) + 1] = [*ids, END_ID]
-        output_ids, scores = greedy_search(translator.model, source, extra_length=3)
-        assert tokenizer().decode(to_numpy(output_ids)) == [translation]
-        assert_close(to_numpy(scores)[0], score, atol=1e-4)
+        output_ids, scores = beam_search(translator.model, source, extra_length=3, num_results=2)
+        assert tokenizer().decode(to_numpy(output_ids)[0])[0] == translation
+        assert_close(to_numpy(scores)[0, 0], score, atol=1e-4)
     assert len({translation for translation, _ in results}) > 3
+
+
+def test_n_best_begins_with_the_best(translator, results):
+    for (best, *others), (translation, score) in zip(translator.n_best(TEXTS, 2), results):
+        assert best[0] == translation and best[1] == pytest.approx(score, abs=1e-4)
+        assert len(others) == 1 and others[0][1] <= best[1]
+
+
+def test_search_options_are_passed_on(translator):
+    greedy = Translator(translator.model, tokenizer(), extra_length=3, beam_size=1, alpha=0.0)
+    source = np.array([[*tokenizer().encode([TEXTS[0]])[0], END_ID]])
+    _, scores = greedy_search(translator.model, source, extra_length=3)
+    assert next(greedy.translate(TEXTS))[1] == pytest.approx(float(scores[0]), abs=1e-4)
+    with pytest.raises(ValueError, match="beam_size=0"):
+        Translator(translator.model, tokenizer(), beam_size=0)(TEXTS)
+
+
+def test_samples(translator):
+    sampler = Translator(translator.model, tokenizer(), extra_length=3, search=sample, seed=1)
+    forward, backward = sampler(TEXTS), sampler(TEXTS[::-1])
+    # The random numbers belong to the sentence, wherever it stands.
+    assert forward == backward[::-1]
+    sampler.search_options["seed"] = 2
+    assert sampler(TEXTS) != forward
 
 
 def test_call_gives_the_translations(translator, results):

@@ -1,0 +1,830 @@
+"""`beam_search` against the search in plain Python, the list of all outputs, and hand-made models.
+
+Compiling costs most here: a program is compiled for each model, set of options and, on JAX, shape.
+So tests share models and shapes, and give one model many weights.
+"""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer import Transformer, beam_search, greedy_search
+from tests.decoding.reference_search import (
+    Hypothesis,
+    NumpyTransformer,
+    all_outputs,
+    brute_force,
+    penalty,
+    reference_search,
+    score,
+)
+from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
+
+PAD, START, END = 0, 1, 2
+VOCABULARY_SIZE = 12
+EXTRA_LENGTH = 4
+# The last row is all padding.
+SOURCE = np.array(
+    [
+        [5, 3, 8, 4, 7, 2],
+        [4, 2, 0, 0, 0, 0],
+        [2, 0, 0, 0, 0, 0],
+        [9, 10, 11, 2, 0, 0],
+        [11, 11, 6, 9, 2, 0],
+        [0, 0, 0, 0, 0, 0],
+    ],
+    "int32",
+)
+LIMITS = [9, 5, 4, 7, 8, 0]
+LENGTH = SOURCE.shape[1] + EXTRA_LENGTH
+# Where the reference decides by less, float32 may rightly decide otherwise.
+MARGIN = 3e-5
+# Of weights whose outputs are of many kinds: see `test_narrow_beam_equals_reference`.
+SEEDS = (5, 9, 11, 12, 22)
+SEED = SEEDS[0]
+
+
+# Models
+
+
+class CountingTransformer(Transformer):
+    """Counts how often the Python code of a search runs, that is, how often it is traced."""
+
+    traces = 0
+
+    def encode(self, encoder_token_ids, training=False):
+        self.traces += 1
+        return super().encode(encoder_token_ids, training)
+
+
+@functools.cache
+def model_of(**options):
+    sizes = {"num_layers": 2, "hidden_dim": 8, "intermediate_dim": 16, "num_heads": 2}
+    return CountingTransformer(**{"vocabulary_size": VOCABULARY_SIZE, **sizes, **options})
+
+
+def reweight(model, seed):
+    """Random weights whose outputs are worth a search.
+
+    With plain random weights a model repeats itself up to the limit: the residual path carries a
+    token's embedding to where the same embeddings make the logits. So the feed-forward layers are
+    made strong, the last norm turns half of the directions round, and its offset likes the end.
+    """
+    randomize(model, seed)
+    for variable in model.weights:
+        if "feed_forward" in variable.path and variable.name == "kernel":
+            variable.assign(3 * to_numpy(variable))
+    embeddings = 1.5 * to_numpy(model.encoder.token_embedding.embeddings)
+    model.encoder.token_embedding.embeddings.assign(embeddings)
+    norm = last_norm(model)
+    norm.gamma.assign(5 * (to_numpy(norm.gamma) - 1))
+    norm.beta.assign(to_numpy(norm.beta) + 0.3 * embeddings[END])
+    return model
+
+
+def last_norm(model):
+    return model.decoder.layer_norm or model.decoder.layers[-1].feed_forward_norm
+
+
+def narrow_model(seed, **options):
+    return reweight(model_of(**options), seed)
+
+
+# Comparison with the reference
+
+
+def search(model, source=SOURCE, extra_length=EXTRA_LENGTH, **options):
+    return [to_numpy(x) for x in beam_search(model, source, extra_length=extra_length, **options)]
+
+
+def without_padding(row):
+    return [int(token) for token in row if token != PAD]
+
+
+def output_lengths(token_ids):
+    return (token_ids != PAD).sum(axis=-1)
+
+
+def reference(model, source=SOURCE, extra_length=EXTRA_LENGTH, prefix_token_ids=None, **options):
+    """A `Search` a row."""
+    predict = NumpyTransformer(model)
+    prefixes = [()] * len(source) if prefix_token_ids is None else prefix_token_ids
+    options["extra_length"] = extra_length
+    return [
+        reference_search(predict, without_padding(row), prefix=without_padding(prefix), **options)
+        for row, prefix in zip(source, prefixes)
+    ]
+
+
+def assert_equals_reference(model, source=SOURCE, extra_length=EXTRA_LENGTH, **options):
+    """Compare everything the search returns, and give the `Search` of each row compared."""
+    actual = search(model, source, extra_length, **options)
+    attention_too = options.pop("return_attention", False)
+    length = source.shape[1] + extra_length
+    hyperparameters = model.hyperparameters
+    heads = (hyperparameters["num_layers"], hyperparameters["num_heads"])
+    compared = []
+    for row, expected in enumerate(reference(model, source, extra_length, **options)):
+        if expected.margin < MARGIN:
+            continue
+        num_results = options.get("num_results", 1)
+        token_ids = np.zeros((num_results, length), int)
+        scores = np.full(num_results, -np.inf)
+        attention = np.zeros((num_results, *heads, length, source.shape[1]))
+        for i, hypothesis in enumerate(expected.results):
+            token_ids[i, : len(hypothesis.tokens)] = hypothesis.tokens
+            scores[i] = hypothesis.score
+            for t, weights in enumerate(hypothesis.attention):
+                attention[i, :, :, t, : weights.shape[-1]] = weights
+        assert actual[0][row].tolist() == token_ids.tolist()
+        assert_close(actual[1][row], scores, atol=1e-4)
+        if attention_too:
+            assert_close(actual[2][row], attention, atol=1e-4)
+        compared.append(expected)
+    assert len(compared) >= 0.6 * len(source)  # close decisions are rare
+    return compared
+
+
+# The references themselves
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True}],
+    ids=["plain", "pre-norm, free d_k and d_v"],
+)
+def test_numpy_transformer_equals_the_other_one(options):
+    model = randomize(model_of(**options), seed=1)
+    targets = [[1, 5, 2, 4], [1, 9, 9, 11]]
+    predict = NumpyTransformer(model)
+    for source in ([4, 8, 6, 2], [2]):
+        log_probabilities, attention = predict(source, targets)
+        for row, target in zip(log_probabilities, targets):
+            assert_close(np.exp(row).sum(-1), np.ones(4), atol=1e-9)
+            shift = numpy_logits(model, source, target) - row
+            assert_close(shift, np.repeat(shift[:, :1], VOCABULARY_SIZE, axis=1), atol=1e-9)
+        assert attention.shape == (2, 4, 2, 2, len(source))
+        assert_close(attention.sum(-1), np.ones((2, 4, 2, 2)), atol=1e-9)
+
+
+def test_penalties_by_hand():
+    assert penalty(1, 0.6, "gnmt") == penalty(1, 0.6, "power") == 1
+    assert penalty(7, 1.0, "gnmt") == 2
+    assert penalty(7, 1.0, "power") == 7
+    assert penalty(7, 0.0, "gnmt") == penalty(7, 0.0, "power") == 1
+    # Two tokens; the last layer's heads cover the first source token with 0.3 + 0.1, the second
+    # with 1.7 + 1.9, which counts as 1.
+    last_layer = [[[0.2, 0.8], [0.4, 0.6]], [[0.1, 0.9], [0.1, 0.9]]]  # (tokens, heads, source)
+    attention = [[np.ones((2, 2)), weights] for weights in last_layer]
+    hypothesis = Hypothesis((5, END), -3.0, attention)
+    assert_close(score(hypothesis, 1.0, "power"), -1.5)
+    assert_close(score(hypothesis, 1.0, "power", 0.5), -1.5 + 0.5 * np.log(0.4))
+
+
+def test_all_outputs():
+    assert list(all_outputs(1, 5)) == [(2,), (3,), (4,)]
+    assert list(all_outputs(2, 4)) == [(2,), (3, 2), (3, 3)]
+    # 1 + 2 + 4 that end before the limit of 4, 8 that end at it and 16 that are cut.
+    assert len(set(all_outputs(4, 5))) == 31
+
+
+def test_wide_reference_is_brute_force():
+    predict = NumpyTransformer(reweight(wide_model(), seed=0))
+    for source in ([3, 4, 2], [2]):
+        options = {"extra_length": 2, "alpha": 0.6, "coverage_penalty": 0.4}
+        expected = brute_force(predict, source, **options)
+        results = reference_search(predict, source, 31, num_results=31, **options).results
+        assert [each.tokens for each in results] == [each.tokens for each in expected]
+        assert_close([each.score for each in results], [each.score for each in expected], atol=1e-9)
+
+
+def test_stopping_early_loses_nothing():
+    options = {"beam_size": 3, "num_results": 2, "coverage_penalty": 0.2}
+    saved = 0
+    for seed in SEEDS:
+        model = narrow_model(seed)
+        early = reference(model, **options)
+        late = reference(model, stops_early=False, **options)
+        for one, other in zip(early, late):
+            assert [each.tokens for each in one.results] == [each.tokens for each in other.results]
+            saved += len(other.completed) - len(one.completed)
+    assert saved > 10  # or the search would never have stopped early
+
+
+# Brute force: two tokens besides the end, and a beam that prunes nothing
+
+
+WIDE_SOURCE = np.array([[3, 4, 2], [4, 4, 3], [3, 2, 0], [4, 3, 0], [2, 0, 0], [3, 0, 0]], "int32")
+WIDE = {
+    # The best alone: the search may stop early.
+    "gnmt": {"alpha": 0.6, "num_results": 1},
+    "power": {"alpha": 1.0, "length_penalty": "power", "num_results": 5},
+    # All there are, and for short sentences more than there are: the last results are missing.
+    "coverage": {"alpha": 0.0, "coverage_penalty": 0.4, "num_results": 31},
+}
+
+
+def wide_model():
+    return model_of(vocabulary_size=5, num_layers=1)
+
+
+def wide_search(model, kind):
+    return search(model, WIDE_SOURCE, extra_length=2, beam_size=31, **WIDE[kind])
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_wide_beam_finds_the_best_of_all_outputs(kind):
+    scoring = dict(WIDE[kind])
+    num_results = scoring.pop("num_results")
+    model, best_lengths, penalised = wide_model(), set(), 0
+    first_seed = 1000 * list(WIDE).index(kind)  # 210 models in the three tests
+    for seed in range(first_seed, first_seed + 70):
+        token_ids, scores = wide_search(reweight(model, seed), kind)
+        predict = NumpyTransformer(model)
+        for row, source in enumerate(WIDE_SOURCE):
+            outputs = brute_force(predict, without_padding(source), extra_length=2, **scoring)
+            best = outputs[:num_results]
+            best_scores = [each.score for each in best]
+            missing = [-np.inf] * (num_results - len(best))
+            assert_close(scores[row], best_scores + missing, atol=1e-4)
+            # Each result is an output of that score: the ranks are right wherever scores differ.
+            results = [tuple(without_padding(each)) for each in token_ids[row]]
+            exact = {each.tokens: each.score for each in outputs}
+            assert_close([exact[each] for each in results[: len(best)]], best_scores, atol=1e-4)
+            assert len(set(results[: len(best)])) == len(best)
+            assert not any(results[len(best) :])
+
+            best_lengths.add(len(results[0]))
+            likeliest = max(outputs, key=lambda each: each.log_probability)
+            penalised += results[0] != likeliest.tokens
+    # The comparison saw outputs of all kinds, and penalties that chose another than the likeliest.
+    assert best_lengths == {1, 2, 3, 4}
+    assert penalised > 10
+
+
+# Narrow beams
+
+
+ONE = {"beam_size": 1, "alpha": 0.0}
+PAIR = {"beam_size": 2, "num_results": 2}
+BEST_OF_PAIR = {"beam_size": 2}
+POWER = {"beam_size": 3, "alpha": 1.0, "length_penalty": "power", "num_results": 2}
+# With everything a search can return.
+FULL = {
+    "beam_size": 4,
+    "alpha": 1.0,
+    "num_results": 4,
+    "coverage_penalty": 0.5,
+    "return_attention": True,
+}
+
+
+@pytest.mark.parametrize("options", [ONE, BEST_OF_PAIR, PAIR, POWER, FULL], ids=str)
+def test_narrow_beam_equals_reference(options):
+    searches = []
+    for seed in SEEDS:
+        searches += assert_equals_reference(narrow_model(seed), **options)
+    searches = [each for each in searches if each.completed]  # not those of padding alone
+    # What was compared is of every kind: winners that end by themselves and such that are cut,
+    # both of many lengths;
+    winners = [each.results[0] for each in searches]
+    ended = {len(each.tokens) for each in winners if each.tokens[-1] == END}
+    cut = {len(each.tokens) for each in winners if each.tokens[-1] != END}
+    assert len(ended) > 2 and cut == set(LIMITS[:-1])
+    # hypotheses of one sentence that are complete after different numbers of tokens;
+    lengths = [{len(each.tokens) for each in search.completed} for search in searches]
+    assert options is ONE or max(map(len, lengths)) > 2
+    # and the first one complete is not always the best.
+    late = [each.completed[0].tokens != each.results[0].tokens for each in searches]
+    assert any(late) or options is ONE
+
+
+def test_coverage_chooses_between_the_hypotheses_compared():
+    options = {name: value for name, value in FULL.items() if name != "return_attention"}
+    model = narrow_model(SEED)
+    with_coverage = reference(model, **options)
+    without = reference(model, **{**options, "coverage_penalty": 0.0})
+    assert any(a.results[0].tokens != b.results[0].tokens for a, b in zip(with_coverage, without))
+
+
+def test_beam_of_one_is_greedy():
+    for seed in SEEDS:
+        model = narrow_model(seed)
+        token_ids, scores = search(model, **ONE)
+        greedy_ids, greedy_scores = greedy_search(model, SOURCE, EXTRA_LENGTH)
+        assert token_ids.tolist() == to_numpy(greedy_ids)[:, None].tolist()
+        assert_close(scores, to_numpy(greedy_scores)[:, None], atol=1e-4)
+
+
+def test_fewer_results_are_the_first_of_more():
+    for seed in SEEDS:
+        model = narrow_model(seed)
+        token_ids, scores = search(model, **BEST_OF_PAIR)
+        two_ids, two_scores = search(model, **PAIR)
+        assert token_ids.tolist() == two_ids[:, :1].tolist()
+        assert_close(scores, two_scores[:, :1], atol=1e-4)
+
+
+def test_results_are_sorted_and_distinct():
+    for seed in SEEDS:
+        token_ids, scores, _ = search(narrow_model(seed), **FULL)
+        assert (scores[:, :-1] >= scores[:, 1:]).all()
+        for results in token_ids[:-1].tolist():
+            assert len({tuple(each) for each in results}) == len(results)
+
+
+def test_output_is_tokens_then_end_then_padding():
+    token_ids, scores, attention = search(narrow_model(SEED), **FULL)
+    assert token_ids.dtype == "int32" and token_ids.shape == (6, 4, LENGTH)
+    assert scores.dtype == "float32" and scores.shape == (6, 4)
+    assert attention.dtype == "float32" and attention.shape == (6, 4, 2, 2, LENGTH, 6)
+    for results, limit in zip(token_ids.tolist(), LIMITS):
+        for result in results:
+            tokens = without_padding(result)
+            assert result == tokens + [PAD] * (LENGTH - len(tokens))
+            assert START not in tokens and END not in tokens[:-1]
+            assert len(tokens) == limit or tokens[-1] == END
+
+
+def test_attention_of_a_token_sums_to_one():
+    token_ids, _, attention = search(narrow_model(SEED), **FULL)
+    # (batch, results, length) -> the same for each layer and head
+    is_token = np.broadcast_to((token_ids != PAD)[:, :, None, None], attention.shape[:-1])
+    assert_close(attention.sum(-1), is_token)
+    assert not attention[~is_token].any()
+    assert not attention.transpose(0, 5, 1, 2, 3, 4)[SOURCE == PAD].any()
+
+
+def test_neighbours_and_padding_change_nothing():
+    model = narrow_model(SEED)
+    options = {name: value for name, value in FULL.items() if name != "return_attention"}
+    assert all(each.margin > MARGIN for each in reference(model, **options))
+    token_ids, scores, attention = search(model, **FULL)
+
+    order = [3, 5, 0, 5, 4, 1, 2]
+    wider = np.pad(SOURCE[order], ((0, 0), (0, 3)))
+    other_ids, other_scores, other_attention = search(model, wider, **FULL)
+    assert other_ids[:, :, :LENGTH].tolist() == token_ids[order].tolist()
+    assert not other_ids[:, :, LENGTH:].any()
+    assert_close(other_scores, scores[order], atol=1e-4)
+    padding = ((0, 0),) * 4 + ((0, 3), (0, 3))
+    assert_close(other_attention, np.pad(attention[order], padding), atol=1e-4)
+
+    # Alone, and without any padding.
+    alone_ids, alone_scores = search(model, SOURCE[3:4, :4], **options)
+    assert alone_ids.tolist() == token_ids[3:4, :, :8].tolist()
+    assert_close(alone_scores, scores[3:4], atol=1e-4)
+
+
+def test_is_compiled_once():
+    model = narrow_model(SEED)
+    search(model, **FULL)
+    assert model.traces
+    before = model.traces
+    narrow_model(SEED + 1)  # changed weights need no new program
+    search(model, **FULL)
+    if keras.backend.backend() == "tensorflow":
+        search(model, SOURCE[:2, :3], **FULL)  # nor do other shapes
+    # PyTorch compiles nothing, and counts each search.
+    assert (model.traces > before) == (keras.backend.backend() == "torch")
+
+
+def test_search_leaves_the_model_as_it_was():
+    model = narrow_model(SEED)
+    assert model.encoder.dropout.rate > 0
+    before = [to_numpy(variable.value).copy() for variable in model.variables]
+    first, second = search(model, **FULL), search(model, **FULL)
+    for one, other in zip(first, second):
+        assert np.array_equal(one, other)
+    for variable, values in zip(model.variables, before):
+        assert np.array_equal(to_numpy(variable.value), values)
+
+
+@pytest.mark.parametrize("kind", [list, ops.convert_to_tensor])
+def test_takes_lists_and_tensors(kind):
+    model = narrow_model(SEED)
+    token_ids, _, _ = search(model, kind(SOURCE.tolist()), **FULL)
+    assert token_ids.tolist() == search(model, **FULL)[0].tolist()
+
+
+# What an output must and must not be
+
+
+LIMITED = {"beam_size": 2, "num_results": 2, "min_length": 5, "banned_token_ids": (3, 7)}
+
+
+def test_shortest_length_and_banned_tokens():
+    searches = []
+    for seed in SEEDS:
+        model = narrow_model(seed)
+        token_ids, _ = search(model, **LIMITED)
+        assert not np.isin(token_ids, LIMITED["banned_token_ids"]).any()
+        # The third sentence has a limit of 4, which a length of 5 does not change.
+        assert (output_lengths(token_ids)[:5].T >= np.minimum(LIMITS[:5], 5)).all()
+        searches += assert_equals_reference(model, **LIMITED)
+    # The end was never banned, only early.
+    assert {len(result.tokens) for each in searches for result in each.results} >= {5, 6}
+
+    # Without them the outputs would be others.
+    free = [reference(narrow_model(seed), **PAIR) for seed in SEEDS]
+    tokens = [result.tokens for rows in free for each in rows for result in each.results]
+    assert {3, 7} <= {token for each in tokens for token in each}
+    # The first sentence's.
+    assert any(len(result.tokens) < 5 for rows in free for result in rows[0].results)
+
+
+def test_takes_a_list_of_banned_tokens():
+    model = narrow_model(SEED)
+    token_ids, _ = search(model, **{**LIMITED, "banned_token_ids": [3, 7]})
+    assert token_ids.tolist() == search(model, **LIMITED)[0].tolist()
+
+
+PREFIX = np.array(
+    [
+        [3, 4, 0, 0],
+        [5, 0, 0, 0],
+        [6, 7, 8, 9],  # as long as the output may be
+        [9, 9, 2, 0],  # ends it
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+    ],
+    "int32",
+)
+
+
+def test_prefix_equals_reference():
+    for seed in SEEDS:
+        model = narrow_model(seed)
+        token_ids, scores = search(model, prefix_token_ids=PREFIX, **PAIR)
+        for results, result_scores, prefix in zip(token_ids, scores, map(without_padding, PREFIX)):
+            is_there = np.isfinite(result_scores)
+            assert (results[is_there, : len(prefix)] == prefix).all()
+        # Where the prefix is all of the output there is one result.
+        assert np.isfinite(scores).tolist() == [[True, i not in (2, 3)] for i in range(6)]
+        assert_equals_reference(model, prefix_token_ids=PREFIX, **PAIR)
+
+
+def test_end_in_the_prefix_ends_the_output():
+    prefix = np.zeros_like(PREFIX)
+    prefix[0], prefix[1, 0] = [9, 2, 7, 7], END
+    model = narrow_model(SEED)
+    token_ids, scores = search(model, prefix_token_ids=prefix, **PAIR)
+    assert [without_padding(row) for row in token_ids[0]] == [[9, 2], []]
+    assert [without_padding(row) for row in token_ids[1]] == [[2], []]
+    assert np.isfinite(scores[:2]).tolist() == [[True, False]] * 2
+    assert_equals_reference(model, prefix_token_ids=prefix, **PAIR)
+
+
+def test_a_row_of_padding_is_empty_whatever_its_prefix():
+    prefix = PREFIX.copy()
+    prefix[5] = [4, 4, 0, 0]
+    token_ids, scores = search(narrow_model(SEED), prefix_token_ids=prefix, **PAIR)
+    assert not token_ids[5].any() and not scores[5].any()
+
+
+@pytest.mark.parametrize("width", [0, 4])
+def test_empty_prefix_changes_nothing(width):
+    prefix = np.zeros((6, width), "int32")
+    for seed in SEEDS:
+        model = narrow_model(seed)
+        assert_equals_reference(model, prefix_token_ids=prefix, **PAIR)
+
+
+def test_everything_together():
+    prefix = [[5, 3, 0], [7, 0, 0], [0, 0, 0], [7, 3, 7], [0, 0, 0], [0, 0, 0]]
+    for seed in SEEDS:
+        assert_equals_reference(
+            narrow_model(seed),
+            beam_size=3,
+            alpha=0.8,
+            num_results=3,
+            length_penalty="power",
+            coverage_penalty=0.3,
+            min_length=4,
+            prefix_token_ids=prefix,
+            banned_token_ids=(3, 7),
+            return_attention=True,
+        )
+
+
+# Other models, and no sentences
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True},
+        {"position_encoding": "learned", "max_length": LENGTH},
+    ],
+    ids=["pre-norm, free d_k and d_v", "learned positions"],
+)
+def test_other_models_equal_reference(options):
+    for seed in SEEDS:
+        assert_equals_reference(narrow_model(seed, **options), **FULL)
+
+
+def test_mixed_precision():
+    model = randomize(model_of(dtype="mixed_bfloat16", num_layers=1), seed=1)
+    token_ids, scores, attention = search(model, **FULL)
+    assert scores.dtype == "float32" and np.isfinite(scores).all()
+    assert (scores[:, :-1] >= scores[:, 1:]).all()
+    assert ((output_lengths(token_ids) > 0) == (np.array(LIMITS) > 0)[:, None]).all()
+    assert (output_lengths(token_ids) <= np.array(LIMITS)[:, None]).all()
+    assert attention.dtype == "float32"
+    # bfloat16 has 8 bits.
+    is_token = np.broadcast_to((token_ids != PAD)[:, :, None, None], attention.shape[:-1])
+    assert_close(attention.sum(-1), is_token, atol=0.02)
+
+
+@pytest.mark.parametrize("rows", [0, 6])
+def test_nothing_to_translate(rows):
+    token_ids, scores, attention = search(narrow_model(SEED), np.zeros((rows, 6), "int32"), **FULL)
+    assert token_ids.shape == (rows, 4, LENGTH) and not token_ids.any()
+    assert scores.shape == (rows, 4) and not scores.any()
+    assert attention.shape == (rows, 4, 2, 2, LENGTH, 6) and not attention.any()
+
+
+# By hand: a model whose next token depends on the last one alone, by any table
+
+
+A, B, C = 3, 4, 5
+RARE = 1e-4  # the probability of what a table leaves out
+HAND_SOURCE = np.array([[3, 2]], "int32")  # with an extra length of 4, a limit of 5
+TWO = {"beam_size": 2, "alpha": 0.0, "num_results": 2}
+
+
+def hand_model():
+    return model_of(
+        vocabulary_size=6,
+        num_layers=1,
+        num_heads=1,
+        intermediate_dim=12,
+        normalize_first=True,
+    )
+
+
+def table_model(table):
+    """A model with P(next | last) = table[last][next]; padding, never an output, has the rest.
+
+    The feed-forward layer looks up the row: it tells the last token by its large embedding, and
+    gives a vector so large that nothing else is left after the last norm.
+    """
+    model, size, dim = hand_model(), 6, 8
+    for variable in model.weights:
+        variable.assign(np.ones(variable.shape) * (variable.name == "gamma"))  # all others are 0
+    embeddings = 8 * np.eye(size, dim)
+    scale = 20
+    rows = np.zeros((size, dim))
+    for last, probabilities in table.items():
+        row = np.full(size, RARE)
+        row[list(probabilities)] = list(probabilities.values())
+        row[PAD] = 1 - row[1:].sum()
+        rows[last, :size] = np.log(row) / scale
+        # Two more numbers make mean 0 and variance 1, so the norm changes nothing: their sum is s
+        # and the sum of their squares q.
+        s, q = -rows[last].sum(), dim - (rows[last] ** 2).sum()
+        rows[last, size:] = s / 2 + np.array([1, -1]) * np.sqrt(q / 2 - s**2 / 4)
+    feed_forward = model.decoder.layers[0].feed_forward
+    # After the norm the component of the last token is above 2, and the others are below 0: then
+    # relu(x - 1) - relu(x - 2) is 1 for it and 0 for the others.
+    identity = np.eye(dim, size)
+    feed_forward.intermediate_dense.kernel.assign(np.concatenate([identity, identity], axis=1))
+    feed_forward.intermediate_dense.bias.assign([-1] * size + [-2] * size)
+    feed_forward.output_dense.kernel.assign(1e8 * np.concatenate([rows, -rows]))
+    model.encoder.token_embedding.embeddings.assign(embeddings)
+    last_norm(model).gamma.assign(np.full(dim, scale / 8))
+    return model
+
+
+def test_table_model_has_the_probabilities_of_its_table():
+    table = {START: {A: 0.5, B: 0.4}, A: {END: 0.3, B: 0.25, C: 0.2}, B: {END: 0.9}, C: {C: 0.6}}
+    log_probabilities, _ = NumpyTransformer(table_model(table))([3, 2], [[START, A, B, C]])
+    expected = [
+        [0.1 - 3 * RARE, RARE, RARE, 0.5, 0.4, RARE],
+        [0.25 - 2 * RARE + RARE, RARE, 0.3, RARE, 0.25, 0.2],
+        [0.1 - 4 * RARE, RARE, 0.9, RARE, RARE, RARE],
+        [0.4 - 4 * RARE, RARE, RARE, RARE, RARE, 0.6],
+    ]
+    assert_close(np.exp(log_probabilities[0]), expected, atol=1e-4)
+
+
+def assert_finds(model, expected, **options):
+    """`expected`: pairs of tokens and their score."""
+    token_ids, scores = search(model, HAND_SOURCE, **options)
+    assert [without_padding(row) for row in token_ids[0]] == [tokens for tokens, _ in expected]
+    assert_close(scores[0], [score for _, score in expected], atol=1e-3)
+
+
+def test_a_beam_of_two_finds_what_greedy_misses():
+    model = table_model(
+        {START: {A: 0.5, B: 0.4}, A: {END: 0.3, B: 0.25, C: 0.2}, B: {END: 0.9}, C: {END: 0.9}}
+    )
+    token_ids, scores = greedy_search(model, HAND_SOURCE, EXTRA_LENGTH)
+    assert without_padding(to_numpy(token_ids)[0]) == [A, END]
+    assert_close(scores, [np.log(0.5 * 0.3)], atol=1e-3)
+    expected = [([B, END], np.log(0.4 * 0.9)), ([A, END], np.log(0.5 * 0.3))]
+    assert_finds(model, expected, **TWO)
+
+
+def test_length_penalty_chooses_the_longer():
+    # P(END) = 0.5, and P(A B C END) = 0.48 * 0.98^3 = 0.4518.
+    model = table_model({START: {END: 0.5, A: 0.48}, A: {B: 0.98}, B: {C: 0.98}, C: {END: 0.98}})
+    short, long = np.log(0.5), np.log(0.4518)
+    assert_finds(model, [([END], short), ([A, B, C, END], long)], **TWO)
+    # The longer is complete last, and overtakes: -0.795 / 1.5^0.6 is more than -0.693.
+    expected = [([A, B, C, END], long / 1.5**0.6), ([END], short)]
+    assert_finds(model, expected, **{**TWO, "alpha": 0.6})
+
+
+def test_an_end_outside_the_beam_is_not_complete():
+    model = table_model(
+        {
+            START: {A: 0.4, B: 0.3, END: 0.2},
+            A: {END: 0.1, C: 0.05},
+            B: {END: 0.1, C: 0.05},
+            C: {END: 0.1},
+        }
+    )
+    # Though the end alone, third in the first step, would have had 0.2.
+    assert_finds(model, [([A, END], np.log(0.04)), ([B, END], np.log(0.03))], **TWO)
+
+
+def test_an_end_leaves_its_place_to_the_next_candidate():
+    model = table_model(
+        {START: {END: 0.5, A: 0.3, B: 0.15}, A: {END: 0.1, C: 0.1}, B: {END: 0.9}, C: {END: 0.1}}
+    )
+    # B is third in the first step, and lives on because one of the first two ended.
+    assert_finds(model, [([END], np.log(0.5)), ([B, END], np.log(0.135))], **TWO)
+
+
+# Ties
+
+
+def constant_model(model, logits):
+    """Give `model` weights with these logits in every step, to the last bit."""
+    randomize(model)
+    # Nothing but the offset passes the last norm, and it picks the first column of the embeddings.
+    last_norm(model).gamma.assign(np.zeros(8))
+    last_norm(model).beta.assign([1] + [0] * 7)
+    embeddings = to_numpy(model.encoder.token_embedding.embeddings).copy()
+    embeddings[:, 0] = logits
+    model.encoder.token_embedding.embeddings.assign(embeddings)
+    return model
+
+
+def test_of_equal_candidates_the_lower_token_comes_first():
+    # All tokens alike. First step: the end is complete, and of the others the lowest two go on, A
+    # and B. Second step: A END is complete. No longer output can win.
+    expected = [([END], np.log(1 / 6)), ([A, END], 2 * np.log(1 / 6))]
+    assert_finds(constant_model(hand_model(), [0] * 6), expected, **TWO)
+
+
+def test_of_equal_hypotheses_the_earlier_complete_comes_first():
+    # A logit less by 64 is a probability less by e^64, so that of B is 1 in float32. All logs are
+    # multiples of 64: sums of them are exact, in any order.
+    model = constant_model(hand_model(), [-128, -128, -64, -64, 0, -64])
+    # END, B END, B B END, ... all have -64, the best has 0.
+    assert_finds(model, [([B, B, B, B, B], 0), ([END], -64)], **TWO)
+
+
+def random_logits(size, generator):
+    """One token of probability 1, and many alike."""
+    logits = -64 * generator.integers(1, 4, size)
+    logits[generator.integers(END, size)] = 0
+    return logits
+
+
+def test_ties_equal_reference():
+    generator = np.random.default_rng(0)
+    options = {"beam_size": 4, "alpha": 0.0, "num_results": 4}
+    for _ in range(20):
+        model = constant_model(hand_model(), random_logits(6, generator))
+        assert_ties_equal_reference(model, HAND_SOURCE, **options)
+
+
+def assert_ties_equal_reference(model, source, **options):
+    token_ids, scores = search(model, source, **options)
+    results = reference(model, source, **options)[0].results
+    expected = [each.score for each in results]
+    assert len(set(expected)) < len(expected)
+    assert scores[0].tolist() == expected
+    assert [without_padding(row) for row in token_ids[0]] == [list(each.tokens) for each in results]
+
+
+# A vocabulary so large, and with so many divisors, that not all of it need be sorted
+LARGE = 240
+LARGE_OPTIONS = {"beam_size": 3, "alpha": 0.0, "num_results": 3}
+
+
+def large_model():
+    return model_of(vocabulary_size=LARGE, num_layers=1)
+
+
+def test_large_vocabulary_equals_reference():
+    for seed in SEEDS:
+        assert_equals_reference(reweight(large_model(), seed), HAND_SOURCE, **LARGE_OPTIONS)
+
+
+def test_ties_in_a_large_vocabulary_equal_reference():
+    generator = np.random.default_rng(0)
+    for _ in range(10):
+        model = constant_model(large_model(), random_logits(LARGE, generator))
+        assert_ties_equal_reference(model, HAND_SOURCE, **LARGE_OPTIONS)
+
+
+def test_tokens_of_equal_embeddings_give_equal_results():
+    model = reweight(wide_model(), seed=5)
+    embeddings = to_numpy(model.encoder.token_embedding.embeddings).copy()
+    embeddings[4] = embeddings[3]
+    model.encoder.token_embedding.embeddings.assign(embeddings)
+    token_ids, scores = wide_search(model, "coverage")
+    exchange = {PAD: PAD, END: END, 3: 4, 4: 3}
+    for results, result_scores in zip(token_ids.tolist(), scores.tolist()):
+        score_of = dict(zip(map(tuple, results), result_scores))
+        for tokens in score_of:
+            twin = tuple(exchange[token] for token in tokens)
+            assert score_of[tokens] == pytest.approx(score_of[twin], abs=1e-5)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *[("beam_size", value) for value in (0, -1, 2.5, None, "4")],
+        *[("num_results", value) for value in (0, -1, 5, 1.5, None)],
+        *[("alpha", value) for value in (-0.1, None, "0.6")],
+        *[("length_penalty", value) for value in ("google", None, 1)],
+        *[("coverage_penalty", value) for value in (-0.5, None)],
+        *[("min_length", value) for value in (-1, 1.5, None)],
+        *[("extra_length", value) for value in (0, -1, 2.5, None)],
+        *[("banned_token_ids", value) for value in ((12,), (-1,), (5, 99))],
+    ],
+)
+def test_option_out_of_range(name, value):
+    options = {"beam_size": 4, "extra_length": EXTRA_LENGTH, name: value}
+    received = str(value).strip("(),")
+    with pytest.raises(ValueError, match=f"`{name}`.*Received: .*{name}=.*{received}"):
+        beam_search(model_of(), SOURCE, **options)
+
+
+@pytest.mark.parametrize("banned_token_ids", [(END,), (5, END), tuple(range(VOCABULARY_SIZE))])
+def test_the_end_cannot_be_banned(banned_token_ids):
+    with pytest.raises(ValueError, match="`banned_token_ids`.*Received: "):
+        search(model_of(), banned_token_ids=banned_token_ids)
+
+
+def prefix_with(row, tokens):
+    prefix = PREFIX.tolist()
+    prefix[row] = tokens
+    return prefix
+
+
+@pytest.mark.parametrize(
+    "prefix_token_ids",
+    [
+        prefix_with(0, [12, 0, 0, 0]),
+        prefix_with(0, [-1, 0, 0, 0]),
+        prefix_with(0, [3, 0, 4, 0]),
+        prefix_with(4, [0, 4, 0, 0]),
+        prefix_with(0, [START, 4, 0, 0]),
+        [[4] * 5] * 6,
+        PREFIX[:5],
+        PREFIX[0],
+        PREFIX[None],
+        [],
+        np.zeros((5, 0)),
+    ],
+    ids=[
+        "above the vocabulary",
+        "below the vocabulary",
+        "padding inside",
+        "padding first",
+        "start token",
+        "longer than a limit",
+        "too few rows",
+        "one axis",
+        "three axes",
+        "one axis, empty",
+        "too few rows, empty",
+    ],
+)
+def test_wrong_prefix(prefix_token_ids):
+    with pytest.raises(ValueError, match="`prefix_token_ids`.*Received: "):
+        search(model_of(), prefix_token_ids=prefix_token_ids)
+
+
+@pytest.mark.parametrize("shape", [(6,), (1, 2, 6), ()])
+def test_source_of_other_axes(shape):
+    with pytest.raises(ValueError, match=r"\(batch, source\).*Received: shape="):
+        search(model_of(), np.ones(shape, "int32"))
+
+
+def test_learned_positions_too_few():
+    model = model_of(position_encoding="learned", max_length=LENGTH)
+    with pytest.raises(ValueError, match=f"max_length={LENGTH}"):
+        search(model, extra_length=EXTRA_LENGTH + 1)
