@@ -217,7 +217,7 @@ def test_stopping_early_loses_nothing():
 # Brute force: two tokens besides the end, and a beam that prunes nothing
 
 
-WIDE_SOURCE = np.array([[3, 4, 2], [4, 4, 3], [3, 2, 0], [4, 3, 0], [2, 0, 0], [3, 0, 0]], "int32")
+WIDE_SOURCE = np.array([[3, 4, 2], [4, 4, 3], [3, 2, 0], [2, 0, 0]], "int32")
 WIDE = {
     # The best alone: the search may stop early.
     "gnmt": {"alpha": 0.6, "num_results": 1},
@@ -282,7 +282,7 @@ FULL = {
 }
 
 
-@pytest.mark.parametrize("options", [ONE, BEST_OF_PAIR, PAIR, POWER, FULL], ids=str)
+@pytest.mark.parametrize("options", [ONE, BEST_OF_PAIR, POWER, FULL], ids=str)
 def test_narrow_beam_equals_reference(options):
     searches = []
     for seed in SEEDS:
@@ -403,11 +403,13 @@ def test_search_leaves_the_model_as_it_was():
         assert np.array_equal(to_numpy(variable.value), values)
 
 
-@pytest.mark.parametrize("kind", [list, ops.convert_to_tensor])
-def test_takes_lists_and_tensors(kind):
+def test_takes_lists_arrays_and_tensors():
     model = narrow_model(SEED)
-    token_ids, _, _ = search(model, kind(SOURCE.tolist()), **FULL)
-    assert token_ids.tolist() == search(model, **FULL)[0].tolist()
+    results = []
+    for kind in (list, np.array, ops.convert_to_tensor):
+        source, prefix = kind(SOURCE.tolist()), kind(PREFIX.tolist())
+        results.append(search(model, source, prefix_token_ids=prefix, **PAIR)[0].tolist())
+    assert results[0] == results[1] == results[2]
 
 
 # What an output must and must not be
@@ -700,18 +702,21 @@ def random_logits(size, generator):
 def test_ties_equal_reference():
     generator = np.random.default_rng(0)
     options = {"beam_size": 4, "alpha": 0.0, "num_results": 4}
-    for _ in range(20):
-        model = constant_model(hand_model(), random_logits(6, generator))
-        assert_ties_equal_reference(model, HAND_SOURCE, **options)
+    models = (constant_model(hand_model(), random_logits(6, generator)) for _ in range(20))
+    assert_ties_equal_reference(models, **options)
 
 
-def assert_ties_equal_reference(model, source, **options):
-    token_ids, scores = search(model, source, **options)
-    results = reference(model, source, **options)[0].results
-    expected = [each.score for each in results]
-    assert len(set(expected)) < len(expected)
-    assert scores[0].tolist() == expected
-    assert [without_padding(row) for row in token_ids[0]] == [list(each.tokens) for each in results]
+def assert_ties_equal_reference(models, **options):
+    ties = 0
+    for model in models:
+        token_ids, scores = search(model, HAND_SOURCE, **options)
+        results = reference(model, HAND_SOURCE, **options)[0].results
+        expected = [each.score for each in results]
+        assert scores[0].tolist() == expected
+        tokens = [list(each.tokens) for each in results]
+        assert [without_padding(row) for row in token_ids[0]] == tokens
+        ties += len(set(expected)) < len(expected)
+    assert ties > 5
 
 
 # A vocabulary so large, and with so many divisors, that not all of it need be sorted
@@ -730,9 +735,8 @@ def test_large_vocabulary_equals_reference():
 
 def test_ties_in_a_large_vocabulary_equal_reference():
     generator = np.random.default_rng(0)
-    for _ in range(10):
-        model = constant_model(large_model(), random_logits(LARGE, generator))
-        assert_ties_equal_reference(model, HAND_SOURCE, **LARGE_OPTIONS)
+    models = (constant_model(large_model(), random_logits(LARGE, generator)) for _ in range(10))
+    assert_ties_equal_reference(models, **LARGE_OPTIONS)
 
 
 def test_tokens_of_equal_embeddings_give_equal_results():

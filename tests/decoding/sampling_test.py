@@ -1,0 +1,191 @@
+import functools
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.decoding.candidates import sampled_candidates, uniform_numbers
+from keras_transformer.decoding.search import greedy_search, sample
+from keras_transformer.decoding.search_loop import Sampling
+from keras_transformer.models.transformer import Transformer
+from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
+
+EXTRA_LENGTH = 3
+SOURCE = np.array([[5, 3, 8, 2], [4, 2, 0, 0], [9, 10, 2, 0], [0, 0, 0, 0]], "int32")
+
+
+@functools.cache
+def model():
+    sizes = {"num_layers": 1, "hidden_dim": 8, "intermediate_dim": 16, "num_heads": 2}
+    return randomize(Transformer(vocabulary_size=12, **sizes), seed=10)
+
+
+def draw(source=SOURCE, **options):
+    token_ids, scores = sample(model(), source, extra_length=EXTRA_LENGTH, **options)
+    return to_numpy(token_ids), to_numpy(scores)
+
+
+def softmax(logits):
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+# The draw of one token
+
+
+PROBABILITIES = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
+
+
+def draw_tokens(sampling, numbers, banned=()):
+    """The tokens that given uniform numbers lead to, and their log-probabilities."""
+    numbers = np.asarray(numbers, "float32")[None]
+    logits = np.tile(np.log(PROBABILITIES).astype("float32") + 3, (1, numbers.shape[1], 1))
+    allowed = logits.copy()
+    allowed[..., list(banned)] = -np.inf
+    candidates = sampled_candidates(
+        *(ops.convert_to_tensor(x) for x in (logits, allowed, np.zeros_like(numbers))),
+        sampling,
+        ops.convert_to_tensor(numbers),
+    )
+    assert to_numpy(candidates.parents).tolist() == [list(range(numbers.shape[1]))]
+    return to_numpy(candidates.tokens)[0].tolist(), to_numpy(candidates.scores)[0]
+
+
+LARGEST = 1 - 2.0**-23
+
+
+@pytest.mark.parametrize(
+    ("sampling", "numbers", "tokens"),
+    [
+        # Cumulated in the order of the ids: 0.1, 0.5, 0.55, 0.8, 1.
+        (Sampling(1.0, None, None), [0, 0.09, 0.11, 0.49, 0.52, 0.7, 0.81, LARGEST],
+         [0, 0, 1, 1, 2, 3, 4, 4]),
+        # The likeliest three are 1, 3, 4: 0.4, 0.65, 0.85 of 0.85.
+        (Sampling(1.0, 3, None), [0, 0.46, 0.48, 0.75, 0.77, LARGEST], [1, 1, 3, 3, 4, 4]),
+        # 0.4 + 0.25 reach 0.6: of these, 1 has 8 of 13.
+        (Sampling(1.0, None, 0.6), [0, 0.61, 0.62, LARGEST], [1, 1, 3, 3]),
+        # The likeliest is always kept.
+        (Sampling(1.0, None, 0.01), [0, LARGEST], [1, 1]),
+        # Temperature 1/2 squares: 0.01, 0.16, 0.0025, 0.0625, 0.04 of 0.275.
+        (Sampling(0.5, None, None), [0.03, 0.04, 0.61, 0.62, 0.63, 0.8, LARGEST],
+         [0, 1, 1, 2, 3, 3, 4]),
+        # Of what top_k leaves: 1 and 3 have 8 and 5 of 13; 8/13 alone reaches 0.6.
+        (Sampling(1.0, 2, 0.6), [0, LARGEST], [1, 1]),
+    ],
+)  # fmt: skip
+def test_token_by_hand(sampling, numbers, tokens):
+    drawn, scores = draw_tokens(sampling, numbers)
+    assert drawn == tokens
+    # The model's own probability, whatever was left out.
+    assert_close(scores, np.log(PROBABILITIES[tokens]), atol=1e-5)
+
+
+def test_banned_token_is_never_drawn():
+    drawn, scores = draw_tokens(Sampling(1.0, None, None), np.linspace(0, LARGEST, 99), banned=[1])
+    assert sorted(set(drawn)) == [0, 2, 3, 4]
+    assert_close(scores, np.log(PROBABILITIES[drawn]), atol=1e-5)
+
+
+# The random numbers
+
+
+def test_numbers_are_uniform_and_independent():
+    generator = np.random.default_rng(0)
+    source = ops.convert_to_tensor(generator.integers(3, 100, (300, 6)).astype("int32"))
+    numbers = [
+        to_numpy(uniform_numbers(source, 20, ops.convert_to_tensor([[seed]]), np.int32(step)))
+        for seed in (0, 1)
+        for step in range(4)
+    ]
+    counts = np.histogram(numbers, bins=20, range=(0, 1))[0]
+    assert counts.sum() == 8 * 300 * 20
+    # 2,400 a bin; five standard deviations.
+    assert abs(counts - 2400).max() < 5 * 2400**0.5
+    flat = np.reshape(numbers, (8, -1))
+    assert abs(np.corrcoef(flat) - np.eye(8)).max() < 5 / flat.shape[1] ** 0.5
+    slots = np.moveaxis(numbers, -1, 0).reshape(20, -1)
+    assert abs(np.corrcoef(slots) - np.eye(20)).max() < 5 / slots.shape[1] ** 0.5
+
+
+def test_numbers_depend_on_the_sentence_alone():
+    seed = ops.convert_to_tensor([[7]])
+    first = to_numpy(uniform_numbers(ops.convert_to_tensor(SOURCE), 3, seed, np.int32(2)))
+    wider = np.pad(SOURCE[::-1], ((0, 0), (0, 2)))
+    second = to_numpy(uniform_numbers(ops.convert_to_tensor(wider), 3, seed, np.int32(2)))
+    assert first.tolist() == second[::-1].tolist()
+    # The order of the words counts.
+    swapped = SOURCE[:, [1, 0, 2, 3]]
+    third = to_numpy(uniform_numbers(ops.convert_to_tensor(swapped), 3, seed, np.int32(2)))
+    assert (third[0] != first[0]).all()
+
+
+# Whole outputs
+
+
+def test_frequencies_are_the_models_probabilities():
+    # One token, of limit 1: 4,000 draws.
+    source = np.array([[2]], "int32")
+    token_ids, _ = sample(model(), source, num_results=4000, extra_length=1)
+    counts = np.bincount(to_numpy(token_ids)[0, :, 0], minlength=12)
+    probabilities = softmax(numpy_logits(model(), [2], [1])[0][2:])
+    expected = np.concatenate([[0, 0], probabilities]) * 4000
+    assert (abs(counts - expected) <= 5 * np.sqrt(expected) + 1e-6).all()
+    assert np.count_nonzero(counts) > 3
+
+
+def test_outputs_are_tokens_then_end_then_padding():
+    token_ids, scores = draw(num_results=20)
+    assert (np.diff(scores) <= 0).all()
+    assert not token_ids[3].any() and not scores[3].any()
+    lengths = (SOURCE != 0).sum(axis=1)
+    for row in range(3):
+        for tokens in token_ids[row].tolist():
+            count = sum(token != 0 for token in tokens)
+            assert 1 <= count <= lengths[row] - 1 + EXTRA_LENGTH
+            assert 1 not in tokens and 2 not in tokens[: count - 1] and not any(tokens[count:])
+            assert tokens[count - 1] == 2 or count == lengths[row] - 1 + EXTRA_LENGTH
+    assert len({tuple(tokens) for tokens in token_ids[0].tolist()}) > 10
+
+
+def test_score_is_the_log_probability():
+    token_ids, scores = draw(num_results=20)
+    for tokens, score in list(zip(token_ids[0].tolist(), scores[0]))[:5]:
+        tokens = [token for token in tokens if token]
+        probabilities = softmax(numpy_logits(model(), SOURCE[0].tolist(), [1, *tokens[:-1]]))
+        assert score == pytest.approx(
+            np.log(probabilities[np.arange(len(tokens)), tokens]).sum(), abs=1e-4
+        )
+
+
+def test_one_candidate_is_greedy_search():
+    token_ids, scores = draw(top_k=1)
+    expected_ids, expected_scores = greedy_search(model(), SOURCE, EXTRA_LENGTH)
+    assert token_ids[:, 0].tolist() == to_numpy(expected_ids).tolist()
+    assert_close(scores[:, 0], expected_scores, atol=1e-4)
+
+
+def test_seed_and_neighbours():
+    token_ids, scores = draw(num_results=20)
+    again_ids, again_scores = draw(SOURCE[::-1], num_results=20)
+    assert again_ids[::-1].tolist() == token_ids.tolist()
+    assert_close(again_scores[::-1], scores, atol=1e-4)
+    other_ids, _ = draw(num_results=20, seed=1)
+    assert (other_ids[0] != token_ids[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_results": 0}, "num_results=0"),
+        ({"temperature": 0}, "temperature=0"),
+        ({"temperature": "hot"}, "temperature=hot"),
+        ({"top_k": 0}, "top_k=0"),
+        ({"top_p": 0}, "top_p=0"),
+        ({"top_p": 1.1}, "top_p=1.1"),
+        ({"min_length": -1}, "min_length=-1"),
+        ({"banned_token_ids": [99]}, "banned_token_ids"),
+    ],
+)
+def test_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        draw(**options)
