@@ -128,7 +128,7 @@ def test_imports_go_one_way(path):
 def test_imports_are_found(tmp_path):
     # The test above must not pass because it sees nothing.
     found = list(imports(PACKAGE / "tasks" / "translator.py"))
-    assert ("decoding.search", "greedy_search", True) in found
+    assert ("decoding.search", "beam_search", True) in found
     assert ("export.saved_model", "export_translator", False) in found
     assert not is_allowed("layers", "models.transformer", "Transformer", True)
     assert not is_allowed("decoding", "data.tokenizer", "Tokenizer", True)

@@ -5,7 +5,14 @@ import numbers
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.data.tokenizer import PAD_ID, START_ID
+from keras_transformer.decoding.checks import (
+    check_banned,
+    check_not_negative,
+    check_positive,
+    check_prefix,
+    check_source,
+)
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.length_penalty import length_penalties
 from keras_transformer.decoding.search_loop import Sampling, SearchOptions, search_loop
@@ -104,14 +111,14 @@ def beam_search(
         ValueError: if an argument is out of its range, a learned position table is too short, or
             `prefix_token_ids` do not fit the sources and the vocabulary.
     """
-    _check_positive("beam_size", beam_size)
+    check_positive("beam_size", beam_size)
     if not 1 <= num_results <= beam_size:
         raise ValueError(
             "`num_results` must be between 1 and `beam_size`. "
             f"Received: num_results={num_results}, beam_size={beam_size}"
         )
-    _check_not_negative("alpha", alpha)
-    _check_not_negative("coverage_penalty", coverage_penalty)
+    check_not_negative("alpha", alpha)
+    check_not_negative("coverage_penalty", coverage_penalty)
     if length_penalty not in length_penalties:
         raise ValueError(
             f"`length_penalty` must be one of {sorted(length_penalties)}. "
@@ -171,11 +178,11 @@ def sample(
     Raises:
         ValueError: as `beam_search`.
     """
-    _check_positive("num_results", num_results)
+    check_positive("num_results", num_results)
     if not isinstance(temperature, numbers.Real) or not temperature > 0:
         raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
     if top_k is not None:
-        _check_positive("top_k", top_k)
+        check_positive("top_k", top_k)
     if top_p is not None and not (isinstance(top_p, numbers.Real) and 0 < top_p <= 1):
         raise ValueError(f"`top_p` must be above 0 and at most 1. Received: top_p={top_p}")
     options = SearchOptions(
@@ -191,11 +198,11 @@ def sample(
 
 def _search(model, encoder_token_ids, options, prefix_token_ids, return_attention, seed=0):
     encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
-    _check_source(model, encoder_token_ids, options)
-    _check_banned(model, options.banned_token_ids)
+    check_source(model, encoder_token_ids, options)
+    check_banned(model, options.banned_token_ids)
     tensors = [encoder_token_ids, np.array([[seed]]).astype("int32")]
     if prefix_token_ids is not None and np.shape(prefix_token_ids)[-1:] != (0,):
-        _check_prefix(model, encoder_token_ids, prefix_token_ids, options)
+        check_prefix(model, encoder_token_ids, prefix_token_ids, options)
         tensors.append(ops.convert_to_tensor(prefix_token_ids, "int32"))
     if encoder_token_ids.shape[0] == 0:
         token_ids, scores = _nothing(encoder_token_ids, options)
@@ -232,77 +239,3 @@ def _attention_program(model, token_ids, encoder_token_ids):
 
 def _ids(token_ids):
     return tuple(sorted({int(token_id) for token_id in token_ids}))
-
-
-def _check_positive(name, value):
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value}")
-
-
-def _check_not_negative(name, value):
-    if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
-        raise ValueError(f"`{name}` must be a number, 0 or larger. Received: {name}={value}")
-
-
-def _check_source(model, encoder_token_ids, options):
-    if len(encoder_token_ids.shape) != 2:
-        raise ValueError(
-            "`encoder_token_ids` must have the shape (batch, source). "
-            f"Received: shape={tuple(encoder_token_ids.shape)}"
-        )
-    extra_length = options.extra_length
-    _check_positive("extra_length", extra_length)
-    if not isinstance(options.min_length, int) or options.min_length < 0:
-        raise ValueError(
-            "`min_length` must be an integer, 0 or larger. "
-            f"Received: min_length={options.min_length}"
-        )
-    length, max_length = encoder_token_ids.shape[1], model.hyperparameters["max_length"]
-    if max_length is not None and length is not None and length + extra_length > max_length:
-        raise ValueError(
-            f"The source has {length} positions and its translation up to {length + extra_length}, "
-            f"but the model learned only max_length={max_length}. Shorten the source, or pass a "
-            "smaller `extra_length`."
-        )
-
-
-def _check_banned(model, token_ids):
-    size = model.hyperparameters["vocabulary_size"]
-    if END_ID in token_ids or any(not 0 <= token_id < size for token_id in token_ids):
-        raise ValueError(
-            f"`banned_token_ids` must be ids below {size}, the vocabulary size, without the end "
-            f"token {END_ID}. Received: banned_token_ids={token_ids}"
-        )
-
-
-def _check_prefix(model, encoder_token_ids, prefix_token_ids, options):
-    prefix = np.asarray(ops.convert_to_numpy(prefix_token_ids))
-    source = np.asarray(ops.convert_to_numpy(encoder_token_ids))
-    if prefix.ndim != 2 or len(prefix) != len(source):
-        raise ValueError(
-            "`prefix_token_ids` must have the shape (batch, prefix), one row for each source. "
-            f"Received: shape={prefix.shape} for {len(source)} sources"
-        )
-    size = model.hyperparameters["vocabulary_size"]
-    is_token = prefix != PAD_ID
-    wrong = prefix[(prefix < 0) | (prefix >= size) | (prefix == START_ID)]
-    if len(wrong):
-        raise ValueError(
-            f"`prefix_token_ids` must be ids of tokens: below {size}, the vocabulary size, and not "
-            f"the start token {START_ID}. Received: the id {wrong[0]}"
-        )
-    if (is_token[:, 1:] > is_token[:, :-1]).any():
-        row = (is_token[:, 1:] > is_token[:, :-1]).any(axis=1).argmax()
-        raise ValueError(
-            "`prefix_token_ids` must be padded with 0 at the end, and only there. "
-            f"Received: row {row}={prefix[row].tolist()}"
-        )
-    source_lengths = (source != PAD_ID).sum(axis=1)
-    limits = np.where(source_lengths, source_lengths - 1 + options.extra_length, prefix.shape[1])
-    if (is_token.sum(axis=1) > limits).any():
-        row = (is_token.sum(axis=1) > limits).argmax()
-        raise ValueError(
-            f"`prefix_token_ids` must fit in the outputs. Received: row {row} of "
-            f"{is_token[row].sum()} tokens, for an output of {limits[row]} at most. Pass a larger "
-            "`extra_length`."
-        )

@@ -1,0 +1,82 @@
+"""What would fail, or mislead, inside a search raises a `ValueError` before it."""
+
+import numbers
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
+
+
+def check_positive(name, value):
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value}")
+
+
+def check_not_negative(name, value):
+    if not isinstance(value, numbers.Real) or not 0 <= value < np.inf:
+        raise ValueError(f"`{name}` must be a number, 0 or larger. Received: {name}={value}")
+
+
+def check_source(model, encoder_token_ids, options):
+    if len(encoder_token_ids.shape) != 2:
+        raise ValueError(
+            "`encoder_token_ids` must have the shape (batch, source). "
+            f"Received: shape={tuple(encoder_token_ids.shape)}"
+        )
+    extra_length = options.extra_length
+    check_positive("extra_length", extra_length)
+    if not isinstance(options.min_length, int) or options.min_length < 0:
+        raise ValueError(
+            "`min_length` must be an integer, 0 or larger. "
+            f"Received: min_length={options.min_length}"
+        )
+    length, max_length = encoder_token_ids.shape[1], model.hyperparameters["max_length"]
+    if max_length is not None and length is not None and length + extra_length > max_length:
+        raise ValueError(
+            f"The source has {length} positions and its translation up to {length + extra_length}, "
+            f"but the model learned only max_length={max_length}. Shorten the source, or pass a "
+            "smaller `extra_length`."
+        )
+
+
+def check_banned(model, token_ids):
+    size = model.hyperparameters["vocabulary_size"]
+    if END_ID in token_ids or any(not 0 <= token_id < size for token_id in token_ids):
+        raise ValueError(
+            f"`banned_token_ids` must be ids below {size}, the vocabulary size, without the end "
+            f"token {END_ID}. Received: banned_token_ids={token_ids}"
+        )
+
+
+def check_prefix(model, encoder_token_ids, prefix_token_ids, options):
+    prefix = np.asarray(ops.convert_to_numpy(prefix_token_ids))
+    source = np.asarray(ops.convert_to_numpy(encoder_token_ids))
+    if prefix.ndim != 2 or len(prefix) != len(source):
+        raise ValueError(
+            "`prefix_token_ids` must have the shape (batch, prefix), one row for each source. "
+            f"Received: shape={prefix.shape} for {len(source)} sources"
+        )
+    size = model.hyperparameters["vocabulary_size"]
+    is_token = prefix != PAD_ID
+    wrong = prefix[(prefix < 0) | (prefix >= size) | (prefix == START_ID)]
+    if len(wrong):
+        raise ValueError(
+            f"`prefix_token_ids` must be ids of tokens: below {size}, the vocabulary size, and not "
+            f"the start token {START_ID}. Received: the id {wrong[0]}"
+        )
+    if (is_token[:, 1:] > is_token[:, :-1]).any():
+        row = (is_token[:, 1:] > is_token[:, :-1]).any(axis=1).argmax()
+        raise ValueError(
+            "`prefix_token_ids` must be padded with 0 at the end, and only there. "
+            f"Received: row {row}={prefix[row].tolist()}"
+        )
+    source_lengths = (source != PAD_ID).sum(axis=1)
+    limits = np.where(source_lengths, source_lengths - 1 + options.extra_length, prefix.shape[1])
+    if (is_token.sum(axis=1) > limits).any():
+        row = (is_token.sum(axis=1) > limits).argmax()
+        raise ValueError(
+            f"`prefix_token_ids` must fit in the outputs. Received: row {row} of "
+            f"{is_token[row].sum()} tokens, for an output of {limits[row]} at most. Pass a larger "
+            "`extra_length`."
+        )
