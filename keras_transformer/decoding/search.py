@@ -112,9 +112,10 @@ def beam_search(
             `prefix_token_ids` do not fit the sources and the vocabulary.
     """
     check_positive("beam_size", beam_size)
-    if not 1 <= num_results <= beam_size:
+    check_positive("num_results", num_results)
+    if num_results > beam_size:
         raise ValueError(
-            "`num_results` must be between 1 and `beam_size`. "
+            "`num_results` must be no larger than `beam_size`. "
             f"Received: num_results={num_results}, beam_size={beam_size}"
         )
     check_not_negative("alpha", alpha)
@@ -201,9 +202,11 @@ def _search(model, encoder_token_ids, options, prefix_token_ids, return_attentio
     check_source(model, encoder_token_ids, options)
     check_banned(model, options.banned_token_ids)
     tensors = [encoder_token_ids, np.array([[seed]]).astype("int32")]
-    if prefix_token_ids is not None and np.shape(prefix_token_ids)[-1:] != (0,):
+    if prefix_token_ids is not None:
         check_prefix(model, encoder_token_ids, prefix_token_ids, options)
-        tensors.append(ops.convert_to_tensor(prefix_token_ids, "int32"))
+        prefix_token_ids = ops.convert_to_tensor(prefix_token_ids, "int32")
+        if prefix_token_ids.shape[1] > 0:
+            tensors.append(prefix_token_ids)
     if encoder_token_ids.shape[0] == 0:
         token_ids, scores = _nothing(encoder_token_ids, options)
     else:
