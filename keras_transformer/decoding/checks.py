@@ -9,7 +9,7 @@ from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 
 
 def check_positive(name, value):
-    if not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value}")
 
 
@@ -42,7 +42,8 @@ def check_source(model, encoder_token_ids, options):
 
 def check_banned(model, token_ids):
     size = model.hyperparameters["vocabulary_size"]
-    if END_ID in token_ids or any(not 0 <= token_id < size for token_id in token_ids):
+    is_id = [isinstance(token_id, int) and 0 <= token_id < size for token_id in token_ids]
+    if END_ID in token_ids or not all(is_id):
         raise ValueError(
             f"`banned_token_ids` must be ids below {size}, the vocabulary size, without the end "
             f"token {END_ID}. Received: banned_token_ids={token_ids}"

@@ -120,7 +120,7 @@ def beam_search(
         )
     check_not_negative("alpha", alpha)
     check_not_negative("coverage_penalty", coverage_penalty)
-    if length_penalty not in length_penalties:
+    if length_penalty not in list(length_penalties):
         raise ValueError(
             f"`length_penalty` must be one of {sorted(length_penalties)}. "
             f"Received: length_penalty={length_penalty!r}"
@@ -241,4 +241,5 @@ def _attention_program(model, token_ids, encoder_token_ids):
 
 
 def _ids(token_ids):
-    return tuple(sorted({int(token_id) for token_id in token_ids}))
+    token_ids = np.asarray(token_ids).ravel()
+    return tuple(sorted(set(token_ids.tolist())))

@@ -100,7 +100,8 @@ class _Search:
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
         self.limits = self.source_lengths - 1 + options.extra_length
         self.length = ops.shape(encoder_token_ids)[1] + options.extra_length
-        cache = model.make_cache(model.encode(encoder_token_ids), self.length * options.beam_size)
+        encoder_sequence = model.encode(encoder_token_ids)
+        cache = model.make_cache(encoder_sequence, self.length, options.beam_size)
         self.cross_caches = [layer["cross"] for layer in cache]
         self.empty_caches = [layer["self"] for layer in cache]
         self.never = np.zeros(model.hyperparameters["vocabulary_size"], "float32")

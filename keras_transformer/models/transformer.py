@@ -240,17 +240,18 @@ class Transformer(keras.Model):
         )
         return ops.stack(weights, axis=1)
 
-    def make_cache(self, encoder_sequence, length):
+    def make_cache(self, encoder_sequence, length, beam_size=1):
         """Prepare step-by-step decoding of up to `length` positions.
 
         Args:
             encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
             length: the largest number of target positions.
+            beam_size: how many tokens each position may have: those of so many hypotheses.
 
         Returns:
             A list with a layer's keys and values each, for `decode`:
-            `{"self": (key, value), "cross": (key, value)}`, all of shape
-            `(batch, num_heads, positions, key_dim or value_dim)`.
+            `{"self": (key, value), "cross": (key, value)}`, of shape `(batch, num_heads, length *
+            beam_size or source, key_dim or value_dim)`.
 
         Raises:
             ValueError: if `length` is more than the learned positions.
@@ -260,7 +261,8 @@ class Transformer(keras.Model):
             raise ValueError(
                 f"Only max_length={max_length} positions were learned. Received: length={length}"
             )
-        return [layer.make_cache(encoder_sequence, length) for layer in self.decoder.layers]
+        tokens = length * beam_size
+        return [layer.make_cache(encoder_sequence, tokens) for layer in self.decoder.layers]
 
     def get_config(self):
         return {

@@ -749,14 +749,14 @@ def test_tokens_of_equal_embeddings_give_equal_results():
 @pytest.mark.parametrize(
     "name, value",
     [
-        *[("beam_size", value) for value in (0, -1, 2.5, None, "4")],
+        *[("beam_size", value) for value in (0, -1, 2.5, True, None, "4")],
         *[("num_results", value) for value in (0, -1, 5, 1.5, None)],
         *[("alpha", value) for value in (-0.1, None, "0.6")],
         *[("length_penalty", value) for value in ("google", None, 1)],
         *[("coverage_penalty", value) for value in (-0.5, None)],
         *[("min_length", value) for value in (-1, 1.5, None)],
         *[("extra_length", value) for value in (0, -1, 2.5, None)],
-        *[("banned_token_ids", value) for value in ((12,), (-1,), (5, 99))],
+        *[("banned_token_ids", value) for value in ((12,), (-1,), (5, 99), (5.5,), None)],
     ],
 )
 def test_option_out_of_range(name, value):
@@ -764,6 +764,12 @@ def test_option_out_of_range(name, value):
     received = str(value).strip("(),")
     with pytest.raises(ValueError, match=f"`{name}`.*Received: .*{name}=.*{received}"):
         beam_search(model_of(), SOURCE, **options)
+
+
+def test_numpy_integers_are_integers():
+    expected = search(narrow_model(SEED), beam_size=2)
+    token_ids, _ = search(narrow_model(SEED), beam_size=np.int64(2), banned_token_ids=np.array([]))
+    assert token_ids.tolist() == expected[0].tolist()
 
 
 @pytest.mark.parametrize("banned_token_ids", [(END,), (5, END), tuple(range(VOCABULARY_SIZE))])
