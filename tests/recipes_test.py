@@ -93,8 +93,8 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
 
 def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
     _, run = trained
-    lines = ["The man sees the dog that sleeps under the old tree.", "", "A dog runs.", "x"]
-    arguments = ("translate.py", "--model", run / "model")
+    lines = ["The man sees the dog that sleeps under the old tree.", "", "A dog runs."]
+    arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
     call(monkeypatch, *arguments, stdin="".join(f"{line}\n" for line in lines))
     together = capsys.readouterr().out.split("\n")
     alone = []
@@ -107,7 +107,8 @@ def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
 def test_translate_n_best(trained, monkeypatch, capsys):
     _, run = trained
     call(
-        *(monkeypatch, "translate.py", "--model", run / "model", "--n-best", "3"),
+        *(monkeypatch, "translate.py", "--model", run / "model"),
+        *("--n-best", "3", "--extra-length", "5"),
         stdin="A dog runs.\nThe man sees the dog.\n",
     )
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -121,8 +122,9 @@ def test_translate_samples(trained, monkeypatch, capsys):
     _, run = trained
     outputs = []
     for seed in (1, 1, 2):
-        arguments = ("--model", run / "model", "--sample", "--top-k", "20", "--seed", seed)
-        call(monkeypatch, "translate.py", *arguments, stdin="A dog runs.\n")
+        arguments = ("--model", run / "model", "--extra-length", "5")
+        sampling = ("--sample", "--top-k", "20", "--seed", seed)
+        call(monkeypatch, "translate.py", *arguments, *sampling, stdin="A dog runs.\n")
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1] != outputs[2]
 
