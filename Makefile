@@ -24,7 +24,7 @@ demo: .venv-demo/installed
 		--vocabulary-size 1500 --dropout 0.1 --num-shapes 6 --steps 1200 --interval 600 \
 		--warmup-steps 600 --peak-learning-rate 0.002 --average 1
 	.venv-demo/bin/python recipes/translation/evaluate.py --model runs/demo/model \
-		--dataset synthetic --split test
+		--dataset synthetic --split test --beam-size 1 --alpha 0
 	.venv-demo/bin/python recipes/translation/export.py --model runs/demo/model \
 		--output runs/demo/saved_model
 	.venv-demo/bin/python recipes/translation/serve.py runs/demo/saved_model \
