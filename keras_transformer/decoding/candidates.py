@@ -74,20 +74,19 @@ def sampled_candidates(logits, allowed, scores, sampling, numbers):
     return Candidates(parents, ops.cast(ops.reshape(tokens, (-1, beam)), "int32"), scores)
 
 
-def uniform_numbers(encoder_token_ids, count, seed, step):
-    """Random numbers that depend on the sentence and not on its place in the batch.
+def sentence_keys(encoder_token_ids, seed):
+    """A hash of each sentence, whatever its place in the batch and its padding.
+
+    It is the sum, modulo 2^32, of hashes of the tokens, each with its position.
 
     Args:
         encoder_token_ids: int32 tensor `(batch, source)`.
-        count: how many for each sentence.
         seed: int32 tensor `(1, 1)`.
-        step: int32 scalar; each step has its own numbers.
 
     Returns:
-        Float32 tensor `(batch, count)`, uniform in [0, 1).
+        Int32 tensor `(batch, 1)`.
     """
     seed = ops.reshape(seed, (1,))
-    # A hash of the sentence: the sum, modulo 2^32, of hashes of its tokens, each with its position.
     positions = ops.arange(ops.shape(encoder_token_ids)[1], dtype="int32")
     no_step = ops.zeros((1,), "int32")
     words = hash_bits(
@@ -95,8 +94,23 @@ def uniform_numbers(encoder_token_ids, count, seed, step):
         ops.concatenate([seed, no_step + 1]),
     )
     words = ops.where(encoder_token_ids == PAD_ID, 0, words)
-    sentence = ops.cast(ops.sum(words, axis=1, keepdims=True), "int32")
-    step = ops.reshape(step, (1,)) + 2
-    bits = hash_bits(sentence + ops.arange(count, dtype="int32"), ops.concatenate([seed, step]))
+    return ops.cast(ops.sum(words, axis=1, keepdims=True), "int32")
+
+
+def uniform_numbers(keys, count, seed, step):
+    """Random numbers that depend on the sentence and not on its place in the batch.
+
+    Args:
+        keys: int32 tensor `(batch, 1)`, from `sentence_keys`.
+        count: how many for each sentence.
+        seed: int32 tensor `(1, 1)`.
+        step: int32 scalar; each step has its own numbers.
+
+    Returns:
+        Float32 tensor `(batch, count)`, uniform in [0, 1).
+    """
+    # 0 and 1 made the keys.
+    words = ops.concatenate([ops.reshape(seed, (1,)), ops.reshape(step, (1,)) + 2])
+    bits = hash_bits(keys + ops.arange(count, dtype="int32"), words)
     # 23 bits, so that the product with a float32 sum stays below that sum.
     return ops.cast(ops.bitwise_and(ops.right_shift(bits, 9), 2**23 - 1), "float32") * 2.0**-23

@@ -16,6 +16,7 @@ from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.candidates import (
     best_candidates,
     sampled_candidates,
+    sentence_keys,
     uniform_numbers,
 )
 from keras_transformer.decoding.length_penalty import length_penalties
@@ -93,6 +94,8 @@ class _Search:
         self.model = model
         self.encoder_token_ids = encoder_token_ids
         self.seed = seed
+        if options.sampling is not None:
+            self.keys = sentence_keys(encoder_token_ids, seed)
         self.prefix_token_ids = prefix_token_ids
         self.options = options
         self.source_mask = encoder_token_ids != PAD_ID
@@ -135,9 +138,7 @@ class _Search:
         if self.options.sampling is None:
             candidates = best_candidates(logits, allowed, state.scores)
         else:
-            numbers = uniform_numbers(
-                self.encoder_token_ids, self.options.beam_size, self.seed, state.step
-            )
+            numbers = uniform_numbers(self.keys, self.options.beam_size, self.seed, state.step)
             candidates = sampled_candidates(
                 logits, allowed, state.scores, self.options.sampling, numbers
             )

@@ -152,7 +152,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
 
     def _write(self, cache, update, index):
-        write = _write_in_place if keras.backend.backend() == "tensorflow" else ops.slice_update
+        write = _scatter_update if keras.backend.backend() == "tensorflow" else ops.slice_update
         return tuple(write(old, (0, 0, index, 0), new) for old, new in zip(cache, update))
 
     def _projection(self, name, units, scale):
@@ -178,10 +178,9 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def _write_in_place(cache, start, update):
-    """`ops.slice_update` along the third axis, for TensorFlow, whose own copies all of `cache`.
-
-    Scattering rows of a matrix overwrites a tensor that nothing else needs.
+def _scatter_update(cache, start, update):
+    """`ops.slice_update` along the third axis, for TensorFlow, whose own has XLA compile a program
+    for each shape. Scattering the rows of a matrix compiles nothing.
     """
     batch, num_heads, length, size = ops.shape(cache)
     count = ops.shape(update)[2]

@@ -21,25 +21,12 @@ from tests.decoding.reference_search import (
     reference_search,
     score,
 )
+from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
 PAD, START, END = 0, 1, 2
 VOCABULARY_SIZE = 12
-EXTRA_LENGTH = 4
-# The last row is all padding.
-SOURCE = np.array(
-    [
-        [5, 3, 8, 4, 7, 2],
-        [4, 2, 0, 0, 0, 0],
-        [2, 0, 0, 0, 0, 0],
-        [9, 10, 11, 2, 0, 0],
-        [11, 11, 6, 9, 2, 0],
-        [0, 0, 0, 0, 0, 0],
-    ],
-    "int32",
-)
 LIMITS = [9, 5, 4, 7, 8, 0]
-LENGTH = SOURCE.shape[1] + EXTRA_LENGTH
 # Where the reference decides by less, float32 may rightly decide otherwise.
 MARGIN = 3e-5
 # Of weights whose outputs are of many kinds: see `test_narrow_beam_equals_reference`.

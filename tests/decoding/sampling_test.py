@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.candidates import sampled_candidates, uniform_numbers
+from keras_transformer.decoding.candidates import (
+    sampled_candidates,
+    sentence_keys,
+    uniform_numbers,
+)
 from keras_transformer.decoding.search import greedy_search, sample
 from keras_transformer.decoding.search_loop import Sampling
 from keras_transformer.models.transformer import Transformer
@@ -89,14 +93,15 @@ def test_banned_token_is_never_drawn():
 # The random numbers
 
 
+def numbers_of(source, count, seed, step):
+    source, seed = ops.convert_to_tensor(source), ops.convert_to_tensor([[seed]])
+    return to_numpy(uniform_numbers(sentence_keys(source, seed), count, seed, np.int32(step)))
+
+
 def test_numbers_are_uniform_and_independent():
     generator = np.random.default_rng(0)
-    source = ops.convert_to_tensor(generator.integers(3, 100, (300, 6)).astype("int32"))
-    numbers = [
-        to_numpy(uniform_numbers(source, 20, ops.convert_to_tensor([[seed]]), np.int32(step)))
-        for seed in (0, 1)
-        for step in range(4)
-    ]
+    source = generator.integers(3, 100, (300, 6)).astype("int32")
+    numbers = [numbers_of(source, 20, seed, step) for seed in (0, 1) for step in range(4)]
     counts = np.histogram(numbers, bins=20, range=(0, 1))[0]
     assert counts.sum() == 8 * 300 * 20
     # 2,400 a bin; five standard deviations.
@@ -108,14 +113,13 @@ def test_numbers_are_uniform_and_independent():
 
 
 def test_numbers_depend_on_the_sentence_alone():
-    seed = ops.convert_to_tensor([[7]])
-    first = to_numpy(uniform_numbers(ops.convert_to_tensor(SOURCE), 3, seed, np.int32(2)))
+    first = numbers_of(SOURCE, 3, seed=7, step=2)
     wider = np.pad(SOURCE[::-1], ((0, 0), (0, 2)))
-    second = to_numpy(uniform_numbers(ops.convert_to_tensor(wider), 3, seed, np.int32(2)))
+    second = numbers_of(wider, 3, seed=7, step=2)
     assert first.tolist() == second[::-1].tolist()
     # The order of the words counts.
     swapped = SOURCE[:, [1, 0, 2, 3]]
-    third = to_numpy(uniform_numbers(ops.convert_to_tensor(swapped), 3, seed, np.int32(2)))
+    third = numbers_of(swapped, 3, seed=7, step=2)
     assert (third[0] != first[0]).all()
 
 

@@ -8,24 +8,11 @@ from keras import ops
 
 from keras_transformer.decoding.search import greedy_search
 from keras_transformer.models.transformer import Transformer
+from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
-EXTRA_LENGTH = 4
-# The last row is all padding.
-SOURCE = np.array(
-    [
-        [5, 3, 8, 4, 7, 2],
-        [4, 2, 0, 0, 0, 0],
-        [2, 0, 0, 0, 0, 0],
-        [9, 10, 11, 2, 0, 0],
-        [11, 11, 6, 9, 2, 0],
-        [0, 0, 0, 0, 0, 0],
-    ],
-    "int32",
-)
 SOURCE_LENGTHS = (SOURCE != 0).sum(axis=1)
 LIMITS = np.where(SOURCE_LENGTHS, SOURCE_LENGTHS - 1 + EXTRA_LENGTH, 0)
-LENGTH = SOURCE.shape[1] + EXTRA_LENGTH
 
 
 def new_model(**options):
