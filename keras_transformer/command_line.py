@@ -1,8 +1,10 @@
-"""What the recipes' scripts share: options, and errors in one line."""
+"""What the recipes' scripts share: options, errors in one line, and how memory is held."""
 
 import sys
 import traceback
 from pathlib import Path
+
+from keras_transformer.memory import keep_freed_memory
 
 _PACKAGE = Path(__file__).parent
 
@@ -19,6 +21,7 @@ def run(main, options_class):
     """
     import tyro
 
+    keep_freed_memory()
     options = tyro.cli(options_class, description=sys.modules[main.__module__].__doc__)
     try:
         main(options)

@@ -69,8 +69,9 @@ LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
     "files": set(),
+    "memory": set(),
     "version": set(),
-    "command_line": set(),
+    "command_line": {"memory"},
     "visualization": {"layers", "models"},
     "layers": set(),
     "models": {"layers"},

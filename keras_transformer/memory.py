@@ -1,0 +1,29 @@
+"""How the process holds its memory."""
+
+import ctypes
+import platform
+
+# Parameters of mallopt(3).
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def keep_freed_memory():
+    """Let the process keep the memory that it frees, for its next allocation.
+
+    A training step allocates the same large buffers as the step before. glibc takes each of them
+    from the system and gives it back, so every step pays again for the pages (on Linux, a step of
+    `tiny` on 2 CPU cores: 80,000 page faults, a third of its time). With this, the process stays as
+    large as it ever was.
+
+    Returns:
+        True if the C library could be told so: it is glibc.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    libc = ctypes.CDLL(None)
+    settings = {
+        _M_MMAP_MAX: 0,  # large buffers from the heap too, since others go back when freed
+        _M_TRIM_THRESHOLD: 2**31 - 1,  # the heap's free end goes back only above 2 GiB
+        _M_TOP_PAD: 64 * 2**20,  # grow the heap in large pieces
+    }
+    return all(libc.mallopt(name, value) == 1 for name, value in settings.items())

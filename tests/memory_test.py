@@ -1,0 +1,44 @@
+"""Memory is kept: measured in a process of its own, by its page faults."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, resource
+from keras_transformer.memory import keep_freed_memory
+
+if {keep}:
+    assert keep_freed_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+
+def step():
+    for megabytes in (40, 100, 60):
+        block = libc.malloc(megabytes * 2**20)
+        ctypes.memset(block, 1, megabytes * 2**20)
+        libc.free(block)
+
+step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def page_faults(keep):
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(keep=keep)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(result.stdout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of glibc, on Linux")
+def test_freed_memory_serves_the_next_step():
+    assert page_faults(keep=False) > 10_000
+    assert page_faults(keep=True) < 100
