@@ -2,6 +2,7 @@
 
 from keras_transformer import layers
 from keras_transformer.decoding.search import beam_search, greedy_search, sample
+from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
 from keras_transformer.tasks.translator import Translator
@@ -18,6 +19,7 @@ __all__ = [
     "TokenAccuracy",
     "Transformer",
     "Translator",
+    "TreeGrammar",
     "__version__",
     "average_checkpoints",
     "beam_search",

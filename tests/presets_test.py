@@ -35,7 +35,7 @@ import numpy as np
 from keras import ops
 import keras_transformer as kt
 from keras_transformer.data.parallel_text import load_parallel_text
-from keras_transformer.tasks.translator import pad_to_few_shapes
+from keras_transformer.tasks.search_stream import pad_to_few_shapes
 
 preset, data, output = sys.argv[1:]
 translator = kt.Translator.from_preset(preset)

@@ -116,6 +116,18 @@ class Tokenizer:
     def vocabulary_size(self):
         return self._processor.get_piece_size()
 
+    def ids_of(self, symbols):
+        """The ids of strings that are one token each, such as user-defined symbols.
+
+        Raises:
+            ValueError: if one of them is no token of the vocabulary.
+        """
+        token_ids = [self._processor.piece_to_id(symbol) for symbol in symbols]
+        if UNKNOWN_ID in token_ids:
+            unknown = symbols[token_ids.index(UNKNOWN_ID)]
+            raise ValueError(f"The vocabulary has no token {unknown!r}.")
+        return token_ids
+
     def encode(self, sentences):
         """Turn strings into lists of ids, without start and end tokens.
 

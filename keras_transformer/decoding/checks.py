@@ -81,3 +81,46 @@ def check_prefix(model, encoder_token_ids, prefix_token_ids, options):
             f"{is_token[row].sum()} tokens, for an output of {limits[row]} at most. Pass a larger "
             "`extra_length`."
         )
+
+
+def check_grammar(model, encoder_token_ids, num_words, prefix_token_ids, options):
+    if options.grammar is None or num_words is None:
+        raise ValueError("`grammar` and `num_words` go together. Received only one of them.")
+    if prefix_token_ids is not None or options.min_length or options.banned_token_ids:
+        raise ValueError(
+            "With a `grammar`, pass no `prefix_token_ids`, `min_length` or `banned_token_ids`: a "
+            "tree might not be possible with them."
+        )
+    size = model.hyperparameters["vocabulary_size"]
+    if options.grammar.largest_id >= size:
+        raise ValueError(
+            f"The grammar's ids must be below {size}, the vocabulary size. "
+            f"Received: {options.grammar.largest_id}"
+        )
+    if tuple(num_words.shape) != (encoder_token_ids.shape[0],):
+        raise ValueError(
+            "`num_words` must have the shape (batch,), a number for each source. "
+            f"Received: shape={tuple(num_words.shape)} for {encoder_token_ids.shape[0]} sources"
+        )
+    words, source = _values(num_words), _values(encoder_token_ids)
+    if words is None or source is None:
+        return
+    lengths = (source != PAD_ID).sum(axis=1)
+    limits = lengths - 1 + options.extra_length
+    # A leaf for each word, and the end token. A source without tokens has no output.
+    wrong = (lengths > 0) & ((words < 0) | (words + 1 > limits))
+    if wrong.any():
+        row = wrong.argmax()
+        raise ValueError(
+            "An output must be long enough for all words and the end token. Received: row "
+            f"{row} of {words[row]} words, for an output of {limits[row]} at most. Pass a larger "
+            "`extra_length`."
+        )
+
+
+def _values(tensor):
+    """The values of a tensor; None inside a program that is being compiled."""
+    try:
+        return np.asarray(ops.convert_to_numpy(tensor))
+    except (NotImplementedError, TypeError):
+        return None

@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.data.tokenizer import PAD_ID, START_ID
 from keras_transformer.decoding.checks import (
     check_banned,
+    check_grammar,
     check_not_negative,
     check_positive,
     check_prefix,
@@ -58,6 +59,8 @@ def beam_search(
     prefix_token_ids=None,
     banned_token_ids=(),
     return_attention=False,
+    grammar=None,
+    num_words=None,
 ):
     """Search for the output y of a source x that maximises (section 6.1; Wu et al., 2016, Eq. 14)
 
@@ -96,6 +99,9 @@ def beam_search(
         banned_token_ids: token ids that no output may hold. Probabilities stay the model's own:
             what is banned keeps its share.
         return_attention: whether to return the attention of the outputs to the source.
+        grammar: a `TreeGrammar`: all outputs are trees over the sentence's words (section 6.3).
+        num_words: with a grammar, int array `(batch,)`: the number of words of each sentence. The
+            output for a sentence without words is the end token alone.
 
     Returns:
         The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`:
@@ -134,8 +140,9 @@ def beam_search(
         coverage_penalty=float(coverage_penalty),
         min_length=min_length,
         banned_token_ids=_ids(banned_token_ids),
+        grammar=grammar,
     )
-    return _search(model, encoder_token_ids, options, prefix_token_ids, return_attention)
+    return _search(model, encoder_token_ids, options, prefix_token_ids, num_words, return_attention)
 
 
 def sample(
@@ -151,6 +158,8 @@ def sample(
     prefix_token_ids=None,
     banned_token_ids=(),
     return_attention=False,
+    grammar=None,
+    num_words=None,
 ):
     """Draw outputs at random, token by token, from `softmax(logits / temperature)`.
 
@@ -171,6 +180,8 @@ def sample(
         prefix_token_ids: as in `beam_search`.
         banned_token_ids: as in `beam_search`.
         return_attention: as in `beam_search`.
+        grammar: as in `beam_search`.
+        num_words: as in `beam_search`.
 
     Returns:
         The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`, as `beam_search`
@@ -193,16 +204,24 @@ def sample(
         min_length=min_length,
         banned_token_ids=_ids(banned_token_ids),
         sampling=Sampling(float(temperature), top_k, None if top_p is None else float(top_p)),
+        grammar=grammar,
     )
-    return _search(model, encoder_token_ids, options, prefix_token_ids, return_attention, seed)
+    return _search(
+        model, encoder_token_ids, options, prefix_token_ids, num_words, return_attention, seed
+    )
 
 
-def _search(model, encoder_token_ids, options, prefix_token_ids, return_attention, seed=0):
+def _search(
+    model, encoder_token_ids, options, prefix_token_ids, num_words, return_attention, seed=0
+):
     encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
     check_source(model, encoder_token_ids, options)
     check_banned(model, options.banned_token_ids)
     tensors = [encoder_token_ids, np.array([[seed]]).astype("int32")]
-    if prefix_token_ids is not None:
+    if options.grammar is not None or num_words is not None:
+        check_grammar(model, encoder_token_ids, num_words, prefix_token_ids, options)
+        tensors.append(ops.expand_dims(ops.convert_to_tensor(num_words, "int32"), 1))
+    elif prefix_token_ids is not None:
         check_prefix(model, encoder_token_ids, prefix_token_ids, options)
         prefix_token_ids = ops.convert_to_tensor(prefix_token_ids, "int32")
         if prefix_token_ids.shape[1] > 0:

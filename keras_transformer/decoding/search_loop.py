@@ -21,6 +21,12 @@ from keras_transformer.decoding.candidates import (
 )
 from keras_transformer.decoding.length_penalty import length_penalties
 from keras_transformer.decoding.top_k import gather_rows, top_k
+from keras_transformer.decoding.tree_grammar import TreeGrammar
+
+# Each step attends to all that the cache has room for. It begins with room for so many steps, and
+# grows by a factor when full: most outputs end long before their limit. JAX compiles each size.
+_FIRST_CAPACITY = 32
+_GROWTH = 4
 
 # In the coverage penalty, attention to a source token summed over an output is at least this.
 _LEAST_COVERAGE = 1e-9
@@ -48,6 +54,7 @@ class SearchOptions:
     min_length: int = 0
     banned_token_ids: tuple = ()
     sampling: Sampling | None = None  # if given, the beam's hypotheses are independent samples
+    grammar: TreeGrammar | None = None
 
 
 class State(NamedTuple):
@@ -57,58 +64,88 @@ class State(NamedTuple):
     tokens: object  # int32 (batch, beam, length): the live hypotheses
     last_tokens: object  # int32 (batch, beam)
     scores: object  # float32 (batch, beam): their log-probabilities, the best first
-    ancestors: object  # bool (batch, beam, length * beam): the cached positions each descends from
+    ancestors: (
+        object  # bool (batch, beam, capacity * beam): the cached positions each descends from
+    )
     coverage: object  # float32 (batch, beam, source): attention to each source token so far
     finished_tokens: object  # int32 (batch, num_results, length)
     finished_scores: object  # float32 (batch, num_results): penalised, the best first
-    caches: object  # a layer's (key, value) each, (batch, num_heads, length * beam, dim)
+    trees: object  # `TreeState` of the live hypotheses, or () without a grammar
+    caches: object  # a layer's (key, value) each, (batch, num_heads, capacity * beam, dim)
 
 
-def search_loop(model, encoder_token_ids, seed, prefix_token_ids=None, *, options):
+def search_loop(model, encoder_token_ids, seed, start=None, *, options):
     """Search for the best outputs; TensorFlow may leave the axes unknown.
 
     Args:
         model: a `Transformer`.
         encoder_token_ids: int32 tensor `(batch, source)`.
         seed: int32 tensor `(1, 1)`, for sampling.
-        prefix_token_ids: int32 tensor `(batch, prefix)`, or None.
+        start: what the outputs begin from, or None: with a grammar int32 `(batch, 1)`, the numbers
+            of words; without one int32 `(batch, prefix)`, forced tokens.
         options: `SearchOptions`.
 
     Returns:
         The pair `(token_ids, scores)` that `beam_search` returns.
     """
-    search = _Search(model, encoder_token_ids, seed, prefix_token_ids, options)
-    (state,) = ops.while_loop(
-        lambda state: ops.any(state.scores > -np.inf),
-        lambda state: (search.next_state(state),),
-        (search.first_state(),),
-    )
+    search = _Search(model, encoder_token_ids, seed, start, options)
+    state = _run(search)
     is_there = state.finished_scores > -np.inf
     return ops.where(is_there[..., None], state.finished_tokens, PAD_ID), state.finished_scores
+
+
+def _run(search):
+    """From the first state to the last."""
+    length, capacity = search.length, search.first_capacity()
+    state = search.first_state()
+    if isinstance(length, int):
+        state = search.fill(state, capacity)
+        while capacity < length:
+            capacity = min(capacity * _GROWTH, length)
+            state = search.fill(search.with_capacity(state, capacity), capacity)
+        return state
+
+    def grow_and_fill(state, capacity):
+        capacity = ops.minimum(capacity * _GROWTH, length)
+        return search.fill(search.with_capacity(state, capacity), capacity), capacity
+
+    state, _ = ops.while_loop(
+        lambda state, capacity: search.is_alive(state) & (capacity < length),
+        grow_and_fill,
+        (search.fill(state, capacity), capacity),
+    )
+    return state
 
 
 class _Search:
     """One search: what stays the same in the loop, and the parts of its step."""
 
-    def __init__(self, model, encoder_token_ids, seed, prefix_token_ids, options):
+    def __init__(self, model, encoder_token_ids, seed, start, options):
         self.model = model
         self.encoder_token_ids = encoder_token_ids
         self.seed = seed
         if options.sampling is not None:
             self.keys = sentence_keys(encoder_token_ids, seed)
-        self.prefix_token_ids = prefix_token_ids
         self.options = options
+        self.num_words = start if options.grammar else None
+        self.prefix_token_ids = None if options.grammar else start
         self.source_mask = encoder_token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
         self.limits = self.source_lengths - 1 + options.extra_length
         self.length = ops.shape(encoder_token_ids)[1] + options.extra_length
         encoder_sequence = model.encode(encoder_token_ids)
-        cache = model.make_cache(encoder_sequence, self.length, options.beam_size)
+        cache = model.make_cache(encoder_sequence, self.first_capacity(), options.beam_size)
         self.cross_caches = [layer["cross"] for layer in cache]
         self.empty_caches = [layer["self"] for layer in cache]
         self.never = np.zeros(model.hyperparameters["vocabulary_size"], "float32")
         self.never[[PAD_ID, START_ID, *options.banned_token_ids]] = -np.inf
+
+    def first_capacity(self):
+        """How many steps the first cache has room for."""
+        if isinstance(self.length, int):
+            return min(_FIRST_CAPACITY, self.length)
+        return ops.minimum(_FIRST_CAPACITY, self.length)
 
     def first_state(self):
         """One live hypothesis, the empty one; for a source without tokens, nothing to do."""
@@ -121,20 +158,44 @@ class _Search:
             tokens=ops.zeros((batch, beam, self.length), "int32"),
             last_tokens=ops.full((batch, beam), START_ID, "int32"),
             scores=ops.where(has_source, ops.expand_dims(only_first, 0), -np.inf),
-            ancestors=ops.zeros((batch, beam, self.length * beam), "bool"),
+            ancestors=ops.zeros((batch, beam, self.first_capacity() * beam), "bool"),
             coverage=ops.zeros((batch, beam, source)),
             finished_tokens=ops.zeros((batch, num_results, self.length), "int32"),
             finished_scores=ops.where(has_source, ops.full((batch, num_results), -np.inf), 0.0),
+            trees=self._first_trees(),
             caches=self.empty_caches,
         )
+
+    def is_alive(self, state):
+        """Whether any hypothesis lives."""
+        return ops.any(state.scores > -np.inf)
+
+    def fill(self, state, capacity):
+        """Search on, until all has ended or the cache is full."""
+        (state,) = ops.while_loop(
+            lambda state: self.is_alive(state) & (state.step < capacity),
+            lambda state: (self.next_state(state),),
+            (state,),
+        )
+        return state
+
+    def with_capacity(self, state, capacity):
+        """The state with a cache that has room for more steps."""
+        size = capacity * self.options.beam_size
+        caches = [tuple(_padded(x, 2, size) for x in layer) for layer in state.caches]
+        return state._replace(ancestors=_padded(state.ancestors, 2, size), caches=caches)
 
     def _num_starts(self):
         """Samples are independent from the beginning; a beam grows out of one hypothesis."""
         return 1 if self.options.sampling is None else self.options.beam_size
 
+    def _first_trees(self):
+        grammar = self.options.grammar
+        return grammar.first_state(self.num_words, self.options.beam_size) if grammar else ()
+
     def next_state(self, state):
         state, logits = self._decode(state)
-        allowed = logits + self._forbidden(state.step)
+        allowed = logits + self._forbidden(state)
         if self.options.sampling is None:
             candidates = best_candidates(logits, allowed, state.scores)
         else:
@@ -151,7 +212,7 @@ class _Search:
         beam = self.options.beam_size
         start = state.step * beam
         own = start + ops.expand_dims(ops.arange(beam, dtype="int32"), -1)
-        is_own = ops.arange(self.length * beam, dtype="int32") == own
+        is_own = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == own
         ancestors = ops.logical_or(state.ancestors, is_own)
         pairs = zip(state.caches, self.cross_caches)
         logits, cache, *attention_scores = self.model.decode(
@@ -169,11 +230,15 @@ class _Search:
         caches = [layer["self"] for layer in cache]
         return state._replace(ancestors=ancestors, coverage=coverage, caches=caches), logits
 
-    def _forbidden(self, step):
+    def _forbidden(self, state):
         """To add to logits: minus infinity for the tokens that may not come next, else 0."""
+        step, grammar = state.step, self.options.grammar
         token_ids = ops.arange(len(self.never), dtype="int32")
         is_early_end = ops.logical_and(token_ids == END_ID, step + 1 < self.options.min_length)
         bias = ops.where(is_early_end, -np.inf, self.never)
+        if grammar:
+            tokens_left = ops.expand_dims(self.limits - step, 1)
+            return bias + grammar.forbidden(state.trees, tokens_left, len(self.never))
         if self.prefix_token_ids is None:
             return bias
         prefix_length = ops.shape(self.prefix_token_ids)[1]
@@ -207,6 +272,9 @@ class _Search:
         tokens = ops.take_along_axis(candidates.tokens, best, axis=1)
         # Log-probabilities only fall, and no length is divided by more than the limit is.
         can_win = self._penalised(scores[:, 0], self.limits) > state.finished_scores[:, -1]
+        grammar, trees = self.options.grammar, state.trees
+        if grammar:
+            trees = grammar.next_state(trees, parents, tokens, len(self.never))
         return state._replace(
             step=state.step + 1,
             tokens=_append(state, parents, tokens),
@@ -214,6 +282,7 @@ class _Search:
             scores=ops.where(can_win[:, None], scores, -np.inf),
             ancestors=gather_rows(state.ancestors, parents),
             coverage=gather_rows(state.coverage, parents),
+            trees=trees,
         )
 
     def _penalised(self, scores, length):
@@ -227,6 +296,13 @@ class _Search:
         covered = ops.log(ops.clip(state.coverage, _LEAST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.options.coverage_penalty * ops.sum(covered, axis=-1)
+
+
+def _padded(x, axis, size):
+    """`x` with zeros after its end, so that an axis has the size given."""
+    shape = list(ops.shape(x))
+    shape[axis] = size - shape[axis]
+    return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis=axis)
 
 
 def _append(state, parents, tokens):

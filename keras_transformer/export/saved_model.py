@@ -30,6 +30,20 @@ def export_translator(translator, path):
     Raises:
         ValueError: on another backend than TensorFlow.
     """
+    save_module(_translation_module, translator, path)
+
+
+def save_module(make_module, task, path):
+    """Write a SavedModel: whole, or not at all.
+
+    Args:
+        make_module: function of `task` that returns a `tf.Module` and its signatures.
+        task: what is exported.
+        path: the folder to write.
+
+    Raises:
+        ValueError: on another backend than TensorFlow.
+    """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             "A SavedModel is made by the tensorflow backend. This is "
@@ -38,73 +52,94 @@ def export_translator(translator, path):
         )
     import tensorflow as tf
 
-    module = _translation_module(translator)
-    signatures = {
-        "serving_default": module.translate,
-        "n_best": module.n_best,
-        "token_ids": module.search,
-    }
+    module, signatures = make_module(task)
+    # A SavedModel holds what hangs on it by name.
+    module.weights = [variable.value for variable in task.model.variables]
     with whole(path) as folder:
         tf.saved_model.save(module, str(folder), signatures=signatures)
 
 
+def text_signature(dtype="string", shape=(None,), name="text"):
+    """What `tf.function` takes, for a signature of one input."""
+    import tensorflow as tf
+
+    return {"input_signature": [tf.TensorSpec(shape, dtype, name=name)], "autograph": False}
+
+
 def _translation_module(translator):
     import tensorflow as tf
-    import tensorflow_text as tf_text
 
     module = tf.Module()
-    # A SavedModel holds what hangs on it by name: the tokenizer's table and the weights.
-    module.tokenizer = tf_text.SentencepieceTokenizer(
-        model=translator.tokenizer.proto, out_type=tf.int32, add_eos=True
-    )
-    module.weights = [variable.value for variable in translator.model.variables]
+    module.tokenizer = string_tokenizer(translator.tokenizer)
 
-    def signature(shape, dtype, name):
-        return {"input_signature": [tf.TensorSpec(shape, dtype, name=name)], "autograph": False}
+    def search_texts(text, num_results):
+        def search(batch, rows):
+            token_ids, scores = translator.search_batch(batch, num_results)
+            return _detokenize(module.tokenizer, token_ids), scores
 
-    @tf.function(**signature([None], tf.string, "text"))
+        token_ids = module.tokenizer.tokenize(text)
+        return search_in_batches(token_ids, search, translator.batch_tokens, num_results)
+
+    @tf.function(**text_signature())
     def translate(text):
-        translations, scores = _translate(translator, module.tokenizer, text, 1)
+        translations, scores = search_texts(text, 1)
         return {"translation": translations[:, 0], "score": scores[:, 0]}
 
-    @tf.function(**signature([None], tf.string, "text"))
+    @tf.function(**text_signature())
     def n_best(text):
         num_results = translator.search_options.get("beam_size", 4)
-        translations, scores = _translate(translator, module.tokenizer, text, num_results)
+        translations, scores = search_texts(text, num_results)
         return {"translation": translations, "score": scores}
 
-    @tf.function(**signature([None, None], tf.int32, "token_ids"))
+    @tf.function(**text_signature("int32", (None, None), "token_ids"))
     def search(token_ids):
         output_ids, scores = translator.search_batch(token_ids, 1)
         return {"token_ids": output_ids[:, 0], "score": scores[:, 0]}
 
-    module.translate, module.n_best, module.search = translate, n_best, search
-    return module
+    module.functions = [translate, n_best, search]
+    return module, {"serving_default": translate, "n_best": n_best, "token_ids": search}
 
 
-def _translate(translator, tokenizer, text, num_results):
-    """Strings `(n,)` to translations and scores, `(n, num_results)` each."""
+def string_tokenizer(tokenizer):
+    """The same tokenizer as operations of TensorFlow; it adds the end token."""
+    import tensorflow as tf
+    import tensorflow_text as tf_text
+
+    return tf_text.SentencepieceTokenizer(model=tokenizer.proto, out_type=tf.int32, add_eos=True)
+
+
+def search_in_batches(token_ids, search, batch_tokens, num_results=1):
+    """Search in batches of sentences of about equal length, as `search_stream` does in Python.
+
+    Args:
+        token_ids: ragged int32 tensor `(n, None)`.
+        search: function of a batch, int32 `(rows, source)`, and its rows' indices among the n.
+            Returns strings and scores, `(rows, num_results)` each.
+        batch_tokens: the largest number of source slots in a batch.
+        num_results: how many outputs of each sentence.
+
+    Returns:
+        Strings and scores in the order of `token_ids`, `(n, num_results)` each.
+    """
     import tensorflow as tf
 
-    token_ids = tokenizer.tokenize(text)
     lengths = ops.cast(token_ids.row_lengths(), "int32")
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
 
-    def is_unfinished(start, translations, scores):
+    def is_unfinished(start, texts, scores):
         return start < tf.size(order)
 
-    def next_batch(start, translations, scores):
-        rows = tf.maximum(1, translator.batch_tokens // lengths[order[start]])
-        batch = tf.gather(token_ids, order[start : start + rows])
-        output_ids, new_scores = translator.search_batch(batch.to_tensor(), num_results)
-        new_translations = _detokenize(tokenizer, output_ids)
+    def next_batch(start, texts, scores):
+        count = tf.maximum(1, batch_tokens // lengths[order[start]])
+        rows = order[start : start + count]
+        new_texts, new_scores = search(tf.gather(token_ids, rows).to_tensor(), rows)
         return (
-            start + rows,
-            tf.concat([translations, new_translations], axis=0),
+            start + count,
+            tf.concat([texts, new_texts], axis=0),
             tf.concat([scores, new_scores], axis=0),
         )
 
-    _, translations, scores = tf.while_loop(
+    _, texts, scores = tf.while_loop(
         is_unfinished,
         next_batch,
         (tf.constant(0), tf.zeros([0, num_results], tf.string), tf.zeros([0, num_results])),
@@ -112,7 +147,7 @@ def _translate(translator, tokenizer, text, num_results):
         parallel_iterations=1,
     )
     back = tf.argsort(order)
-    return tf.gather(translations, back), tf.gather(scores, back)
+    return tf.gather(texts, back), tf.gather(scores, back)
 
 
 def _detokenize(tokenizer, token_ids):

@@ -1,20 +1,10 @@
-import itertools
-
-import numpy as np
-from keras import ops
-
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.decoding.search import beam_search
-from keras_transformer.tasks.preset import load_preset, save_preset
-
-# Sentences read ahead, sorted by length and translated together.
-_WINDOW = 4096
-
-# Seconds before progress is shown.
-_PATIENCE = 5
+from keras_transformer.tasks.search_stream import search_stream
+from keras_transformer.tasks.task import Task, check_is_no_string
 
 
-class Translator:
+class Translator(Task):
     """Text in, text out: a tokenizer, a model and the search.
 
     ```python
@@ -47,36 +37,9 @@ class Translator:
         search=beam_search,
         **search_options,
     ):
-        self.model = model
-        self.tokenizer = tokenizer
-        self.metadata = dict(metadata or {})
-        self.extra_length = extra_length
-        self.batch_tokens = batch_tokens
-        self.search = search
-        self.search_options = search_options
-
-    @classmethod
-    def from_preset(cls, path, dtype=None, **options):
-        """Load a trained translator.
-
-        Args:
-            path: a preset folder, such as `saved_models/multi30k_en_de`.
-            dtype: dtype or dtype policy of the model.
-            **options: `extra_length`, `batch_tokens`, `search` and its options.
-
-        Raises:
-            ValueError: if the folder or a part of it is missing or damaged.
-        """
-        return cls(*load_preset(path, cls.__name__, dtype=dtype), **options)
-
-    def save_to_preset(self, path, card=""):
-        """Write a preset folder: whole, or not at all.
-
-        Args:
-            path: the folder; one that stands there already is replaced.
-            card: text of the model card, in Markdown.
-        """
-        save_preset(path, type(self).__name__, self.model, self.tokenizer, self.metadata, card)
+        super().__init__(
+            model, tokenizer, metadata, extra_length, batch_tokens, search, **search_options
+        )
 
     def export(self, path):
         """Write a TensorFlow SavedModel: see `keras_transformer.export.saved_model`."""
@@ -120,97 +83,21 @@ class Translator:
             An iterator of lists of pairs (translation, score), the best first. A list is shorter
             than `num_results` where there are no more outputs.
         """
-        if isinstance(sentences, str):
-            raise ValueError(
-                "Pass a list of sentences. Received one string, whose letters would be translated "
-                f"one by one: {sentences[:60]!r}"
-            )
+        check_is_no_string(sentences, "translated")
         return self._n_best(sentences, num_results)
 
-    def search_batch(self, token_ids, num_results):
-        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as `beam_search`."""
-        return self.search(
-            self.model,
-            token_ids,
-            extra_length=self.extra_length,
-            num_results=num_results,
-            **self.search_options,
-        )
-
     def _n_best(self, sentences, num_results):
-        from tqdm import tqdm
+        results = search_stream(
+            sentences,
+            self._encode,
+            lambda batch, _: self.search_batch(batch, num_results),
+            self.batch_tokens,
+            self._max_source_length(),
+            total=len(sentences) if hasattr(sentences, "__len__") else None,
+        )
+        for _, outputs in results:
+            texts = self.tokenizer.decode([ids for ids, _ in outputs])
+            yield list(zip(texts, [score for _, score in outputs]))
 
-        total = len(sentences) if hasattr(sentences, "__len__") else None
-        sentences = iter(sentences)
-        options = {"total": total, "unit": " sentences", "delay": _PATIENCE, "leave": False}
-        with tqdm(**options, disable=None) as progress:  # None: unless it is a terminal
-            while window := list(itertools.islice(sentences, _WINDOW)):
-                yield from self._translate_window(window, num_results, progress)
-
-    def _translate_window(self, sentences, num_results, progress):
-        token_ids = [[*ids, END_ID] for ids in self.tokenizer.encode(sentences)]
-        lengths = np.array([len(ids) for ids in token_ids])
-        results = [None] * len(sentences)
-        for rows in batches_by_length(lengths, self.batch_tokens):
-            batch = pad_to_few_shapes([token_ids[row] for row in rows], self._max_source_length())
-            output_ids, scores = map(ops.convert_to_numpy, self.search_batch(batch, num_results))
-            for row, ids, row_scores in zip(rows, output_ids, scores):
-                is_there = row_scores > -np.inf
-                texts = self.tokenizer.decode(ids[is_there])
-                results[row] = list(zip(texts, row_scores[is_there].tolist()))
-            progress.update(len(rows))
-        return results
-
-    def _max_source_length(self):
-        """The longest source that leaves learned positions for its translation, or None."""
-        max_length = self.model.hyperparameters["max_length"]
-        return None if max_length is None else max_length - self.extra_length
-
-
-def batches_by_length(lengths, batch_tokens):
-    """Group sentences of about equal length, the longest first.
-
-    Args:
-        lengths: int array `(sentences,)`.
-        batch_tokens: the largest number of rows times the padded length in a batch. A sentence that
-            is longer has a batch of its own.
-
-    Yields:
-        Int arrays of sentence numbers.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        rows = _few_sizes_below(max(1, int(batch_tokens // few_sizes(lengths[order[start]]))))
-        yield order[start : start + rows]
-        start += rows
-
-
-def pad_to_few_shapes(token_ids, max_length=None):
-    """Pad lists of ids to an int32 array whose sizes are such as `few_sizes` gives.
-
-    A stream of odd lengths then makes few shapes, and JAX compiles few programs. Rows added are of
-    padding alone; the search is done with them before it begins. The length is not padded beyond
-    `max_length`.
-    """
-    longest = max(len(ids) for ids in token_ids)
-    length = few_sizes(longest)
-    if max_length is not None:
-        length = max(longest, min(length, max_length))
-    batch = np.zeros((few_sizes(len(token_ids)), length), "int32")
-    for row, ids in enumerate(token_ids):
-        batch[row, : len(ids)] = ids
-    return batch
-
-
-def few_sizes(size):
-    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, ... that is not below `size`."""
-    power = 1 << max(int(size) - 1, 0).bit_length()
-    return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power
-
-
-def _few_sizes_below(size):
-    """The largest of these sizes that is not above `size`."""
-    power = 1 << (size.bit_length() - 1)
-    middle = power + power // 2
-    return middle if middle <= size else power
+    def _encode(self, sentences):
+        return [[*ids, END_ID] for ids in self.tokenizer.encode(sentences)]

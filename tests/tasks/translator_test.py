@@ -7,13 +7,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.decoding.search import beam_search, greedy_search, sample
-from keras_transformer.tasks import translator as translator_module
-from keras_transformer.tasks.translator import (
-    Translator,
-    batches_by_length,
-    few_sizes,
-    pad_to_few_shapes,
-)
+from keras_transformer.tasks import search_stream
+from keras_transformer.tasks.translator import Translator
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
@@ -58,14 +53,14 @@ def test_order_of_translations_and_scores():
 
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 40])
 def test_stream_longer_than_the_window(monkeypatch, count):
-    monkeypatch.setattr(translator_module, "_WINDOW", 7)
+    monkeypatch.setattr(search_stream, "_WINDOW", 7)
     stream = (sentence for sentence in SENTENCES[:count])
     translations = [text for text, _ in copying_translator().translate(stream)]
     assert translations == SENTENCES[:count]
 
 
 def test_stream_is_read_a_window_at_a_time(monkeypatch):
-    monkeypatch.setattr(translator_module, "_WINDOW", 7)
+    monkeypatch.setattr(search_stream, "_WINDOW", 7)
     read = []
 
     def stream():
@@ -111,42 +106,13 @@ def test_missing_results_are_left_out():
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     translator = copying_translator()
-    monkeypatch.setattr(translator_module, "_PATIENCE", 0)
+    monkeypatch.setattr(search_stream, "_PATIENCE", 0)
     translator(SENTENCES)
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     translator(SENTENCES)
     output, errors = capsys.readouterr()
     assert output == "" and "0/40" in errors
-
-
-# The sizes of batches
-
-
-def test_few_sizes():
-    sizes = sorted({2**k for k in range(12)} | {3 * 2**k for k in range(11)})
-    for size in range(1, 2049):
-        assert few_sizes(size) == min(x for x in sizes if x >= size)
-    assert few_sizes(np.int64(5)) == 6
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 10, 60, 10_000])
-def test_batches_by_length(batch_tokens):
-    lengths = np.random.default_rng(0).integers(1, 40, 100)
-    batches = list(batches_by_length(lengths, batch_tokens))
-    assert sorted(np.concatenate(batches)) == list(range(100))
-    longest = [lengths[batch].max() for batch in batches]
-    assert longest == sorted(longest, reverse=True)
-    for batch in batches:
-        assert len(batch) * few_sizes(lengths[batch].max()) <= batch_tokens or len(batch) == 1
-    assert list(batches_by_length(np.array([], int), batch_tokens)) == []
-
-
-def test_pad_to_few_shapes():
-    batch = pad_to_few_shapes([[5, 6, 7, 8, 2], [9, 2], [2], [4, 2], [3, 3, 2]])
-    assert batch.dtype == "int32" and batch.shape == (6, 6)
-    assert batch[:2].tolist() == [[5, 6, 7, 8, 2, 0], [9, 2, 0, 0, 0, 0]]
-    assert not batch[5].any()
 
 
 # With a model

@@ -1,0 +1,229 @@
+"""With a grammar, the search gives all the trees and nothing else."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.data.tokenizer import END_ID
+from tests.helpers import randomize, to_numpy
+
+# Labels A and B, leaves x and y, and two tokens that belong to no tree.
+OPENING, CLOSING, LEAVES = (4, 5), (6, 7), (8, 9)
+VOCABULARY_SIZE = 12
+GRAMMAR = kt.TreeGrammar(OPENING, CLOSING, LEAVES)
+
+
+def small_model(seed=0):
+    model = kt.Transformer(
+        VOCABULARY_SIZE, num_layers=1, hidden_dim=8, intermediate_dim=8, num_heads=2, dropout=0.0
+    )
+    return randomize(model, seed)
+
+
+def sources(num_words, width=8):
+    """Sentences of so many words, of one token a word."""
+    token_ids = np.zeros((len(num_words), width), "int32")
+    generator = np.random.default_rng(0)
+    for row, words in enumerate(num_words):
+        token_ids[row, :words] = generator.integers(4, VOCABULARY_SIZE, words)
+        token_ids[row, words] = END_ID
+    return token_ids, np.array(num_words, "int32")
+
+
+def read_tree(symbols):
+    """(label, children), or a leaf's id, of symbols that are one tree; the rest of the symbols."""
+    first, *rest = symbols
+    if first in LEAVES:
+        return first, rest
+    label = OPENING.index(first)  # fails on a closing symbol, or an alien one
+    children = []
+    while rest[0] not in CLOSING:
+        child, rest = read_tree(rest)
+        children.append(child)
+    assert children and CLOSING.index(rest[0]) == label
+    return (label, children), rest[1:]
+
+
+def leaves(tree):
+    return 1 if isinstance(tree, int) else sum(map(leaves, tree[1]))
+
+
+def depth(tree):
+    return 0 if isinstance(tree, int) else 1 + max(map(depth, tree[1]))
+
+
+def assert_is_tree(token_ids, num_words, limit, max_depth=100):
+    token_ids = [int(i) for i in token_ids if i]
+    assert len(token_ids) <= limit and token_ids[-1] == END_ID
+    tree, rest = read_tree(token_ids[:-1])
+    assert not rest and leaves(tree) == num_words and depth(tree) <= max_depth
+
+
+def all_trees(num_words, size):
+    """Every tree of at most `size` symbols over so many words, as tuples of symbols."""
+    return {
+        symbols
+        for symbols in all_forests(num_words, size)
+        if not read_tree(symbols)[1]  # one tree, nothing after it
+    }
+
+
+def all_forests(num_words, size):
+    """Every non-empty sequence of trees of at most `size` symbols over so many words."""
+    forests = set()
+    for first_words in range(1, num_words + 1):
+        firsts = set()
+        if first_words == 1 and size >= 1:
+            firsts |= {(leaf,) for leaf in LEAVES}
+        if size >= 3:
+            firsts |= {
+                (opening, *inside, closing)
+                for opening, closing in zip(OPENING, CLOSING)
+                for inside in all_forests(first_words, size - 2)
+            }
+        for first in firsts:
+            if first_words == num_words:
+                forests.add(first)
+            elif size > len(first):
+                rest = all_forests(num_words - first_words, size - len(first))
+                forests |= {first + more for more in rest}
+    return forests
+
+
+@pytest.mark.parametrize(("num_words", "size"), [(1, 5), (2, 6), (3, 5)])
+def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size):
+    expected = all_trees(num_words, size)
+    token_ids, words = sources([num_words])
+    outputs, scores = kt.beam_search(
+        small_model(),
+        token_ids,
+        beam_size=2 * len(expected),
+        num_results=2 * len(expected),
+        extra_length=size + 1 - num_words,
+        grammar=GRAMMAR,
+        num_words=words,
+    )
+    is_there = to_numpy(scores)[0] > -np.inf
+    found = [tuple(int(i) for i in row if i)[:-1] for row in to_numpy(outputs)[0][is_there]]
+    assert len(found) == len(set(found)) > 10
+    assert set(found) == expected
+
+
+def test_ten_thousand_outputs_of_an_untrained_model_are_trees():
+    num_words = [1 + row % 7 for row in range(500)]
+    token_ids, words = sources(num_words)
+    outputs, scores = kt.sample(
+        small_model(),
+        token_ids,
+        num_results=20,
+        temperature=2.0,
+        extra_length=20,
+        grammar=GRAMMAR,
+        num_words=words,
+    )
+    assert np.isfinite(to_numpy(scores)).all()
+    outputs = to_numpy(outputs)
+    for row, words in enumerate(num_words):
+        for token_ids in outputs[row]:
+            assert_is_tree(token_ids, words, limit=words + 20)
+    # Random, as far as the grammar lets them be.
+    assert len({tuple(ids) for ids in outputs.reshape(10_000, -1)}) > 2_000
+
+
+def test_beams_of_different_sentences_are_trees_whatever_their_neighbours():
+    num_words = [3, 1, 7, 2]
+    token_ids, words = sources(num_words)
+    model = small_model(seed=3)
+    options = {"beam_size": 4, "num_results": 4, "grammar": GRAMMAR, "extra_length": 16}
+    together, scores = kt.beam_search(model, token_ids, num_words=words, **options)
+    for row, count in enumerate(num_words):
+        for output in to_numpy(together)[row][to_numpy(scores)[row] > -np.inf]:
+            assert_is_tree(output, count, limit=count + 16)
+        alone, _ = kt.beam_search(
+            model, token_ids[row : row + 1, : count + 1], num_words=words[row : row + 1], **options
+        )
+        alone = to_numpy(alone)[0]
+        np.testing.assert_array_equal(to_numpy(together)[row, :, : alone.shape[1]], alone)
+
+
+def test_no_tree_is_deeper_than_allowed():
+    grammar = kt.TreeGrammar(OPENING, CLOSING, LEAVES, max_depth=2)
+    token_ids, words = sources([3])
+    outputs, _ = kt.sample(
+        small_model(), token_ids, num_results=200, grammar=grammar, num_words=words
+    )
+    depths = []
+    for output in to_numpy(outputs)[0]:
+        assert_is_tree(output, 3, limit=53, max_depth=2)
+        depths.append(depth(read_tree([int(i) for i in output if i])[0]))
+    assert set(depths) == {1, 2}
+
+
+def test_an_output_may_be_just_long_enough():
+    token_ids, words = sources([4])
+    # Two brackets, four leaves, the end.
+    outputs, _ = kt.beam_search(
+        small_model(), token_ids, extra_length=3, grammar=GRAMMAR, num_words=words
+    )
+    assert_is_tree(to_numpy(outputs)[0, 0], 4, limit=7)
+
+
+def test_scores_are_the_models_own():
+    token_ids, words = sources([2])
+    model = small_model()
+    outputs, scores = kt.beam_search(model, token_ids, alpha=0.0, grammar=GRAMMAR, num_words=words)
+    output = to_numpy(outputs)[0, 0]
+    length = int((output != 0).sum())
+    inputs = {
+        "encoder_token_ids": token_ids,
+        "decoder_token_ids": np.array([[1, *output[: length - 1]]]),
+    }
+    log_probabilities = to_numpy(ops.log_softmax(model(inputs), axis=-1))[0]
+    expected = log_probabilities[np.arange(length), output[:length]].sum()
+    np.testing.assert_allclose(to_numpy(scores)[0, 0], expected, atol=1e-4)
+
+
+def test_without_words_there_is_no_tree():
+    token_ids, words = sources([2, 1, 0])
+    token_ids[1] = 0
+    outputs, scores = kt.beam_search(
+        small_model(), token_ids, grammar=GRAMMAR, num_words=words * [1, 0, 0]
+    )
+    assert not to_numpy(outputs)[1].any() and to_numpy(scores)[1, 0] == 0
+    assert to_numpy(outputs)[2, 0].tolist() == [END_ID] + [0] * (outputs.shape[2] - 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_words": None}, "go together"),
+        ({"grammar": None}, "go together"),
+        ({"num_words": np.array([2])}, "a number for each source"),
+        ({"num_words": np.array([2, -1])}, "row 1 of -1 words"),
+        ({"num_words": np.array([2, 60])}, "row 1 of 60 words, for an output of 51 at most"),
+        ({"prefix_token_ids": np.array([[4], [4]])}, "`prefix_token_ids`"),
+        ({"min_length": 3}, "`min_length`"),
+        ({"banned_token_ids": [8]}, "`banned_token_ids`"),
+        ({"grammar": kt.TreeGrammar((4,), (5,), (12,))}, "below 12"),
+    ],
+)
+def test_wrong_arguments(options, message):
+    token_ids, words = sources([2, 1])
+    arguments = {"grammar": GRAMMAR, "num_words": words, **options}
+    with pytest.raises(ValueError, match=message):
+        kt.beam_search(small_model(), token_ids, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((4, 5), (6,), (8,)), "2 `opening_ids` and 1 `closing_ids`"),
+        (((4,), (6,), ()), "A grammar needs"),
+        (((4,), (4,), (8,)), "distinct"),
+        (((2,), (4,), (8,)), "above the end token"),
+    ],
+)
+def test_wrong_grammar(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        kt.TreeGrammar(*arguments)
