@@ -11,6 +11,7 @@ from types import MappingProxyType
 from keras_transformer.data.download import fetch_multi30k, fetch_newstest
 from keras_transformer.data.text_files import (
     aligned_lines,
+    check_choice,
     find_files,
     missing_files,
     tab_separated_pairs,
@@ -148,9 +149,9 @@ def load_parallel_text(
         ValueError: if an argument or a file is wrong, or a download fails.
     """
     corpus = _corpus(dataset)
-    _check_choice("split", split, corpus.splits)
-    _check_choice("source", source, corpus.languages)
-    _check_choice("target", target, corpus.languages)
+    check_choice("split", split, corpus.splits)
+    check_choice("source", source, corpus.languages)
+    check_choice("target", target, corpus.languages)
     if source == target:
         raise ValueError(
             f"`source` and `target` must be two languages. Received: source=target={source!r}"
@@ -269,15 +270,8 @@ DATASETS: Mapping[str, _Corpus] = MappingProxyType(
 
 
 def _corpus(dataset: str) -> _Corpus:
-    _check_choice("dataset", dataset, DATASETS)
+    check_choice("dataset", dataset, DATASETS)
     return DATASETS[dataset]
-
-
-def _check_choice(argument: str, value: str, choices: Collection[str] | None) -> None:
-    if choices is not None and value not in choices:
-        raise ValueError(
-            f"`{argument}` must be one of {', '.join(choices)}. Received: {argument}={value!r}"
-        )
 
 
 def _count_and_digest(pairs: Iterable[Pair]) -> tuple[int, str]:

@@ -1,23 +1,36 @@
-"""Text files of parallel corpora: finding them, and reading them line by line."""
+"""Text files of corpora: finding them, and reading them line by line."""
 
 import codecs
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
+
+
+def check_choice(argument: str, value: str, choices: Collection[str] | None) -> None:
+    """Raises an error if the value of an argument is none of the choices; None allows any."""
+    if choices is not None and value not in choices:
+        raise ValueError(
+            f"`{argument}` must be one of {', '.join(choices)}. Received: {argument}={value!r}"
+        )
+
+
+def check_folder(data_dir: Path) -> None:
+    """Raises an error if there is no folder `data_dir`."""
+    if not data_dir.is_dir():
+        raise ValueError(
+            "`data_dir` (--data-dir) must be an existing folder. "
+            f"Received: data_dir={str(data_dir)!r}"
+        )
 
 
 def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Path] | None:
     """The files of these names that lie together in the corpus's own folder or in `data_dir`."""
     if data_dir is None:
         return None
-    if not data_dir.is_dir():
-        raise ValueError(
-            "`data_dir` (--data-dir) must be an existing folder. "
-            f"Received: data_dir={str(data_dir)!r}"
-        )
+    check_folder(data_dir)
     # The corpus's folder goes first: a train.en beside it may be of another corpus.
     for place in (data_dir / corpus, data_dir):
         paths = [place / name for name in names]
@@ -48,9 +61,9 @@ def missing_files(
 
 def aligned_lines(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
     """Line N of one file with line N of the other; an error if one has more lines."""
-    for source, target in zip_longest(_lines(source_path), _lines(target_path)):
+    for source, target in zip_longest(read_lines(source_path), read_lines(target_path)):
         if source is None or target is None:
-            counts = [sum(1 for _ in _lines(path)) for path in (source_path, target_path)]
+            counts = [sum(1 for _ in read_lines(path)) for path in (source_path, target_path)]
             raise ValueError(
                 f"Parallel files must have equally many lines, but {source_path} has "
                 f"{counts[0]:,} and {target_path} has {counts[1]:,}. "
@@ -61,7 +74,7 @@ def aligned_lines(source_path: Path, target_path: Path) -> Iterator[tuple[str, s
 
 def tab_separated_pairs(path: Path) -> Iterator[tuple[str, str]]:
     """The two columns, English and German, of each line."""
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) != 2:
             raise ValueError(
@@ -91,7 +104,8 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
             ) from None
 
 
-def _lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[str]:
+    """The lines of a file as `decode_lines` gives them; an error if there are none."""
     is_empty = True
     try:
         with open_bytes(path) as file:
@@ -104,7 +118,7 @@ def _lines(path: Path) -> Iterator[str]:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(f"The file {path} could not be read: {reason}.") from None
     if is_empty:
-        raise ValueError(f"The file {path} is empty. Expected one sentence a line.")
+        raise ValueError(f"The file {path} is empty. Expected {expected}.")
 
 
 def open_bytes(path: Path) -> BinaryIO:
