@@ -1,0 +1,40 @@
+"""Constituency trees: reading and writing them, cleaning them, and trees as sequences of symbols.
+
+The tree type is `nltk.Tree`. A leaf is a tree with one string, the word, and its label is the
+part-of-speech tag; every other tree is a constituent and holds trees. No function here recurses,
+so that none is stopped by a tree that is thousands of brackets deep. nltk is loaded by the first
+call, not by the import.
+"""
+
+from keras_transformer.data.trees.brackets import (
+    escape,
+    parse_trees,
+    read_trees,
+    to_bracketed,
+    unescape,
+)
+from keras_transformer.data.trees.cleaning import clean_label, clean_tree
+from keras_transformer.data.trees.linearizing import (
+    UNKNOWN_TAG,
+    linearize,
+    parse_symbol,
+    rebuild,
+    symbol_inventory,
+)
+from keras_transformer.data.trees.repair import repair
+
+__all__ = [
+    "UNKNOWN_TAG",
+    "clean_label",
+    "clean_tree",
+    "escape",
+    "linearize",
+    "parse_symbol",
+    "parse_trees",
+    "read_trees",
+    "rebuild",
+    "repair",
+    "symbol_inventory",
+    "to_bracketed",
+    "unescape",
+]

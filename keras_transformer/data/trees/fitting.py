@@ -1,0 +1,128 @@
+"""As many leaves as words: the first half of a repair."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from keras_transformer.data.trees.linearizing import UNKNOWN_TAG
+from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN, Step
+
+Symbol = tuple[Step, str]  # what it does, and its label
+_MISSING: Symbol = (LEAF, UNKNOWN_TAG)
+
+
+def fit_leaves(
+    symbols: Sequence[Symbol], words: Sequence[str], repairs: Counter[str]
+) -> tuple[list[Symbol], int]:
+    """Adds and takes out leaves until there is one for each word.
+
+    Leaf and word number n belong together, so one leaf too many or too few moves all brackets to
+    its right by a word. Three things keep that damage small. A constituent that is opened and at
+    once closed shows where a leaf is missing. Marks such as a comma, which are their own tags, tie
+    leaves to words. And between two marks leaves are added or taken out in the middle, which leaves
+    both sides in place; unless the symbols break off, as then what is missing is the end.
+
+    Args:
+        symbols: the symbols.
+        words: the words.
+        repairs: counts of repairs, to be added to.
+
+    Returns:
+        Symbols, and the number of words for which there is still no leaf as they belong at the end
+        of a tree that breaks off. Leaves and that number together are as many as words.
+    """
+    num_missing = len(words) - sum(step == LEAF for step, _ in symbols)
+    if num_missing > 0:
+        symbols = _fill_empty(symbols, num_missing, repairs)
+    tags = [tag for step, tag in symbols if step == LEAF]
+    if len(tags) == len(words):
+        return list(symbols), 0
+    breaks_off = len(tags) < len(words) and _leaves_open(symbols)
+    is_kept = [True] * len(tags)  # whether leaf k stays
+    num_missing_at = [0] * (len(tags) + 1)  # how many are added after k leaves
+    for stretch in _stretches(tags, words):
+        size = min(stretch.num_tags, stretch.num_words)
+        is_end = stretch.first + stretch.num_tags == len(tags)
+        place = stretch.first + (size if breaks_off and is_end else (size + 1) // 2)
+        num_extra = stretch.num_tags - size
+        is_kept[place : place + num_extra] = [False] * num_extra
+        num_missing_at[place] += stretch.num_words - size
+    repairs["extra_leaf"] += is_kept.count(False)
+    repairs["missing_leaf"] += sum(num_missing_at)
+    num_at_end = 0
+    if breaks_off:
+        num_at_end, num_missing_at[-1] = num_missing_at[-1], 0
+    return _with_leaves(symbols, is_kept, num_missing_at), num_at_end
+
+
+def _with_leaves(
+    symbols: Sequence[Symbol], is_kept: Sequence[bool], num_missing_at: Sequence[int]
+) -> list[Symbol]:
+    missing = [[_MISSING] * number for number in num_missing_at]
+    if not is_kept:
+        return [*missing[0], *symbols]
+    fitted: list[Symbol] = []
+    num_seen = 0
+    for symbol in symbols:
+        if symbol[0] != LEAF:
+            fitted.append(symbol)
+            continue
+        if num_seen == 0:
+            fitted += missing[0]
+        if is_kept[num_seen]:
+            fitted.append(symbol)
+        num_seen += 1
+        fitted += missing[num_seen]
+    return fitted
+
+
+def _fill_empty(symbols: Sequence[Symbol], num_missing: int, repairs: Counter[str]) -> list[Symbol]:
+    """Puts missing leaves into constituents that are opened and at once closed."""
+    filled: list[Symbol] = []
+    for step, label in symbols:
+        if num_missing and step == CLOSE and filled and filled[-1][0] == OPEN:
+            filled.append(_MISSING)
+            repairs["missing_leaf"] += 1
+            num_missing -= 1
+        filled.append((step, label))
+    return filled
+
+
+def _leaves_open(symbols: Sequence[Symbol]) -> bool:
+    """Whether there are closers too few at the end."""
+    num_open = 0
+    for step, _ in symbols:
+        if step != LEAF:
+            num_open = max(0, num_open + (1 if step == OPEN else -1))
+    return num_open > 0
+
+
+class _Stretch(NamedTuple):
+    """Leaves, from number `first` on, that belong to words which are not always as many."""
+
+    first: int
+    num_tags: int
+    num_words: int
+
+
+def _stretches(tags: Sequence[str], words: Sequence[str]) -> Iterator[_Stretch]:
+    """Cuts leaves and words at their marks: what is as often a tag as it is a word.
+
+    Marks are paired as long as they agree, from the start and from the end.
+    """
+    num_words = Counter(words)
+    marks = {tag for tag, number in Counter(tags).items() if num_words[tag] == number}
+    tag_places = [n for n, tag in enumerate(tags) if tag in marks]
+    word_places = [n for n, word in enumerate(words) if word in marks]
+
+    def agree(pair: tuple[int, int]) -> bool:
+        return tags[pair[0]] == words[pair[1]]
+
+    pairs = list(takewhile(agree, zip(tag_places, word_places)))
+    rest = zip(tag_places[len(pairs) :][::-1], word_places[len(pairs) :][::-1])
+    pairs += reversed(list(takewhile(agree, rest)))
+    first_tag = first_word = 0
+    for tag, word in [*pairs, (len(tags), len(words))]:
+        yield _Stretch(first_tag, tag - first_tag, word - first_word)
+        first_tag, first_word = tag + 1, word + 1
