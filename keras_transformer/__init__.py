@@ -5,6 +5,7 @@ from keras_transformer.decoding.search import beam_search, greedy_search, sample
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
+from keras_transformer.tasks.constituency_parser import ConstituencyParser
 from keras_transformer.tasks.translator import Translator
 from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
@@ -13,6 +14,7 @@ from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.version import __version__
 
 __all__ = [
+    "ConstituencyParser",
     "LabelSmoothedCrossentropy",
     "NoamSchedule",
     "Perplexity",

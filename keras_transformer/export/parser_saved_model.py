@@ -1,0 +1,101 @@
+"""A TensorFlow SavedModel of a parser: a sentence in, a bracketed tree out."""
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.data.trees import escape
+from keras_transformer.data.trees.linearizing import parse_symbol
+from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN
+from keras_transformer.export.saved_model import (
+    save_module,
+    search_in_batches,
+    string_tokenizer,
+    text_signature,
+)
+
+# What a symbol writes before and after the word that a leaf stands for.
+_BRACKETS = {OPEN: (" ({}", ""), LEAF: (" ({} ", ")"), CLOSE: (")", "")}
+
+
+def export_parser(parser, path):
+    """Write a SavedModel that parses, with this signature:
+
+    ```
+    serving_default(text: string[n])  -> tree: string[n], score: float32[n]
+    ```
+
+    A text is a sentence with spaces between its words, in the Penn Treebank's spelling. (What
+    splits raw text into words, in `ConstituencyParser`, is Python; a server runs it beforehand.)
+    The tree is in brackets, on one line, and always over exactly the words; it is empty for a text
+    without words. The search is the parser's own. A process that loads the model needs `tensorflow`
+    and `tensorflow_text` imported and nothing else.
+
+    Args:
+        parser: a `ConstituencyParser`.
+        path: the folder to write: whole, or not at all.
+
+    Raises:
+        ValueError: on another backend than TensorFlow, or if the parser's search is not constrained
+            to trees.
+    """
+    if not parser.constrained:
+        raise ValueError(
+            "A parser is exported with its search constrained to trees: repairs are made in "
+            "Python. Received a parser with constrained=False."
+        )
+    save_module(_parsing_module, parser, path)
+
+
+def _parsing_module(parser):
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.tokenizer = string_tokenizer(parser.tokenizer)
+    write = _tree_writer(parser.symbols)
+
+    @tf.function(**text_signature())
+    def parse(text):
+        words = tf.strings.split(text)
+        num_words = ops.cast(words.row_lengths(), "int32")
+
+        def search(batch, rows):
+            token_ids, scores = parser.search_trees(batch, tf.gather(num_words, rows))
+            return write(token_ids[:, 0], tf.gather(words, rows))[:, None], scores
+
+        sentences = tf.strings.reduce_join(words, axis=-1, separator=" ")
+        token_ids = module.tokenizer.tokenize(sentences)
+        trees, scores = search_in_batches(token_ids, search, parser.batch_tokens)
+        return {"tree": trees[:, 0], "score": scores[:, 0]}
+
+    module.parse = parse
+    return module, {"serving_default": parse}
+
+
+def _tree_writer(symbols):
+    """A function of ids `(batch, length)` and ragged words; it writes trees: strings `(batch,)`."""
+    import tensorflow as tf
+
+    before, after = (np.full(symbols.vocabulary_size, "", object) for _ in range(2))
+    for symbol, token_id in zip(symbols.symbols, symbols.ids):
+        step, label = parse_symbol(symbol)
+        before[token_id], after[token_id] = (text.format(label) for text in _BRACKETS[step])
+    is_leaf = np.isin(np.arange(symbols.vocabulary_size), symbols.leaves())
+
+    def write(token_ids, words):
+        for mark in "()":
+            words = tf.ragged.map_flat_values(
+                tf.strings.regex_replace, words, f"[{mark}]", escape(mark)
+            )
+        leaves = tf.gather(tf.constant(is_leaf), token_ids)
+        number = tf.cumsum(tf.cast(leaves, "int32"), axis=1) - 1
+        # One column more, for sentences without words.
+        dense = tf.pad(words.to_tensor(), [[0, 0], [0, 1]], constant_values="")
+        word = tf.gather(dense, tf.maximum(number, 0), axis=1, batch_dims=1)
+        texts = (
+            tf.gather(tf.constant(before), token_ids),
+            tf.where(leaves, word, ""),
+            tf.gather(tf.constant(after), token_ids),
+        )
+        return tf.strings.strip(tf.strings.reduce_join(tf.strings.join(texts), axis=1))
+
+    return write

@@ -1,0 +1,36 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.data.trees import to_bracketed
+from tests.small_trees import new_parser, trees
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="a SavedModel is made by TensorFlow"
+)
+
+SENTENCES = [tree.leaves() for tree in trees()[:10]]
+ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½"], ["x" * 50], []]
+
+
+def test_gives_what_python_gives(tmp_path):
+    import tensorflow as tf
+
+    parser = new_parser()
+    parser.export(tmp_path / "saved_model")
+    serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
+    sentences = SENTENCES + ODD
+    outputs = serve(text=tf.constant([" ".join(words) for words in sentences]))
+    parses = list(parser.parse(sentences))
+    expected = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
+    assert [tree.decode() for tree in outputs["tree"].numpy()] == expected
+    has_words = np.array([bool(words) for words in sentences])
+    scores = np.array([parse.score for parse in parses])
+    np.testing.assert_allclose(outputs["score"][has_words], scores[has_words], rtol=1e-4)
+    assert serve(text=tf.constant([], tf.string))["tree"].shape == (0,)
+
+
+def test_only_a_constrained_parser_is_exported(tmp_path):
+    with pytest.raises(ValueError, match="constrained=False"):
+        new_parser(constrained=False).export(tmp_path / "saved_model")
+    assert not list(tmp_path.iterdir())
