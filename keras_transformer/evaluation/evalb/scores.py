@@ -1,0 +1,256 @@
+"""EVALB's figures, and the lines in which the C program prints them."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any
+
+TABLE_HEAD = """\
+  Sent.                        Matched  Bracket   Cross        Correct Tag
+ ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy
+============================================================================"""
+
+
+class Status(IntEnum):
+    """Whether a sentence was scored, as the table numbers it."""
+
+    VALID = 0
+    ERROR = 1
+    SKIP = 2
+
+
+@dataclass(frozen=True)
+class SentenceScores:
+    """One row of EVALB's table.
+
+    Attributes:
+        length: number of words of the gold tree, less those that do not count for the length.
+        status: 0 for a sentence that was scored, 1 for an error, 2 for a skip sentence; of the
+            last two only the length is known.
+        message: what is wrong, if it is an error.
+        matched: number of brackets in both trees.
+        gold_brackets: number of brackets of the gold tree.
+        predicted_brackets: number of brackets of the predicted tree.
+        crossing: number of predicted brackets that cross a gold bracket.
+        words: number of words that were not deleted.
+        correct_tags: number of these that have the same part of speech in both.
+    """
+
+    length: int
+    status: Status = Status.VALID
+    message: str = ""
+    matched: int = 0
+    gold_brackets: int = 0
+    predicted_brackets: int = 0
+    crossing: int = 0
+    words: int = 0
+    correct_tags: int = 0
+
+    @property
+    def recall(self) -> float:
+        return _percent(self.matched, self.gold_brackets)
+
+    @property
+    def precision(self) -> float:
+        return _percent(self.matched, self.predicted_brackets)
+
+    @property
+    def tagging_accuracy(self) -> float:
+        return _percent(self.correct_tags, self.words)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.matched == self.gold_brackets == self.predicted_brackets
+
+    def table_row(self, number: int) -> str:
+        return (
+            f"{number:4d}  {self.length:3d}    {self.status:d}  "
+            f"{self.recall:6.2f} {self.precision:6.2f}   {self.matched:3d}    "
+            f"{self.gold_brackets:3d}  {self.predicted_brackets:3d}    {self.crossing:3d}"
+            f"   {self.words:4d}  {self.correct_tags:4d}   {self.tagging_accuracy:6.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """EVALB's figures of a set of sentences. Those in per cent are from 0 to 100.
+
+    Brackets, words and crossings are counted over valid sentences, neither error nor skip.
+
+    Attributes:
+        sentences: number of sentences.
+        errors: number of error sentences: the words of the two trees differ.
+        skipped: number of skip sentences: the predicted tree has no words.
+        matched: number of brackets in both trees.
+        gold_brackets: number of gold brackets.
+        predicted_brackets: number of predicted brackets.
+        complete: number of sentences whose brackets all match.
+        crossing: number of predicted brackets that cross a gold bracket.
+        without_crossing: number of sentences without such a bracket.
+        with_few_crossings: number of sentences with at most two.
+        words: number of words that were not deleted.
+        correct_tags: number of these that have the right part of speech.
+    """
+
+    sentences: int
+    errors: int
+    skipped: int
+    matched: int
+    gold_brackets: int
+    predicted_brackets: int
+    complete: int
+    crossing: int
+    without_crossing: int
+    with_few_crossings: int
+    words: int
+    correct_tags: int
+
+    @property
+    def valid(self) -> int:
+        """Number of sentences that were scored."""
+        return self.sentences - self.errors - self.skipped
+
+    @property
+    def recall(self) -> float:
+        return _percent(self.matched, self.gold_brackets)
+
+    @property
+    def precision(self) -> float:
+        return _percent(self.matched, self.predicted_brackets)
+
+    @property
+    def f1(self) -> float:
+        """2 P R / (P + R); 0 where nothing matches, of which the C program prints `nan`."""
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
+
+    @property
+    def complete_match(self) -> float:
+        """Per cent of the valid sentences."""
+        return _percent(self.complete, self.valid)
+
+    @property
+    def average_crossing(self) -> float:
+        """Crossing brackets a valid sentence."""
+        return self.crossing / self.valid if self.valid else 0.0
+
+    @property
+    def no_crossing(self) -> float:
+        """Per cent of the valid sentences."""
+        return _percent(self.without_crossing, self.valid)
+
+    @property
+    def two_or_less_crossing(self) -> float:
+        """Per cent of the valid sentences."""
+        return _percent(self.with_few_crossings, self.valid)
+
+    @property
+    def tagging_accuracy(self) -> float:
+        return _percent(self.correct_tags, self.words)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns counts and figures as a dictionary that `json` can write."""
+        counts = {column.name: getattr(self, column.name) for column in fields(Summary)}
+        return counts | {name: getattr(self, name) for name in ("valid", *_FIGURES)}
+
+    def __str__(self) -> str:
+        counts = {
+            "Number of sentence": self.sentences,
+            "Number of Error sentence": self.errors,
+            "Number of Skip  sentence": self.skipped,
+            "Number of Valid sentence": self.valid,
+        }
+        figures = {title: getattr(self, name) for name, title in _FIGURES.items()}
+        if not self.matched:
+            figures["Bracketing FMeasure"] = math.nan
+        return "\n".join(
+            [f"{title:<26}= {count:6d}" for title, count in counts.items()]
+            + [f"{title:<26}= {figure:6.2f}" for title, figure in figures.items()]
+        )
+
+
+# Property of `Summary` -> the C program's name for it.
+_FIGURES = {
+    "recall": "Bracketing Recall",
+    "precision": "Bracketing Precision",
+    "f1": "Bracketing FMeasure",
+    "complete_match": "Complete match",
+    "average_crossing": "Average crossing",
+    "no_crossing": "No crossing",
+    "two_or_less_crossing": "2 or less crossing",
+    "tagging_accuracy": "Tagging accuracy",
+}
+
+
+@dataclass(frozen=True)
+class EvalbScores(Summary):
+    """EVALB's figures of all sentences; `str()` gives the C program's summary.
+
+    Attributes:
+        cutoff_length: the greatest length of a short sentence.
+        short: the same figures of the short sentences alone.
+        sentence_scores: the rows of the table, one a sentence.
+    """
+
+    cutoff_length: int
+    short: Summary
+    sentence_scores: tuple[SentenceScores, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, sentence_scores: Iterable[SentenceScores], cutoff_length: int) -> "EvalbScores":
+        rows = tuple(sentence_scores)
+        return cls(
+            **_sums(rows),
+            cutoff_length=cutoff_length,
+            short=Summary(**_sums([row for row in rows if row.length <= cutoff_length])),
+            sentence_scores=rows,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns counts and figures as a dictionary that `json` can write, without the table."""
+        short = {"cutoff_length": self.cutoff_length, "short": self.short.to_dict()}
+        return super().to_dict() | short
+
+    def table_foot(self) -> str:
+        """The line of totals under the table."""
+        brackets = ""
+        if self.gold_brackets and self.predicted_brackets:
+            brackets = (
+                f"                {self.recall:6.2f} {self.precision:6.2f} {self.matched:6d}"
+                f" {self.gold_brackets:5d} {self.predicted_brackets:5d}  {self.crossing:5d}"
+            )
+        return (
+            "============================================================================\n"
+            f"{brackets}  {self.words:5d} {self.correct_tags:5d}   {self.tagging_accuracy:6.2f}"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"=== Summary ===\n\n-- All --\n{super().__str__()}\n\n"
+            f"-- len<={self.cutoff_length} --\n{self.short}"
+        )
+
+
+def _sums(rows: Iterable[SentenceScores]) -> dict[str, int]:
+    valid = [row for row in rows if row.status == Status.VALID]
+    return {
+        "sentences": len(rows),
+        "errors": sum(row.status == Status.ERROR for row in rows),
+        "skipped": sum(row.status == Status.SKIP for row in rows),
+        "complete": sum(row.is_complete for row in valid),
+        "without_crossing": sum(row.crossing == 0 for row in valid),
+        "with_few_crossings": sum(row.crossing <= 2 for row in valid),
+        **{name: sum(getattr(row, name) for row in valid) for name in _SUMMED},
+    }
+
+
+_SUMMED = (
+    *("matched", "gold_brackets", "predicted_brackets"),
+    *("crossing", "words", "correct_tags"),
+)
+
+
+def _percent(part: int, whole: int) -> float:
+    # In this order of operations, which is the C program's, the last digit printed is its, too.
+    return 100.0 * part / whole if whole else 0.0
