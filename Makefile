@@ -22,7 +22,7 @@ demo: export KERAS_BACKEND = tensorflow
 demo: .venv-demo/installed
 	.venv-demo/bin/python recipes/translation/train.py --dataset synthetic --output-dir runs/demo \
 		--vocabulary-size 1500 --dropout 0.1 --num-shapes 6 --steps 1200 --interval 600 \
-		--warmup-steps 600 --peak-learning-rate 0.002 --average 1
+		--warmup-steps 600 --peak-learning-rate 0.002 --average 1 --overwrite
 	.venv-demo/bin/python recipes/translation/evaluate.py --model runs/demo/model \
 		--dataset synthetic --split test --beam-size 1 --alpha 0
 	.venv-demo/bin/python recipes/translation/export.py --model runs/demo/model \

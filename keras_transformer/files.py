@@ -2,23 +2,83 @@
 
 import contextlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_SUFFIX = ".unfinished"
+_OLD = "old"
 
 
 @contextlib.contextmanager
 def whole(path):
     """Give a temporary path beside `path`, and move what was written there to `path` at the end.
 
-    If the block fails, or the process is killed, whatever stood at `path` before stays as it was.
-    Works for a file and for a folder (the block makes whichever it needs); a folder is replaced by
-    moving the old one aside first.
+    If the block fails, the process is killed, or the power goes, whatever stood at `path` before
+    stays as it was, or what was written stands there whole. Works for a file and for a folder (the
+    block makes whichever it needs); a folder is replaced by moving the old one aside first.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+    temporary = tempfile.TemporaryDirectory(
+        dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX
+    )
+    with temporary as folder, _hold(folder):
         new = Path(folder) / path.name
         yield new
+        _to_disk(new)
         if new.is_dir() and path.is_dir():
-            os.replace(path, Path(folder) / "old")
+            os.replace(path, Path(folder) / _OLD)
         os.replace(new, path)
+        _sync(path.parent)
+
+
+def remove_leftovers(folder):
+    """Delete what killed processes left of their writing in `folder` and in the folders in it.
+
+    What a living process is writing stays. Where one was killed between the two moves that replace
+    a folder, the second move is made up for.
+    """
+    for left in [*Path(folder).glob(f".*{_SUFFIX}"), *Path(folder).glob(f"*/.*{_SUFFIX}")]:
+        with contextlib.suppress(OSError), _hold(left):
+            name = left.name[1:].removesuffix(_SUFFIX).rpartition(".")[0]
+            if (left / _OLD).exists() and not (left.parent / name).exists():
+                os.replace(left / name, left.parent / name)
+            shutil.rmtree(left)
+
+
+@contextlib.contextmanager
+def _hold(folder):
+    """Lock a temporary folder while its process lives; raises an `OSError` if another holds it."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _to_disk(path):
+    """Without this, a power cut after the move could leave an empty file in the old one's place."""
+    if path.is_dir():
+        for part in path.rglob("*"):
+            _sync(part)
+    _sync(path)
+
+
+def _sync(path):
+    if fcntl is None and path.is_dir():
+        return  # Windows opens no folders.
+    handle = os.open(path, os.O_RDONLY if fcntl else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer import files
-from keras_transformer.files import whole
+from keras_transformer.files import remove_leftovers, whole
 
 
 def write(path, text, folder):
@@ -123,19 +123,85 @@ def test_two_writers_at_once(tmp_path):
     assert names(tmp_path) == ["result"]
 
 
+def test_is_on_the_disk_before_it_takes_the_place(tmp_path, monkeypatch):
+    # A power cut must not leave a name whose content was never written.
+    done = []
+
+    def fsync(handle):
+        done.append(("to disk", Path(os.readlink(f"/proc/self/fd/{handle}"))))
+
+    def replace(old, new):
+        done.append(("move", Path(new)))
+        os.rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    with whole(tmp_path / "result") as new:
+        write(new, "new", folder=True)
+    assert set(done[:2]) == {("to disk", new), ("to disk", new / "part")}
+    assert done[2:] == [("move", tmp_path / "result"), ("to disk", tmp_path)]
+
+
+# The module alone, without the package, whose import takes seconds.
+KILLED = """
+import os, runpy
+def die(*arguments):
+    os.kill(os.getpid(), 9)
+def first_alone(old, new):
+    os.rename(old, new)
+    os.replace = die
+whole = runpy.run_path({module!r})["whole"]
+with whole({path!r}) as new:
+    {make}
+    new.write_text("half")
+    {when}
+"""
+
+
+def write_and_be_killed(path, folder, when="die()"):
+    make = "new.mkdir(); new /= 'part'" if folder else "pass"
+    script = KILLED.format(module=files.__file__, path=str(path), make=make, when=when)
+    process = subprocess.run([sys.executable, "-c", script], env=dict(os.environ))
+    assert process.returncode == -signal.SIGKILL
+
+
 @BOTH_KINDS
 def test_keeps_the_old_one_when_killed(tmp_path, folder):
     path = tmp_path / "result"
     write(path, "old", folder)
-    # The module alone, without the package, whose import takes seconds.
-    script = f"""
-import os, runpy
-whole = runpy.run_path({files.__file__!r})["whole"]
-with whole({str(path)!r}) as new:
-    {"new.mkdir(); new /= 'part'" if folder else "pass"}
-    new.write_text("half")
-    os.kill(os.getpid(), {int(signal.SIGKILL)})
-"""
-    process = subprocess.run([sys.executable, "-c", script], env=dict(os.environ))
-    assert process.returncode == -signal.SIGKILL
+    write_and_be_killed(path, folder)
     assert read(path) == "old"
+
+
+# What killed processes leave
+
+
+@BOTH_KINDS
+def test_leftovers_are_removed(tmp_path, folder):
+    for path in (tmp_path / "run" / "result", tmp_path / "run" / "checkpoints" / "result"):
+        path.parent.mkdir(parents=True)
+        write_and_be_killed(path, folder)
+        assert len(names(path.parent)) == 1
+    remove_leftovers(tmp_path / "run")
+    assert names(tmp_path / "run") == ["checkpoints"]
+    assert names(tmp_path / "run" / "checkpoints") == []
+    remove_leftovers(tmp_path / "none")
+
+
+def test_what_is_being_written_is_no_leftover(tmp_path):
+    (tmp_path / ".mine.unfinished").touch()  # a user's file
+    with whole(tmp_path / "result") as new:
+        new.write_text("new")
+        remove_leftovers(tmp_path)
+    assert read(tmp_path / "result") == "new"
+    assert names(tmp_path) == [".mine.unfinished", "result"]
+
+
+def test_folder_killed_between_its_two_moves(tmp_path):
+    path = tmp_path / "result"
+    write(path, "old", folder=True)
+    write_and_be_killed(path, folder=True, when="os.replace = first_alone")
+    assert not path.exists()
+    remove_leftovers(tmp_path)
+    assert read(path) == "half"  # whole in truth: the block had ended
+    assert names(tmp_path) == ["result"]

@@ -1,4 +1,4 @@
-"""Rolling checkpoints of the weights, and their average (section 6.1)."""
+"""Files of weights, and the average of several (section 6.1)."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,9 @@ import numpy as np
 
 from keras_transformer.files import whole
 
+# What a file holds besides the model's weights lies in this group: see `training_state`.
+STATE_GROUP = "training_state"
+
 
 def save_weights(model, path):
     """Write the weights of a functional model, without the optimizer's state, to a new file."""
@@ -16,7 +19,7 @@ def save_weights(model, path):
 
 
 def load_weights(model, path):
-    """Load what `save_weights` wrote; the optimizer keeps its state.
+    """Load what `save_weights` or `save_state` wrote; the optimizer keeps its state.
 
     Raises:
         ValueError: if the file is damaged, or of another model.
@@ -40,50 +43,20 @@ def _without_optimizer(model):
     return keras.Model(model.inputs, model.outputs)
 
 
-class RollingCheckpoints(keras.callbacks.Callback):
-    """Keep the weights of the last few epochs as `step-N.weights.h5`, each written whole.
-
-    Checkpoints of later steps than the training's own are of an earlier training in the same
-    folder, and are deleted: an average must not mix the two.
-
-    Args:
-        folder: where to write.
-        keep: how many to keep.
-    """
-
-    def __init__(self, folder, keep=5):
-        super().__init__()
-        self.folder = Path(folder)
-        self.keep = keep
-
-    def on_train_begin(self, logs=None):
-        self._delete_later_than(self._step())
-
-    def on_epoch_end(self, epoch, logs=None):
-        step = self._step()
-        self._delete_later_than(step)
-        with whole(self.folder / f"step-{step}.weights.h5") as path:
-            save_weights(self.model, path)
-        for old in list_checkpoints(self.folder)[: -self.keep]:
-            old.unlink()
-
-    def _step(self):
-        return int(self.model.optimizer.iterations.numpy())
-
-    def _delete_later_than(self, step):
-        for path in list_checkpoints(self.folder):
-            if _step_of(path) > step:
-                path.unlink()
-
-
 def list_checkpoints(folder):
-    """The checkpoints in a folder, the oldest first."""
-    return sorted(filter(_step_of, Path(folder).glob("step-*.weights.h5")), key=_step_of)
+    """The checkpoints in a folder, `step-N.weights.h5`, the oldest first."""
+    return list_by_step(folder, "weights.h5")
 
 
-def _step_of(path):
-    """The step in a checkpoint's name, or 0 if it is no checkpoint's name."""
-    match = re.fullmatch(r"step-(\d+)\.weights\.h5", path.name)
+def list_by_step(folder, ending):
+    """The files `step-N.ENDING` in a folder, by N."""
+    paths = [path for path in Path(folder).glob("step-*") if step_of(path, ending)]
+    return sorted(paths, key=lambda path: step_of(path, ending))
+
+
+def step_of(path, ending):
+    """The N of `step-N.ENDING`, or 0 if the name is another."""
+    match = re.fullmatch(rf"step-(\d+)\.{re.escape(ending)}", path.name)
     return int(match[1]) if match else 0
 
 
@@ -91,7 +64,7 @@ def average_checkpoints(paths, output_path):
     """Average weights files of one model, tensor by tensor, into a new weights file.
 
     Args:
-        paths: `.weights.h5` files.
+        paths: weights files. Of files with the whole state of a training, the weights are taken.
         output_path: the file to write: whole, or not at all.
 
     Raises:
@@ -113,24 +86,38 @@ def average_checkpoints(paths, output_path):
         for name, tensor in tensors.items():
             sums[name] += tensor
     with whole(output_path) as new:
-        new.write_bytes(paths[-1].read_bytes())
+        copy_weights(paths[-1], new)
         with h5py.File(new, "r+") as file:
             for name, total in sums.items():
                 file[name][...] = total / len(paths)
 
 
+def copy_weights(path, new_path):
+    """Copy a weights file, without what it holds besides."""
+    with h5py.File(path) as file, h5py.File(new_path, "w") as new:
+        new.attrs.update(file.attrs)
+        for name in file:
+            if name != STATE_GROUP:
+                file.copy(name, new)
+
+
+def datasets(file):
+    """All datasets of an open HDF5 file: name -> dataset, by name."""
+    found = {}
+    file.visititems(
+        lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None
+    )
+    return dict(sorted(found.items()))
+
+
 def _read(path):
     """All tensors of a weights file, as float64: name -> array."""
-    tensors = {}
     try:
         with h5py.File(path) as file:
-            file.visititems(
-                lambda name, item: (
-                    tensors.update({name: np.asarray(item, "float64")})
-                    if isinstance(item, h5py.Dataset)
-                    else None
-                )
-            )
+            return {
+                name: np.asarray(item, "float64")
+                for name, item in datasets(file).items()
+                if not name.startswith(f"{STATE_GROUP}/")
+            }
     except OSError as error:
         raise ValueError(f"{path} is no weights file, or is damaged.") from error
-    return tensors

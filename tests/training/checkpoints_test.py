@@ -3,12 +3,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.checkpoints import (
-    RollingCheckpoints,
-    average_checkpoints,
-    list_checkpoints,
-)
-from tests.helpers import normal, randomize, to_numpy
+from keras_transformer.training.checkpoints import average_checkpoints, list_checkpoints
+from tests.helpers import randomize
 
 
 def small_model(units=3):
@@ -134,65 +130,22 @@ def test_damaged_file(tmp_path, damage):
     assert output.read_text() == "old"
 
 
-# Rolling
+# Lists
 
 
-def save_at(callback, steps):
-    model = small_model()
-    callback.set_model(model)
-    for epoch, step in enumerate(steps):
-        model.optimizer.iterations.assign(step)
-        model.layers[0].bias.assign([step] * 3)
-        callback.on_epoch_end(epoch)
-
-
-def steps_of(folder):
-    return [int(path.name.removeprefix("step-").split(".")[0]) for path in list_checkpoints(folder)]
-
-
-def test_keeps_the_newest_by_number(tmp_path):
+def test_list_is_by_number_and_leaves_out_other_files(tmp_path):
     # By name, step-1000 comes before step-9.
-    save_at(RollingCheckpoints(tmp_path / "checkpoints", keep=3), [8, 9, 10, 99, 1000])
-    assert steps_of(tmp_path / "checkpoints") == [10, 99, 1000]
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
-    model = small_model()
-    model.load_weights(list_checkpoints(tmp_path / "checkpoints")[-1])
-    assert to_numpy(model.layers[0].bias).tolist() == [1000.0] * 3
-
-
-def test_goes_on_in_the_folder_of_a_training_continued(tmp_path):
-    save_at(RollingCheckpoints(tmp_path, keep=2), [8, 9])
-    save_at(RollingCheckpoints(str(tmp_path), keep=2), [10])
-    assert steps_of(tmp_path) == [9, 10]
-
-
-def test_checkpoints_of_an_earlier_training_push_out_no_new_ones(tmp_path):
-    # The same folder, a new training: what is kept, and averaged, must be of the new one.
-    save_at(RollingCheckpoints(tmp_path, keep=2), [900, 1000])
-    save_at(RollingCheckpoints(tmp_path, keep=2), [10, 20])
-    assert steps_of(tmp_path) == [10, 20]
-
-
-def test_list_leaves_out_other_files(tmp_path):
-    save_at(RollingCheckpoints(tmp_path), [5])
-    # What a killed process leaves behind, and what users put there.
-    (tmp_path / ".step-6.weights.h5.abc").mkdir()
-    (tmp_path / ".step-6.weights.h5.abc" / "step-6.weights.h5").touch()
+    for step in (1000, 9, 10):
+        (tmp_path / f"step-{step}.weights.h5").touch()
+    # What a killed process leaves behind, what else training writes, and what users put there.
+    (tmp_path / ".step-6.weights.h5.abc.unfinished").mkdir()
+    (tmp_path / ".step-6.weights.h5.abc.unfinished" / "step-6.weights.h5").touch()
+    (tmp_path / "step-9.state.weights.h5").touch()
     (tmp_path / "notes.txt").touch()
     (tmp_path / "step-best.weights.h5").touch()
-    assert steps_of(tmp_path) == [5]
+    names = [path.name for path in list_checkpoints(tmp_path)]
+    assert names == ["step-9.weights.h5", "step-10.weights.h5", "step-1000.weights.h5"]
 
 
 def test_list_of_no_folder(tmp_path):
     assert list_checkpoints(tmp_path / "none") == []
-
-
-def test_in_fit(tmp_path):
-    model = small_model()
-    callback = RollingCheckpoints(tmp_path, keep=2)
-    model.fit(normal(8, 2), normal(8, 3), batch_size=2, epochs=3, verbose=0, callbacks=[callback])
-    assert steps_of(tmp_path) == [8, 12]
-    loaded = small_model()
-    loaded.load_weights(list_checkpoints(tmp_path)[-1])
-    for ours, theirs in zip(loaded.get_weights(), model.get_weights()):
-        assert np.array_equal(ours, theirs)

@@ -1,0 +1,170 @@
+"""Train once in one go, and once killed many times, in processes forked from one that has imported
+everything: `killed_training.py FOLDER FILE_KILLS TIMED_KILLS SEED`. Prints a JSON report.
+
+Two ways to die: just before the n-th thing that is done to a file in the checkpoints' folder, for
+each n in FILE_KILLS ("0,1,2"); and TIMED_KILLS times at a random moment.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+
+from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.token_store import TokenStore
+from keras_transformer.training.callbacks import StopAtStep, breakable
+from keras_transformer.training.checkpoints import datasets, list_checkpoints
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.metrics import TokenAccuracy
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.training_state import find_start
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
+
+STEPS, INTERVAL = 24, 5
+
+
+def train(folder, steps=STEPS, begun=lambda: None):
+    """Go on with the training in a folder, up to `steps`."""
+    keras.utils.set_random_seed(1)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    state = find_start(folder, steps, resume=True, overwrite=False)
+    model = new_model(dropout=0.1, attention_dropout=0.1)
+    model.compile(
+        keras.optimizers.Adam(NoamSchedule(16, 20)),
+        LabelSmoothedCrossentropy(reduction="sum"),
+        weighted_metrics=[TokenAccuracy()],
+        # A few steps alone are quicker so, but not on JAX, which compiles each operation anyway.
+        run_eagerly=keras.backend.backend() != "jax",
+    )
+    state.restore(model)
+    store = TokenStore(folder.parent / "store")
+    batches = TokenBatches(store, 200, num_shapes=1)
+    checkpoints = RollingCheckpoints(folder, keep=3, every_steps=2, start=state)
+    begin = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: begun())
+    epochs = -(-steps // INTERVAL)
+    model.fit(
+        breakable(batches.stream(state.batches)),
+        epochs=epochs,
+        initial_epoch=epochs if state.step == steps else state.step // INTERVAL,
+        steps_per_epoch=INTERVAL,
+        shuffle=False,
+        validation_data=TokenBatches(store, 2000, num_shapes=1, training=False),
+        callbacks=[StopAtStep(steps, INTERVAL), begin, checkpoints],
+        verbose=0,
+    )
+    return model, checkpoints
+
+
+def train_to_the_end(folder, begun=lambda: None):
+    model, checkpoints = train(folder, begun=begun)
+    np.savez(folder.parent / f"{folder.name}.npz", *model.get_weights())
+    (folder.parent / f"{folder.name}.json").write_text(json.dumps(checkpoints.history))
+
+
+def die_at_file_event(folder, number):
+    """Kill this process just before the n-th event; returns the function that begins to count."""
+    left = None
+
+    def hook(event, args):
+        nonlocal left
+        if left is None or not event.startswith(("open", "os.", "shutil.")):
+            return
+        if args and isinstance(args[0], str | os.PathLike) and str(folder) in str(args[0]):
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def begin():
+        nonlocal left
+        left = number if left is None else left
+
+    sys.addaudithook(hook)
+    return begin
+
+
+def fork(work):
+    """Do some work in a child process, which calls its argument to say that it has begun.
+
+    Returns the child's id, then.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            work(lambda: os.write(write, b"."))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(write)
+    os.read(read, 1)  # nothing, if the child has died
+    return child
+
+
+def killed(child):
+    """Wait for a child; whether it was killed."""
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL), status
+    return status != 0
+
+
+def same_tensors(*paths):
+    with h5py.File(paths[0]) as first, h5py.File(paths[1]) as second:
+        first, second = datasets(first), datasets(second)
+        return first.keys() == second.keys() and all(
+            np.array_equal(first[name][()], second[name][()]) for name in first
+        )
+
+
+def main(folder, file_kills, timed_kills, seed):
+    folder, generator = Path(folder), random.Random(int(seed))
+    TokenStore.build(folder / "store", sentence_pairs(60), tokenizer())
+    whole, broken = folder / "whole", folder / "broken"
+    child, start = fork(lambda begun: train_to_the_end(whole, begun)), time.time()
+    assert not killed(child)
+    seconds_a_step = (time.time() - start) / STEPS
+    report = {"kills": 0, "while_writing": 0, "seconds_a_step": seconds_a_step}
+
+    def count(was_killed):
+        report["kills"] += was_killed
+        report["while_writing"] += any(broken.glob(".*.unfinished"))
+
+    for number in map(int, file_kills.split(",")):
+        count(killed(fork(lambda _, n=number: train(broken, begun=die_at_file_event(broken, n)))))
+    for _ in range(int(timed_kills)):
+        child = fork(lambda begun: train(broken, begun=begun))
+        time.sleep(generator.uniform(0, 3 * seconds_a_step))
+        os.kill(child, signal.SIGKILL)
+        count(killed(child))
+    report["resumed_at"] = find_start(broken, STEPS, resume=True, overwrite=False).step
+    assert not killed(fork(lambda begun: train_to_the_end(broken)))
+
+    ends = [np.load(f"{end}.npz") for end in (whole, broken)]
+    pairs = [(ends[0][name], ends[1][name]) for name in ends[0].files]
+    histories = [json.loads(Path(f"{end}.json").read_text()) for end in (whole, broken)]
+    files = [[path.name for path in list_checkpoints(end)] for end in (whole, broken)]
+    report |= {
+        "same_weights": all(np.array_equal(*pair) for pair in pairs),
+        "largest_difference": max(float(np.abs(a - b).max()) for a, b in pairs),
+        "same_history": histories[0] == histories[1],
+        "same_files": files[0] == files[1]
+        and all(same_tensors(whole / name, broken / name) for name in files[0]),
+        "leftovers": [path.name for path in broken.glob(".*")],
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,204 @@
+import contextlib
+import errno
+import itertools
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers.dropout import Dropout
+from keras_transformer.training.callbacks import StopAtStep
+from keras_transformer.training.checkpoints import list_checkpoints
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints, stop_on_signals
+from keras_transformer.training.training_state import list_states, newest_state
+from tests.helpers import normal, to_numpy
+
+
+def small_model():
+    keras.utils.set_random_seed(0)
+    layers = [Dropout(0.5, name="dropout"), keras.layers.Dense(1, name="dense")]
+    model = keras.Sequential([keras.Input((2,)), *layers], name="model")
+    model.compile("adam", "mse")
+    return model
+
+
+def batches(start=0):
+    x, y = normal(60, 2), normal(60, 1)
+    for i in itertools.count(start):
+        yield x[i % 30 * 2 :][:2], y[i % 30 * 2 :][:2]
+
+
+def fit(checkpoints, steps, *callbacks, model=None, interval=4):
+    """Train up to `steps` updates, in epochs of `interval`."""
+    model = model or small_model()
+    state = checkpoints.start
+    state.restore(model)
+    history = model.fit(
+        batches(state.batches),
+        epochs=-(-steps // interval),
+        initial_epoch=state.step // interval,
+        steps_per_epoch=interval,
+        shuffle=False,
+        validation_data=(normal(4, 2), normal(4, 1)),
+        callbacks=[StopAtStep(steps, interval), *callbacks, checkpoints],
+        verbose=0,
+    )
+    return model, history.history
+
+
+def steps_of(paths):
+    return [int(path.name.removeprefix("step-").split(".")[0]) for path in paths]
+
+
+class At(keras.callbacks.Callback):
+    """Call a function at the end of the n-th batch."""
+
+    def __init__(self, number, function):
+        super().__init__()
+        self.number = number
+        self.function = function
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.number -= 1
+        if not self.number:
+            self.function(self.model)
+
+
+# When, and which are kept
+
+
+@pytest.mark.parametrize(
+    "options, weights, states",
+    [
+        ({}, [8, 12, 14], [12, 14]),
+        ({"keep": 1}, [14], [12, 14]),
+        ({"every_steps": 3}, [9, 12, 14], [12, 14]),
+        ({"every_steps": 8}, [8, 14], [8, 14]),
+        ({"every_minutes": 1e-9}, [12, 13, 14], [13, 14]),
+        ({"every_minutes": 60}, [14], [14]),
+    ],
+    ids=str,
+)
+def test_when_and_which(tmp_path, options, weights, states):
+    folder = tmp_path / "checkpoints"
+    model, _ = fit(RollingCheckpoints(folder, **{"keep": 3, **options}), 14)
+    assert steps_of(list_checkpoints(folder)) == weights
+    assert steps_of(list_states(folder)) == states
+    assert len(list(folder.iterdir())) == len(weights) + len(states)
+    loaded = small_model()
+    loaded.load_weights(list_checkpoints(folder)[-1])
+    assert all(map(np.array_equal, loaded.get_weights(), model.get_weights()))
+
+
+@pytest.mark.parametrize("option", ["keep", "every_steps", "every_minutes"])
+def test_wrong_option(tmp_path, option):
+    with pytest.raises(ValueError, match=option):
+        RollingCheckpoints(tmp_path, **{option: 0})
+    with pytest.raises(ValueError, match="not both"):
+        RollingCheckpoints(tmp_path, every_steps=1, every_minutes=1)
+
+
+def test_checkpoints_of_an_earlier_training_push_out_no_new_ones(tmp_path):
+    # The same folder, a new training: what is kept, and averaged, must be of the new one.
+    fit(RollingCheckpoints(tmp_path, keep=2), 12)
+    fit(RollingCheckpoints(tmp_path, keep=2), 4)
+    assert steps_of(list_checkpoints(tmp_path)) == steps_of(list_states(tmp_path)) == [4]
+
+
+# Going on
+
+
+@pytest.mark.parametrize("every", [3, 4])
+def test_stopped_and_resumed_is_as_if_never_stopped(tmp_path, every):
+    whole, history = fit(RollingCheckpoints(tmp_path / "whole", keep=2, every_steps=every), 14)
+    folder = tmp_path / "stopped"
+    for stop in (1, 1, 3, 3, 99):  # once at the end of an epoch, before its validation
+        checkpoints = RollingCheckpoints(
+            folder, keep=2, every_steps=every, start=newest_state(folder), run={"a": 1}
+        )
+        ask = At(stop, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+        with contextlib.suppress(SystemExit), stop_on_signals(checkpoints, "the command"):
+            model, resumed_history = fit(checkpoints, 14, ask)
+    assert checkpoints.start.step == 8 and checkpoints.start.run == {"a": 1}
+    assert all(map(np.array_equal, model.get_weights(), whole.get_weights()))
+    assert resumed_history == history == checkpoints.history
+    assert len(history["val_loss"]) == 4
+    # A stop adds nothing to what is averaged.
+    names = [steps_of(list_checkpoints(tmp_path / name)) for name in ("whole", "stopped")]
+    assert names[0] == names[1]
+    assert checkpoints.seconds > checkpoints.start.seconds > 0
+
+
+def test_stop_says_how_to_go_on(tmp_path, capfd):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        checkpoints = RollingCheckpoints(tmp_path, start=newest_state(tmp_path))
+        ask = At(2, lambda _, number=number: os.kill(os.getpid(), number))
+        with pytest.raises(SystemExit) as exit, stop_on_signals(checkpoints, "the command"):
+            fit(checkpoints, 14, ask)
+        assert exit.value.code == 128 + number
+        *_, line = capfd.readouterr().err.strip().splitlines()
+        assert "the command" in line and str(list_states(tmp_path)[-1]) in line
+    assert steps_of(list_states(tmp_path)) == [2, 4]
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_second_signal_ends_at_once():
+    script = """
+import os, signal, time, types
+from keras_transformer.training.rolling_checkpoints import stop_on_signals
+with stop_on_signals(types.SimpleNamespace(stop_soon=False), "command"):
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("goes on", flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert process.returncode == -signal.SIGINT
+    assert process.stdout == "goes on\n"
+
+
+# What goes wrong
+
+
+def message_of_failure(folder, *callbacks, steps=14):
+    with pytest.raises(ValueError) as error:
+        fit(RollingCheckpoints(folder), steps, *callbacks)
+    message = str(error.value)
+    assert "\n" not in message and str(list_states(folder)[-1]) in message
+    assert not any(folder.glob(".*"))
+    return message
+
+
+def test_weights_that_are_not_finite_are_not_written(tmp_path):
+    def spoil(model):
+        model.get_layer("dense").bias.assign([np.nan])
+
+    message = message_of_failure(tmp_path, At(6, spoil))
+    assert "step 8" in message and "not a number" in message
+    assert steps_of(list_checkpoints(tmp_path)) == steps_of(list_states(tmp_path)) == [4]
+    model = small_model()
+    newest_state(tmp_path).restore(model)
+    assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
+
+
+# HDF5 complains once more when the file is closed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_full_disk(tmp_path):
+    # As a full disk does, a limit on the size of files cuts writing short. Python ignores SIGXFSZ.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(model):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
+
+    try:
+        message = message_of_failure(tmp_path, At(6, fill))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "step 8" in message and os.strerror(errno.EFBIG) in message
+    assert newest_state(tmp_path).step == 4

@@ -1,0 +1,256 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers.dropout import Dropout
+from keras_transformer.training.checkpoints import average_checkpoints, load_weights
+from keras_transformer.training.training_state import (
+    TrainingState,
+    find_start,
+    list_states,
+    newest_state,
+    read_state,
+    save_state,
+)
+from tests.helpers import normal, randomize, to_numpy
+
+FACTS = {
+    "step": 3,
+    "batches": 6,
+    "seconds": 1.5,
+    "history": {"loss": [2.0, 1.5], "val_bleu": [0.1]},
+    "run": {"variant": "tiny", "rate": 1e-9},
+}
+
+
+def new_model(optimizer, units=3, seed=0):
+    layers = [
+        keras.layers.Dense(4, name="first"),
+        Dropout(0.5, name="dropout"),
+        keras.layers.Dense(units, name="second"),
+    ]
+    model = randomize(keras.Sequential([keras.Input((2,)), *layers], name="model"), seed)
+    model.compile(optimizer, "mse", weighted_metrics=["mae"])
+    return model
+
+
+def adam(**options):
+    return keras.optimizers.Adam(0.01, **options)
+
+
+# Gradients accumulated over two batches, and moving averages of the weights; and an optimizer
+# around another, which has its own variable "iteration".
+OPTIMIZERS = {
+    "adam": adam,
+    "accumulation and EMA": lambda: adam(
+        gradient_accumulation_steps=2, use_ema=True, ema_momentum=0.5
+    ),
+    "loss scale": lambda: keras.optimizers.LossScaleOptimizer(adam()),
+}
+
+
+def train(model, first, last):
+    """Batches of two rows each, number `first` up to `last`; the loss of each."""
+    x, y = normal(20, 2), normal(20, 3)
+    return [
+        model.train_on_batch(x[2 * i : 2 * i + 2], y[2 * i : 2 * i + 2])[0]
+        for i in range(first, last)
+    ]
+
+
+def save(model, path, **changes):
+    save_state(model, path, within_epoch=True, **{**FACTS, **changes})
+    return path
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_goes_on_exactly(tmp_path, name):
+    whole = new_model(OPTIMIZERS[name]())
+    train(whole, 0, 3)
+    path = save(whole, tmp_path / "step-3.state.weights.h5")
+    losses = train(whole, 3, 6)
+
+    # Of other weights, and of other seeds.
+    other = new_model(OPTIMIZERS[name](), seed=1)
+    read_state(path).restore(other)
+    assert train(other, 3, 6) == losses
+    ours, theirs = ([*x.variables, *x.optimizer.variables] for x in (other, whole))
+    assert len(ours) == len(theirs)
+    for one, another in zip(ours, theirs):
+        assert np.array_equal(to_numpy(one), to_numpy(another)), one.path
+
+
+def means(model):
+    return {name: float(value) for name, value in model.get_metrics_result().items()}
+
+
+def test_means_over_an_epoch_go_on(tmp_path):
+    model = new_model("sgd")
+    model.fit(normal(6, 2), normal(6, 3), batch_size=2, shuffle=False, verbose=0)
+    path = save(model, tmp_path / "step-3.state.weights.h5")
+    before = means(model)
+    other = new_model("sgd")
+    loss, error = other.train_on_batch(normal(2, 2), normal(2, 3))
+    read_state(path).restore_metrics(other)
+    after = means(other)
+    assert after["loss"] == pytest.approx((3 * before["loss"] + loss) / 4, abs=1e-6)
+    assert after["mae"] == pytest.approx((3 * before["mae"] + error) / 4, abs=1e-6)
+
+
+def test_facts_are_kept(tmp_path):
+    path = save(new_model("sgd"), tmp_path / "step-3.state.weights.h5")
+    assert read_state(path) == TrainingState(path=path, **FACTS)
+
+
+def test_facts_may_be_long(tmp_path):
+    history = {"loss": np.arange(20000.0).tolist()}
+    path = save(new_model("sgd"), tmp_path / "step-3.state.weights.h5", history=history)
+    assert read_state(path).history == history
+
+
+def test_is_a_weights_file_too(tmp_path):
+    paths, weights = [], []
+    for seed in range(2):
+        model = new_model(adam(), seed=seed)
+        train(model, 0, 1)
+        weights.append(model.get_weights())
+        paths.append(save(model, tmp_path / f"step-{seed + 1}.state.weights.h5"))
+    model = new_model("sgd", seed=2)
+    load_weights(model, paths[0])
+    for ours, theirs in zip(model.get_weights(), weights[0]):
+        assert np.array_equal(ours, theirs)
+    average_checkpoints(paths, tmp_path / "average.weights.h5")
+    load_weights(model, tmp_path / "average.weights.h5")
+    for ours, *theirs in zip(model.get_weights(), *weights):
+        np.testing.assert_allclose(ours, np.mean(theirs, axis=0), atol=1e-6)
+    with pytest.raises(ValueError, match="damaged"):
+        read_state(tmp_path / "average.weights.h5")
+
+
+# Errors
+
+
+def message_of(function, *args, **kwargs):
+    with pytest.raises(ValueError) as error:
+        function(*args, **kwargs)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def flip_a_weight(content):
+    # The last bytes of a tensor, which HDF5 reads as they are.
+    at = content.index(np.float32(0.123456).tobytes())
+    return content[:at] + b"\0" + content[at + 1 :]
+
+
+DAMAGES = {
+    "cut": cut,
+    "flipped": flip_a_weight,
+    "empty": lambda _: b"",
+    "text": lambda _: b"x" * 99,
+}
+
+
+def damage(path, how):
+    path.write_bytes(DAMAGES[how](path.read_bytes()))
+
+
+def marked_model():
+    model = new_model(adam())
+    model.get_layer("second").bias.assign([0.123456] * 3)
+    return model
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damage_is_seen(tmp_path, how):
+    path = save(marked_model(), tmp_path / "step-3.state.weights.h5")
+    damage(path, how)
+    assert str(path) in message_of(read_state, path)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_newest_gives_way_to_the_one_before(tmp_path, capsys, how):
+    model = marked_model()
+    paths = [save(model, tmp_path / f"step-{n}.state.weights.h5", step=n) for n in (9, 10)]
+    damage(paths[1], how)
+    assert newest_state(tmp_path).path == paths[0]
+    assert str(paths[1]) in capsys.readouterr().err
+    damage(paths[0], how)
+    assert str(tmp_path) in message_of(newest_state, tmp_path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["weights", "optimizer"])
+def test_what_is_not_finite_is_not_saved(tmp_path, value, where):
+    model = new_model(adam())
+    train(model, 0, 1)
+    variables = model.weights if where == "weights" else model.optimizer.variables
+    variables[-1].assign(to_numpy(variables[-1]) * 0 + value)
+    message = message_of(save, model, tmp_path / "step-3.state.weights.h5")
+    assert "infinite or not a number" in message
+
+
+@pytest.mark.parametrize(
+    "other, word",
+    [
+        (lambda: new_model(adam(), units=2), "second"),
+        (lambda: new_model("sgd"), "momentum"),
+        (lambda: new_model(adam(use_ema=True)), "average"),
+    ],
+    ids=["model", "less", "more"],
+)
+def test_another_model_or_optimizer(tmp_path, other, word):
+    model = new_model(adam())
+    train(model, 0, 1)
+    path = save(model, tmp_path / "step-3.state.weights.h5")
+    message = message_of(read_state(path).restore, other())
+    assert str(path) in message and (word in message or "another model" in message)
+
+
+def test_another_run(tmp_path):
+    state = read_state(save(new_model("sgd"), tmp_path / "step-3.state.weights.h5"))
+    # A name that an earlier version did not keep is no difference.
+    state.check_run({"variant": "tiny", "rate": 1e-9, "new option": 1})
+    message = message_of(state.check_run, {"variant": "base", "rate": 1e-9})
+    assert "variant=tiny" in message and "base" in message and "rate" not in message
+
+
+# Where to begin
+
+
+def test_start(tmp_path, capsys):
+    beginning = TrainingState()
+    for resume, overwrite in [(False, False), (False, True), (True, False)]:
+        assert find_start(tmp_path / "none", 9, resume, overwrite) == beginning
+    assert "begins at the beginning" in capsys.readouterr().out
+    model = new_model("sgd")
+    for step in (2, 3):
+        save(model, tmp_path / f"step-{step}.state.weights.h5", step=step)
+    assert [path.name[:6] for path in list_states(tmp_path)] == ["step-2", "step-3"]
+    assert find_start(tmp_path, 3, resume=True, overwrite=False).step == 3
+    assert "step 3" in capsys.readouterr().out
+    assert find_start(tmp_path, 3, resume=False, overwrite=True) == beginning
+    assert len(list_states(tmp_path)) == 2  # until the new training begins
+
+
+def test_no_start(tmp_path):
+    assert "not both" in message_of(find_start, tmp_path, 9, resume=True, overwrite=True)
+    (tmp_path / "step-2.weights.h5").touch()
+    message = message_of(find_start, tmp_path, 9, resume=False, overwrite=False)
+    assert all(word in message for word in (str(tmp_path), "--resume", "--overwrite"))
+    save(new_model("sgd"), tmp_path / "step-3.state.weights.h5")
+    message = message_of(find_start, tmp_path, 2, resume=True, overwrite=False)
+    assert "--steps 3" in message
+
+
+def test_the_beginning_changes_nothing():
+    model = new_model("sgd")
+    before = model.get_weights()
+    TrainingState().check_run({"variant": "tiny"})
+    TrainingState().restore(model)
+    TrainingState().restore_metrics(model)
+    assert all(map(np.array_equal, model.get_weights(), before))
