@@ -2,6 +2,7 @@
 
 import functools
 
+import keras
 import numpy as np
 
 from keras_transformer.data.tokenizer import Tokenizer
@@ -33,6 +34,20 @@ def new_model(**options):
     sizes = {"num_layers": 1, "hidden_dim": 16, "intermediate_dim": 32, "num_heads": 2}
     vocabulary = {"vocabulary_size": tokenizer().vocabulary_size}
     return randomize(Transformer(**{**vocabulary, **sizes, **options}))
+
+
+def new_word_model(vocabulary_size=None):
+    """A model of the same inputs and outputs that is compiled in no time: the next word by the
+    last one and all the source's.
+    """
+    inputs = {
+        name: keras.Input((None,), dtype="int32", name=name)
+        for name in ("encoder_token_ids", "decoder_token_ids")
+    }
+    size = vocabulary_size or tokenizer().vocabulary_size
+    source, target = (keras.layers.Embedding(size, 8)(x) for x in inputs.values())
+    source = keras.ops.sum(source, axis=1, keepdims=True)
+    return randomize(keras.Model(inputs, keras.layers.Dense(size)(source + target)))
 
 
 class Numbers:

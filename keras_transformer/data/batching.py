@@ -24,30 +24,51 @@ class TokenBatches(keras.utils.PyDataset):
     - `targets`: `(rows, target)` int32, ending with the end token.
     - `sample_weights`: `(rows, target)` float32, 0 at padding. In training they sum to 1 in each
       batch: with a loss of `reduction="sum"` the loss is the token mean over the global batch,
-      however many replicas share it. In validation they are alike for all tokens of the epoch, and
-      sum to 1 in a batch on average: weighted metrics are exact means over all tokens.
+      however many replicas share it. Where `accumulate` batches share an update they are alike for
+      all tokens of these batches, and sum to 1 in a batch on average: the mean of the batches'
+      losses is the token mean. In validation they are so for the whole epoch: weighted metrics are
+      exact means over all tokens.
 
     Args:
         store: a `TokenStore`.
         batch_tokens: the largest number of source slots in a batch, and of target slots.
         num_shapes: the largest number of distinct batch shapes.
         rows_multiple: number that divides the rows of every batch: how many replicas share it.
+        accumulate: how many batches, one after the other, share an update of the optimizer.
+        shard: `(i, n)`: of the rows of each batch, give the i-th of n equal parts, counting from 0.
+            Each of n processes reads its own part of the same batches; weights are of the whole.
         training: whether to shuffle, differently in each epoch.
         seed: seed of the shuffling.
 
     Raises:
-        ValueError: if the store is empty, or `batch_tokens` too small for its longest sentence.
+        ValueError: if the store is empty, `batch_tokens` too small for its longest sentence, or
+            rows cannot be shared evenly.
     """
 
     def __init__(
-        self, store, batch_tokens=4096, num_shapes=12, rows_multiple=1, training=True, seed=0
+        self,
+        store,
+        batch_tokens=4096,
+        num_shapes=12,
+        rows_multiple=1,
+        training=True,
+        seed=0,
+        accumulate=1,
+        shard=(0, 1),
     ):
         super().__init__()
+        if rows_multiple % shard[1]:
+            raise ValueError(
+                f"{shard[1]} processes share each batch, so `rows_multiple` must be a multiple of "
+                f"{shard[1]}. Received: rows_multiple={rows_multiple}"
+            )
         if not len(store):
             raise ValueError("The corpus has no sentence pairs.")
         self.store = store
         self.training = training
         self.seed = seed
+        self.accumulate = accumulate
+        self.shard = shard
         self.epoch = 0
         # One more: the end token, or the start token.
         lengths = store.source.lengths + 1, store.target.lengths + 1
@@ -71,7 +92,7 @@ class TokenBatches(keras.utils.PyDataset):
             for index in range(-(-len(bucket) // rows))
         ]
         self._mean_tokens = lengths[1].sum(dtype="int64") / len(self._batches)
-        self._planned_epoch = None
+        self._plans = {}
 
     def __len__(self):
         return len(self._batches)
@@ -83,9 +104,12 @@ class TokenBatches(keras.utils.PyDataset):
         self.epoch += 1
 
     def batch(self, epoch, index):
-        """Batch number `index` of an epoch."""
+        """This shard's part of batch number `index` of an epoch."""
         shape, pairs = self.pairs_of_batch(epoch, index)
         source_length, target_length = self.shapes[shape]
+        part, parts = self.shard
+        num_rows = self._rows[shape] // parts
+        pairs = pairs[part * num_rows : (part + 1) * num_rows]
         source = self.store.source.padded(pairs, source_length)
         target = self.store.target.padded(pairs, target_length)
         source_lengths = self.store.source.lengths[pairs]
@@ -97,19 +121,30 @@ class TokenBatches(keras.utils.PyDataset):
         )
         target[rows, target_lengths] = END_ID
         source, decoder_inputs, target = (
-            _fill_rows(x, self._rows[shape]) for x in (source, decoder_inputs, target)
+            _fill_rows(x, num_rows) for x in (source, decoder_inputs, target)
         )
-        weights = (target != 0).astype("float32")
-        weights /= weights.sum() if self.training else self._mean_tokens
+        weights = (target != 0).astype("float32") / np.float32(self._tokens(epoch, index))
         inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder_inputs}
         return inputs, target, weights
 
     def pairs_of_batch(self, epoch, index):
         """The index of a batch's shape, and those of its sentence pairs in the store."""
-        self._plan(epoch)
-        shape, index = self._batches[self._order[index]]
+        buckets, order = self._plan(epoch)
+        shape, index = self._batches[order[index]]
         rows = self._rows[shape]
-        return shape, self._shuffled_buckets[shape][index * rows : (index + 1) * rows]
+        return shape, buckets[shape][index * rows : (index + 1) * rows]
+
+    def _tokens(self, epoch, index):
+        """The number of tokens in a batch, or its mean over the batches that are weighted alike."""
+        if not self.training:
+            return self._mean_tokens
+        step = epoch * len(self) + index
+        first = step - step % self.accumulate
+        pairs = [
+            self.pairs_of_batch(*divmod(first + i, len(self)))[1] for i in range(self.accumulate)
+        ]
+        tokens = (self.store.target.lengths[np.concatenate(pairs)] + 1).sum(dtype="int64")
+        return tokens / self.accumulate
 
     def stream(self, start_step=0):
         """All batches of all epochs, without end, as a dataset for `fit(steps_per_epoch=...)`.
@@ -130,16 +165,18 @@ class TokenBatches(keras.utils.PyDataset):
         return float(tokens / slots)
 
     def _plan(self, epoch):
-        if epoch == self._planned_epoch:
-            return
-        if self.training:
-            rng = np.random.default_rng((self.seed, epoch))
-            self._shuffled_buckets = [rng.permutation(bucket) for bucket in self._buckets]
-            self._order = self._first_two_first(rng.permutation(len(self._batches)))
-        else:
-            self._shuffled_buckets = self._buckets
-            self._order = self._first_two_first(np.arange(len(self._batches)))
-        self._planned_epoch = epoch
+        """The pairs of each shape, and the order of the batches, in an epoch."""
+        plan = self._plans.get(epoch)
+        if plan is None:
+            buckets, order = self._buckets, np.arange(len(self._batches))
+            if self.training:
+                rng = np.random.default_rng((self.seed, epoch))
+                buckets = [rng.permutation(bucket) for bucket in buckets]
+                order = rng.permutation(len(self._batches))
+            plan = buckets, self._first_two_first(order)
+            # The last one too: batches of two epochs may share an update.
+            self._plans = dict([*list(self._plans.items())[-1:], (epoch, plan)])
+        return plan
 
     def _first_two_first(self, order):
         """Begin with a batch of the largest shape, then one that differs from it in both lengths.

@@ -1,6 +1,8 @@
 """Choose the devices that share a training step."""
 
 import contextlib
+import os
+import re
 from dataclasses import dataclass
 
 import keras
@@ -8,9 +10,17 @@ import keras
 
 @dataclass(frozen=True)
 class Devices:
-    """Where to train: `with devices.scope():` around building the model."""
+    """Where to train: `with devices.scope():` around building the model.
+
+    Attributes:
+        num_replicas: how many devices share a batch, those of all processes together. The rows of
+            a batch must be a multiple of it.
+        shard: `(process_id, num_processes)`: which part of each batch this process reads.
+        strategy: the `tf.distribute.Strategy`, if there is one.
+    """
 
     num_replicas: int
+    shard: tuple = (0, 1)
     strategy: object = None
 
     def scope(self):
@@ -19,40 +29,142 @@ class Devices:
     @property
     def jit_compile(self):
         """XLA, where the backend compiles training and can do so with these devices."""
-        return keras.backend.backend() != "torch" and self.num_replicas == 1
+        backend = keras.backend.backend()
+        return backend == "jax" or (backend == "tensorflow" and self.num_replicas == 1)
 
 
-def choose_devices(num_replicas=None):
+def choose_devices(num_replicas=None, coordinator=None, num_processes=1, process_id=0):
     """Choose devices for this backend. Call it before anything else uses the devices.
 
     On TensorFlow, several GPUs share each batch under a `MirroredStrategy`; without a GPU,
-    `num_replicas` logical CPU devices do. The other backends train on one device.
+    `num_replicas` logical CPU devices do. On JAX, `keras.distribution.DataParallel` spreads each
+    batch over the devices of all processes, and is set for everything that follows. The processes
+    run the same program, each with its own `process_id`, on one machine or several. PyTorch trains
+    on one device.
 
     Args:
-        num_replicas: how many devices. Defaults to all GPUs, or to one device.
+        num_replicas: how many devices, in each process. Defaults to all GPUs, or to one CPU.
+        coordinator: `"HOST:PORT"`, where process 0 listens and the others find it.
+        num_processes: how many processes train together.
+        process_id: which of them this is, from 0.
 
     Returns:
         A `Devices`.
 
     Raises:
-        ValueError: if there are not so many devices, or this backend cannot use them.
+        ValueError: if there are not so many devices, or this backend cannot use them, or the
+            processes are not well described.
     """
     if num_replicas is not None and num_replicas < 1:
         raise ValueError(f"`num_replicas` must be at least 1. Received: {num_replicas}")
-    if keras.backend.backend() != "tensorflow":
+    _check_processes(coordinator, num_processes, process_id)
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return _choose_jax(num_replicas, coordinator, num_processes, process_id)
+    if num_processes > 1:
+        raise ValueError(
+            f"{num_processes} processes need the jax backend; this is {backend}. (TensorFlow's "
+            "MultiWorkerMirroredStrategy does not work with the `fit` of Keras 3.) Set "
+            "KERAS_BACKEND=jax."
+        )
+    if backend == "torch":
         if num_replicas not in (None, 1):
             raise ValueError(
-                f"{num_replicas} replicas need the tensorflow backend; this is "
-                f"{keras.backend.backend()}, which trains on one device here. Set "
-                "KERAS_BACKEND=tensorflow."
+                f"{num_replicas} replicas were asked for; with PyTorch training is on one device, "
+                "since Keras has no `fit` for several. Set KERAS_BACKEND=tensorflow or jax."
             )
         return Devices(1)
+    return _choose_tensorflow(num_replicas)
+
+
+def make_deterministic():
+    """Have the backend give the same results in each run, bit for bit, at some cost in speed.
+
+    Seeds are still the caller's to set (`keras.utils.set_random_seed`). Call it before anything
+    computes: JAX, deterministic on a CPU, reads what it needs for a GPU when it starts.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    elif backend == "torch":
+        import torch
+
+        # cuBLAS reads it when it starts; PyTorch refuses its matrix products without it.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    else:
+        flag = "--xla_gpu_deterministic_ops=true"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
+
+
+def _check_processes(coordinator, num_processes, process_id):
+    if num_processes < 1:
+        raise ValueError(f"`num_processes` must be at least 1. Received: {num_processes}")
+    if not 0 <= process_id < num_processes:
+        raise ValueError(
+            f"`process_id` must be from 0 to {num_processes - 1}, as there are {num_processes} "
+            f"processes. Received: process_id={process_id}"
+        )
+    if num_processes == 1 and coordinator is not None:
+        raise ValueError(
+            "One process needs no coordinator. Pass `num_processes` too, or leave out "
+            f"`coordinator`. Received: coordinator={coordinator}"
+        )
+    if num_processes > 1 and not re.fullmatch(r".+:\d+", coordinator or ""):
+        raise ValueError(
+            f"{num_processes} processes must all be given the same `coordinator`, the HOST:PORT at "
+            f"which process 0 listens. Received: coordinator={coordinator}"
+        )
+
+
+def _choose_jax(num_replicas, coordinator, num_processes, process_id):
+    import jax
+
+    if num_replicas is not None:
+        # Once JAX has started this cannot be changed; the count below then tells.
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", num_replicas)
+    if num_processes > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        keras.distribution.initialize(coordinator, num_processes, process_id)
+    # In the order of the processes: a process's rows of a batch lie on its own devices.
+    of_processes = [
+        [device for device in jax.devices() if device.process_index == i]
+        for i in range(num_processes)
+    ]
+    if num_replicas is None:
+        on_cpu = jax.devices()[0].platform == "cpu"
+        num_replicas = 1 if on_cpu else len(of_processes[process_id])
+    for devices in of_processes:
+        if len(devices) < num_replicas:
+            raise ValueError(
+                f"{num_replicas} replicas were asked for; JAX has {len(devices)} "
+                f"{devices[0].platform} devices in a process. (On a CPU, as many as are asked for "
+                "before it is first used.)"
+            )
+    names = [
+        f"{device.platform}:{device.id}"
+        for devices in of_processes
+        for device in devices[:num_replicas]
+    ]
+    keras.distribution.set_distribution(
+        # The batches are read in shards already.
+        keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+        if len(names) > 1
+        else None
+    )
+    return Devices(len(names), (process_id, num_processes))
+
+
+def _choose_tensorflow(num_replicas):
     names = _tensorflow_devices(num_replicas)
     if len(names) == 1:
         return Devices(1)
     import tensorflow as tf
 
-    return Devices(len(names), tf.distribute.MirroredStrategy(names))
+    return Devices(len(names), strategy=tf.distribute.MirroredStrategy(names))
 
 
 def _tensorflow_devices(num_replicas):

@@ -128,6 +128,55 @@ def test_validation_weights_give_the_mean_over_all_tokens(store):
     assert abs(sums[1] / len(batches) - 1) < 1e-6
 
 
+@pytest.mark.parametrize("accumulate", [5, 7])
+def test_batches_that_share_an_update_weigh_their_tokens_alike(store, accumulate):
+    batches = TokenBatches(store, 300, 4, rows_multiple=4, accumulate=accumulate)
+    assert len(batches) % accumulate  # some updates have batches of two epochs
+    stream = _Stream(batches, 0)
+    for first in range(0, 3 * len(batches), accumulate):
+        weights = [stream[first + i][2] for i in range(accumulate)]
+        flat = np.concatenate([w[w > 0] for w in weights])
+        assert len(np.unique(flat)) == 1
+        assert abs(flat.sum(dtype="float64") - accumulate) < 1e-5
+
+
+# Shards
+
+
+@BOTH
+@pytest.mark.parametrize("parts", [2, 4])
+def test_shards_make_up_the_batches(store, training, parts):
+    options = {"num_shapes": 4, "rows_multiple": 4, "training": training, "accumulate": 3}
+    whole = TokenBatches(store, 300, **options)
+    shards = [TokenBatches(store, 300, **options, shard=(i, parts)) for i in range(parts)]
+    for i in range(len(whole)):
+        together = keras.tree.map_structure(
+            lambda *x: np.concatenate(x), *[shard[i] for shard in shards]
+        )
+        keras.tree.map_structure(np.testing.assert_array_equal, together, whole[i])
+        assert len({shard[i][1].shape for shard in shards}) == 1
+
+
+def test_a_shard_reads_its_own_rows_alone(store, monkeypatch):
+    shards = [TokenBatches(store, 256, rows_multiple=2, shard=(i, 2)) for i in range(2)]
+    read = []
+    padded = type(store.source).padded
+    monkeypatch.setattr(
+        type(store.source),
+        "padded",
+        lambda self, pairs, length: read.append(list(pairs)) or padded(self, pairs, length),
+    )
+    for shard, part in zip(shards, np.split(shards[0].pairs_of_batch(0, 3)[1], 2)):
+        shard.batch(0, 3)
+        assert read == [list(part)] * 2  # of the source, and of the target
+        read.clear()
+
+
+def test_rows_that_cannot_be_shared_evenly(store):
+    with pytest.raises(ValueError, match="3 processes.*`rows_multiple`.*rows_multiple=4"):
+        TokenBatches(store, 256, rows_multiple=4, shard=(0, 3))
+
+
 # Order
 
 

@@ -1,22 +1,27 @@
+import functools
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 
-from keras_transformer.training.distribution import choose_devices
+from keras_transformer.training.distribution import Devices, choose_devices
+from tests.training.replicas import RUNS, SPOILED, STEPS, make_batches, train
 
-ON_TENSORFLOW = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="replicas need the tensorflow backend"
-)
+ROOT = Path(__file__).parents[2]
+BACKEND = keras.backend.backend()
+ADDRESS = "localhost:1234"
 
 
 def test_one_device():
     devices = choose_devices(1)
-    assert devices.num_replicas == 1
-    assert devices.jit_compile == (keras.backend.backend() != "torch")
+    assert devices.num_replicas == 1 and devices.shard == (0, 1)
+    assert devices.jit_compile == (BACKEND != "torch")
     with devices.scope():
         pass
 
@@ -27,70 +32,169 @@ def test_too_few(num_replicas):
         choose_devices(num_replicas)
 
 
-@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="the others' limit")
-def test_other_backends_have_one_device():
-    with pytest.raises(ValueError, match="2 replicas.*KERAS_BACKEND=tensorflow"):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_processes": 0}, "`num_processes`.*0"),
+        ({"process_id": 1}, "`process_id`.*0 to 0.*process_id=1"),
+        ({"num_processes": 2, "process_id": 2, "coordinator": ADDRESS}, "0 to 1.*process_id=2"),
+        ({"num_processes": 2, "process_id": -1, "coordinator": ADDRESS}, "process_id=-1"),
+        ({"num_processes": 2}, "`coordinator`.*HOST:PORT.*coordinator=None"),
+        ({"num_processes": 2, "coordinator": "localhost"}, "HOST:PORT.*coordinator=localhost"),
+        ({"coordinator": ADDRESS}, f"One process needs no coordinator.*{ADDRESS}"),
+    ],
+)
+def test_badly_described_processes(options, words):
+    with pytest.raises(ValueError, match=words):
+        choose_devices(**options)
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="the others' limit")
+def test_processes_need_jax():
+    with pytest.raises(ValueError, match="2 processes.*MultiWorker.*Set KERAS_BACKEND=jax"):
+        choose_devices(coordinator=ADDRESS, num_processes=2, process_id=1)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's limit")
+def test_pytorch_has_one_device():
+    with pytest.raises(ValueError, match="2 replicas.*PyTorch.*KERAS_BACKEND=tensorflow or jax"):
         choose_devices(2)
-    assert choose_devices().num_replicas == 1
 
 
-# The devices can only be chosen before TensorFlow starts: in a process of its own.
-SCRIPT = """
+@pytest.mark.skipif(BACKEND != "jax", reason="TensorFlow makes logical devices, PyTorch has one")
+def test_more_replicas_than_devices():
+    keras.ops.zeros(()) + 1  # JAX has started: its devices cannot be chosen any more.
+    with pytest.raises(ValueError, match="16 replicas.*has 1 cpu devices"):
+        choose_devices(16)
+
+
+# The devices can only be chosen before the backend starts: in processes of their own.
+
+
+def spawn(arguments):
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT,
+        # Without GPUs, if there are any.
+        env={**os.environ, "KERAS_BACKEND": BACKEND, "CUDA_VISIBLE_DEVICES": "-1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(processes):
+    for process in processes:
+        output, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, output
+
+
+@functools.cache
+def on_one_device(name):
+    return train(name, Devices(1), rows_multiple=2)
+
+
+def assert_same(results, name):
+    """What several devices wrote is what one device comes to."""
+    expected = on_one_device(name)
+    prefix = f"{name} "
+    assert {key for key in results if key.startswith(prefix)} == {prefix + key for key in expected}
+    for key, value in expected.items():
+        tolerance = {"atol": 1e-6, "rtol": 0} if key.startswith("weights") else {"rtol": 1e-5}
+        np.testing.assert_allclose(results[prefix + key], value, **tolerance, err_msg=key)
+
+
+@pytest.fixture(scope="module")
+def two_devices(tmp_path_factory):
+    if BACKEND == "torch":
+        pytest.skip("PyTorch trains on one device")
+    output = tmp_path_factory.mktemp("two") / "devices.npz"
+    finish([spawn(["-m", "tests.training.replicas", output, json.dumps({"num_replicas": 2})])])
+    return dict(np.load(output))
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    if BACKEND != "jax":
+        pytest.skip("several processes need JAX")
+    folder = tmp_path_factory.mktemp("two")
+    with socket.create_server(("localhost", 0)) as server:
+        address = f"localhost:{server.getsockname()[1]}"
+    options = [{"coordinator": address, "num_processes": 2, "process_id": i} for i in range(2)]
+    outputs = [folder / f"process-{i}.npz" for i in range(2)]
+    finish(
+        [
+            spawn(["-m", "tests.training.replicas", output, json.dumps(option)])
+            for output, option in zip(outputs, options)
+        ]
+    )
+    return [dict(np.load(output)) for output in outputs]
+
+
+def test_the_replicas_parts_of_a_batch_are_uneven(tmp_path):
+    batches = make_batches(tmp_path, rows_multiple=2)
+    tokens = [(batches[i][1] > 0).reshape(2, -1).sum(axis=1) for i in range(len(batches))]
+    assert all(max(parts) > 1.2 * min(parts) for parts in tokens)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_two_devices_train_as_one(two_devices, name):
+    assert two_devices["num_replicas"] == 2
+    assert_same(two_devices, name)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_two_processes_train_as_one(two_processes, name):
+    for results in two_processes:
+        assert results["num_replicas"] == 2
+        assert_same(results, name)
+
+
+def test_the_runs_do_what_they_are_for():
+    sgd, accumulated, adam = (on_one_device(name) for name in ("sgd", "accumulated", "adam"))
+    assert len(sgd["loss"]) == STEPS
+    assert sgd["loss"][-1] < sgd["loss"][0] - 0.5
+    assert adam["loss"][-1] < adam["loss"][0] - 0.5
+    # Three batches' losses have the token mean as their mean.
+    token_means = accumulated["loss"][: STEPS // 3 * 3].reshape(-1, 3).mean(axis=1)
+    assert token_means[-1] < token_means[0] - 0.5
+    assert (accumulated["iterations"], accumulated["batches"]) == (STEPS // 3, STEPS)
+    assert np.isnan(adam["loss"]).nonzero()[0].tolist() == list(SPOILED)
+    assert (adam["iterations"], adam["num_skipped"]) == (STEPS - 2, 2)
+
+
+DETERMINISTIC = """
 import sys
 import keras
 import numpy as np
-from keras_transformer.data.batching import TokenBatches
-from keras_transformer.data.token_store import TokenStore
-from keras_transformer.training.distribution import choose_devices
+from keras_transformer.training.distribution import choose_devices, make_deterministic
+
+make_deterministic()
+devices = choose_devices(1)
+
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import TokenAccuracy
+from tests.small_corpus import new_model
+from tests.training.replicas import make_batches
 
-devices = choose_devices(2)
-import tensorflow as tf
-assert len(tf.config.list_logical_devices("CPU")) == 2
-assert devices.num_replicas == devices.strategy.num_replicas_in_sync == 2
-assert not devices.jit_compile
-
-from tests.small_corpus import new_model, sentence_pairs, tokenizer
-
-store = TokenStore.build(sys.argv[1] + "/tokens", sentence_pairs(31), tokenizer())
-batches = TokenBatches(store, 256, num_shapes=2, rows_multiple=2)
-# Uneven: the replicas' halves of a batch hold different numbers of tokens.
-halves = [np.split((batch[1] > 0).sum(axis=1), 2) for batch in (batches[0], batches[1])]
-assert all(first.sum() != second.sum() for first, second in halves)
-
-def train(scope):
-    with scope:
-        model = new_model(dropout=0.0)
-        model.compile(
-            keras.optimizers.SGD(0.5),
-            LabelSmoothedCrossentropy(reduction="sum"),
-            weighted_metrics=[TokenAccuracy()],
-            jit_compile=False,
-        )
-    history = model.fit(batches.stream(), steps_per_epoch=1, epochs=3, verbose=0)
-    return history.history, model.get_weights()
-
-import contextlib
-two, two_weights = train(devices.scope())
-one, one_weights = train(contextlib.nullcontext())
-print(one["loss"], two["loss"])
-assert one["loss"][2] < one["loss"][0]
-for name in ("loss", "accuracy"):
-    np.testing.assert_allclose(two[name], one[name], atol=1e-5, rtol=0)
-for a, b in zip(two_weights, one_weights):
-    np.testing.assert_allclose(a, b, atol=1e-5, rtol=0)
+weights = []
+for run in range(2):
+    keras.utils.set_random_seed(1)
+    model = new_model(dropout=0.3)
+    loss = LabelSmoothedCrossentropy(reduction="sum")
+    model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=devices.jit_compile)
+    batches = make_batches(f"{sys.argv[1]}/{run}", 1, num_shapes=1)
+    model.fit(batches.stream(), steps_per_epoch=5, verbose=0)
+    weights.append(model.get_weights())
+for first, second in zip(*weights):
+    np.testing.assert_array_equal(first, second)
+if keras.backend.backend() == "tensorflow":
+    from tensorflow.python.framework import config
+    assert config.is_op_determinism_enabled()
+if keras.backend.backend() == "torch":
+    import torch
+    assert torch.are_deterministic_algorithms_enabled()
 """
 
 
-@ON_TENSORFLOW
-def test_two_replicas_train_as_one(tmp_path):
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        cwd=Path(__file__).parents[2],
-        # Without GPUs, if there are any.
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
+def test_deterministic(tmp_path):
+    finish([spawn(["-c", DETERMINISTIC, tmp_path])])

@@ -1,0 +1,102 @@
+"""Train the same few steps on any devices, and write down what came of it.
+
+python -m tests.training.replicas OUTPUT.npz [choose_devices' arguments as JSON]
+"""
+
+import functools
+import json
+import sys
+import tempfile
+
+import keras
+import numpy as np
+
+from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.token_store import TokenStore
+from keras_transformer.training.distribution import choose_devices
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.optimizer import WholeBatchOptimizer
+from tests.helpers import to_numpy
+from tests.small_corpus import new_model, new_word_model, sentence_pairs, tokenizer
+
+STEPS = 20
+# Two batches of the run with Adam have a weight that is NaN, in their last row alone.
+SPOILED = (3, 7)
+# Not Adam alone: it hides a wrong scale of the gradients.
+RUNS = {
+    "sgd": functools.partial(keras.optimizers.SGD, 0.5),
+    # The gradients' norms are from below to above 5.
+    "accumulated": lambda: WholeBatchOptimizer(
+        keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.8), accumulate=3, clip_norm=5.0
+    ),
+    "adam": lambda: WholeBatchOptimizer(
+        keras.optimizers.Adam(0.003, epsilon=1e-4), skip_nonfinite=True
+    ),
+}
+
+
+class Spoiled(TokenBatches):
+    def batch(self, epoch, index):
+        inputs, targets, weights = super().batch(epoch, index)
+        part, parts = self.shard
+        if part == parts - 1 and epoch * len(self) + index in SPOILED:
+            weights[-1] = np.nan
+        return inputs, targets, weights
+
+
+def make_batches(folder, rows_multiple, num_shapes=2, kind=TokenBatches, **options):
+    store = TokenStore.build(f"{folder}/tokens", sentence_pairs(31), tokenizer())
+    return kind(store, 256, num_shapes, rows_multiple, **options)
+
+
+def train(name, devices, rows_multiple):
+    """Losses, metrics and final weights of one of the runs: `{name: array}`."""
+    optimizer = RUNS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        train_batches = make_batches(
+            folder,
+            rows_multiple,
+            kind=Spoiled if name == "adam" else TokenBatches,
+            shard=devices.shard,
+            accumulate=3 if name == "accumulated" else 1,
+        )
+        val_batches = make_batches(folder, rows_multiple, 1, shard=devices.shard, training=False)
+        with devices.scope():
+            model = new_model(dropout=0.0) if name == "sgd" else new_word_model()
+            model.compile(
+                optimizer(),
+                LabelSmoothedCrossentropy(reduction="sum"),
+                weighted_metrics=[TokenAccuracy(), Perplexity()],
+                # XLA, which not all devices have, would take most of the time.
+                jit_compile=keras.backend.backend() == "jax",
+            )
+        # One step an epoch: the history then has every step's loss.
+        history = model.fit(
+            train_batches.stream(),
+            shuffle=False,
+            steps_per_epoch=1,
+            epochs=STEPS,
+            validation_data=val_batches if name == "sgd" else None,
+            verbose=0,
+        ).history
+    results = {key: np.array(values) for key, values in history.items()}
+    for i, weights in enumerate(model.get_weights()):
+        results[f"weights {i}"] = weights
+    for counter in ("iterations", "num_skipped", "batches"):
+        if hasattr(model.optimizer, counter):
+            results[counter] = to_numpy(getattr(model.optimizer, counter))
+    return results
+
+
+def main(output, devices):
+    devices = choose_devices(**json.loads(devices))
+    runs = {}
+    for name in RUNS:
+        for key, value in train(name, devices, devices.num_replicas).items():
+            runs[f"{name} {key}"] = value
+    np.savez(output, num_replicas=devices.num_replicas, **runs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
