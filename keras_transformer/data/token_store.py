@@ -51,7 +51,7 @@ class TokenStore:
         return len(self.source)
 
     @classmethod
-    def build(cls, path, pairs, tokenizer, fingerprint=""):
+    def build(cls, path, pairs, tokenizer, fingerprint="", target_tokenizer=None):
         """Tokenise pairs of strings into a new store, replacing what is at `path`.
 
         Args:
@@ -59,26 +59,30 @@ class TokenStore:
             pairs: iterable of (source, target) strings; read once, a few thousand at a time.
             tokenizer: a `Tokenizer`.
             fingerprint: a string that names text and tokenizer, kept with the store.
+            target_tokenizer: what encodes the target, with the same vocabulary. Defaults to
+                `tokenizer`.
 
         Returns:
             The `TokenStore`.
         """
         dtype = "uint16" if tokenizer.vocabulary_size <= 1 << 16 else "uint32"
+        tokenizers = (tokenizer, target_tokenizer or tokenizer)
         with whole(path) as folder:
             folder.mkdir()
-            count = _write(folder, iter(pairs), tokenizer, dtype)
+            count = _write(folder, iter(pairs), tokenizers, dtype)
             info = {"format": _FORMAT, "pairs": count, "dtype": dtype, "fingerprint": fingerprint}
             (folder / "store.json").write_text(json.dumps(info))
         return cls(path)
 
     @classmethod
-    def build_once(cls, path, text, tokenizer):
+    def build_once(cls, path, text, tokenizer, target_tokenizer=None):
         """Like `build`, but keep a store that was made from the same text and tokenizer.
 
         Args:
             path: the folder.
-            text: a `ParallelText`.
+            text: a `ParallelText`, or what has pairs of strings and a `fingerprint()` as it has.
             tokenizer: a `Tokenizer`.
+            target_tokenizer: as for `build`.
 
         Returns:
             The `TokenStore`.
@@ -88,7 +92,7 @@ class TokenStore:
         if info is not None and info["fingerprint"] == fingerprint:
             with contextlib.suppress(ValueError):  # a damaged one is made anew
                 return cls(path)
-        return cls.build(path, text, tokenizer, fingerprint)
+        return cls.build(path, text, tokenizer, fingerprint, target_tokenizer)
 
 
 class TokenSequences:
@@ -142,14 +146,14 @@ def _read_info(path):
     return info if isinstance(info, dict) and info.get("format") == _FORMAT else None
 
 
-def _write(folder, pairs, tokenizer, dtype):
+def _write(folder, pairs, tokenizers, dtype):
     count = 0
     names = [f"{side}.{part}" for side in _SIDES for part in ("tokens", "lengths")]
     files = {name: open(folder / name, "wb") for name in names}
     try:
         while chunk := list(itertools.islice(pairs, _CHUNK)):
             count += len(chunk)
-            for side, sentences in zip(_SIDES, zip(*chunk)):
+            for side, tokenizer, sentences in zip(_SIDES, tokenizers, zip(*chunk)):
                 token_ids = tokenizer.encode(sentences)
                 np.array([len(ids) for ids in token_ids], "int32").tofile(files[f"{side}.lengths"])
                 flat = np.fromiter(itertools.chain.from_iterable(token_ids), dtype)

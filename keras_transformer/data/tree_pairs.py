@@ -1,0 +1,58 @@
+"""Trees as pairs of strings: what a sequence model reads, and what it predicts."""
+
+import hashlib
+from collections.abc import Iterator
+
+from keras_transformer.data.treebanks import Treebank
+from keras_transformer.data.trees import linearize
+
+
+class TreePairs:
+    """The pairs (words, symbols) of linearised trees, with spaces between words and symbols.
+
+    Every `iter()` starts a new pass over the treebank.
+
+    Args:
+        treebank: a `Treebank`.
+        keep_tags: whether a leaf is its tag. Otherwise each leaf is `(XX)`.
+        extra: a second `Treebank`, such as the output of another parser (section 6.3).
+        extra_ratio: how many trees of `extra` there are to be for one of `treebank`. Whichever is
+            too small for it is repeated, as a whole: the ratio is met as near as that allows.
+
+    Raises:
+        ValueError: if `extra_ratio` is not positive.
+    """
+
+    def __init__(
+        self,
+        treebank: Treebank,
+        keep_tags: bool = True,
+        extra: Treebank | None = None,
+        extra_ratio: float = 1.0,
+    ):
+        if not extra_ratio > 0:
+            raise ValueError(f"`extra_ratio` must be positive. Received: {extra_ratio}")
+        self.split = treebank.split
+        self.keep_tags = keep_tags
+        self._parts = [(treebank, 1)]
+        if extra is not None:
+            copies = len(extra) / (extra_ratio * len(treebank))
+            self._parts = [
+                (treebank, max(1, round(copies))),
+                (extra, max(1, round(1 / copies))),
+            ]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for treebank, copies in self._parts:
+            for _ in range(copies):
+                for tree in treebank:
+                    words, symbols = linearize(tree, self.keep_tags)
+                    yield " ".join(words), " ".join(symbols)
+
+    def __len__(self) -> int:
+        return sum(copies * len(treebank) for treebank, copies in self._parts)
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of what the pairs are made from."""
+        parts = [(treebank.fingerprint(), copies) for treebank, copies in self._parts]
+        return hashlib.sha256(repr((parts, self.keep_tags)).encode()).hexdigest()

@@ -1,0 +1,70 @@
+"""What a training says of itself while it runs."""
+
+import time
+
+import keras
+import numpy as np
+from keras import ops
+
+
+class LogProgress(keras.callbacks.Callback):
+    """Add the learning rate, target tokens a second and the minutes left to each batch's logs.
+
+    Keras's progress bar shows them; histories and TensorBoard keep them, an interval each.
+
+    Args:
+        batch_tokens: mean number of target tokens in a batch.
+        steps: the number of updates of the whole training.
+    """
+
+    def __init__(self, batch_tokens, steps):
+        super().__init__()
+        self.batch_tokens = float(batch_tokens)
+        self.steps = steps
+
+    def on_train_begin(self, logs=None):
+        self._seconds, self._batches, self._last = 0.0, 0, None
+        self._first_step = None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._batch_began = time.monotonic()
+        if self._first_step is None:
+            self._first_step = self._step()
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Without the validations between.
+        self._seconds += time.monotonic() - self._batch_began
+        self._batches += 1
+        self._add(logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._batches:
+            self._add(logs)
+
+    def _add(self, logs):
+        if logs is None:
+            return
+        step = self._step()
+        optimizer = self.model.optimizer
+        logs["learning_rate"] = float(ops.convert_to_numpy(optimizer.learning_rate))
+        logs["tokens_per_second"] = round(self._batches * self.batch_tokens / self._seconds)
+        if done := step - self._first_step:
+            logs["minutes_left"] = round(self._seconds / done * (self.steps - step) / 60, 1)
+
+    def _step(self):
+        return int(ops.convert_to_numpy(self.model.optimizer.iterations))
+
+
+class SkipNonFinite(keras.callbacks.Callback):
+    """Say so when the optimizer has left out an update whose gradient is not finite.
+
+    The means of the logs begin anew after such a batch: they would stay infinite, or not a number,
+    to the end of the epoch.
+    """
+
+    def on_train_batch_end(self, batch, logs=None):
+        if np.isfinite((logs or {}).get("loss", 0.0)):
+            return
+        self.model.reset_metrics()
+        skipped = int(ops.convert_to_numpy(self.model.optimizer.num_skipped))
+        print(f"\nThe loss is {logs['loss']}: the update is left out. Left out so far: {skipped}.")

@@ -1,0 +1,61 @@
+import pytest
+from nltk import Tree
+
+from keras_transformer.data.tree_pairs import TreePairs
+from keras_transformer.data.treebanks import Treebank
+
+
+def treebank(size, label):
+    trees = [f"({label} (DT the) (NN dog{i}))" for i in range(size)]
+    return Treebank(label, "train", lambda: map(Tree.fromstring, trees))
+
+
+def test_pairs_of_words_and_symbols():
+    pairs = TreePairs(treebank(2, "NP"))
+    assert (
+        list(pairs)
+        == list(pairs)
+        == [
+            ("the dog0", "(NP (DT) (NN) )NP"),
+            ("the dog1", "(NP (DT) (NN) )NP"),
+        ]
+    )
+    assert len(pairs) == 2 and pairs.split == "train"
+    assert list(TreePairs(treebank(1, "NP"), keep_tags=False)) == [
+        ("the dog0", "(NP (XX) (XX) )NP")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gold", "extra", "ratio", "expected"),
+    [
+        (2, 2, 1.0, (2, 2)),
+        (2, 20, 1.0, (20, 20)),  # the gold trees ten times
+        (2, 20, 5.0, (4, 20)),
+        (20, 2, 1.0, (20, 20)),
+        (20, 2, 0.5, (20, 10)),
+        (3, 4, 1.0, (3, 4)),  # as near as whole copies allow
+    ],
+)
+def test_the_smaller_treebank_is_repeated(gold, extra, ratio, expected):
+    pairs = TreePairs(treebank(gold, "A"), extra=treebank(extra, "B"), extra_ratio=ratio)
+    symbols = [symbols for _, symbols in pairs]
+    counts = tuple(sum(line.startswith(f"({label} ") for line in symbols) for label in "AB")
+    assert counts == expected and len(pairs) == sum(expected)
+
+
+def test_fingerprint_tells_what_differs():
+    fingerprints = {
+        TreePairs(treebank(2, "A")).fingerprint(),
+        TreePairs(treebank(2, "B")).fingerprint(),
+        TreePairs(treebank(2, "A"), keep_tags=False).fingerprint(),
+        TreePairs(treebank(2, "A"), extra=treebank(2, "B")).fingerprint(),
+        TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=2.0).fingerprint(),
+    }
+    assert len(fingerprints) == 5
+    assert TreePairs(treebank(2, "A")).fingerprint() in fingerprints
+
+
+def test_wrong_ratio():
+    with pytest.raises(ValueError, match="`extra_ratio` must be positive"):
+        TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=0)
