@@ -1,5 +1,7 @@
 """What the recipes' scripts share: options, errors in one line, and how memory is held."""
 
+import os
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -34,3 +36,11 @@ def run(main, options_class):
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def resume_command():
+    """The command that this process was started with, with --resume: for a shell."""
+    options = [option for option in sys.argv if option not in ("--resume", "--overwrite")]
+    command = shlex.join([sys.executable, *options, "--resume"])
+    backend = os.environ.get("KERAS_BACKEND")
+    return f"KERAS_BACKEND={shlex.quote(backend)} {command}" if backend else command

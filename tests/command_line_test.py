@@ -117,3 +117,18 @@ def test_defect_in_the_package_keeps_its_traceback(monkeypatch):
 
     with pytest.raises(ValueError):
         run_with(monkeypatch, main, "--variant", "x")
+
+
+def test_options_from_a_file(monkeypatch, tmp_path, capsys):
+    file = tmp_path / "options.txt"
+    file.write_text("# a comment\n--variant big  # another\n--steps 7\n")
+    seen = []
+
+    def main(options):
+        seen.append(options)
+
+    run_with(monkeypatch, main, f"@{file}")
+    run_with(monkeypatch, main, f"@{file}", "--steps", "9")
+    assert seen == [Options("big", 7), Options("big", 9)]
+    code, errors = exit_of(capsys, run_with, monkeypatch, main, f"@{tmp_path / 'none'}")
+    assert code == 2 and len(errors) == 1 and "no file of options" in errors[0]

@@ -77,7 +77,7 @@ MAY_IMPORT = {
     "models": {"layers"},
     "decoding": {"layers", "models"},
     **{leaf: set() for leaf in LEAVES},
-    "tasks": {"layers", "models", "decoding", *LEAVES},
+    "tasks": {"command_line", "visualization", "layers", "models", "decoding", *LEAVES},
     "export": {"layers", "models", "decoding", "tasks", *LEAVES},
     "convert": {"layers", "models", "decoding", "tasks", *LEAVES},
     "__init__": {"layers", "models", "decoding", "tasks", "version", *LEAVES},

@@ -2,15 +2,26 @@
 
 import io
 import json
+import os
 import runpy
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import h5py
 import keras
+import numpy as np
 import pytest
 
+from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.synthetic import generate
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.training.checkpoints import datasets, list_checkpoints
+from keras_transformer.training.training_state import list_states
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "translation"
 SIZES = {"train": 300, "val": 12, "test": 20}
@@ -57,8 +68,10 @@ def test_train_leaves_model_scores_checkpoints_and_log(trained):
     assert results["scores"]["test"]["num_sentences"] == SIZES["test"]
     # One value an interval, the last of which is cut short by the number of steps.
     assert len(results["history"]["val_bleu"]) == 3
-    steps = sorted(path.name for path in (run / "checkpoints").iterdir())
-    assert steps == ["step-4.weights.h5", "step-5.weights.h5"]
+    files = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert files == [f"step-{n}.{kind}.h5" for n in (4, 5) for kind in ("state.weights", "weights")]
+    last = results["val_bleu_before_averaging"]
+    assert last == results["history"]["val_bleu"][-1]
     card = (run / "model" / "README.md").read_text()
     assert results["scores"]["test"]["bleu_signature"] in card and "--seed 3" in card
     assert any((run / "tensorboard").rglob("events*"))
@@ -75,6 +88,100 @@ def test_two_replicas(trained, tmp_path):
     # Of a vocabulary of 300, about log(300) to begin with.
     assert len(losses) == 3 and all(4 < loss < 8 for loss in losses)
     assert (tmp_path / "run" / "model" / "model.weights.h5").is_file()
+
+
+def assert_same_training(run, other_run):
+    """Bit for bit: what was averaged, the average, and all scores on the way."""
+    results = [json.loads((x / "results.json").read_text()) for x in (run, other_run)]
+    for name in ("history", "scores", "val_bleu_before_averaging"):
+        assert results[0][name] == results[1][name]
+    folders = [x / "checkpoints" for x in (run, other_run)]
+    names = [sorted(path.name for path in list_checkpoints(folder)) for folder in folders]
+    assert names[0] == names[1]
+    parts = [*(f"checkpoints/{name}" for name in names[0]), "model/model.weights.h5"]
+    for part in parts:
+        with h5py.File(run / part) as file, h5py.File(other_run / part) as other_file:
+            tensors, other_tensors = datasets(file), datasets(other_file)
+            assert tensors.keys() == other_tensors.keys()
+            for name in tensors:
+                assert np.array_equal(tensors[name][()], other_tensors[name][()]), name
+
+
+def test_stopped_by_a_signal_and_resumed(trained, tmp_path, monkeypatch, capfd):
+    data, whole = trained
+    arguments = [*train_arguments(data, tmp_path / "run"), "--resume"]
+    batch = TokenBatches.batch
+
+    def batch_and_signal(self, epoch, index):
+        if self.training and index == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return batch(self, epoch, index)
+
+    # The signal comes while the third batch is made.
+    monkeypatch.setattr(TokenBatches, "batch", batch_and_signal)
+    with pytest.raises(SystemExit) as exit:
+        call(monkeypatch, "train.py", *arguments)
+    monkeypatch.setattr(TokenBatches, "batch", batch)
+    assert exit.value.code == 128 + signal.SIGTERM
+    *_, line = capfd.readouterr().err.strip().splitlines()
+    assert shlex.join(map(str, arguments)) in line
+    assert not (tmp_path / "run" / "model").exists()
+
+    call(monkeypatch, "train.py", *arguments)
+    assert_same_training(tmp_path / "run", whole)
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="once is enough: resume_test.py kills more often",
+)
+def test_killed_and_resumed(trained, tmp_path, monkeypatch):
+    data, whole = trained
+    arguments = train_arguments(data, tmp_path / "run")
+    command = [sys.executable, RECIPE / "train.py", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list_states(tmp_path / "run" / "checkpoints") and process.poll() is None:
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    call(monkeypatch, "train.py", *arguments, "--resume")
+    assert_same_training(tmp_path / "run", whole)
+
+
+def other_trainings():
+    """Options that do not go with the run's folder, and what must be named."""
+    yield [], ["--resume", "--overwrite", "--output-dir"]
+    yield ["--resume", "--overwrite"], ["not both"]
+    yield ["--resume", "--steps", "4"], ["step-5", "--steps"]
+    yield ["--resume", "--variant", "small"], ["variant=tiny", "small"]
+    yield ["--resume", "--batch-tokens", "600"], ["batch_tokens=512", "600"]
+    yield ["--resume", "--seed", "4"], ["seed=3", "4"]
+
+
+@pytest.mark.parametrize("options, words", other_trainings(), ids=str)
+def test_another_training_in_the_same_folder(options, words, trained, monkeypatch, capsys):
+    data, run = trained
+    assert_refused(monkeypatch, capsys, [*train_arguments(data, run), *options], words)
+
+
+def test_other_text_or_tokenizer(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    arguments = train_arguments(tmp_path / "data", tmp_path / "run")
+    shutil.copytree(data, tmp_path / "data")
+    shutil.copytree(run, tmp_path / "run")
+    with open(tmp_path / "data" / "train.en", "r+") as file:
+        file.write("Another")
+    assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["training_text="])
+    Tokenizer.train(["abc"] * 9, 7).save(tmp_path / "run" / "tokenizer.spm")
+    assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["tokenizer="])
+
+
+def assert_refused(monkeypatch, capsys, arguments, words):
+    with pytest.raises(SystemExit) as exit:
+        call(monkeypatch, "train.py", *arguments)
+    assert exit.value.code == 2
+    (message,) = capsys.readouterr().err.strip().split("\n")
+    assert message.startswith("error: ") and all(word in message for word in words)
 
 
 def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, capsys):
@@ -173,11 +280,7 @@ def test_bad_input_is_one_line_and_leaves_no_model(
     arguments = train_arguments(data, tmp_path / "run")
     for option, value in options.items():
         arguments += [option, value]
-    with pytest.raises(SystemExit) as exit:
-        call(monkeypatch, "train.py", *arguments)
-    assert exit.value.code == 2
-    (message,) = capsys.readouterr().err.strip().split("\n")
-    assert message.startswith("error: ") and all(word in message for word in words)
+    assert_refused(monkeypatch, capsys, arguments, words)
     assert not (tmp_path / "run" / "model").exists()
 
 

@@ -83,3 +83,27 @@ def get_variant(name):
             f"Unknown variant. Expected one of: {', '.join(variants)}. Received: {name!r}"
         )
     return dict(variants[name])
+
+
+def scaled(hyperparameters, factor):
+    """The hyperparameters of the same model with all widths times a factor, rounded.
+
+    The numbers of layers and heads stay, so that the rows of Table 3 compare as they do at full
+    size.
+
+    Raises:
+        ValueError: if the width of the model is then no multiple of its heads, or odd.
+    """
+    widths = {
+        name: max(1, round(hyperparameters[name] * factor))
+        for name in ("hidden_dim", "intermediate_dim", "key_dim", "value_dim")
+        if hyperparameters[name] is not None
+    }
+    hidden_dim, num_heads = widths["hidden_dim"], hyperparameters["num_heads"]
+    if hidden_dim % num_heads or hidden_dim % 2:
+        raise ValueError(
+            f"A model of width {hyperparameters['hidden_dim']} times {factor} would have "
+            f"hidden_dim={hidden_dim}, which must be even and a multiple of its {num_heads} heads. "
+            "Choose another factor."
+        )
+    return {**hyperparameters, **widths}

@@ -1,5 +1,6 @@
 """Parse sentences, one a line, from standard input to trees on standard output."""
 
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -42,13 +43,18 @@ def main(options):
     draw = FORMATS[options.format]()
     lines = decode_lines(sys.stdin.buffer, "standard input")
     repairs = Counter()
-    for parse in parser.parse(line.split() if options.tokenized else line for line in lines):
+    for parse in parser.parse(map(words_of_line, lines) if options.tokenized else lines):
         # An empty line for a sentence without words.
         print(draw(parse.tree) if parse.tree else "", flush=True)
         repairs += parse.repairs
     if repairs:
         counts = ", ".join(f"{count} {kind}" for kind, count in repairs.most_common())
         print(f"repairs: {counts}", file=sys.stderr)
+
+
+def words_of_line(line):
+    # Other white space than ASCII's belongs to words, as in trees.
+    return [word for word in re.split(r"[ \t]+", line) if word]
 
 
 def letters():

@@ -1,0 +1,116 @@
+"""Train rows of Table 3 and print them in the paper's columns.
+
+What follows `--` are options of train.py, the same for all rows:
+
+    variations.py --rows base heads_1 layers_2 --output-dir runs/table3 -- --dataset synthetic \\
+        --scale 0.125 --steps 2000
+"""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import keras
+import numpy as np
+import tyro
+from keras import ops
+
+from keras_transformer.command_line import run
+from keras_transformer.files import whole
+from keras_transformer.models.variants import get_variant
+
+TRAIN = Path(__file__).parent / "train.py"
+# The paper's columns, and where `results.json` has them.
+COLUMNS = {
+    "N": "num_layers",
+    "d_model": "hidden_dim",
+    "d_ff": "intermediate_dim",
+    "h": "num_heads",
+    "d_k": "key_dim",
+    "d_v": "value_dim",
+    "P_drop": "dropout",
+    "eps_ls": "label_smoothing",
+}
+
+
+@dataclass
+class Options:
+    train_options: tyro.conf.Positional[list[str]]
+    """Options of train.py for all rows, after `--`."""
+    output_dir: Path
+    """Folder for the runs, each in a folder of its row's name, and for table.md."""
+    rows: list[str] = field(default_factory=lambda: ["base"])
+    """Variants to train, one a row."""
+    sustained_flops: float | None = None
+    """Floating-point operations a second that the device sustains, for the paper's formula of the
+    training cost (section 6.1). Defaults to what matrix products reach here."""
+
+
+def main(options):
+    for name in options.rows:
+        get_variant(name)  # before hours of training, not after
+    rate = options.sustained_flops or measured_flops()
+    results = {}
+    for name in options.rows:
+        folder = options.output_dir / name
+        # A row that is finished is only evaluated again, and one that was killed goes on.
+        command = [
+            sys.executable,
+            TRAIN,
+            *options.train_options,
+            "--variant",
+            name,
+            "--output-dir",
+            folder,
+        ]
+        subprocess.run([*command, "--resume"], check=True)
+        results[name] = json.loads((folder / "results.json").read_text())
+        table = "\n".join(lines(results, rate)) + "\n"
+        with whole(options.output_dir / "table.md") as path:
+            path.write_text(table)
+    print(table, end="")
+
+
+def lines(results, rate):
+    """The table in Markdown: perplexity is per token of the vocabulary, BLEU on the validation
+    split with greedy search; cost by the paper's formula, and counted.
+    """
+    scores = ["steps", "PPL (val)", "BLEU (val)", "params x10^6", "FLOPs (time)", "FLOPs (counted)"]
+    header = ["", *COLUMNS, *scores]
+    yield f"| {' | '.join(header)} |"
+    yield "|" + "---|" * len(header)
+    for name, result in results.items():
+        sizes = dict(result["hyperparameters"])
+        sizes["key_dim"] = sizes["key_dim"] or sizes["hidden_dim"] // sizes["num_heads"]
+        sizes["value_dim"] = sizes["value_dim"] or sizes["key_dim"]
+        cells = [
+            name,
+            *(sizes[key] for key in COLUMNS.values()),
+            result["steps"],
+            f"{result['validation']['perplexity']:.2f}",
+            f"{result['scores']['val']['bleu']:.1f}",
+            f"{result['parameters'] / 1e6:.1f}",
+            f"{result['seconds_of_fit'] * rate:.1e}",
+            f"{result['training_flops']:.1e}",
+        ]
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def measured_flops(size=1024, repeats=10):
+    """Operations a second of float32 matrix products, the median of several."""
+    a = ops.convert_to_tensor(np.ones((size, size), "float32"))
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        ops.convert_to_numpy(ops.matmul(a, a))
+        seconds.append(time.perf_counter() - start)
+    rate = 2 * size**3 / float(np.median(seconds))
+    print(f"{rate:.1e} operations a second on {keras.backend.backend()}")
+    return rate
+
+
+if __name__ == "__main__":
+    run(main, Options)

@@ -1,0 +1,140 @@
+"""The parsing recipe from end to end, on a folder of a few hundred trees."""
+
+import io
+import json
+import runpy
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import keras
+import pytest
+from nltk import Tree
+
+from keras_transformer.data.synthetic import generate
+
+RECIPE = Path(__file__).parent.parent / "recipes" / "parsing"
+SIZES = {"train": 300, "val": 8, "test": 10}
+# The search of these tests: a short one.
+SEARCH = ("--beam-size", "2", "--extra-length", "30")
+
+
+def call(monkeypatch, script, *arguments, stdin=""):
+    """Run a script of the recipe in this process, as `python script arguments` would."""
+    monkeypatch.setattr(sys, "argv", [str(RECIPE / script), *map(str, arguments)])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+    runpy.run_path(str(RECIPE / script), run_name="__main__")
+
+
+def train_arguments(data, run):
+    return [
+        *("--dataset", "trees", "--data-dir", data, "--output-dir", run, "--seed", "3"),
+        *("--vocabulary-size", "300", "--batch-tokens", "1024", "--num-shapes", "1"),
+        *("--steps", "3", "--interval", "2", "--average", "2", "--val-sentences", "4"),
+        *("--extra-length", "30"),
+        *("--extra-trees", data / "silver.mrg", "--extra-ratio", "0.5"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The trees, and a run that has been trained on them."""
+    folder = tmp_path_factory.mktemp("parsing")
+    data, run = folder / "data", folder / "run"
+    data.mkdir()
+    for split, size in SIZES.items():
+        trees = [example.tree for example in generate(split, size)]
+        (data / f"{split}.mrg").write_text("".join(f"( {tree} )\n" for tree in trees))
+    (data / "silver.mrg").write_text("(S (NP (DT The) (NN dog)) (VP (VBZ runs)))\n" * 150)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        call(monkeypatch, "train.py", *train_arguments(data, run))
+    return data, run
+
+
+def test_train_leaves_model_and_scores(trained):
+    _, run = trained
+    results = json.loads((run / "results.json").read_text())
+    assert results["steps"] == 3 and len(results["history"]["val_f1"]) == 2
+    assert results["scores"]["test"]["sentences"] == SIZES["test"]
+    assert "F1" in (run / "model" / "README.md").read_text()
+    assert "(S" in json.loads((run / "model" / "config.json").read_text())["symbols"]
+
+
+def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    scores = tmp_path / "scores.json"
+    arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
+    call(monkeypatch, "evaluate.py", *arguments, "--limit", "5", "--output-json", scores)
+    printed = capsys.readouterr().out
+    assert "constrained beam 2" in printed and "0 of 5 trees repaired" in printed
+    assert "Bracketing FMeasure" in printed
+    facts = json.loads(scores.read_text())
+    # EVALB leaves out words by their tags: of a model hardly trained, most trees do not line up.
+    assert facts["sentences"] == 5 and facts["errors"] <= 5 and facts["skipped"] == 0
+    assert len((run / "test.trees.txt").read_text().splitlines()) == 5
+
+
+def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
+    data, run = trained
+    arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
+    call(monkeypatch, "evaluate.py", *arguments, "--limit", "3", "--no-constrained")
+    # Hardly trained: not one of the outputs is a tree.
+    assert "unconstrained" in (printed := capsys.readouterr().out)
+    assert "3 of 3 trees repaired: {" in printed
+
+
+@pytest.mark.parametrize("form", ["brackets", "pretty", "svg"])
+def test_parse_in_every_format(trained, monkeypatch, capsys, form):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--format", form)
+    call(monkeypatch, "parse.py", *arguments, stdin="The dog (a pug) runs.\n\nHe sees.\n")
+    printed = capsys.readouterr().out
+    if form == "brackets":
+        first, empty, last = printed.splitlines()
+        assert " ".join(Tree.fromstring(first).leaves()) == "The dog -LRB- a pug -RRB- runs ."
+        assert Tree.fromstring(last).leaves() == ["He", "sees", "."] and not empty
+    elif form == "pretty":
+        assert "dog" in printed and "___" in printed
+    else:
+        first, empty, last = printed.splitlines()
+        assert ElementTree.fromstring(first).tag.endswith("svg") and not empty
+        assert "sees" in "".join(ElementTree.fromstring(last).itertext())
+
+
+def test_parse_takes_words(trained, monkeypatch, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--tokenized")
+    call(monkeypatch, "parse.py", *arguments, stdin="He ca n't run.\tnow\n")
+    tree = Tree.fromstring(capsys.readouterr().out)
+    assert tree.leaves() == ["He", "ca", "n't", "run.", "now"]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="made by TensorFlow")
+def test_export(trained, tmp_path, monkeypatch, capsys):
+    import tensorflow as tf
+
+    _, run = trained
+    path = tmp_path / "saved_model"
+    call(
+        *(monkeypatch, "export.py", "--model", run / "model", "--output", path),
+        *("--beam-size", "1", "--alpha", "0"),
+    )
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    (tree,) = serve(text=tf.constant(["The dog runs ."]))["tree"].numpy()
+    assert Tree.fromstring(tree.decode()).leaves() == ["The", "dog", "runs", "."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--dataset", "alien"), "`dataset` must be one of"),
+        (("--dataset", "craft", "--data-dir", "/nowhere"), "/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, expected):
+    with pytest.raises(SystemExit) as error:
+        call(monkeypatch, "train.py", *arguments, "--output-dir", tmp_path / "run")
+    assert error.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and expected in line
+    assert not (tmp_path / "run" / "model").exists()
