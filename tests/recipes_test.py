@@ -70,6 +70,8 @@ def test_train_leaves_model_scores_checkpoints_and_log(trained):
     assert len(results["history"]["val_bleu"]) == 3
     files = sorted(path.name for path in (run / "checkpoints").iterdir())
     assert files == [f"step-{n}.{kind}.h5" for n in (4, 5) for kind in ("state.weights", "weights")]
+    assert json.loads((run / "history.json").read_text()) == results["history"]
+    assert (run / "training.png").read_bytes().startswith(b"\x89PNG")
     last = results["val_bleu_before_averaging"]
     assert last == results["history"]["val_bleu"][-1]
     card = (run / "model" / "README.md").read_text()
@@ -172,7 +174,7 @@ def test_other_text_or_tokenizer(trained, tmp_path, monkeypatch, capsys):
     with open(tmp_path / "data" / "train.en", "r+") as file:
         file.write("Another")
     assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["training_text="])
-    Tokenizer.train(["abc"] * 9, 7).save(tmp_path / "run" / "tokenizer.spm")
+    Tokenizer.train(["abc"] * 9, 9).save(tmp_path / "run" / "tokenizer.spm")
     assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["tokenizer="])
 
 

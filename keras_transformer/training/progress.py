@@ -8,9 +8,11 @@ from keras import ops
 
 
 class LogProgress(keras.callbacks.Callback):
-    """Add the learning rate, target tokens a second and the minutes left to each batch's logs.
+    """Add the learning rate, target tokens a second and the minutes left to each batch's logs, for
+    Keras's progress bar.
 
-    Keras's progress bar shows them; histories and TensorBoard keep them, an interval each.
+    The history keeps the learning rate alone: of a training that is stopped and goes on it has the
+    same values as of one that is not.
 
     Args:
         batch_tokens: mean number of target tokens in a batch.
@@ -35,21 +37,18 @@ class LogProgress(keras.callbacks.Callback):
         # Without the validations between.
         self._seconds += time.monotonic() - self._batch_began
         self._batches += 1
-        self._add(logs)
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self._batches:
-            self._add(logs)
-
-    def _add(self, logs):
         if logs is None:
             return
-        step = self._step()
-        optimizer = self.model.optimizer
-        logs["learning_rate"] = float(ops.convert_to_numpy(optimizer.learning_rate))
+        self.on_epoch_end(None, logs)
         logs["tokens_per_second"] = round(self._batches * self.batch_tokens / self._seconds)
+        step = self._step()
         if done := step - self._first_step:
             logs["minutes_left"] = round(self._seconds / done * (self.steps - step) / 60, 1)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is not None:
+            rate = self.model.optimizer.learning_rate
+            logs["learning_rate"] = float(ops.convert_to_numpy(rate))
 
     def _step(self):
         return int(ops.convert_to_numpy(self.model.optimizer.iterations))

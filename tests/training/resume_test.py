@@ -1,0 +1,67 @@
+"""Trainings that are killed, or change their backend, and go on."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_transformer.training.training_state import newest_state
+from tests.training import killed_training, other_backend
+
+ROOT = Path(__file__).parents[2]
+
+# By number, what is done to files from one checkpoint to the next: a temporary folder is made, and
+# locked, its file moved into place, ... TensorFlow dies before each, the others before one.
+FILE_KILLS = {"tensorflow": "1,2,4,5,6,7,8,12,13,14,15,17,18"}
+TIMED_KILLS = {"tensorflow": 9}
+
+
+def run_module(module, *arguments, backend=None, **environment):
+    """Run a module of the tests in another process; returns the JSON of its last line."""
+    backend = {"KERAS_BACKEND": backend or keras.backend.backend()}
+    process = subprocess.run(
+        [sys.executable, "-m", module.__name__, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, **backend, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def test_killed_at_any_moment_goes_on_exactly(tmp_path):
+    backend = keras.backend.backend()
+    report = run_module(
+        killed_training,
+        *(tmp_path, FILE_KILLS.get(backend, "13"), TIMED_KILLS.get(backend, 1), 0),
+        # Each process would compile anew.
+        JAX_COMPILATION_CACHE_DIR=str(tmp_path / "compiled"),
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+        JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
+    )
+    if backend == "tensorflow":
+        assert report["kills"] >= 20 and report["while_writing"] >= 10
+    assert report["kills"] >= 2 and report["while_writing"] >= 1
+    assert 0 < report["resumed_at"]
+    assert report["same_weights"], f"The largest difference is {report['largest_difference']}."
+    assert report["same_history"] and report["same_files"]
+    assert report["leftovers"] == []
+
+
+OTHER = {"tensorflow": "jax", "jax": "tensorflow", "torch": "jax"}
+
+
+def test_goes_on_on_another_backend(tmp_path):
+    other = OTHER[keras.backend.backend()]
+    if importlib.util.find_spec(other) is None:
+        pytest.skip(f"{other} is not installed.")
+    losses = run_module(other_backend, tmp_path, backend=other)
+    state = newest_state(tmp_path)
+    assert state.step == other_backend.STEPS_BEFORE
+    assert other_backend.train(tmp_path, state) == pytest.approx(losses, abs=1e-4)
