@@ -1,5 +1,6 @@
 """What the recipes' scripts share: options, errors in one line, and how memory is held."""
 
+import itertools
 import os
 import shlex
 import sys
@@ -14,6 +15,9 @@ _PACKAGE = Path(__file__).parent
 def run(main, options_class):
     """Parse the command line into a dataclass and call `main` with it.
 
+    An argument `@FILE` stands for the options in a file, in which `#` begins a comment. Of an
+    option that is given twice, the last counts.
+
     A `ValueError` that this package raises is meant for the user: it is printed in one line, and
     the exit status is 2. Any other error is a defect and keeps its traceback.
 
@@ -24,8 +28,11 @@ def run(main, options_class):
     import tyro
 
     keep_freed_memory()
-    options = tyro.cli(options_class, description=sys.modules[main.__module__].__doc__)
     try:
+        arguments = list(itertools.chain.from_iterable(map(_expand, sys.argv[1:])))
+        options = tyro.cli(
+            options_class, description=sys.modules[main.__module__].__doc__, args=arguments
+        )
         main(options)
     except ValueError as error:
         origin = traceback.extract_tb(error.__traceback__)[-1]
@@ -36,6 +43,16 @@ def run(main, options_class):
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _expand(argument):
+    """The options of a file, for `@FILE`."""
+    if not argument.startswith("@"):
+        return [argument]
+    path = Path(argument[1:])
+    if not path.is_file():
+        raise ValueError(f"There is no file of options {path}.")
+    return shlex.split(path.read_text(), comments=True)
 
 
 def resume_command():
