@@ -7,7 +7,7 @@
   averages, ...), by their names;
 - `other/I`: what else the model changes in training, in the model's order: the seeds of dropout;
 - `metrics/NAME/I`: the sums of the metrics since the epoch began, if it has not ended;
-- `facts`: a JSON text of `TrainingState`'s other fields.
+- `facts`: a JSON text of `TrainingState`'s other fields, as bytes.
 
 A SHA-256 of all of it is its attribute: a damaged file is known as such.
 """
@@ -134,8 +134,9 @@ def save_state(model, path, within_epoch, **facts):
             if within_epoch or not name.startswith("metrics/"):
                 state[name] = _values(variable)
         # An attribute could hold only 64 kB.
-        state["facts"] = json.dumps({"format": _FORMAT, **facts}, default=str)
-        state.attrs["sha256"] = _digest(file)
+        facts = json.dumps({"format": _FORMAT, **facts}, default=str)
+        state["facts"] = np.frombuffer(facts.encode(), "uint8")
+        state.attrs["sha256"] = np.bytes_(_digest(file))
         _check_finite(file)
 
 
@@ -152,8 +153,8 @@ def read_state(path):
     try:
         with h5py.File(path) as file:
             state = file[STATE_GROUP]
-            is_whole = state.attrs["sha256"] == _digest(file)
-            facts = json.loads(state["facts"].asstr()[()]) if is_whole else None
+            is_whole = state.attrs["sha256"] == _digest(file).encode()
+            facts = json.loads(state["facts"][()].tobytes()) if is_whole else None
     # h5py tells a damaged file in many ways.
     except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged.") from error
@@ -259,9 +260,8 @@ def _values(variable):
 def _digest(file):
     digest = hashlib.sha256()
     for name, item in datasets(file).items():
-        values = item[()]
         digest.update(f"{name} {item.dtype} {item.shape}".encode())
-        digest.update(values if isinstance(values, bytes) else np.ascontiguousarray(values))
+        digest.update(np.ascontiguousarray(item[()]))
     return digest.hexdigest()
 
 
