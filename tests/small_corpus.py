@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.transformer import Transformer
 from tests.helpers import randomize
 
@@ -46,8 +47,21 @@ def new_word_model(vocabulary_size=None):
     }
     size = vocabulary_size or tokenizer().vocabulary_size
     source, target = (keras.layers.Embedding(size, 8)(x) for x in inputs.values())
-    source = keras.ops.sum(source, axis=1, keepdims=True)
+    source = keras.ops.mean(source, axis=1, keepdims=True)
     return randomize(keras.Model(inputs, keras.layers.Dense(size)(source + target)))
+
+
+def quick_model(dropout=0.0):
+    """Takes and gives what a `Transformer` does; quick to compile, and to run without."""
+    size = tokenizer().vocabulary_size
+    names = "encoder_token_ids", "decoder_token_ids"
+    source, target = (keras.Input((None,), dtype="int32", name=name) for name in names)
+    context = keras.layers.Embedding(size, 4, name="source_embedding")(source)
+    context = keras.layers.GlobalAveragePooling1D(keepdims=True)(context)
+    words = keras.layers.Embedding(size, 4, name="target_embedding")(target)
+    mixed = Dropout(dropout)(words + context)
+    logits = keras.layers.Dense(size, name="logits")(mixed)
+    return randomize(keras.Model(dict(zip(names, (source, target))), logits))
 
 
 class Numbers:

@@ -6,8 +6,8 @@ from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.training.callbacks import LogScore, StopAtStep, StopOnNonFinite, breakable
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from tests.helpers import normal, randomize
-from tests.small_corpus import sentence_pairs, tokenizer
+from tests.helpers import normal
+from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
 
 def fit(epochs, callbacks, model=None):
@@ -35,14 +35,7 @@ def test_stop_at_step_counts_updates_in_all():
 
 def model_and_batches(tmp_path):
     store = TokenStore.build(tmp_path / "store", sentence_pairs(30), tokenizer())
-    # A translator of words, quick to compile.
-    source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
-    size = tokenizer().vocabulary_size
-    embedded = [keras.layers.Embedding(size, 4)(ids) for ids in (source, target)]
-    context = keras.layers.GlobalAveragePooling1D(keepdims=True)(embedded[0])
-    logits = keras.layers.Dense(size)(embedded[1] + context)
-    inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
-    model = randomize(keras.Model(inputs, logits))
+    model = quick_model()
     model.compile("sgd", LabelSmoothedCrossentropy(reduction="sum"))
     return model, TokenBatches(store, 80, num_shapes=1)
 

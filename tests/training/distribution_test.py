@@ -71,22 +71,27 @@ def test_more_replicas_than_devices():
 # The devices can only be chosen before the backend starts: in processes of their own.
 
 
-def spawn(arguments):
-    return subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
-        # Without GPUs, if there are any.
-        env={**os.environ, "KERAS_BACKEND": BACKEND, "CUDA_VISIBLE_DEVICES": "-1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(processes):
-    for process in processes:
-        output, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, output
+def run_together(log, *commands):
+    """Run Python with each list of arguments, all at the same time."""
+    with open(log, "w+") as output:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, *map(str, arguments)],
+                cwd=ROOT,
+                # Without GPUs, if there are any.
+                env={**os.environ, "KERAS_BACKEND": BACKEND, "CUDA_VISIBLE_DEVICES": "-1"},
+                stdout=output,
+                stderr=output,
+            )
+            for arguments in commands
+        ]
+        try:
+            statuses = [process.wait(timeout=1800) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        output.seek(0)
+        assert not any(statuses), output.read()
 
 
 @functools.cache
@@ -108,8 +113,9 @@ def assert_same(results, name):
 def two_devices(tmp_path_factory):
     if BACKEND == "torch":
         pytest.skip("PyTorch trains on one device")
-    output = tmp_path_factory.mktemp("two") / "devices.npz"
-    finish([spawn(["-m", "tests.training.replicas", output, json.dumps({"num_replicas": 2})])])
+    folder = tmp_path_factory.mktemp("two")
+    output, devices = folder / "devices.npz", json.dumps({"num_replicas": 2})
+    run_together(folder / "log", ["-m", "tests.training.replicas", output, devices])
     return dict(np.load(output))
 
 
@@ -120,14 +126,12 @@ def two_processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
-    options = [{"coordinator": address, "num_processes": 2, "process_id": i} for i in range(2)]
-    outputs = [folder / f"process-{i}.npz" for i in range(2)]
-    finish(
-        [
-            spawn(["-m", "tests.training.replicas", output, json.dumps(option)])
-            for output, option in zip(outputs, options)
-        ]
-    )
+    outputs, commands = [], []
+    for i in range(2):
+        outputs.append(folder / f"process-{i}.npz")
+        devices = json.dumps({"coordinator": address, "num_processes": 2, "process_id": i})
+        commands.append(["-m", "tests.training.replicas", outputs[i], devices])
+    run_together(folder / "log", *commands)
     return [dict(np.load(output)) for output in outputs]
 
 
@@ -161,6 +165,8 @@ def test_the_runs_do_what_they_are_for():
     assert (accumulated["iterations"], accumulated["batches"]) == (STEPS // 3, STEPS)
     assert np.isnan(adam["loss"]).nonzero()[0].tolist() == list(SPOILED)
     assert (adam["iterations"], adam["num_skipped"]) == (STEPS - 2, 2)
+    # 3, 3 and 12 updates, between them the two that halved the scale; every 4 double it.
+    assert adam["dynamic_scale"] == 2**15 / 2 / 2 * 2**3
 
 
 DETERMINISTIC = """
@@ -197,4 +203,4 @@ if keras.backend.backend() == "torch":
 
 
 def test_deterministic(tmp_path):
-    finish([spawn(["-c", DETERMINISTIC, tmp_path])])
+    run_together(tmp_path / "log", ["-c", DETERMINISTIC, tmp_path])

@@ -1,13 +1,15 @@
 """Train once in one go, and once killed many times, in processes forked from one that has imported
-everything: `killed_training.py FOLDER FILE_KILLS TIMED_KILLS SEED`. Prints a JSON report.
+everything: `killed_training.py FOLDER FILE_KILLS TIMED_KILLS SEED`. Prints a report in JSON.
 
 Two ways to die: just before the n-th thing that is done to a file in the checkpoints' folder, for
 each n in FILE_KILLS ("0,1,2"); and TIMED_KILLS times at a random moment.
 """
 
+import functools
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -26,10 +28,10 @@ from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import TokenAccuracy
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.schedules import NoamSchedule
-from keras_transformer.training.training_state import find_start
-from tests.small_corpus import new_model, sentence_pairs, tokenizer
+from keras_transformer.training.training_state import find_start, list_states
+from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
-STEPS, INTERVAL = 24, 5
+STEPS, INTERVAL = 17, 5
 
 
 def train(folder, steps=STEPS, begun=lambda: None):
@@ -40,7 +42,7 @@ def train(folder, steps=STEPS, begun=lambda: None):
 
         tf.config.experimental.enable_op_determinism()
     state = find_start(folder, steps, resume=True, overwrite=False)
-    model = new_model(dropout=0.1, attention_dropout=0.1)
+    model = quick_model(dropout=0.1)
     model.compile(
         keras.optimizers.Adam(NoamSchedule(16, 20)),
         LabelSmoothedCrossentropy(reduction="sum"),
@@ -120,12 +122,32 @@ def killed(child):
     return status != 0
 
 
+def kill_after(child, seconds):
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return child
+
+
 def same_tensors(*paths):
     with h5py.File(paths[0]) as first, h5py.File(paths[1]) as second:
         first, second = datasets(first), datasets(second)
         return first.keys() == second.keys() and all(
             np.array_equal(first[name][()], second[name][()]) for name in first
         )
+
+
+def differences(whole, broken):
+    """What differs at the end of two trainings, as a list of words."""
+    weights = [np.load(f"{end}.npz") for end in (whole, broken)]
+    histories = [json.loads(Path(f"{end}.json").read_text()) for end in (whole, broken)]
+    files = [[path.name for path in list_checkpoints(end)] for end in (whole, broken)]
+    found = [x for x in weights[0].files if not np.array_equal(weights[0][x], weights[1][x])]
+    if histories[0] != histories[1]:
+        found.append("history")
+    if files[0] != files[1]:
+        found.append("the checkpoints' names")
+    found += [x for x in files[0] if not same_tensors(whole / x, broken / x)]
+    return found + [path.name for path in broken.glob(".*")]
 
 
 def main(folder, file_kills, timed_kills, seed):
@@ -135,34 +157,30 @@ def main(folder, file_kills, timed_kills, seed):
     child, start = fork(lambda begun: train_to_the_end(whole, begun)), time.time()
     assert not killed(child)
     seconds_a_step = (time.time() - start) / STEPS
-    report = {"kills": 0, "while_writing": 0, "seconds_a_step": seconds_a_step}
 
-    def count(was_killed):
-        report["kills"] += was_killed
-        report["while_writing"] += any(broken.glob(".*.unfinished"))
+    def live():
+        return fork(lambda begun: train_to_the_end(broken, begun))
 
-    for number in map(int, file_kills.split(",")):
-        count(killed(fork(lambda _, n=number: train(broken, begun=die_at_file_event(broken, n)))))
-    for _ in range(int(timed_kills)):
-        child = fork(lambda begun: train(broken, begun=begun))
-        time.sleep(generator.uniform(0, 3 * seconds_a_step))
-        os.kill(child, signal.SIGKILL)
-        count(killed(child))
-    report["resumed_at"] = find_start(broken, STEPS, resume=True, overwrite=False).step
-    assert not killed(fork(lambda begun: train_to_the_end(broken)))
+    def die_at_event(number):
+        return fork(lambda _: train_to_the_end(broken, die_at_file_event(broken, number)))
 
-    ends = [np.load(f"{end}.npz") for end in (whole, broken)]
-    pairs = [(ends[0][name], ends[1][name]) for name in ends[0].files]
-    histories = [json.loads(Path(f"{end}.json").read_text()) for end in (whole, broken)]
-    files = [[path.name for path in list_checkpoints(end)] for end in (whole, broken)]
-    report |= {
-        "same_weights": all(np.array_equal(*pair) for pair in pairs),
-        "largest_difference": max(float(np.abs(a - b).max()) for a, b in pairs),
-        "same_history": histories[0] == histories[1],
-        "same_files": files[0] == files[1]
-        and all(same_tensors(whole / name, broken / name) for name in files[0]),
-        "leftovers": [path.name for path in broken.glob(".*")],
-    }
+    def die_some_time():
+        return kill_after(live(), generator.uniform(0, 3 * seconds_a_step))
+
+    deaths = [functools.partial(die_at_event, int(number)) for number in file_kills.split(",")]
+    deaths += [die_some_time] * int(timed_kills)
+    report = {"kills": 0, "while_writing": 0, "resumed": 0, "ends": 0, "differences": []}
+    while deaths or broken.exists():
+        report["resumed"] += bool(list_states(broken))
+        if killed(deaths[0]() if deaths else live()):
+            deaths.pop(0)
+            report["kills"] += 1
+            report["while_writing"] += any(broken.glob(".*.unfinished"))
+        else:
+            # It came to its end first. The next one begins at the beginning.
+            report["ends"] += 1
+            report["differences"] += differences(whole, broken)
+            shutil.rmtree(broken)
     print(json.dumps(report))
 
 

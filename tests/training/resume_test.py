@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 # By number, what is done to files from one checkpoint to the next: a temporary folder is made, and
 # locked, its file moved into place, ... TensorFlow dies before each, the others before one.
 FILE_KILLS = {"tensorflow": "1,2,4,5,6,7,8,12,13,14,15,17,18"}
-TIMED_KILLS = {"tensorflow": 9}
+TIMED_KILLS = {"tensorflow": 12}
 
 
 def run_module(module, *arguments, backend=None, **environment):
@@ -45,13 +45,9 @@ def test_killed_at_any_moment_goes_on_exactly(tmp_path):
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
-    if backend == "tensorflow":
-        assert report["kills"] >= 20 and report["while_writing"] >= 10
-    assert report["kills"] >= 2 and report["while_writing"] >= 1
-    assert 0 < report["resumed_at"]
-    assert report["same_weights"], f"The largest difference is {report['largest_difference']}."
-    assert report["same_history"] and report["same_files"]
-    assert report["leftovers"] == []
+    least = (20, 10, 5) if backend == "tensorflow" else (2, 1, 1)
+    assert tuple(report[name] for name in ("kills", "while_writing", "resumed")) >= least
+    assert report["ends"] >= 1 and report["differences"] == []
 
 
 OTHER = {"tensorflow": "jax", "jax": "tensorflow", "torch": "jax"}
