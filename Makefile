@@ -4,15 +4,18 @@
 PYTHON ?= python3
 BACKENDS ?= tensorflow jax torch
 SIZES ?= tiny base
+THREADS ?= 1
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: test demo bench lint clean
 
+# Two backends at a time: most of a test's time is the compilation of one program, on one core.
 test: .venv/installed
-	set -e; for backend in $(BACKENDS); do \
-		echo "== KERAS_BACKEND=$$backend"; \
-		KERAS_BACKEND=$$backend .venv/bin/python -m pytest -q; \
-	done
+	$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target $(BACKENDS:%=test-%)
+
+test-%: .venv/installed
+	@echo "== KERAS_BACKEND=$*"
+	KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) .venv/bin/python -m pytest -q
 
 lint: .venv/installed
 	.venv/bin/ruff format --check .

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from keras_transformer.command_line import run
+from keras_transformer.command_line import resume_command, run
 from keras_transformer.models.variants import get_variant
 
 
@@ -132,3 +132,14 @@ def test_options_from_a_file(monkeypatch, tmp_path, capsys):
     assert seen == [Options("big", 7), Options("big", 9)]
     code, errors = exit_of(capsys, run_with, monkeypatch, main, f"@{tmp_path / 'none'}")
     assert code == 2 and len(errors) == 1 and "no file of options" in errors[0]
+
+
+@pytest.mark.parametrize("option", ["--resume", "--overwrite", None])
+def test_resume_command(monkeypatch, option):
+    options = ["--output-dir", "my runs", *([option] if option else [])]
+    monkeypatch.setattr(sys, "argv", ["train.py", *options])
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    command = f"{sys.executable} train.py --output-dir 'my runs' --resume"
+    assert resume_command() == command
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert resume_command() == f"KERAS_BACKEND=jax {command}"

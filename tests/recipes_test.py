@@ -7,6 +7,7 @@ import runpy
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -79,17 +80,49 @@ def test_train_leaves_model_scores_checkpoints_and_log(trained):
     assert any((run / "tensorboard").rglob("events*"))
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="replicas need TensorFlow")
-def test_two_replicas(trained, tmp_path):
-    # A process of its own: logical devices are made before TensorFlow looks at the CPU.
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch trains on one device")
+def test_several_devices(trained, tmp_path):
+    """Two replicas on TensorFlow; on JAX two processes."""
     data, _ = trained
-    arguments = [*train_arguments(data, tmp_path / "run"), "--replicas", "2"]
-    command = [sys.executable, RECIPE / "train.py", *arguments]
-    subprocess.run(command, check=True, capture_output=True)
-    losses = json.loads((tmp_path / "run" / "results.json").read_text())["history"]["loss"]
+    run = tmp_path / "run"
+    # Processes of their own: the devices are made before the backend looks at the CPU.
+    command = [sys.executable, RECIPE / "train.py", *train_arguments(data, run)]
+    options = [["--replicas", "2"]]
+    if keras.backend.backend() == "jax":
+        with socket.create_server(("localhost", 0)) as server:
+            address = f"localhost:{server.getsockname()[1]}"
+        options = [
+            [*("--coordinator", address, "--num-processes", "2"), *("--process-id", str(i))]
+            for i in range(2)
+        ]
+    processes = [subprocess.Popen([*command, *more], stderr=subprocess.PIPE) for more in options]
+    for process in processes:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors.decode()
+    losses = json.loads((run / "results.json").read_text())["history"]["loss"]
     # Of a vocabulary of 300, about log(300) to begin with.
     assert len(losses) == 3 and all(4 < loss < 8 for loss in losses)
-    assert (tmp_path / "run" / "model" / "model.weights.h5").is_file()
+    assert (run / "model" / "model.weights.h5").is_file()
+    if len(processes) == 2:
+        other = json.loads((run / "process-1" / "results.json").read_text())
+        assert other["history"]["loss"] == losses
+
+
+def test_options_of_the_optimizer(trained, tmp_path, monkeypatch):
+    data, _ = trained
+    run = tmp_path / "run"
+    call(
+        *(monkeypatch, "train.py", *train_arguments(data, run), "--accumulate", "2"),
+        *("--clip-norm", "1.0", "--ema", "0.5", "--skip-nonfinite", "--precision"),
+        "mixed_bfloat16",
+    )
+    keras.config.set_dtype_policy("float32")
+    results = json.loads((run / "results.json").read_text())
+    assert (results["steps"], results["skipped_updates"]) == (5, 0)
+    assert len(results["history"]["loss"]) == 3
+    # The model is the moving average, not an average of checkpoints.
+    assert not (run / "averaged.weights.h5").exists()
+    assert (run / "model" / "model.weights.h5").is_file()
 
 
 def assert_same_training(run, other_run):
@@ -268,6 +301,8 @@ def bad_inputs():
     yield "unknown data set", {}, {"--dataset": "multi31k"}, ["multi31k", "multi30k"]
     yield "unknown variant", {}, {"--variant": "huge"}, ["huge", "base"]
     yield "vocabulary", {}, {"--vocabulary-size": "9000"}, ["9000", "at most"]
+    yield "clipping", {}, {"--clip-norm": "-1"}, ["clip_norm=-1", "positive"]
+    yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]
     yield "token budget", {}, {"--batch-tokens": "8"}, ["batch_tokens=8", "longest"]
 
 
