@@ -138,7 +138,6 @@ class RollingCheckpoints(keras.callbacks.Callback):
 
     def _save(self, within_epoch=False, to_average=True):
         step = steps_done(self.model)
-        self._delete_later_than(step)
         facts = {"step": step, "batches": self.batches, "seconds": round(self.seconds, 1)}
         try:
             with whole(self.folder / f"step-{step}.{STATE_ENDING}") as state:
@@ -204,7 +203,8 @@ def stop_on_signals(checkpoints, command):
             handlers[number] = signal.signal(number, handle)
         yield
     except TrainingStopped:
-        pass
+        if not received:
+            raise
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
