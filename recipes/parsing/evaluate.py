@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
-
 import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
+from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.files import whole
 
 
