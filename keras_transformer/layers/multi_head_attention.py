@@ -2,10 +2,8 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
-
-# Added in place of the scores of illegal positions. The paper writes -inf; a large finite number
-# gives the same zero after the softmax, and no NaN in a row where every position is illegal.
-MASKED_SCORE = -1e9
+from keras_transformer.layers.masked_softmax import masked_softmax
+from keras_transformer.layers.restricted_attention import restricted_attention
 
 # Variance of the initial W^Q, W^K and W^V, as a share of Glorot's: what Glorot's gives when the
 # three are one matrix. With his full variance a post-norm model with dropout 0.3 learns to attend
@@ -40,6 +38,7 @@ class MultiHeadAttention(keras.layers.Layer):
             Defaults to `query`: self-attention.
         attention_mask: boolean tensor that broadcasts to `(batch, target, source)`, true where a
             query may attend. A query that may attend to nothing attends to all positions alike.
+            With `attention_window`, `(batch, 1, source)`: which positions are not padding.
         cache: a pair `(key, value)` of projected heads, `(batch, num_heads, source, key_dim)` and
             `(batch, num_heads, source, value_dim)`, used in place of those of `value`.
         cache_index: integer scalar. When given, the keys and values of `query` are first written
@@ -53,7 +52,8 @@ class MultiHeadAttention(keras.layers.Layer):
         attention weights: `softmax(Q K^T / sqrt(d_k))`, `(batch, num_heads, target, source)`.
 
     Raises:
-        ValueError: if a size is not a positive integer, or `cache_index` comes without `cache`.
+        ValueError: if a size is not a positive integer, or `cache_index` comes without `cache`; if
+            `attention_window` is not odd, or is used for anything but self-attention.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim=None,
         dropout=0.0,
         use_bias=False,
+        attention_window=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -71,11 +72,17 @@ class MultiHeadAttention(keras.layers.Layer):
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
                 raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
+        if attention_window is not None and not _is_odd(attention_window):
+            raise ValueError(
+                "`attention_window` must be a positive odd integer: as many positions before as "
+                f"after, and the position itself. Received: attention_window={attention_window}"
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
+        self.attention_window = attention_window
         self.query_dense = self._projection("query", num_heads * key_dim, _INPUT_SCALE)
         self.key_dense = self._projection("key", num_heads * key_dim, _INPUT_SCALE)
         self.value_dense = self._projection("value", num_heads * value_dim, _INPUT_SCALE)
@@ -99,13 +106,22 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
+        if self.attention_window is not None:
+            if return_attention_scores or any(x is not None for x in (value, cache, cache_index)):
+                raise ValueError(
+                    "With `attention_window` a layer takes `query` and `attention_mask` only: it "
+                    "is self-attention without a cache, and has no weights of all positions."
+                )
+            return self._restricted(query, attention_mask, training)
         if cache_index is not None:
             if cache is None:
                 raise ValueError("`cache_index` says where to write in `cache`. Received no cache.")
             cache = self._write(cache, self.project(query), cache_index)
         key, value = cache or self.project(query if value is None else value)
-        query = self._split_heads(self.query_dense(query), self.key_dim)
-        weights = self._attention_weights(query, key, attention_mask)
+        if attention_mask is not None:
+            attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
+        scores = ops.matmul(self._scaled_query(query), ops.transpose(key, (0, 1, 3, 2)))
+        weights = masked_softmax(scores, attention_mask)
         heads = ops.matmul(self.dropout_layer(weights, training=training), value)
         outputs = [self.output_dense(self._merge_heads(heads))]
         if cache_index is not None:
@@ -132,14 +148,25 @@ class MultiHeadAttention(keras.layers.Layer):
             ops.zeros((*shape, self.value_dim), self.compute_dtype),
         )
 
-    def _attention_weights(self, query, key, attention_mask):
-        # Scaling the queries costs less than scaling the scores.
-        query = ops.multiply(query, self.key_dim**-0.5)
-        scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")
-        if attention_mask is not None:
-            attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
-            scores = ops.where(attention_mask, scores, MASKED_SCORE)
-        return ops.cast(ops.softmax(scores), self.compute_dtype)
+    def _restricted(self, inputs, attention_mask, training):
+        if attention_mask is not None and attention_mask.shape[-2] != 1:
+            raise ValueError(
+                "With `attention_window`, `attention_mask` must have the shape (batch, 1, source). "
+                f"Received: attention_mask of shape {tuple(attention_mask.shape)}"
+            )
+        heads = restricted_attention(
+            self._scaled_query(inputs),
+            *self.project(inputs),
+            window=self.attention_window,
+            padding_mask=attention_mask,
+            dropout=lambda weights: self.dropout_layer(weights, training=training),
+        )
+        return self.output_dense(self._merge_heads(heads))
+
+    def _scaled_query(self, query):
+        # Scaling the queries by 1 / sqrt(d_k) costs less than scaling the scores.
+        query = self._split_heads(self.query_dense(query), self.key_dim)
+        return ops.multiply(query, self.key_dim**-0.5)
 
     def _split_heads(self, x, size):
         # (batch, length, num_heads * size) -> (batch, num_heads, length, size)
@@ -175,7 +202,12 @@ class MultiHeadAttention(keras.layers.Layer):
             "value_dim": self.value_dim,
             "dropout": self.dropout,
             "use_bias": self.use_bias,
+            "attention_window": self.attention_window,
         }
+
+
+def _is_odd(number):
+    return type(number) is int and number > 0 and number % 2 == 1
 
 
 def _scatter_update(cache, start, update):

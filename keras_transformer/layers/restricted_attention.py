@@ -1,0 +1,79 @@
+from keras import ops
+
+from keras_transformer.layers.masked_softmax import masked_softmax
+
+# Smaller blocks would not be faster: a product of two matrices has a smallest cost.
+_SMALLEST_BLOCK = 16
+
+
+def restricted_attention(query, key, value, window, padding_mask=None, dropout=None):
+    """Attention of each position over the `window` positions around it (section 4, Table 1).
+
+    The sequence is cut into blocks of at least half a window. A block of queries attends to its own
+    keys and to half a window of the keys on either side, so time and memory grow as O(r n d), and
+    the scores of positions farther apart are never computed.
+
+    Args:
+        query: float tensor `(batch, num_heads, length, key_dim)`, already scaled.
+        key: float tensor `(batch, num_heads, length, key_dim)`.
+        value: float tensor `(batch, num_heads, length, value_dim)`.
+        window: r, an odd number: a position attends to the `r // 2` before it, to itself, and to
+            the `r // 2` after it.
+        padding_mask: boolean tensor `(batch, 1, length)`, false where nothing may attend to.
+        dropout: function of the attention weights.
+
+    Returns:
+        Float tensor `(batch, num_heads, length, value_dim)`.
+    """
+    reach = window // 2
+    block = max(reach, _SMALLEST_BLOCK)
+    length = ops.shape(query)[2]
+    query = _blocks(query, block)
+    is_legal = _is_legal(length, ops.shape(query)[2], block, reach)
+    if padding_mask is not None:
+        # As a sequence of vectors of size 1, to be cut like the keys.
+        columns = _neighbourhoods(ops.transpose(padding_mask, (0, 2, 1))[:, None], block, reach)
+        is_legal = ops.logical_and(is_legal, ops.transpose(columns, (0, 1, 2, 4, 3)))
+    keys = ops.transpose(_neighbourhoods(key, block, reach), (0, 1, 2, 4, 3))
+    weights = masked_softmax(ops.matmul(query, keys), is_legal)
+    if dropout is not None:
+        weights = dropout(weights)
+    heads = ops.matmul(weights, _neighbourhoods(value, block, reach))
+    batch, num_heads, _, _, size = ops.shape(heads)
+    return ops.reshape(heads, (batch, num_heads, -1, size))[:, :, :length]
+
+
+def _blocks(x, block):
+    """`(batch, num_heads, length, size)` to `(batch, num_heads, blocks, block, size)`, padded."""
+    batch, num_heads, length, size = ops.shape(x)
+    x = ops.concatenate([x, _nothing(x, -length % block)], axis=2)
+    return ops.reshape(x, (batch, num_heads, -1, block, size))
+
+
+def _neighbourhoods(x, block, reach):
+    """Each block with the `reach` positions before and after it.
+
+    `(batch, num_heads, length, size)` to `(batch, num_heads, blocks, reach + block + reach, size)`.
+    """
+    x = _blocks(x, block)
+    nothing = ops.zeros_like(x[:, :, :1])
+    before = ops.concatenate([nothing, x[:, :, :-1]], axis=2)
+    after = ops.concatenate([x[:, :, 1:], nothing], axis=2)
+    return ops.concatenate([before[:, :, :, block - reach :], x, after[:, :, :, :reach]], axis=3)
+
+
+def _is_legal(length, num_blocks, block, reach):
+    """`(blocks, block, reach + block + reach)`: true where a query and a key are near enough, and
+    the key is not outside the sequence.
+    """
+    query = ops.arange(block)[:, None]
+    key = ops.arange(block + 2 * reach)[None, :] - reach
+    is_near = ops.abs(query - key) <= reach
+    position = ops.arange(num_blocks)[:, None, None] * block + key[None]
+    return is_near[None] & (position >= 0) & (position < length)
+
+
+def _nothing(x, count):
+    """Zeros in the shape of `x`, but of `count` positions."""
+    batch, num_heads, _, size = ops.shape(x)
+    return ops.zeros((batch, num_heads, count, size), x.dtype)
