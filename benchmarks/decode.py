@@ -2,10 +2,10 @@
 sentences, all cores for each, taking turns.
 """
 
+import functools
 import os
 import platform
 import statistics
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,7 @@ from typing import Literal
 import keras
 import numpy as np
 from systems import CTranslate2, KerasTransformer, Search, Transformers
+from timing import matrix_product_speed, ratios, spread, take_turns
 
 import keras_transformer as kt
 from keras_transformer.command_line import run
@@ -20,9 +21,6 @@ from keras_transformer.data.parallel_text import load_parallel_text
 
 VOCABULARY_SIZES = {"tiny": 10_000, "base": 32_000}
 RESERVED = ["<pad>", "<s>", "</s>", "<unk>"]
-
-# The threads of some libraries stay awake for a while after their work, and would disturb the next.
-PAUSE = 0.5
 
 
 @dataclass
@@ -128,13 +126,6 @@ def batches_by_length(sentences, batch_size):
     return [sentences[i : i + batch_size] for i in range(0, len(sentences), batch_size)]
 
 
-def matrix_product_speed(size=2048, repeats=5):
-    """GFLOP/s of the machine: the best of a few products of float32 matrices in NumPy."""
-    x = np.random.default_rng(0).standard_normal((size, size), "float32")
-    seconds = [timed(np.matmul, x, x) for _ in range(repeats)]
-    return 2 * size**3 / min(seconds) / 1e9
-
-
 @dataclass
 class Result:
     """What one system did."""
@@ -154,10 +145,15 @@ def measure(systems, batches, repeats):
         outputs = [ids for batch in inputs for ids in system.token_ids(system.run(batch))]
         steps = sum(system.count_steps(batch) for batch in inputs)
         results.append(Result(system.name, [], outputs, steps))
-    for _ in range(repeats):
-        for system, inputs, result in zip(systems, prepared, results):
-            time.sleep(PAUSE)
-            result.seconds.append(timed(run_all, system, inputs))
+    seconds = take_turns(
+        {
+            system.name: functools.partial(run_all, system, inputs)
+            for system, inputs in zip(systems, prepared)
+        },
+        repeats,
+    )
+    for result in results:
+        result.seconds = seconds[result.name]
     return results
 
 
@@ -166,24 +162,16 @@ def run_all(system, inputs):
         system.run(batch)
 
 
-def timed(function, *args):
-    """The seconds that a call takes."""
-    start = time.perf_counter()
-    function(*args)
-    return time.perf_counter() - start
-
-
 def print_table(work, results):
     """Print a Markdown table: one row a peer."""
     ours, *peers = results
     print("| Work | Ours | Peer | Ours / peer | Same tokens | Steps |")
     print("|---|---|---|---|---|---|")
     for peer in peers:
-        # Of each round, so that the slow rounds of both are set against one another.
-        ratios = [theirs / own for own, theirs in zip(ours.seconds, peer.seconds)]
         same = np.mean([own == theirs for own, theirs in zip(ours.outputs, peer.outputs)])
+        faster = spread(ratios(ours.seconds, peer.seconds), ".2f")
         print(
-            f"| {work} | {speed(ours)} | {speed(peer)} | {spread(ratios, '.2f')} | {same:.1%} "
+            f"| {work} | {speed(ours)} | {speed(peer)} | {faster} | {same:.1%} "
             f"| {ours.steps}, {peer.steps} |"
         )
 
@@ -193,10 +181,6 @@ def speed(result):
     rates = [len(result.outputs) / seconds for seconds in result.seconds]
     tokens = statistics.median(rates) * np.mean([len(ids) for ids in result.outputs])
     return f"{result.name}: {spread(rates, '.3g')} sentences/s, {tokens:,.0f} tokens/s"
-
-
-def spread(values, form):
-    return f"{statistics.median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
 
 
 if __name__ == "__main__":

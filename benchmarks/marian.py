@@ -26,7 +26,10 @@ def marian_model(model):
             decoder_ffn_dim=config["intermediate_dim"],
             encoder_attention_heads=config["num_heads"],
             decoder_attention_heads=config["num_heads"],
+            dropout=config["dropout"],  # on sub-layers and embeddings; in training only
             activation_function=config["activation"],
+            attention_dropout=0.0,
+            activation_dropout=0.0,
             max_position_embeddings=_POSITIONS,
             scale_embedding=True,
             pad_token_id=PAD_ID,

@@ -5,11 +5,22 @@ import os
 import shlex
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 
+from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.memory import keep_freed_memory
 
 _PACKAGE = Path(__file__).parent
+
+
+@dataclass(kw_only=True)
+class CommonOptions:
+    """Options of every script that runs a model."""
+
+    compilation_cache: Path | None = None
+    """Folder in which to keep compiled programs, for the next run: on JAX all, on TensorFlow those
+    of XLA."""
 
 
 def run(main, options_class):
@@ -23,7 +34,8 @@ def run(main, options_class):
 
     Args:
         main: function of one argument, the options.
-        options_class: a dataclass; its fields are the options, their docstrings the help.
+        options_class: a dataclass, a `CommonOptions` if it runs a model. Its fields are the
+            options, their docstrings the help.
     """
     import tyro
 
@@ -33,6 +45,8 @@ def run(main, options_class):
         options = tyro.cli(
             options_class, description=sys.modules[main.__module__].__doc__, args=arguments
         )
+        if getattr(options, "compilation_cache", None):
+            keep_compiled_programs(options.compilation_cache)
         main(options)
     except ValueError as error:
         origin = traceback.extract_tb(error.__traceback__)[-1]

@@ -68,10 +68,11 @@ def run_python(script):
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
+    "compilation_cache": set(),
     "files": set(),
     "memory": set(),
     "version": set(),
-    "command_line": {"memory"},
+    "command_line": {"compilation_cache", "memory"},
     "visualization": {"layers", "models"},
     "layers": set(),
     "models": {"layers"},

@@ -15,6 +15,8 @@ from tests.helpers import assert_close, normal, randomize, to_numpy
 
 torch = pytest.importorskip("torch")
 
+from benchmarks.nn_transformer import TorchTransformer, copy_attention, copy_layer  # noqa: E402
+
 HIDDEN_DIM, HEADS = 16, 4
 TARGET, SOURCE = normal(3, 5, HIDDEN_DIM), normal(3, 7, HIDDEN_DIM, seed=1)
 # True at tokens; PyTorch's masks are the other way round.
@@ -22,48 +24,6 @@ SOURCE_MASK = np.arange(7) < np.array([[7], [4], [1]])
 
 USE_BIAS = pytest.mark.parametrize("use_bias", [False, True])
 BOTH_NORMS = pytest.mark.parametrize("normalize_first", [False, True])
-
-
-def tensor(x):
-    return torch.tensor(np.array(to_numpy(x)))
-
-
-def copy_dense(dense, linear):
-    copy(linear.weight, tensor(dense.kernel).T)
-    if dense.use_bias:
-        copy(linear.bias, tensor(dense.bias))
-
-
-def copy_norm(norm, torch_norm):
-    copy(torch_norm.weight, tensor(norm.gamma))
-    copy(torch_norm.bias, tensor(norm.beta))
-
-
-def copy_attention(attention, torch_attention):
-    projections = (attention.query_dense, attention.key_dense, attention.value_dense)
-    copy(torch_attention.in_proj_weight, torch.cat([tensor(p.kernel).T for p in projections]))
-    if attention.use_bias:
-        copy(torch_attention.in_proj_bias, torch.cat([tensor(p.bias) for p in projections]))
-    copy_dense(attention.output_dense, torch_attention.out_proj)
-
-
-def copy_layer(layer, torch_layer):
-    """Of the encoder or the decoder."""
-    copy_attention(layer.self_attention, torch_layer.self_attn)
-    norms = [layer.self_attention_norm, layer.feed_forward_norm]
-    if hasattr(layer, "cross_attention"):
-        copy_attention(layer.cross_attention, torch_layer.multihead_attn)
-        norms.insert(1, layer.cross_attention_norm)
-    copy_dense(layer.feed_forward.intermediate_dense, torch_layer.linear1)
-    copy_dense(layer.feed_forward.output_dense, torch_layer.linear2)
-    for number, norm in enumerate(norms, start=1):
-        copy_norm(norm, getattr(torch_layer, f"norm{number}"))
-
-
-def copy(parameter, values):
-    assert parameter.shape == values.shape
-    with torch.no_grad():
-        parameter.copy_(values)
 
 
 def causal(length):
@@ -144,57 +104,6 @@ def test_decoder_layer(normalize_first, use_bias):
         memory_key_padding_mask=torch.tensor(~SOURCE_MASK),
     )
     assert_close(ours(TARGET, SOURCE, encoder_padding_mask=SOURCE_MASK), expected)
-
-
-class TorchTransformer(torch.nn.Module):
-    """What `torch.nn.Transformer` leaves to its users, written out around it."""
-
-    def __init__(self, model):
-        super().__init__()
-        config = model.get_config()
-        self.transformer = torch.nn.Transformer(
-            d_model=config["hidden_dim"],
-            nhead=config["num_heads"],
-            num_encoder_layers=config["num_layers"],
-            num_decoder_layers=config["num_layers"],
-            dim_feedforward=config["intermediate_dim"],
-            dropout=0.0,
-            layer_norm_eps=config["layer_norm_epsilon"],
-            batch_first=True,
-            norm_first=config["normalize_first"],
-        )
-        for ours, theirs in (
-            (model.encoder, self.transformer.encoder),
-            (model.decoder, self.transformer.decoder),
-        ):
-            for layer, torch_layer in zip(ours.layers, theirs.layers, strict=True):
-                copy_layer(layer, torch_layer)
-            if config["normalize_first"]:
-                copy_norm(ours.layer_norm, theirs.norm)
-            else:
-                # PyTorch normalises each stack's output once more, which the paper does not.
-                theirs.norm = None
-        self.embeddings = torch.nn.Parameter(tensor(model.encoder.token_embedding.embeddings))
-
-    def forward(self, source, target):
-        is_padding = source == 0
-        output = self.transformer(
-            self.embed(source),
-            self.embed(target),
-            tgt_mask=causal(target.shape[1]),
-            src_key_padding_mask=is_padding,
-            memory_key_padding_mask=is_padding,
-        )
-        return output @ self.embeddings.T
-
-    def embed(self, token_ids):
-        length, hidden_dim = token_ids.shape[1], self.embeddings.shape[1]
-        positions = torch.arange(length)[:, None]
-        angles = positions / 10000 ** (torch.arange(0, hidden_dim, 2) / hidden_dim)
-        encoding = torch.zeros(length, hidden_dim)
-        encoding[:, 0::2] = torch.sin(angles)
-        encoding[:, 1::2] = torch.cos(angles)
-        return self.embeddings[token_ids] * hidden_dim**0.5 + encoding
 
 
 def model_pair(normalize_first, use_bias=False):

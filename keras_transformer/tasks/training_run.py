@@ -13,7 +13,7 @@ from typing import Literal
 
 import keras
 
-from keras_transformer.command_line import resume_command
+from keras_transformer.command_line import CommonOptions, resume_command
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer
@@ -46,11 +46,12 @@ from keras_transformer.visualization import plot_training
 _FREE = {
     *("output_dir", "data_dir", "steps", "average", "keep", "resume", "overwrite"),
     *("checkpoint_steps", "checkpoint_minutes", "replicas", "coordinator", "process_id"),
+    "compilation_cache",
 }
 
 
 @dataclass(kw_only=True)
-class TrainingOptions:
+class TrainingOptions(CommonOptions):
     """Options of every recipe's `train.py`."""
 
     output_dir: Path

@@ -8,15 +8,15 @@ from itertools import islice
 from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
+from keras_transformer.command_line import CommonOptions, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.files import whole
 
 
-@dataclass
-class Options:
+@dataclass(kw_only=True)
+class Options(CommonOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     dataset: str

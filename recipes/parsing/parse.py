@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
+from keras_transformer.command_line import CommonOptions, run
 from keras_transformer.data.text_files import decode_lines
 from keras_transformer.data.trees import to_bracketed
 
 
-@dataclass
-class Options:
+@dataclass(kw_only=True)
+class Options(CommonOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     format: Literal["brackets", "pretty", "svg"] = "brackets"

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
+from keras_transformer.command_line import CommonOptions, run
 from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.files import whole
 
 
-@dataclass
-class Options:
+@dataclass(kw_only=True)
+class Options(CommonOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     dataset: str

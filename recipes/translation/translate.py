@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
+from keras_transformer.command_line import CommonOptions, run
 from keras_transformer.data.text_files import decode_lines
 
 
-@dataclass
-class Options:
+@dataclass(kw_only=True)
+class Options(CommonOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     beam_size: int = 4
