@@ -9,16 +9,13 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: test demo bench lint clean
 
-# Two backends at a time: most of a test's time is the compilation of one program, on one core. The
-# tests of training have a process of their own: after all the others, closing an HDF5 file crashed
-# in `training_state_test.py` on JAX and PyTorch, for a reason not found yet.
+# Two backends at a time: most of a test's time is the compilation of one program, on one core.
 test: .venv/installed
 	$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target $(BACKENDS:%=test-%)
 
 test-%: .venv/installed
 	@echo "== KERAS_BACKEND=$*"
-	KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) .venv/bin/python -m pytest -q --ignore=tests/training
-	KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) .venv/bin/python -m pytest -q tests/training
+	KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) .venv/bin/python -m pytest -q
 
 lint: .venv/installed
 	.venv/bin/ruff format --check .

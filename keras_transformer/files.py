@@ -38,6 +38,21 @@ def whole(path):
         _sync(path.parent)
 
 
+def check_room(path, size):
+    """Raise an `OSError` if there is no room for a new file of so many bytes.
+
+    For files that HDF5 writes: once a write of its own has failed, it crashes the process when some
+    later file is closed.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return  # Windows, macOS
+    with open(path, "xb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        finally:
+            os.unlink(path)
+
+
 def remove_leftovers(folder):
     """Delete what killed processes left of their writing in `folder` and in the folders in it.
 

@@ -1,4 +1,6 @@
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer import files
-from keras_transformer.files import remove_leftovers, whole
+from keras_transformer.files import check_room, remove_leftovers, whole
 
 
 def write(path, text, folder):
@@ -140,6 +142,30 @@ def test_is_on_the_disk_before_it_takes_the_place(tmp_path, monkeypatch):
         write(new, "new", folder=True)
     assert set(done[:2]) == {("to disk", new), ("to disk", new / "part")}
     assert done[2:] == [("move", tmp_path / "result"), ("to disk", tmp_path)]
+
+
+def test_room_for_a_file(tmp_path):
+    check_room(tmp_path / "file", 10_000)
+    assert names(tmp_path) == []
+
+
+def test_no_room_for_a_file(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
+    try:
+        with pytest.raises(OSError) as error:
+            check_room(tmp_path / "file", 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert error.value.errno == errno.EFBIG
+    assert names(tmp_path) == []
+
+
+def test_a_file_is_not_lost_to_the_question_for_room(tmp_path):
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(FileExistsError):
+        check_room(tmp_path / "file", 10_000)
+    assert read(tmp_path / "file") == "old"
 
 
 # The module alone, without the package, whose import takes seconds.

@@ -64,6 +64,8 @@ class TrainingOptions(CommonOptions):
     """Factor on the widths of the variant (hidden, intermediate, keys and values)."""
     vocabulary_size: int = 6000
     """Size of the BPE vocabulary that source and target share (section 5.1)."""
+    vocabulary_sentences: int = 1_000_000
+    """Sentences to train the vocabulary on at most, source and target sentences together."""
     batch_tokens: int = 2048
     """Source tokens in a batch at most, and target tokens at most, padding included."""
     num_shapes: int = 12
@@ -165,7 +167,12 @@ class TrainingRun:
         if self._begin.step and path.is_file():
             tokenizer = Tokenizer.from_file(path)
         else:
-            tokenizer = Tokenizer.train(sentences, self.options.vocabulary_size, **options)
+            tokenizer = Tokenizer.train(
+                sentences,
+                self.options.vocabulary_size,
+                max_sentences=self.options.vocabulary_sentences,
+                **options,
+            )
             tokenizer.save(path)
         self._settings["tokenizer"] = hashlib.sha256(tokenizer.proto).hexdigest()
         return tokenizer

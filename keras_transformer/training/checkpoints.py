@@ -1,5 +1,6 @@
 """Files of weights, and the average of several (section 6.1)."""
 
+import math
 import re
 from pathlib import Path
 
@@ -7,15 +8,26 @@ import h5py
 import keras
 import numpy as np
 
-from keras_transformer.files import whole
+from keras_transformer.files import check_room, whole
 
 # What a file holds besides the model's weights lies in this group: see `training_state`.
 STATE_GROUP = "training_state"
 
+# What HDF5 needs besides a tensor's values, for it and the groups that it lies in: 3 kB is usual.
+_OVERHEAD = 16 * 1024
+
 
 def save_weights(model, path):
     """Write the weights of a functional model, without the optimizer's state, to a new file."""
+    check_room(path, file_size(model.weights))
     _without_optimizer(model).save_weights(path)
+
+
+def file_size(variables):
+    """The bytes of a file that holds variables, at most."""
+    # Smaller types than of 4 bytes may be held as float32.
+    sizes = [math.prod(v.shape) * (8 if "64" in str(v.dtype) else 4) for v in variables]
+    return sum(size + _OVERHEAD for size in [*sizes, 0])
 
 
 def load_weights(model, path):
@@ -94,6 +106,7 @@ def average_checkpoints(paths, output_path):
 
 def copy_weights(path, new_path):
     """Copy a weights file, without what it holds besides."""
+    check_room(new_path, Path(path).stat().st_size)
     with h5py.File(path) as file, h5py.File(new_path, "w") as new:
         new.attrs.update(file.attrs)
         for name in file:

@@ -23,9 +23,11 @@ import h5py
 import numpy as np
 from keras import ops
 
+from keras_transformer.files import check_room
 from keras_transformer.training.checkpoints import (
     STATE_GROUP,
     datasets,
+    file_size,
     list_by_step,
     list_checkpoints,
     load_weights,
@@ -127,15 +129,20 @@ def save_state(model, path, within_epoch, **facts):
     Raises:
         ValueError: if anything is infinite or not a number.
     """
+    # An attribute could hold only 64 kB.
+    facts = np.frombuffer(json.dumps({"format": _FORMAT, **facts}, default=str).encode(), "uint8")
+    variables = {
+        name: variable
+        for name, variable in _state_variables(model).items()
+        if within_epoch or not name.startswith("metrics/")
+    }
+    check_room(path, file_size([*model.weights, *variables.values(), facts]))
     save_weights(model, path)
     with h5py.File(path, "r+") as file:
         state = file.create_group(STATE_GROUP)
-        for name, variable in _state_variables(model).items():
-            if within_epoch or not name.startswith("metrics/"):
-                state[name] = _values(variable)
-        # An attribute could hold only 64 kB.
-        facts = json.dumps({"format": _FORMAT, **facts}, default=str)
-        state["facts"] = np.frombuffer(facts.encode(), "uint8")
+        for name, variable in variables.items():
+            state[name] = _values(variable)
+        state["facts"] = facts
         state.attrs["sha256"] = np.bytes_(_digest(file))
         _check_finite(file)
 

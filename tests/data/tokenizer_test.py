@@ -99,6 +99,29 @@ def test_trains_on_a_stream():
     assert pieces(Tokenizer.train(iter(SENTENCES), 60)) == pieces(tokenizer())
 
 
+def test_sample_of_a_longer_text():
+    """The letter of each sentence tells which sentences were seen."""
+    letters = [chr(ord("一") + number) for number in range(1000)]
+    tokenizers = [
+        Tokenizer.train(iter(letters), 5 + 100, model_type="char", max_sentences=100)
+        for _ in range(2)
+    ]
+    assert tokenizers[0].proto == tokenizers[1].proto
+    seen = {letters.index(piece) for piece in pieces(tokenizers[0]) if piece in letters}
+    assert len(seen) == 100
+    assert 0.3 < np.mean([number < 500 for number in seen]) < 0.7
+
+
+def test_sample_of_a_shorter_text_is_all_of_it():
+    all_of_it = Tokenizer.train(SENTENCES, 60, max_sentences=len(SENTENCES))
+    assert pieces(all_of_it) == pieces(tokenizer())
+
+
+def test_sample_of_nothing():
+    with pytest.raises(ValueError, match="max_sentences=0"):
+        Tokenizer.train(SENTENCES, 60, max_sentences=0)
+
+
 def test_user_defined_symbols_stay_whole():
     symbols = ["(NP", "<2de>"]
     trained = Tokenizer.train(SENTENCES, 60, user_defined_symbols=symbols)

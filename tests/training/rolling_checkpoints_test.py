@@ -187,9 +187,9 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path):
     assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
 
 
-# HDF5 complains once more when the file is closed.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_full_disk(tmp_path):
+    # It must be found out before HDF5 writes, which would crash the process at a later file.
     # As a full disk does, a limit on the size of files cuts writing short. Python ignores SIGXFSZ.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
