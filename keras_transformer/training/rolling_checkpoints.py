@@ -22,6 +22,7 @@ from keras_transformer.training.checkpoints import (
 from keras_transformer.training.training_state import (
     STATE_ENDING,
     TrainingState,
+    add_metric_sums,
     list_states,
     save_state,
 )
@@ -76,7 +77,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.batches = self.start.batches
         self.history = {name: [*values] for name, values in self.start.history.items()}
         self.stop_soon = False
-        self._metrics_restored = False
+        self._metric_sums = self.start.metric_sums()  # those not restored yet
         self._begin_count()
 
     @property
@@ -97,12 +98,12 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self._begin_count()
 
     def on_train_batch_begin(self, batch, logs=None):
+        # Where it can be before the batch: XLA may add a product to a sum and round only once.
+        self._restore_metrics()
         self.batches += 1
 
     def on_train_batch_end(self, batch, logs=None):
-        if not self._metrics_restored:
-            self.start.restore_metrics(self.model)
-            self._metrics_restored = True
+        self._restore_metrics()
         # At the end of an epoch, after the validation.
         if self.model.stop_training or batch + 1 == self.params["steps"]:
             return
@@ -122,6 +123,10 @@ class RollingCheckpoints(keras.callbacks.Callback):
         elif self.stop_soon:
             self._save(to_average=False)
         self._stop_if_asked()
+
+    def _restore_metrics(self):
+        if self._metric_sums:
+            self._metric_sums = add_metric_sums(self.model, self._metric_sums)
 
     def _begin_count(self):
         self._began = time.monotonic()

@@ -102,19 +102,32 @@ class TrainingState:
         for name, variable in variables.items():
             variable.assign(values[name])
 
-    def restore_metrics(self, model):
-        """Add what the metrics had summed up of the epoch; the first batch has made them."""
+    def metric_sums(self):
+        """What the metrics had summed up of the epoch: name -> array, for `add_metric_sums`."""
         if self.path is None:
-            return
-        sums = {name: x for name, x in self._read().items() if name.startswith("metrics/")}
-        for name, variable in _state_variables(model).items():
-            if name in sums:
-                variable.assign(ops.convert_to_numpy(variable) + sums[name])
+            return {}
+        return {name: x for name, x in self._read().items() if name.startswith("metrics/")}
 
     def _read(self):
         with h5py.File(self.path) as file:
             tensors = datasets(file[STATE_GROUP])
             return {name: x[...] for name, x in tensors.items() if name != "facts"}
+
+
+def add_metric_sums(model, sums):
+    """Add what metrics had summed up to those that the model has made so far.
+
+    Args:
+        model: a compiled model. Some metrics are made with it, others with its first batch.
+        sums: what `metric_sums` returned.
+
+    Returns:
+        The sums of metrics that are not made yet.
+    """
+    variables = _state_variables(model)
+    for name in sums.keys() & variables.keys():
+        variables[name].assign(ops.convert_to_numpy(variables[name]) + sums[name])
+    return {name: x for name, x in sums.items() if name not in variables}
 
 
 def save_state(model, path, within_epoch, **facts):
