@@ -31,7 +31,7 @@ def train_arguments(data, run):
         *("--dataset", "trees", "--data-dir", data, "--output-dir", run, "--seed", "3"),
         *("--vocabulary-size", "300", "--batch-tokens", "1024", "--num-shapes", "1"),
         *("--steps", "3", "--interval", "2", "--average", "2", "--val-sentences", "4"),
-        *("--extra-length", "30"),
+        *("--extra-length", "30", "--num-layers", "1"),
         *("--extra-trees", data / "silver.mrg", "--extra-ratio", "0.5"),
     ]
 

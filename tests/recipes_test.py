@@ -48,7 +48,7 @@ def train_arguments(data, run):
     return [
         *("--dataset", "text", "--data-dir", data, "--output-dir", run, "--seed", "3"),
         *("--vocabulary-size", "300", "--batch-tokens", "512", "--num-shapes", "1"),
-        *("--steps", "5", "--interval", "2", "--average", "2"),
+        *("--steps", "5", "--interval", "2", "--average", "2", "--num-layers", "1"),
     ]
 
 

@@ -62,6 +62,8 @@ class TrainingOptions(CommonOptions):
     """Size of the model: a row of Table 3, parsing, tiny or small."""
     scale: float = 1.0
     """Factor on the widths of the variant (hidden, intermediate, keys and values)."""
+    num_layers: int | None = None
+    """N (section 3.1), if not the variant's."""
     vocabulary_size: int = 6000
     """Size of the BPE vocabulary that source and target share (section 5.1)."""
     vocabulary_sentences: int = 1_000_000
@@ -145,7 +147,7 @@ class TrainingRun:
         keras.config.set_dtype_policy(options.precision)
         keras.utils.set_random_seed(options.seed)
         self.hyperparameters = scaled(get_variant(options.variant), options.scale)
-        for name in ("dropout", "label_smoothing"):
+        for name in ("num_layers", "dropout", "label_smoothing"):
             if (value := getattr(options, name)) is not None:
                 self.hyperparameters[name] = value
         self.folder = options.output_dir
