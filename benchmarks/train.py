@@ -1,8 +1,11 @@
 """Time a training step beside PyTorch's nn.Transformer, HuggingFace's Marian and KerasHub: the same
 weights, the same batch, all cores for each, taking turns.
+
+Each system has a process of its own, so that none has what another did to threads or memory, and
+the memory of each can be told. Ours keeps freed memory, as in the recipes.
 """
 
-import functools
+import contextlib
 import os
 import platform
 import statistics
@@ -25,6 +28,9 @@ from keras_transformer.training.cost import training_flops
 # Vocabulary, source tokens and target tokens of a batch.
 WORK = {"tiny": (10_000, 4096), "base": (32_000, 2048), "big": (32_000, 2048)}
 
+# Writing 5 to it begins the account of the largest memory anew.
+LINUX_PEAK = Path("/proc/self/clear_refs")
+
 Peer = Literal["nn_transformer", "nn_transformer_compiled", "marian", "keras_hub"]
 
 
@@ -45,34 +51,91 @@ class Options:
     """Training steps of a round."""
     repeats: int = 5
     """Rounds."""
-    memory: bool = False
-    """Measure each system's memory too, each in a process of its own (Linux)."""
 
 
 def main(options):
-    batch = random_batch(options)
     names = ("ours", *options.peers)
-    model = build_model(options)
-    systems = [make_system(name, model, os.cpu_count()) for name in names]
     before = matrix_product_speed()
-    losses = [system.evaluate(batch) for system in systems]
-    for system in systems:
-        for _ in range(2):  # compiles and warms up
-            system.step(batch)
-    seconds = take_turns(
-        {system.name: functools.partial(train, system, batch, options.steps) for system in systems},
-        options.repeats,
-    )
+    with contextlib.ExitStack() as stack:
+        processes = {}
+        for name in names:
+            process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+            processes[name] = stack.enter_context(process)
+        # One after another: compiling takes all cores.
+        facts = {
+            name: process.submit(start, name, options).result()
+            for name, process in processes.items()
+        }
+        seconds = take_turns(
+            {
+                name: lambda process=process: process.submit(train, options.steps).result()
+                for name, process in processes.items()
+            },
+            options.repeats,
+        )
+        memory = {name: process.submit(memory_used).result() for name, process in processes.items()}
     after = matrix_product_speed()
-    tokens = batch[0].size
+    rows, length = facts["ours"]["shape"]
     print(
-        f"{options.size}, {tokens} + {tokens} tokens in sequences of {options.length}, "
-        f"{options.precision}; keras {keras.__version__}, {os.cpu_count()} threads "
-        f"({platform.machine()}), matrix products {before:.0f} GFLOP/s before and {after:.0f} "
-        f"after; {options.repeats} rounds of {options.steps} steps\n"
+        f"{options.size}, {rows} pairs of {length} + {length} tokens, {options.precision}; keras "
+        f"{keras.__version__}, {os.cpu_count()} threads ({platform.machine()}), matrix products "
+        f"{before:.0f} GFLOP/s before and {after:.0f} after; {options.repeats} rounds of "
+        f"{options.steps} steps\n"
     )
-    memory = [memory_of(name, options) for name in names] if options.memory else None
-    print_table(systems, seconds, losses, memory, options, flops_of(model, batch), after)
+    print_table(names, facts, seconds, memory, options, max(before, after))
+
+
+# In the process of a system
+
+_running = None
+
+
+@dataclass
+class Running:
+    """The system of this process."""
+
+    system: object
+    batch: tuple
+    memory_before: int  # MiB, before there was a model
+
+
+def start(name, options):
+    """Make a system and warm it up; returns facts about it."""
+    global _running
+    if name == "ours":
+        keep_freed_memory()
+    # What the libraries take for themselves does not count.
+    small = kt.Transformer.from_variant("tiny", vocabulary_size=100, hidden_dim=16)
+    make_system(name, small, os.cpu_count()).step((np.ones((2, 4), "int32"),) * 2)
+    memory_before = memory_status("VmRSS")
+    batch, model = random_batch(options), build_model(options)
+    flops = flops_of(model, batch)
+    system = make_system(name, model, os.cpu_count())
+    del model
+    loss = system.evaluate(batch)
+    _running = Running(system, batch, memory_before)
+    train(2)  # compiles
+    if LINUX_PEAK.exists():
+        LINUX_PEAK.write_text("5")  # begin the peak anew
+    return {"name": system.name, "loss": loss, "flops": flops, "shape": batch[0].shape}
+
+
+def train(steps):
+    for _ in range(steps):
+        _running.system.step(_running.batch)
+
+
+def memory_used():
+    """MiB at the worst moment of a step: weights, optimizer, activations."""
+    return memory_status("VmHWM") - _running.memory_before
+
+
+def memory_status(name):
+    """A line of Linux's account of this process, in MiB."""
+    if not LINUX_PEAK.exists():
+        return 0
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) // 1024
 
 
 def build_model(options):
@@ -92,11 +155,6 @@ def random_batch(options):
     return source, target
 
 
-def train(system, batch, steps):
-    for _ in range(steps):
-        system.step(batch)
-
-
 def flops_of(model, batch):
     """Operations of a step: matrix products, forward and backward."""
     lengths = np.full(len(batch[0]), batch[0].shape[1])
@@ -104,50 +162,27 @@ def flops_of(model, batch):
     return training_flops(config, config["vocabulary_size"], lengths, lengths)
 
 
-def memory_of(name, options):
-    """MiB that a training step of a system needs, weights and optimizer included."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(_memory_in_this_process, name, options).result()
+# The table
 
 
-def _memory_in_this_process(name, options):
-    keep_freed_memory()
-    # What the libraries take for themselves does not count.
-    small = kt.Transformer.from_variant("tiny", vocabulary_size=100, hidden_dim=16)
-    make_system(name, small, os.cpu_count()).step((np.ones((2, 4), "int32"),) * 2)
-    before = _status("VmRSS")
-    batch = random_batch(options)
-    system = make_system(name, build_model(options), os.cpu_count())
-    train(system, batch, 2)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    train(system, batch, options.steps)
-    return _status("VmHWM") - before
-
-
-def _status(name):
-    """A line of Linux's account of this process, in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) // 1024
-
-
-def print_table(systems, seconds, losses, memory, options, flops, product_speed):
+def print_table(names, facts, seconds, memory, options, product_speed):
     """Print a Markdown table: one row a system."""
-    tokens = options.tokens or WORK[options.size][1]
-    ours = systems[0].name
-    columns = ["System", "tokens/s", "Ours / system", "of matrix products", "Loss before"]
-    columns += ["MiB of a step"] if memory else []
-    print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
-    for index, (system, loss) in enumerate(zip(systems, losses)):
-        own = seconds[system.name]
-        share = flops * options.steps / statistics.median(own) / (product_speed * 1e9)
+    print(
+        "| System | tokens/s | Ours / system | Of matrix products | MiB of a step | Loss before |"
+    )
+    print("|---|---|---|---|---|---|")
+    for name in names:
+        rows, length = facts[name]["shape"]
+        tokens = options.steps * rows * length
+        rate = facts[name]["flops"] * options.steps / statistics.median(seconds[name])
         cells = [
-            system.name,
-            spread([options.steps * tokens / value for value in own], ",.0f"),
-            spread(ratios(seconds[ours], own), ".2f"),
-            f"{share:.0%}",
-            f"{loss:.5f}",
+            facts[name]["name"],
+            spread([tokens / value for value in seconds[name]], ",.0f"),
+            spread(ratios(seconds["ours"], seconds[name]), ".2f"),
+            f"{rate / (product_speed * 1e9):.0%}",
+            f"{memory[name]:,}",
+            f"{facts[name]['loss']:.5f}",
         ]
-        cells += [f"{memory[index]:,}"] if memory else []
         print("| " + " | ".join(cells) + " |")
 
 
