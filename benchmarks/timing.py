@@ -42,6 +42,20 @@ def matrix_product_speed(size=2048, repeats=5):
     return 2 * size**3 / min(seconds) / 1e9
 
 
+def gpu_product_speed(dtype, size=8192, repeats=10):
+    """GFLOP/s of the backend's GPU for products of matrices of a dtype: the best of a few."""
+    from keras import ops
+
+    x = ops.cast(np.random.default_rng(0).standard_normal((size, size), "float32"), dtype)
+
+    def product():
+        # Reading one number waits for all.
+        return float(ops.cast(ops.matmul(x, x)[0, 0], "float32"))
+
+    product()
+    return 2 * size**3 / min(timed(product) for _ in range(repeats)) / 1e9
+
+
 def spread(values, form):
     """Median, smallest and largest."""
     return f"{statistics.median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
