@@ -88,7 +88,9 @@ def main(options):
 
 def product_speed(options):
     """GFLOP/s of matrix products: the limit."""
-    if any(name.startswith(("gpu", "cuda")) for name in keras.distribution.list_devices()):
+    import torch
+
+    if torch.cuda.is_available():
         return gpu_product_speed("bfloat16" if "bfloat16" in options.precision else "float32")
     return matrix_product_speed()
 
