@@ -37,9 +37,14 @@ demo: .venv-demo/installed
 
 bench: export KERAS_BACKEND ?= tensorflow
 bench: .venv-bench/installed
-	set -e; for size in $(SIZES); do .venv-bench/bin/python benchmarks/decode.py --size $$size; done
+	set -e; for size in $(SIZES); do \
+		.venv-bench/bin/python benchmarks/train.py --size $$size; \
+		.venv-bench/bin/python benchmarks/decode.py --size $$size; \
+	done
 	.venv-bench/bin/python benchmarks/decode.py --preset saved_models/multi30k_tok_en_de \
 		$(if $(KERAS_TRANSFORMER_DATA),--data-dir $(KERAS_TRANSFORMER_DATA))
+	.venv-bench/bin/python benchmarks/layer_types.py
+	.venv-bench/bin/python benchmarks/startup.py
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

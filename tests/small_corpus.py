@@ -37,20 +37,6 @@ def new_model(**options):
     return randomize(Transformer(**{**vocabulary, **sizes, **options}))
 
 
-def new_word_model(vocabulary_size=None):
-    """A model of the same inputs and outputs that is compiled in no time: the next word by the
-    last one and all the source's.
-    """
-    inputs = {
-        name: keras.Input((None,), dtype="int32", name=name)
-        for name in ("encoder_token_ids", "decoder_token_ids")
-    }
-    size = vocabulary_size or tokenizer().vocabulary_size
-    source, target = (keras.layers.Embedding(size, 8)(x) for x in inputs.values())
-    source = keras.ops.mean(source, axis=1, keepdims=True)
-    return randomize(keras.Model(inputs, keras.layers.Dense(size)(source + target)))
-
-
 def quick_model(dropout=0.0):
     """Takes and gives what a `Transformer` does; quick to compile, and to run without."""
     size = tokenizer().vocabulary_size

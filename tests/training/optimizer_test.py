@@ -8,7 +8,7 @@ from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import WholeBatchOptimizer, paper_optimizer
 from keras_transformer.training.schedules import NoamSchedule
 from tests.helpers import to_numpy
-from tests.small_corpus import new_model, new_word_model
+from tests.small_corpus import new_model, quick_model
 
 NAN, INF = float("nan"), float("inf")
 
@@ -254,8 +254,8 @@ def test_three_batches_train_as_one_three_times_as_large(inner):
         parts += [(x, y, weights * 3 / tokens) for x, y, weights in group]
         x, y, weights = concatenated(group)
         whole.append((x, y, weights / tokens))
-    accumulating = compiled(new_word_model(60), WholeBatchOptimizer(inner(), accumulate=3, **clip))
-    at_once = compiled(new_word_model(60), WholeBatchOptimizer(inner(), **clip))
+    accumulating = compiled(quick_model(), WholeBatchOptimizer(inner(), accumulate=3, **clip))
+    at_once = compiled(quick_model(), WholeBatchOptimizer(inner(), **clip))
     losses = np.reshape(train(accumulating, parts), (4, 3)).mean(axis=1)
     np.testing.assert_allclose(losses, train(at_once, whole), rtol=1e-5)
     assert_same_weights(accumulating, at_once, 1e-6)
@@ -265,8 +265,8 @@ def test_three_batches_train_as_one_three_times_as_large(inner):
 def test_a_nonfinite_batch_leaves_no_trace(inner):
     good = [(x, y, weights / weights.sum()) for x, y, weights in batches_of(3)]
     bad = good[1][:2] + (good[1][2] * NAN,)
-    skipping = compiled(new_word_model(60), WholeBatchOptimizer(inner(), skip_nonfinite=True))
-    without = compiled(new_word_model(60), WholeBatchOptimizer(inner(), skip_nonfinite=True))
+    skipping = compiled(quick_model(), WholeBatchOptimizer(inner(), skip_nonfinite=True))
+    without = compiled(quick_model(), WholeBatchOptimizer(inner(), skip_nonfinite=True))
     losses = train(skipping, [good[0], bad, *good[1:]])
     assert np.isnan(losses).tolist() == [False, True, False, False]
     train(without, good)
@@ -292,7 +292,7 @@ def test_low_precision_trains(policy):
 
 
 def test_saved_inside_a_model(tmp_path):
-    model = compiled(new_word_model(60), paper_optimizer(NoamSchedule(16), 2, 0.5, 0.9, True))
+    model = compiled(quick_model(), paper_optimizer(NoamSchedule(16), 2, 0.5, 0.9, True))
     batches = list(batches_of(5))
     train(model, batches[:3])  # in the middle of an update
     model.save(tmp_path / "model.keras")
