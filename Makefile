@@ -19,7 +19,7 @@ test-%: .venv/installed
 
 lint: .venv/installed
 	.venv/bin/ruff format --check .
-	.venv/bin/ruff check .
+	.venv/bin/ruff check --no-cache .
 
 demo: export KERAS_BACKEND = tensorflow
 demo: .venv-demo/installed
