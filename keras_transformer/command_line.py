@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).parent
 
 @dataclass(kw_only=True)
 class CommonOptions:
-    """Options of every script that runs a model."""
+    """Options of every script that trains or searches."""
 
     compilation_cache: Path | None = None
     """Folder in which to keep compiled programs, for the next run: on JAX all, on TensorFlow those
@@ -34,8 +34,8 @@ def run(main, options_class):
 
     Args:
         main: function of one argument, the options.
-        options_class: a dataclass, a `CommonOptions` if it runs a model. Its fields are the
-            options, their docstrings the help.
+        options_class: a dataclass, a `CommonOptions` if it trains or searches. Its fields are
+            the options, their docstrings the help.
     """
     import tyro
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from keras_transformer.command_line import resume_command, run
+from keras_transformer.command_line import CommonOptions, resume_command, run
 from keras_transformer.models.variants import get_variant
 
 
@@ -74,6 +74,14 @@ def test_error_of_the_package_is_one_line(monkeypatch, capsys):
     assert status == 2
     assert len(lines) == 1
     assert lines[0].startswith("error: Unknown variant.") and "'huge'" in lines[0]
+
+
+def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "cache"
+    path.write_text("")
+    monkeypatch.setattr(sys, "argv", ["train.py", "--compilation-cache", str(path)])
+    status, (line,) = exit_of(capsys, run, lambda options: pytest.fail("began"), CommonOptions)
+    assert status == 2 and "must be a folder" in line and str(path) in line
 
 
 def test_error_of_the_script_is_one_line(monkeypatch, capsys):

@@ -66,6 +66,7 @@ def test_train_leaves_model_scores_checkpoints_and_log(trained):
     _, run = trained
     results = json.loads((run / "results.json").read_text())
     assert results["steps"] == 5
+    assert results["hyperparameters"]["num_layers"] == 1
     assert results["scores"]["test"]["num_sentences"] == SIZES["test"]
     # One value an interval, the last of which is cut short by the number of steps.
     assert len(results["history"]["val_bleu"]) == 3
@@ -292,6 +293,7 @@ def bad_inputs():
     yield "unknown data set", {}, {"--dataset": "multi31k"}, ["multi31k", "multi30k"]
     yield "unknown variant", {}, {"--variant": "huge"}, ["huge", "base"]
     yield "vocabulary", {}, {"--vocabulary-size": "9000"}, ["9000", "at most"]
+    yield "no text", {}, {"--vocabulary-sentences": "0"}, ["max_sentences=0", "positive"]
     yield "clipping", {}, {"--clip-norm": "-1"}, ["clip_norm=-1", "positive"]
     yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]
     yield "token budget", {}, {"--batch-tokens": "8"}, ["batch_tokens=8", "longest"]

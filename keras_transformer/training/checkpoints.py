@@ -17,17 +17,20 @@ STATE_GROUP = "training_state"
 _OVERHEAD = 16 * 1024
 
 
-def save_weights(model, path):
-    """Write the weights of a functional model, without the optimizer's state, to a new file."""
-    check_room(path, file_size(model.weights))
-    _without_optimizer(model).save_weights(path)
+def save_weights(model, path, room_for=()):
+    """Write the weights of a functional model, without the optimizer's state, to a new file.
 
-
-def file_size(variables):
-    """The bytes of a file that holds variables, at most."""
+    Args:
+        model: the model.
+        path: the file.
+        room_for: what else will be added to the file, as arrays or variables. An `OSError` is
+            raised if the disk has no room for all of it.
+    """
+    parts = [*model.weights, *room_for]
     # Smaller types than of 4 bytes may be held as float32.
-    sizes = [math.prod(v.shape) * (8 if "64" in str(v.dtype) else 4) for v in variables]
-    return sum(size + _OVERHEAD for size in [*sizes, 0])
+    size = sum(math.prod(x.shape) * (8 if "64" in str(x.dtype) else 4) for x in parts)
+    check_room(path, size + (1 + len(parts)) * _OVERHEAD)
+    _without_optimizer(model).save_weights(path)
 
 
 def load_weights(model, path):

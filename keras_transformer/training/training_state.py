@@ -23,11 +23,9 @@ import h5py
 import numpy as np
 from keras import ops
 
-from keras_transformer.files import check_room
 from keras_transformer.training.checkpoints import (
     STATE_GROUP,
     datasets,
-    file_size,
     list_by_step,
     list_checkpoints,
     load_weights,
@@ -89,9 +87,7 @@ class TrainingState:
             for name, variable in _state_variables(model).items()
             if not name.startswith("metrics/")
         }
-        values = {
-            name: value for name, value in self._read().items() if not name.startswith("metrics/")
-        }
+        values = self._read(metrics=False)
         for name in sorted(variables.keys() | values.keys()):
             shapes = [tuple(x[name].shape) if name in x else None for x in (values, variables)]
             if shapes[0] != shapes[1]:
@@ -104,14 +100,16 @@ class TrainingState:
 
     def metric_sums(self):
         """What the metrics had summed up of the epoch: name -> array, for `add_metric_sums`."""
-        if self.path is None:
-            return {}
-        return {name: x for name, x in self._read().items() if name.startswith("metrics/")}
+        return {} if self.path is None else self._read(metrics=True)
 
-    def _read(self):
+    def _read(self, metrics):
+        """Either the metrics' tensors or all others: name -> array."""
         with h5py.File(self.path) as file:
-            tensors = datasets(file[STATE_GROUP])
-            return {name: x[...] for name, x in tensors.items() if name != "facts"}
+            return {
+                name: x[...]
+                for name, x in datasets(file[STATE_GROUP]).items()
+                if name != "facts" and name.startswith("metrics/") == metrics
+            }
 
 
 def add_metric_sums(model, sums):
@@ -149,8 +147,7 @@ def save_state(model, path, within_epoch, **facts):
         for name, variable in _state_variables(model).items()
         if within_epoch or not name.startswith("metrics/")
     }
-    check_room(path, file_size([*model.weights, *variables.values(), facts]))
-    save_weights(model, path)
+    save_weights(model, path, room_for=[*variables.values(), facts])
     with h5py.File(path, "r+") as file:
         state = file.create_group(STATE_GROUP)
         for name, variable in variables.items():
