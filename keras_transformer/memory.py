@@ -4,7 +4,7 @@ import ctypes
 import platform
 
 # Parameters of mallopt(3).
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 
 
 def keep_freed_memory():
@@ -25,5 +25,6 @@ def keep_freed_memory():
         _M_MMAP_MAX: 0,  # large buffers from the heap too, since others go back when freed
         _M_TRIM_THRESHOLD: 2**31 - 1,  # the heap's free end goes back only above 2 GiB
         _M_TOP_PAD: 64 * 2**20,  # grow the heap in large pieces
+        _M_ARENA_MAX: 1,  # one heap for all threads: those of other threads go back piece by piece
     }
     return all(libc.mallopt(name, value) == 1 for name, value in settings.items())

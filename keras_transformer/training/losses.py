@@ -58,7 +58,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
-        true_logit, log_normalizer = true_logit_and_log_normalizer(y_true, y_pred)
+        true_logit, log_normalizer = logit_of(y_true, y_pred), ops.logsumexp(y_pred, axis=-1)
         smoothing = self.label_smoothing
         if not smoothing:
             return log_normalizer - true_logit
@@ -68,9 +68,8 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
-def true_logit_and_log_normalizer(y_true, logits):
-    """The two terms whose difference is the log-probability of `y_true`, each `(batch, target)`."""
+def logit_of(y_true, logits):
+    """The logit of each token of `y_true`, `(batch, target)`."""
     # Keras casts targets to float.
     index = ops.expand_dims(ops.cast(y_true, "int32"), -1)
-    true_logit = ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
-    return true_logit, ops.logsumexp(logits, axis=-1)
+    return ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
