@@ -13,7 +13,7 @@ def keep_freed_memory():
     A training step allocates the same large buffers as the step before. glibc takes each of them
     from the system and gives it back, so every step pays again for the pages (on Linux, a step of
     `tiny` on 2 CPU cores: 80,000 page faults, a third of its time). With this, the process stays as
-    large as it ever was.
+    large as it ever was, and all its threads share one heap. Call it before they start.
 
     Returns:
         True if the C library could be told so: it is glibc.
@@ -25,6 +25,6 @@ def keep_freed_memory():
         _M_MMAP_MAX: 0,  # large buffers from the heap too, since others go back when freed
         _M_TRIM_THRESHOLD: 2**31 - 1,  # the heap's free end goes back only above 2 GiB
         _M_TOP_PAD: 64 * 2**20,  # grow the heap in large pieces
-        _M_ARENA_MAX: 1,  # one heap for all threads: those of other threads go back piece by piece
+        _M_ARENA_MAX: 1,  # the main heap for all threads, since those of the others go back
     }
     return all(libc.mallopt(name, value) == 1 for name, value in settings.items())
