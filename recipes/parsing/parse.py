@@ -70,7 +70,9 @@ def svg():
         raise ValueError(
             'SVG pictures need svgling: pip install "keras-transformer[svg]".'
         ) from error
-    return lambda tree: svgling.draw_tree(tree).get_svg().tostring()
+    # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2, and
+    # long labels would be cut off.
+    return lambda tree: svgling.draw_tree(tree, average_glyph_width=1.5).get_svg().tostring()
 
 
 # What turns a tree into text.
