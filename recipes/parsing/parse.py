@@ -70,8 +70,8 @@ def svg():
         raise ValueError(
             'SVG pictures need svgling: pip install "keras-transformer[svg]".'
         ) from error
-    # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2, and
-    # long labels would be cut off.
+    # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2,
+    # and long labels would be cut off.
     return lambda tree: svgling.draw_tree(tree, average_glyph_width=1.5).get_svg().tostring()
 
 
