@@ -54,7 +54,8 @@ def test_found_by_the_next_process(tmp_path):
     assert not hits
     again, files_again, hits = train_in_a_process(tmp_path / "cache")
     assert again == losses
-    assert files_again == files  # none is written anew
+    # None is written anew. On a busy machine small programs too take long enough to be kept.
+    assert files.items() <= files_again.items()
     if keras.backend.backend() == "jax":
         assert hits
 
