@@ -16,15 +16,17 @@ from pathlib import Path
 import keras
 import numpy as np
 import keras_transformer as kt
-from keras_transformer.compilation_cache import keep_compiled_programs
+from keras_transformer import compilation_cache
 
+# All programs, however quick: which take over half a second depends on what else the machine does.
+compilation_cache._LEAST_SECONDS = 0.0
 hits = []
 if keras.backend.backend() == "jax":
     import jax
     jax.monitoring.register_event_listener(
         lambda event, **_: hits.append(event) if "cache_hits" in event else None
     )
-keep_compiled_programs(sys.argv[1])
+compilation_cache.keep_compiled_programs(sys.argv[1])
 keras.utils.set_random_seed(1)
 model = kt.Transformer(20, num_layers=1, hidden_dim=8, intermediate_dim=8, num_heads=2)
 model.compile("adam", kt.LabelSmoothedCrossentropy(0.1), jit_compile=True)
@@ -54,8 +56,7 @@ def test_found_by_the_next_process(tmp_path):
     assert not hits
     again, files_again, hits = train_in_a_process(tmp_path / "cache")
     assert again == losses
-    # None is written anew. On a busy machine small programs too take long enough to be kept.
-    assert files.items() <= files_again.items()
+    assert files_again == files  # none is written anew
     if keras.backend.backend() == "jax":
         assert hits
 

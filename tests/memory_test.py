@@ -22,10 +22,15 @@ def step():
         ctypes.memset(block, 1, megabytes * 2**20)
         libc.free(block)
 
+def step_here_and_in_a_thread():
+    step()
+    # As backends run: glibc gives a thread a heap of its own, of at most 64 MiB.
+    thread.submit(step).result()
+
 thread = ThreadPoolExecutor(1)
-thread.submit(step).result()
+step_here_and_in_a_thread()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-thread.submit(step).result()
+step_here_and_in_a_thread()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
@@ -42,6 +47,5 @@ def page_faults(keep):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of glibc, on Linux")
 def test_freed_memory_serves_the_next_step():
-    # In a thread, as backends run: glibc gives it a heap of its own, of at most 64 MiB.
     assert page_faults(keep=False) > 10_000
     assert page_faults(keep=True) < 100
