@@ -235,6 +235,8 @@ class TrainingRun:
                 weighted_metrics=[TokenAccuracy(), Perplexity()],
                 jit_compile=self.devices.jit_compile,
             )
+            # TensorFlow would trace a first step that makes variables twice.
+            model.optimizer.build(model.trainable_variables)
             self._begin.restore(model)
         print(f"{model.count_params():,} parameters")
         return model
