@@ -1,5 +1,7 @@
 """What several tests share: arrays, random weights, gradients, and a Transformer in NumPy."""
 
+import contextlib
+
 import keras
 import numpy as np
 from keras import ops
@@ -16,6 +18,17 @@ def assert_close(actual, expected, atol=1e-5):
 
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+@contextlib.contextmanager
+def dtype_policy(name):
+    """Within the block, what is made has this dtype policy."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def randomize(layer, seed=0):

@@ -9,7 +9,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule
-from tests.helpers import assert_close, normal, numpy_logits, randomize, to_numpy
+from tests.helpers import assert_close, dtype_policy, normal, numpy_logits, randomize, to_numpy
 
 SOURCE = np.array([[5, 3, 8, 2, 0, 0], [4, 9, 10, 7, 6, 2]], "int32")
 TARGET = np.array([[1, 6, 6, 0, 0], [1, 3, 11, 4, 5]], "int32")
@@ -309,11 +309,8 @@ def test_mixed_precision(options):
 
 
 def test_global_dtype_policy():
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
+    with dtype_policy("mixed_bfloat16"):
         model = new_model()
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert keras.backend.standardize_dtype(model.encode(SOURCE).dtype) == "bfloat16"
     copy = Transformer.from_config(model.get_config())
     assert keras.backend.standardize_dtype(copy.encode(SOURCE).dtype) == "bfloat16"

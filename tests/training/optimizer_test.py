@@ -7,7 +7,7 @@ import pytest
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import WholeBatchOptimizer, paper_optimizer
 from keras_transformer.training.schedules import NoamSchedule
-from tests.helpers import to_numpy
+from tests.helpers import dtype_policy, to_numpy
 from tests.small_corpus import new_model, quick_model
 
 NAN, INF = float("nan"), float("inf")
@@ -157,11 +157,8 @@ def test_moving_average_follows_updates_only():
 
 def test_loss_scaling_goes_with_float16():
     assert not WholeBatchOptimizer(keras.optimizers.SGD(1.0)).loss_scaling
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with dtype_policy("mixed_float16"):
         assert WholeBatchOptimizer(keras.optimizers.SGD(1.0)).loss_scaling
-    finally:
-        keras.config.set_dtype_policy("float32")
 
 
 def test_paper_optimizer():
@@ -277,14 +274,11 @@ def test_a_nonfinite_batch_leaves_no_trace(inner):
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_low_precision_trains(policy):
-    keras.config.set_dtype_policy(policy)
-    try:
+    with dtype_policy(policy):
         optimizer = paper_optimizer(0.03, accumulate=2, clip_norm=1.0)
         model = compiled(new_model(dropout=0.0), optimizer)
         ((x, y, weights),) = batches_of(1)
         losses = train(model, [(x, y, weights / weights.sum())] * 24)
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert model.optimizer.loss_scaling == (policy == "mixed_float16")
     assert losses[-1] < losses[0] / 2
     assert np.isfinite(losses).all()

@@ -17,7 +17,7 @@ from keras_transformer.training.distribution import choose_devices
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.optimizer import WholeBatchOptimizer
-from tests.helpers import to_numpy
+from tests.helpers import dtype_policy, to_numpy
 from tests.small_corpus import new_model, quick_model, sentence_pairs, tokenizer
 
 STEPS = 20
@@ -33,6 +33,7 @@ RUNS = {
     "adam": lambda: WholeBatchOptimizer(
         keras.optimizers.Adam(0.03, epsilon=1e-4), loss_scaling=True, dynamic_growth_steps=4
     ),
+    "float16": lambda: WholeBatchOptimizer(keras.optimizers.SGD(0.5)),
 }
 
 
@@ -63,7 +64,8 @@ def train(name, devices, rows_multiple):
             accumulate=3 if name == "accumulated" else 1,
         )
         val_batches = make_batches(folder, rows_multiple, shard=devices.shard, training=False)
-        with devices.scope():
+        policy = "mixed_float16" if name == "float16" else "float32"
+        with devices.scope(), dtype_policy(policy):
             model = new_model(dropout=0.0) if name == "sgd" else quick_model()
             model.compile(
                 optimizer(),
