@@ -282,8 +282,7 @@ class TrainingRun:
                 ],
                 verbose=0 if options.process_id else "auto",
             )
-        self.history = history.history
-        self.model, self._checkpoints = model, checkpoints
+        self.history, self.model, self._seconds_of_fit = history.history, model, checkpoints.seconds
         with whole(self.folder / "history.json") as path:
             path.write_text(json.dumps(self.history, indent=2) + "\n")
         with whole(self.folder / "training.png") as path:
@@ -313,7 +312,7 @@ class TrainingRun:
             facts: dict of JSON values for `results.json`.
             card_lines: lines of the model card: its title, then what was scored.
         """
-        optimizer, seconds = self.model.optimizer, self._checkpoints.seconds
+        optimizer, seconds = self.model.optimizer, self._seconds_of_fit
         batches = int(optimizer.batches.numpy())
         tokens, epochs = batches * self._target_tokens, batches / len(self.train_batches)
         facts = {
