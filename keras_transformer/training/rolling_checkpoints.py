@@ -143,7 +143,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
 
     def _save(self, within_epoch=False, to_average=True):
         step = steps_done(self.model)
-        facts = {"step": step, "batches": self.batches, "seconds": round(self.seconds, 1)}
+        facts = {"step": step, "batches": self.batches, "seconds": self.seconds}
         try:
             with whole(self.folder / f"step-{step}.{STATE_ENDING}") as state:
                 save_state(
