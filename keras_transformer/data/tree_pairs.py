@@ -2,9 +2,14 @@
 
 import hashlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from keras_transformer.data.treebanks import Treebank
 from keras_transformer.data.trees import linearize
+from keras_transformer.data.trees.walk import OPEN, walk
+
+if TYPE_CHECKING:
+    from nltk import Tree
 
 
 class TreePairs:
@@ -18,6 +23,9 @@ class TreePairs:
         extra: a second `Treebank`, such as the output of another parser (section 6.3).
         extra_ratio: how many trees of `extra` there are to be for one of `treebank`. Whichever is
             too small for it is repeated, as a whole: the ratio is met as near as that allows.
+        constituents: whether each constituent of more than one word makes a pair of its own, beside
+            the whole tree. On short ones a model soon learns to go from word to word, which it
+            may never find out from the long sentences of a small treebank.
 
     Raises:
         ValueError: if `extra_ratio` is not positive.
@@ -29,11 +37,13 @@ class TreePairs:
         keep_tags: bool = True,
         extra: Treebank | None = None,
         extra_ratio: float = 1.0,
+        constituents: bool = False,
     ):
         if not extra_ratio > 0:
             raise ValueError(f"`extra_ratio` must be positive. Received: {extra_ratio}")
         self.split = treebank.split
         self.keep_tags = keep_tags
+        self.constituents = constituents
         self._parts = [(treebank, 1)]
         if extra is not None:
             copies = len(extra) / (extra_ratio * len(treebank))
@@ -41,18 +51,31 @@ class TreePairs:
                 (treebank, max(1, round(copies))),
                 (extra, max(1, round(1 / copies))),
             ]
+        self._length = sum(
+            copies * (sum(1 for _ in self._trees(part)) if constituents else len(part))
+            for part, copies in self._parts
+        )
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for treebank, copies in self._parts:
             for _ in range(copies):
-                for tree in treebank:
+                for tree in self._trees(treebank):
                     words, symbols = linearize(tree, self.keep_tags)
                     yield " ".join(words), " ".join(symbols)
 
     def __len__(self) -> int:
-        return sum(copies * len(treebank) for treebank, copies in self._parts)
+        return self._length
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) of what the pairs are made from."""
         parts = [(treebank.fingerprint(), copies) for treebank, copies in self._parts]
-        return hashlib.sha256(repr((parts, self.keep_tags)).encode()).hexdigest()
+        options = self.keep_tags, self.constituents
+        return hashlib.sha256(repr((parts, *options)).encode()).hexdigest()
+
+    def _trees(self, treebank: Treebank) -> Iterator["Tree"]:
+        for tree in treebank:
+            yield tree
+            if self.constituents:
+                for step, node in walk(tree):
+                    if step == OPEN and node is not tree and len(node.leaves()) > 1:
+                        yield node

@@ -51,8 +51,8 @@ class TreeSymbols:
         return tuple(opening[x] for x in labels), tuple(closing[x] for x in labels)
 
     def leaves(self):
-        """The ids of the leaves: a tuple."""
-        return tuple(self._by_step(LEAF).values())
+        """The ids of the leaves: a dict of tag -> id."""
+        return self._by_step(LEAF)
 
     def _by_step(self, step):
         """Label or tag -> id, of the symbols that do one thing."""

@@ -22,17 +22,18 @@ def best_candidates(logits, allowed, scores):
 
     Args:
         logits: float32 tensor `(batch, beam, vocabulary_size)`.
-        allowed: the same, minus infinity where a token may not come next.
+        allowed: float32 tensor `(batch, beam, tokens)`, the logits of all tokens or of some, minus
+            infinity where one may not come next.
         scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
 
     Returns:
-        `Candidates`, twice as many as the beam. Of equal ones the earlier hypothesis, then the
-        lower token id, comes first.
+        `Candidates`, twice as many as the beam. Their tokens are numbered as in `allowed`. Of equal
+        ones the earlier hypothesis, then the lower token, comes first.
     """
-    beam, vocabulary_size = logits.shape[1:]
-    count = min(2 * beam, vocabulary_size)
+    beam, size = logits.shape[1], allowed.shape[-1]
+    count = min(2 * beam, size)
     # Two continuations for each place are among as many of each hypothesis.
-    values, tokens = top_k(ops.reshape(allowed, (-1, vocabulary_size)), count)
+    values, tokens = top_k(ops.reshape(allowed, (-1, size)), count)
     values = ops.reshape(values, (-1, beam, count))
     totals = ops.expand_dims(scores - ops.logsumexp(logits, axis=-1), -1) + values
     scores, flat = top_k(ops.reshape(totals, (-1, beam * count)), 2 * beam)
@@ -45,7 +46,7 @@ def sampled_candidates(logits, allowed, scores, sampling, numbers):
 
     Args:
         logits: float32 tensor `(batch, beam, vocabulary_size)`.
-        allowed: the same, minus infinity where a token may not come next.
+        allowed: as in `best_candidates`.
         scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
         sampling: `temperature`, `top_k` and `top_p`.
         numbers: float32 tensor `(batch, beam)`, uniform in [0, 1).
@@ -53,10 +54,10 @@ def sampled_candidates(logits, allowed, scores, sampling, numbers):
     Returns:
         `Candidates`, as many as the beam.
     """
-    beam, vocabulary_size = logits.shape[1:]
-    values, tokens = ops.reshape(allowed, (-1, vocabulary_size)), None
+    beam, size = logits.shape[1], allowed.shape[-1]
+    values, tokens = ops.reshape(allowed, (-1, size)), None
     if sampling.top_k is not None or sampling.top_p is not None:
-        values, tokens = top_k(values, min(sampling.top_k or vocabulary_size, vocabulary_size))
+        values, tokens = top_k(values, min(sampling.top_k or size, size))
     # The first value whose cumulated probability is beyond the number drawn.
     probabilities = ops.softmax(values / sampling.temperature)
     cumulated = ops.cumsum(probabilities, axis=-1)

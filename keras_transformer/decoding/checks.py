@@ -83,7 +83,7 @@ def check_prefix(model, encoder_token_ids, prefix_token_ids, options):
         )
 
 
-def check_grammar(model, encoder_token_ids, num_words, prefix_token_ids, options):
+def check_grammar(model, encoder_token_ids, num_words, word_kinds, prefix_token_ids, options):
     if options.grammar is None or num_words is None:
         raise ValueError("`grammar` and `num_words` go together. Received only one of them.")
     if prefix_token_ids is not None or options.min_length or options.banned_token_ids:
@@ -102,9 +102,14 @@ def check_grammar(model, encoder_token_ids, num_words, prefix_token_ids, options
             "`num_words` must have the shape (batch,), a number for each source. "
             f"Received: shape={tuple(num_words.shape)} for {encoder_token_ids.shape[0]} sources"
         )
+    if bool(options.grammar.leaf_sets) != (word_kinds is not None):
+        raise ValueError(
+            "`word_kinds` and a grammar's `leaf_sets` go together. Received only one of them."
+        )
     words, source = _values(num_words), _values(encoder_token_ids)
     if words is None or source is None:
         return
+    _check_kinds(options.grammar, word_kinds, words)
     lengths = (source != PAD_ID).sum(axis=1)
     limits = lengths - 1 + options.extra_length
     # A leaf for each word, and the end token. A source without tokens has no output.
@@ -115,6 +120,23 @@ def check_grammar(model, encoder_token_ids, num_words, prefix_token_ids, options
             "An output must be long enough for all words and the end token. Received: row "
             f"{row} of {words[row]} words, for an output of {limits[row]} at most. Pass a larger "
             "`extra_length`."
+        )
+
+
+def _check_kinds(grammar, word_kinds, num_words):
+    if word_kinds is None:
+        return
+    kinds = _values(word_kinds)
+    most = max(num_words, default=1)
+    if kinds.ndim != 2 or len(kinds) != len(num_words) or kinds.shape[1] < most:
+        raise ValueError(
+            "`word_kinds` must have the shape (batch, words), a number for each word. Received: "
+            f"shape={kinds.shape} for {len(num_words)} sources of up to {most} words"
+        )
+    if kinds.size and not (0 <= kinds.min() and kinds.max() < len(grammar.leaf_sets)):
+        raise ValueError(
+            f"`word_kinds` must be from 0 to {len(grammar.leaf_sets) - 1}: the grammar has "
+            f"{len(grammar.leaf_sets)} leaf sets. Received: {kinds.min()} to {kinds.max()}"
         )
 
 

@@ -61,6 +61,7 @@ def beam_search(
     return_attention=False,
     grammar=None,
     num_words=None,
+    word_kinds=None,
 ):
     """Search for the output y of a source x that maximises (section 6.1; Wu et al., 2016, Eq. 14)
 
@@ -102,6 +103,8 @@ def beam_search(
         grammar: a `TreeGrammar`: all outputs are trees over the sentence's words (section 6.3).
         num_words: with a grammar, int array `(batch,)`: the number of words of each sentence. The
             output for a sentence without words is the end token alone.
+        word_kinds: with a grammar that has leaf sets, int array `(batch, words)`: which of them is
+            each word's. What is beyond a sentence's words has no effect.
 
     Returns:
         The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`:
@@ -142,7 +145,8 @@ def beam_search(
         banned_token_ids=_ids(banned_token_ids),
         grammar=grammar,
     )
-    return _search(model, encoder_token_ids, options, prefix_token_ids, num_words, return_attention)
+    words = num_words, word_kinds
+    return _search(model, encoder_token_ids, options, prefix_token_ids, words, return_attention)
 
 
 def sample(
@@ -160,6 +164,7 @@ def sample(
     return_attention=False,
     grammar=None,
     num_words=None,
+    word_kinds=None,
 ):
     """Draw outputs at random, token by token, from `softmax(logits / temperature)`.
 
@@ -182,6 +187,7 @@ def sample(
         return_attention: as in `beam_search`.
         grammar: as in `beam_search`.
         num_words: as in `beam_search`.
+        word_kinds: as in `beam_search`.
 
     Returns:
         The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`, as `beam_search`
@@ -206,21 +212,20 @@ def sample(
         sampling=Sampling(float(temperature), top_k, None if top_p is None else float(top_p)),
         grammar=grammar,
     )
+    words = num_words, word_kinds
     return _search(
-        model, encoder_token_ids, options, prefix_token_ids, num_words, return_attention, seed
+        model, encoder_token_ids, options, prefix_token_ids, words, return_attention, seed
     )
 
 
-def _search(
-    model, encoder_token_ids, options, prefix_token_ids, num_words, return_attention, seed=0
-):
+def _search(model, encoder_token_ids, options, prefix_token_ids, words, return_attention, seed=0):
     encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
     check_source(model, encoder_token_ids, options)
     check_banned(model, options.banned_token_ids)
     tensors = [encoder_token_ids, np.array([[seed]]).astype("int32")]
-    if options.grammar is not None or num_words is not None:
-        check_grammar(model, encoder_token_ids, num_words, prefix_token_ids, options)
-        tensors.append(ops.expand_dims(ops.convert_to_tensor(num_words, "int32"), 1))
+    if options.grammar is not None or any(part is not None for part in words):
+        check_grammar(model, encoder_token_ids, *words, prefix_token_ids, options)
+        tensors += _words(*words)
     elif prefix_token_ids is not None:
         check_prefix(model, encoder_token_ids, prefix_token_ids, options)
         prefix_token_ids = ops.convert_to_tensor(prefix_token_ids, "int32")
@@ -233,6 +238,12 @@ def _search(
     if not return_attention:
         return token_ids, scores
     return token_ids, scores, _attention(model, encoder_token_ids, token_ids)
+
+
+def _words(num_words, word_kinds):
+    """What `Words` has. A grammar without leaf sets does not look at the kinds."""
+    count = ops.expand_dims(ops.convert_to_tensor(num_words, "int32"), 1)
+    return count, count if word_kinds is None else ops.convert_to_tensor(word_kinds, "int32")
 
 
 def _nothing(encoder_token_ids, options):

@@ -1,9 +1,11 @@
 """The loop of every search: live hypotheses grow, finished ones are kept apart.
 
 The hypotheses of a sentence lie in the decoder's batch as if they were consecutive positions of one
-target. So they share their source's keys and values, and the cache of their own is never reordered:
-whatever becomes of a hypothesis, its keys and values stay where they were written, and a mask says
-which of them each live hypothesis descends from.
+target. So they share their source's keys and values, and the cache of their own is not reordered
+with the beam: whatever becomes of a hypothesis, its keys and values stay where they were written,
+and a mask says which of them each live hypothesis descends from. When the cache is full, those that
+no live hypothesis descends from are dropped. Some steps back all descend from few: the cache of a
+wide beam is hardly longer than its outputs.
 """
 
 from dataclasses import dataclass
@@ -21,11 +23,12 @@ from keras_transformer.decoding.candidates import (
 )
 from keras_transformer.decoding.length_penalty import length_penalties
 from keras_transformer.decoding.top_k import gather_rows, top_k
-from keras_transformer.decoding.tree_grammar import TreeGrammar
+from keras_transformer.decoding.tree_grammar import TreeGrammar, Words
 
 # Each step attends to all that the cache has room for. It begins with room for so many steps, and
-# grows by a factor when full: most outputs end long before their limit. JAX compiles each size.
-_FIRST_CAPACITY = 32
+# grows by a factor when more than three quarters of it are in use: most outputs end long before
+# their limit. JAX compiles each size.
+_FIRST_STEPS = 32
 _GROWTH = 4
 
 # In the coverage penalty, attention to a source token summed over an output is at least this.
@@ -64,25 +67,24 @@ class State(NamedTuple):
     tokens: object  # int32 (batch, beam, length): the live hypotheses
     last_tokens: object  # int32 (batch, beam)
     scores: object  # float32 (batch, beam): their log-probabilities, the best first
-    ancestors: (
-        object  # bool (batch, beam, capacity * beam): the cached positions each descends from
-    )
+    ancestors: object  # bool (batch, beam, capacity): the cached positions each descends from
+    used: object  # int32: how many positions of the cache are in use
     coverage: object  # float32 (batch, beam, source): attention to each source token so far
     finished_tokens: object  # int32 (batch, num_results, length)
     finished_scores: object  # float32 (batch, num_results): penalised, the best first
     trees: object  # `TreeState` of the live hypotheses, or () without a grammar
-    caches: object  # a layer's (key, value) each, (batch, num_heads, capacity * beam, dim)
+    caches: object  # a layer's (key, value) each, (batch, num_heads, capacity, dim)
 
 
-def search_loop(model, encoder_token_ids, seed, start=None, *, options):
+def search_loop(model, encoder_token_ids, seed, *start, options):
     """Search for the best outputs; TensorFlow may leave the axes unknown.
 
     Args:
         model: a `Transformer`.
         encoder_token_ids: int32 tensor `(batch, source)`.
         seed: int32 tensor `(1, 1)`, for sampling.
-        start: what the outputs begin from, or None: with a grammar int32 `(batch, 1)`, the numbers
-            of words; without one int32 `(batch, prefix)`, forced tokens.
+        *start: what the outputs begin from. With a grammar its `Words`: int32 `(batch, 1)` and
+            `(batch, words)`; without one, if anything, int32 `(batch, prefix)`, forced tokens.
         options: `SearchOptions`.
 
     Returns:
@@ -96,21 +98,21 @@ def search_loop(model, encoder_token_ids, seed, start=None, *, options):
 
 def _run(search):
     """From the first state to the last."""
-    length, capacity = search.length, search.first_capacity()
+    capacity, largest = map(search.capacity_for, (search.first_steps(), search.length))
     state = search.first_state()
-    if isinstance(length, int):
+    if isinstance(largest, int):
         state = search.fill(state, capacity)
-        while capacity < length:
-            capacity = min(capacity * _GROWTH, length)
+        while capacity < largest:
+            capacity = min(capacity * _GROWTH, largest)
             state = search.fill(search.with_capacity(state, capacity), capacity)
         return state
 
     def grow_and_fill(state, capacity):
-        capacity = ops.minimum(capacity * _GROWTH, length)
+        capacity = ops.minimum(capacity * _GROWTH, largest)
         return search.fill(search.with_capacity(state, capacity), capacity), capacity
 
     state, _ = ops.while_loop(
-        lambda state, capacity: search.is_alive(state) & (capacity < length),
+        lambda state, capacity: search.is_alive(state) & (capacity < largest),
         grow_and_fill,
         (search.fill(state, capacity), capacity),
     )
@@ -127,25 +129,29 @@ class _Search:
         if options.sampling is not None:
             self.keys = sentence_keys(encoder_token_ids, seed)
         self.options = options
-        self.num_words = start if options.grammar else None
-        self.prefix_token_ids = None if options.grammar else start
+        self.words = Words(*start) if options.grammar else None
+        self.prefix_token_ids = start[0] if start and not options.grammar else None
         self.source_mask = encoder_token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
         self.limits = self.source_lengths - 1 + options.extra_length
         self.length = ops.shape(encoder_token_ids)[1] + options.extra_length
         encoder_sequence = model.encode(encoder_token_ids)
-        cache = model.make_cache(encoder_sequence, self.first_capacity(), options.beam_size)
+        cache = model.make_cache(encoder_sequence, self.first_steps(), options.beam_size)
         self.cross_caches = [layer["cross"] for layer in cache]
         self.empty_caches = [layer["self"] for layer in cache]
         self.never = np.zeros(model.hyperparameters["vocabulary_size"], "float32")
         self.never[[PAD_ID, START_ID, *options.banned_token_ids]] = -np.inf
 
-    def first_capacity(self):
+    def capacity_for(self, steps):
+        """How many positions so many steps take at most."""
+        return steps * self.options.beam_size
+
+    def first_steps(self):
         """How many steps the first cache has room for."""
         if isinstance(self.length, int):
-            return min(_FIRST_CAPACITY, self.length)
-        return ops.minimum(_FIRST_CAPACITY, self.length)
+            return min(_FIRST_STEPS, self.length)
+        return ops.minimum(_FIRST_STEPS, self.length)
 
     def first_state(self):
         """One live hypothesis, the empty one; for a source without tokens, nothing to do."""
@@ -158,7 +164,8 @@ class _Search:
             tokens=ops.zeros((batch, beam, self.length), "int32"),
             last_tokens=ops.full((batch, beam), START_ID, "int32"),
             scores=ops.where(has_source, ops.expand_dims(only_first, 0), -np.inf),
-            ancestors=ops.zeros((batch, beam, self.first_capacity() * beam), "bool"),
+            ancestors=ops.zeros((batch, beam, self.capacity_for(self.first_steps())), "bool"),
+            used=ops.convert_to_tensor(0, "int32"),
             coverage=ops.zeros((batch, beam, source)),
             finished_tokens=ops.zeros((batch, num_results, self.length), "int32"),
             finished_scores=ops.where(has_source, ops.full((batch, num_results), -np.inf), 0.0),
@@ -171,19 +178,49 @@ class _Search:
         return ops.any(state.scores > -np.inf)
 
     def fill(self, state, capacity):
-        """Search on, until all has ended or the cache is full."""
-        (state,) = ops.while_loop(
-            lambda state: self.is_alive(state) & (state.step < capacity),
-            lambda state: (self.next_state(state),),
-            (state,),
-        )
+        """Search on, until all has ended or the cache is too small."""
+        # Samples, and a beam of one, drop nothing.
+        drops = self.options.beam_size > 1 and self.options.sampling is None
+        is_largest = capacity >= self.capacity_for(self.length)
+
+        def has_room(state):
+            return self.is_alive(state) & (state.used + self.options.beam_size <= capacity)
+
+        def is_large_enough(state):
+            return has_room(state) & (is_largest | (4 * state.used <= 3 * capacity))
+
+        def step_until_full(state):
+            return ops.while_loop(has_room, lambda state: (self.next_state(state),), (state,))
+
+        def step_and_drop(state):
+            (state,) = step_until_full(state)
+            return (self._without_unused(state),)
+
+        if drops:
+            (state,) = ops.while_loop(is_large_enough, step_and_drop, (state,))
+        else:
+            (state,) = step_until_full(state)
         return state
 
+    def _without_unused(self, state):
+        """The state with a cache that begins with what live hypotheses descend from."""
+        ancestors = state.ancestors & (state.scores > -np.inf)[..., None]
+        is_used = ops.any(ancestors, axis=1)
+        capacity = ops.shape(is_used)[1]
+        positions = ops.arange(capacity, dtype="int32")
+        order = ops.argsort(ops.where(is_used, positions, positions + capacity), axis=1)
+        order = ops.cast(order, "int32")
+        caches = [tuple(_with_positions(x, order) for x in layer) for layer in state.caches]
+        return state._replace(
+            ancestors=ops.take_along_axis(ancestors, order[:, None, :], axis=2),
+            used=ops.max(ops.sum(ops.cast(is_used, "int32"), axis=1)),
+            caches=caches,
+        )
+
     def with_capacity(self, state, capacity):
-        """The state with a cache that has room for more steps."""
-        size = capacity * self.options.beam_size
-        caches = [tuple(_padded(x, 2, size) for x in layer) for layer in state.caches]
-        return state._replace(ancestors=_padded(state.ancestors, 2, size), caches=caches)
+        """The state with a cache that has more positions."""
+        caches = [tuple(_padded(x, 2, capacity) for x in layer) for layer in state.caches]
+        return state._replace(ancestors=_padded(state.ancestors, 2, capacity), caches=caches)
 
     def _num_starts(self):
         """Samples are independent from the beginning; a beam grows out of one hypothesis."""
@@ -191,11 +228,11 @@ class _Search:
 
     def _first_trees(self):
         grammar = self.options.grammar
-        return grammar.first_state(self.num_words, self.options.beam_size) if grammar else ()
+        return grammar.first_state(self.words, self.options.beam_size) if grammar else ()
 
     def next_state(self, state):
         state, logits = self._decode(state)
-        allowed = logits + self._forbidden(state)
+        allowed = self._allowed(state, logits)
         if self.options.sampling is None:
             candidates = best_candidates(logits, allowed, state.scores)
         else:
@@ -203,6 +240,8 @@ class _Search:
             candidates = sampled_candidates(
                 logits, allowed, state.scores, self.options.sampling, numbers
             )
+        if self.options.grammar:
+            candidates = candidates._replace(tokens=self.options.grammar.ids_of(candidates.tokens))
         is_at_limit = ops.expand_dims(state.step + 1 >= self.limits, 1)
         is_end = ops.logical_or(candidates.tokens == END_ID, is_at_limit)
         return self._grow(self._finish(state, candidates, is_end), candidates, is_end)
@@ -210,8 +249,7 @@ class _Search:
     def _decode(self, state):
         """One step of the decoder, for all live hypotheses."""
         beam = self.options.beam_size
-        start = state.step * beam
-        own = start + ops.expand_dims(ops.arange(beam, dtype="int32"), -1)
+        own = state.used + ops.expand_dims(ops.arange(beam, dtype="int32"), -1)
         is_own = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == own
         ancestors = ops.logical_or(state.ancestors, is_own)
         pairs = zip(state.caches, self.cross_caches)
@@ -219,7 +257,7 @@ class _Search:
             state.last_tokens,
             self.encoder_token_ids,
             cache=[{"self": own, "cross": cross} for own, cross in pairs],
-            cache_index=start,
+            cache_index=state.used,
             positions=ops.reshape(state.step, (1,)),
             self_attention_mask=ancestors,
             return_attention_scores=self.options.coverage_penalty > 0,
@@ -228,17 +266,26 @@ class _Search:
         for weights in attention_scores:
             coverage = coverage + ops.cast(ops.mean(weights, axis=1), "float32")
         caches = [layer["self"] for layer in cache]
-        return state._replace(ancestors=ancestors, coverage=coverage, caches=caches), logits
+        state = state._replace(
+            ancestors=ancestors, used=state.used + beam, coverage=coverage, caches=caches
+        )
+        return state, logits
 
-    def _forbidden(self, state):
+    def _allowed(self, state, logits):
+        """The logits, minus infinity for tokens that may not come next; of a grammar's tokens only,
+        if there is one.
+        """
+        grammar = self.options.grammar
+        if grammar is None:
+            return logits + self._forbidden(state.step)
+        tokens_left = ops.expand_dims(self.limits - state.step, 1)
+        return grammar.allowed(logits, state.trees, self.words, tokens_left)
+
+    def _forbidden(self, step):
         """To add to logits: minus infinity for the tokens that may not come next, else 0."""
-        step, grammar = state.step, self.options.grammar
         token_ids = ops.arange(len(self.never), dtype="int32")
         is_early_end = ops.logical_and(token_ids == END_ID, step + 1 < self.options.min_length)
         bias = ops.where(is_early_end, -np.inf, self.never)
-        if grammar:
-            tokens_left = ops.expand_dims(self.limits - step, 1)
-            return bias + grammar.forbidden(state.trees, tokens_left, len(self.never))
         if self.prefix_token_ids is None:
             return bias
         prefix_length = ops.shape(self.prefix_token_ids)[1]
@@ -274,7 +321,7 @@ class _Search:
         can_win = self._penalised(scores[:, 0], self.limits) > state.finished_scores[:, -1]
         grammar, trees = self.options.grammar, state.trees
         if grammar:
-            trees = grammar.next_state(trees, parents, tokens, len(self.never))
+            trees = grammar.next_state(trees, parents, tokens)
         return state._replace(
             step=state.step + 1,
             tokens=_append(state, parents, tokens),
@@ -296,6 +343,14 @@ class _Search:
         covered = ops.log(ops.clip(state.coverage, _LEAST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.options.coverage_penalty * ops.sum(covered, axis=-1)
+
+
+def _with_positions(x, positions):
+    """The keys or values `(batch, num_heads, capacity, dim)` at positions `(batch, n)`."""
+    batch, num_heads, capacity, dim = ops.shape(x)
+    rows = ops.reshape(x, (batch * num_heads, capacity, dim))
+    rows = gather_rows(rows, ops.repeat(positions, num_heads, axis=0))
+    return ops.reshape(rows, (batch, num_heads, ops.shape(positions)[1], dim))
 
 
 def _padded(x, axis, size):

@@ -51,16 +51,24 @@ def _parsing_module(parser):
 
     module = tf.Module()
     module.tokenizer = string_tokenizer(parser.tokenizer)
+    module.kinds = _kinds_table(parser.tag_dictionary)
     write = _tree_writer(parser.symbols)
 
     @tf.function(**text_signature())
     def parse(text):
         words = tf.strings.split(text)
         num_words = ops.cast(words.row_lengths(), "int32")
+        escaped = words
+        for mark in "()":
+            escaped = tf.ragged.map_flat_values(
+                tf.strings.regex_replace, escaped, f"[{mark}]", escape(mark)
+            )
 
         def search(batch, rows):
-            token_ids, scores = parser.search_trees(batch, tf.gather(num_words, rows))
-            return write(token_ids[:, 0], tf.gather(words, rows))[:, None], scores
+            batch_words = tf.gather(escaped, rows)
+            kinds = module.kinds and module.kinds[_dense(batch_words)]
+            token_ids, scores = parser.search_trees(batch, tf.gather(num_words, rows), kinds)
+            return write(token_ids[:, 0], batch_words)[:, None], scores
 
         sentences = tf.strings.reduce_join(words, axis=-1, separator=" ")
         token_ids = module.tokenizer.tokenize(sentences)
@@ -71,26 +79,40 @@ def _parsing_module(parser):
     return module, {"serving_default": parse}
 
 
+def _kinds_table(tag_dictionary):
+    """The dictionary's kinds of words as a table of TensorFlow, or None without a dictionary."""
+    import tensorflow as tf
+
+    if tag_dictionary is None:
+        return None
+    words, kinds = zip(*tag_dictionary.kinds.items())
+    entries = tf.lookup.KeyValueTensorInitializer(words, kinds, tf.string, tf.int32)
+    return tf.lookup.StaticHashTable(entries, default_value=0)
+
+
+def _dense(words):
+    """Ragged words as `(batch, words)`, with one column more, for sentences without words."""
+    import tensorflow as tf
+
+    return tf.pad(words.to_tensor(), [[0, 0], [0, 1]], constant_values="")
+
+
 def _tree_writer(symbols):
-    """A function of ids `(batch, length)` and ragged words; it writes trees: strings `(batch,)`."""
+    """A function of ids `(batch, length)` and ragged words, without brackets in them; it writes
+    trees: strings `(batch,)`.
+    """
     import tensorflow as tf
 
     before, after = (np.full(symbols.vocabulary_size, "", object) for _ in range(2))
     for symbol, token_id in zip(symbols.symbols, symbols.ids):
         step, label = parse_symbol(symbol)
         before[token_id], after[token_id] = (text.format(label) for text in _BRACKETS[step])
-    is_leaf = np.isin(np.arange(symbols.vocabulary_size), symbols.leaves())
+    is_leaf = np.isin(np.arange(symbols.vocabulary_size), list(symbols.leaves().values()))
 
     def write(token_ids, words):
-        for mark in "()":
-            words = tf.ragged.map_flat_values(
-                tf.strings.regex_replace, words, f"[{mark}]", escape(mark)
-            )
         leaves = tf.gather(tf.constant(is_leaf), token_ids)
         number = tf.cumsum(tf.cast(leaves, "int32"), axis=1) - 1
-        # One column more, for sentences without words.
-        dense = tf.pad(words.to_tensor(), [[0, 0], [0, 1]], constant_values="")
-        word = tf.gather(dense, tf.maximum(number, 0), axis=1, batch_dims=1)
+        word = tf.gather(_dense(words), tf.maximum(number, 0), axis=1, batch_dims=1)
         texts = (
             tf.gather(tf.constant(before), token_ids),
             tf.where(leaves, word, ""),

@@ -3,12 +3,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import escape, repair
 from keras_transformer.decoding.search import beam_search
 from keras_transformer.decoding.tree_grammar import TreeGrammar
-from keras_transformer.tasks.search_stream import search_stream
+from keras_transformer.tasks.search_stream import few_sizes, search_stream
 from keras_transformer.tasks.task import Task, check_is_no_string
 
 
@@ -30,17 +31,21 @@ class ConstituencyParser(Task):
     ```
 
     The model predicts the tree as a sequence of symbols. The search leaves it only those that lead
-    to a tree over exactly the sentence's words (`TreeGrammar`). Without this constraint, whatever
-    comes out is repaired, and the repairs are counted.
+    to a tree over exactly the sentence's words (`TreeGrammar`), and of tags those that a word can
+    have (`TagDictionary`). Without this constraint, whatever comes out is repaired, and the repairs
+    are counted.
 
     Args:
         model: a `Transformer`.
         tokenizer: a `Tokenizer` of which each symbol is one token.
-        metadata: dict of JSON values kept with a preset. Its `"symbols"` are the symbols' list.
+        metadata: dict of JSON values kept with a preset. Its `"symbols"` are the symbols' list. If
+            it has them, its `"max_openings"` is `TreeGrammar`'s, and its `"tag_dictionary"` what
+            `TagDictionary.to_dict` gives.
         extra_length: how many tokens longer than its sentence a tree may be.
         batch_tokens: the largest number of source slots parsed at once.
         search: `beam_search` or `sample`.
         constrained: whether the search may only build trees.
+        tag_dictionary: whether a constrained search keeps to the tag dictionary, if there is one.
         beam_size: live hypotheses of a sentence.
         alpha: strength of the length penalty.
         **search_options: further arguments of `search`.
@@ -58,6 +63,7 @@ class ConstituencyParser(Task):
         batch_tokens=1024,
         search=beam_search,
         constrained=True,
+        tag_dictionary=True,
         beam_size=21,
         alpha=0.3,
         **search_options,
@@ -74,7 +80,17 @@ class ConstituencyParser(Task):
             )
         self.symbols = TreeSymbols(self.metadata["symbols"], tokenizer)
         self.constrained = constrained
-        self.grammar = TreeGrammar(*self.symbols.brackets(), self.symbols.leaves())
+        self.tag_dictionary = None
+        leaves, leaf_sets = self.symbols.leaves(), ()
+        if constrained and tag_dictionary and "tag_dictionary" in self.metadata:
+            self.tag_dictionary = TagDictionary(**self.metadata["tag_dictionary"])
+            leaf_sets = [[leaves[tag] for tag in tags] for tags in self.tag_dictionary.tag_sets]
+        self.grammar = TreeGrammar(
+            *self.symbols.brackets(),
+            tuple(leaves.values()),
+            max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
+            leaf_sets=leaf_sets,
+        )
 
     def export(self, path):
         """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`."""
@@ -108,19 +124,27 @@ class ConstituencyParser(Task):
         check_is_no_string(sentences, "parsed")
         return self._parse(sentences)
 
-    def search_trees(self, token_ids, num_words, num_results=1):
+    def search_trees(self, token_ids, num_words, word_kinds=None, num_results=1):
         """Search for linearised trees.
 
         Args:
             token_ids: int array `(batch, source)`.
             num_words: int array `(batch,)`.
+            word_kinds: with a tag dictionary, int array `(batch, words)`: its kinds of the words.
             num_results: how many of each sentence.
 
         Returns:
             `(token_ids, scores)`, as `beam_search`.
         """
-        constraint = {"grammar": self.grammar, "num_words": num_words} if self.constrained else {}
-        return self.search_batch(token_ids, num_results, **constraint)
+        if not self.constrained:
+            return self.search_batch(token_ids, num_results)
+        return self.search_batch(
+            token_ids,
+            num_results,
+            grammar=self.grammar,
+            num_words=num_words,
+            word_kinds=word_kinds,
+        )
 
     def _parse(self, sentences):
         results = search_stream(
@@ -147,7 +171,15 @@ class ConstituencyParser(Task):
     def _search(self, batch, sentences):
         num_words = np.zeros(len(batch), "int32")
         num_words[: len(sentences)] = [len(words) for words in sentences]
-        return self.search_trees(batch, num_words)
+        return self.search_trees(batch, num_words, self._word_kinds(num_words, sentences))
+
+    def _word_kinds(self, num_words, sentences):
+        if self.tag_dictionary is None:
+            return None
+        word_kinds = np.zeros((len(num_words), few_sizes(num_words.max())), "int32")
+        for row, words in enumerate(sentences):
+            word_kinds[row, : len(words)] = self.tag_dictionary.kinds_of(map(escape, words))
+        return word_kinds
 
 
 def words_of(sentence):

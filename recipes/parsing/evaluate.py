@@ -33,6 +33,8 @@ class Options(CommonOptions):
     """Strength of the length penalty (section 6.3)."""
     extra_length: int = 300
     """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    tag_dictionary: bool = True
+    """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
     """Search among trees only. Otherwise what comes out is repaired, and repairs are counted."""
     limit: int | None = None
@@ -43,14 +45,14 @@ class Options(CommonOptions):
     """File for the predicted trees, one a line. Defaults to MODEL/../SPLIT.trees.txt."""
 
 
+# The options of the search that are kept beside the scores.
+SEARCH = ("beam_size", "alpha", "extra_length", "tag_dictionary", "constrained")
+
+
 def main(options):
     parameters = evalb_parameters(options.parameters)
     parser = kt.ConstituencyParser.from_preset(
-        options.model,
-        beam_size=options.beam_size,
-        alpha=options.alpha,
-        extra_length=options.extra_length,
-        constrained=options.constrained,
+        options.model, **{name: getattr(options, name) for name in SEARCH}
     )
     gold = list(
         islice(load_treebank(options.dataset, options.split, options.data_dir), options.limit)
@@ -74,7 +76,7 @@ def main(options):
     if options.output_json:
         facts = {
             **scores.to_dict(),
-            **{name: getattr(options, name) for name in ("beam_size", "alpha", "constrained")},
+            **{name: getattr(options, name) for name in SEARCH},
             "parameters": options.parameters,
             "repaired_trees": repaired,
             "repairs": dict(repairs),

@@ -28,6 +28,8 @@ class Options(CommonOptions):
     """Strength of the length penalty (section 6.3)."""
     extra_length: int = 300
     """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    tag_dictionary: bool = True
+    """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
     """Search among trees only. Otherwise what comes out is repaired, and repairs are counted."""
 
@@ -39,6 +41,7 @@ def main(options):
         alpha=options.alpha,
         extra_length=options.extra_length,
         constrained=options.constrained,
+        tag_dictionary=options.tag_dictionary,
     )
     draw = FORMATS[options.format]()
     lines = decode_lines(sys.stdin.buffer, "standard input")

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import keras_transformer as kt
 from keras_transformer.command_line import run
+from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.treebanks import Treebank, load_treebank
-from keras_transformer.data.trees import symbol_inventory, to_bracketed
+from keras_transformer.data.trees import most_openings, symbol_inventory, to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.tasks.training_run import TrainingOptions, TrainingRun
 
@@ -25,11 +26,19 @@ class Options(TrainingOptions):
     """File with more trees to train on, such as another parser's output (section 6.3)."""
     extra_ratio: float = 1.0
     """How many of the extra trees there are to be for one of the treebank."""
+    constituents: bool = False
+    """Train on each constituent as a sentence of its own, too: for small treebanks."""
     vocabulary_size: int = 4000
     """Size of the vocabulary: symbols of trees, and BPE of the words. The paper's: 16000, and 32000
     with extra trees."""
+    tag_dictionary: int = 5
+    """Words that occur so often may only have their tags of training. 0: any word, any tag."""
     extra_length: int = 300
     """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    beam_size: int = 4
+    """Live hypotheses of a sentence where trees are scored. `evaluate.py` takes the paper's 21."""
+    alpha: float = 0.3
+    """Strength of the length penalty (section 6.3)."""
     val_sentences: int = 500
     """How many validation sentences to parse at each interval."""
 
@@ -45,7 +54,9 @@ def main(options):
     extra = options.extra_trees and Treebank.from_file(
         options.extra_trees, collapse_unary=options.collapse_unary
     )
-    train_pairs = TreePairs(train, options.keep_tags, extra, options.extra_ratio)
+    train_pairs = TreePairs(
+        train, options.keep_tags, extra, options.extra_ratio, options.constituents
+    )
     symbols = symbol_inventory(train, options.keep_tags)
     tokenizer = training.tokenizer(
         (words for words, _ in train_pairs), user_defined_symbols=symbols
@@ -55,10 +66,20 @@ def main(options):
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     model = training.build_model(tokenizer.vocabulary_size)
-    origin = {"symbols": symbols, "dataset": options.dataset}
-    # Greedy search, the fastest: `evaluate.py` has the beam.
+    origin = {
+        "dataset": options.dataset,
+        "symbols": symbols,
+        "max_openings": most_openings(train),
+    }
+    if options.tag_dictionary and options.keep_tags:
+        origin["tag_dictionary"] = TagDictionary.from_trees(train, options.tag_dictionary).to_dict()
     parser = kt.ConstituencyParser(
-        model, tokenizer, origin, extra_length=options.extra_length, beam_size=1, alpha=0.0
+        model,
+        tokenizer,
+        origin,
+        extra_length=options.extra_length,
+        beam_size=options.beam_size,
+        alpha=options.alpha,
     )
 
     def score(trees):
@@ -78,7 +99,8 @@ def main(options):
         f"{len(some)} of val: F1 {before:.2f} with the last weights, {after:.2f} with the {weights}"
     )
     result = score(list(test))
-    print(f"test, greedy search, {weights}:\n{result}")
+    search = f"beam {options.beam_size}, alpha {options.alpha}"
+    print(f"test, {search}, {weights}:\n{result}")
 
     # Saving
     training.save(
@@ -91,7 +113,7 @@ def main(options):
         },
         [
             f"Constituency parsing, trained on {options.dataset}",
-            f"test, greedy search: F1 {result.f1:.2f}, recall {result.recall:.2f}, precision "
+            f"test, {search}: F1 {result.f1:.2f}, recall {result.recall:.2f}, precision "
             f"{result.precision:.2f}, complete match {result.complete_match:.2f} (EVALB, "
             f"COLLINS.prm; {result.errors} error and {result.skipped} skip sentences)",
         ],

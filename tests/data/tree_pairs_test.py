@@ -44,15 +44,30 @@ def test_the_smaller_treebank_is_repeated(gold, extra, ratio, expected):
     assert counts == expected and len(pairs) == sum(expected)
 
 
+def test_constituents_of_more_than_one_word():
+    bracketed = "(S (NP (DT the) (NN dog)) (VP (VBZ runs) (ADVP (RB home))) (. .))"
+    one = Treebank(
+        "x", "train", lambda: [Tree.fromstring(bracketed), Tree("X", [Tree("UH", ["o"])])]
+    )
+    pairs = TreePairs(one, constituents=True)
+    words, symbols = zip(*pairs)
+    assert words == ("the dog runs home .", "the dog", "runs home", "o")
+    assert symbols[1:] == ("(NP (DT) (NN) )NP", "(VP (VBZ) (ADVP (RB) )ADVP )VP", "(X (UH) )X")
+    assert len(pairs) == 4
+    with_extra = TreePairs(one, extra=treebank(4, "A"), constituents=True)
+    assert len(with_extra) == len(list(with_extra)) == 2 * 4 + 4
+
+
 def test_fingerprint_tells_what_differs():
     fingerprints = {
         TreePairs(treebank(2, "A")).fingerprint(),
         TreePairs(treebank(2, "B")).fingerprint(),
         TreePairs(treebank(2, "A"), keep_tags=False).fingerprint(),
+        TreePairs(treebank(2, "A"), constituents=True).fingerprint(),
         TreePairs(treebank(2, "A"), extra=treebank(2, "B")).fingerprint(),
         TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=2.0).fingerprint(),
     }
-    assert len(fingerprints) == 5
+    assert len(fingerprints) == 6
     assert TreePairs(treebank(2, "A")).fingerprint() in fingerprints
 
 

@@ -33,7 +33,8 @@ def test_kinds_of_symbols():
     opening, closing = tree_symbols.brackets()
     assert [names.pieces[i] for i in opening] == ["(A", "(B"]
     assert [names.pieces[i] for i in closing] == [")A", ")B"]
-    assert [names.pieces[i] for i in tree_symbols.leaves()] == ["(x)", "(y)"]
+    leaves = tree_symbols.leaves()
+    assert {tag: names.pieces[i] for tag, i in leaves.items()} == {"x": "(x)", "y": "(y)"}
 
 
 class Names:

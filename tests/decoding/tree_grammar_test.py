@@ -12,6 +12,7 @@ from tests.helpers import randomize, to_numpy
 OPENING, CLOSING, LEAVES = (4, 5), (6, 7), (8, 9)
 VOCABULARY_SIZE = 12
 GRAMMAR = kt.TreeGrammar(OPENING, CLOSING, LEAVES)
+OF_SETS = kt.TreeGrammar(OPENING, CLOSING, LEAVES, leaf_sets=(LEAVES,))
 
 
 def small_model(seed=0):
@@ -110,6 +111,34 @@ def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size):
     assert set(found) == expected
 
 
+def test_each_word_has_a_leaf_of_its_set():
+    x, y = LEAVES
+    grammar = kt.TreeGrammar(OPENING, CLOSING, LEAVES, leaf_sets=((x, y), (x,), (y,)))
+    kinds = [1, 0, 2]  # an x, whatever, a y
+    expected = {
+        tree for tree in all_trees(3, 5) if [leaf for leaf in tree if leaf in LEAVES][::2] == [x, y]
+    }
+    token_ids, words = sources([3, 1])
+    size = 2 * len(expected)
+    outputs, scores = kt.beam_search(
+        small_model(),
+        token_ids,
+        beam_size=size,
+        num_results=size,
+        extra_length=3,
+        grammar=grammar,
+        num_words=words,
+        # What is beyond the words has no effect.
+        word_kinds=np.array([[*kinds, 0], [2, 1, 1, 1]]),
+    )
+    found, one_word = (
+        {tuple(int(i) for i in output if i)[:-1] for output in to_numpy(outputs)[row][is_there]}
+        for row, is_there in enumerate(to_numpy(scores) > -np.inf)
+    )
+    assert found == expected and len(expected) > 2
+    assert one_word == {(y,), (4, y, 6), (5, y, 7)}
+
+
 def test_ten_thousand_outputs_of_an_untrained_model_are_trees():
     num_words = [1 + row % 7 for row in range(500)]
     token_ids, words = sources(num_words)
@@ -160,6 +189,21 @@ def test_no_tree_is_deeper_than_allowed():
     assert set(depths) == {1, 2}
 
 
+def test_no_more_constituents_begin_before_a_word_than_allowed():
+    token_ids, words = sources([3])
+    for most in (1, 2):
+        grammar = kt.TreeGrammar(OPENING, CLOSING, LEAVES, max_openings=most)
+        outputs, _ = kt.sample(
+            small_model(), token_ids, num_results=200, grammar=grammar, num_words=words
+        )
+        runs = set()
+        for output in to_numpy(outputs)[0]:
+            assert_is_tree(output, 3, limit=53)
+            letters = "".join("(" if i in OPENING else "." for i in output)
+            runs |= {len(run) for run in letters.split(".")}
+        assert max(runs) == most
+
+
 def test_an_output_may_be_just_long_enough():
     token_ids, words = sources([4])
     # Two brackets, four leaves, the end.
@@ -206,6 +250,11 @@ def test_without_words_there_is_no_tree():
         ({"min_length": 3}, "`min_length`"),
         ({"banned_token_ids": [8]}, "`banned_token_ids`"),
         ({"grammar": kt.TreeGrammar((4,), (5,), (12,))}, "below 12"),
+        ({"word_kinds": np.zeros((2, 2))}, "`word_kinds` and a grammar's `leaf_sets`"),
+        ({"grammar": OF_SETS}, "`word_kinds` and a grammar's `leaf_sets`"),
+        ({"grammar": OF_SETS, "word_kinds": np.zeros((2, 1))}, "of up to 2 words"),
+        ({"grammar": OF_SETS, "word_kinds": np.zeros((1, 2))}, "for 2 sources"),
+        ({"grammar": OF_SETS, "word_kinds": np.full((2, 2), 1)}, "from 0 to 0.*1 to 1"),
     ],
 )
 def test_wrong_arguments(options, message):
@@ -222,6 +271,9 @@ def test_wrong_arguments(options, message):
         (((4,), (6,), ()), "A grammar needs"),
         (((4,), (4,), (8,)), "distinct"),
         (((2,), (4,), (8,)), "above the end token"),
+        (((4,), (6,), (8,), 9, 0), "positive"),
+        (((4,), (6,), (8,), 9, 9, ((8,), ())), "some of `leaf_ids`, one at least"),
+        (((4,), (6,), (8,), 9, 9, ((4,),)), "some of `leaf_ids`, one at least"),
     ],
 )
 def test_wrong_grammar(arguments, message):

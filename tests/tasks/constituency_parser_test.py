@@ -6,7 +6,7 @@ from nltk import Tree
 import keras_transformer as kt
 from keras_transformer.data.trees import linearize, rebuild
 from keras_transformer.tasks.constituency_parser import ConstituencyParser, words_of
-from tests.small_trees import new_parser, symbols, tokenizer, trees
+from tests.small_trees import new_parser, symbols, tag_dictionary, tokenizer, trees
 
 SENTENCES = [tree.leaves() for tree in trees()[:12]]
 ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½", "\u00a0"], ["x" * 50]]
@@ -53,6 +53,22 @@ def test_unconstrained_outputs_are_repaired_and_counted():
     for words, parse in zip(SENTENCES, parses):
         assert parse.tree.leaves() == words
     assert sum(sum(parse.repairs.values()) for parse in parses) > len(parses)
+
+
+def test_words_have_tags_of_the_dictionary(parser):
+    def are_in_dictionary(parser):
+        dictionary = tag_dictionary()
+        return [
+            all(
+                tag in dictionary.tag_sets[kind]
+                for (_, tag), kind in zip(tree.pos(), dictionary.kinds_of(tree.leaves()))
+            )
+            for tree in parser(SENTENCES + ODD)
+        ]
+
+    # The model is not trained: without the dictionary, tags are as good as random.
+    assert all(are_in_dictionary(parser))
+    assert not any(are_in_dictionary(new_parser(tag_dictionary=False))[: len(SENTENCES)])
 
 
 def test_samples_are_trees_too():

@@ -17,6 +17,7 @@ from keras_transformer.data.trees.cleaning import clean_label, clean_tree
 from keras_transformer.data.trees.linearizing import (
     UNKNOWN_TAG,
     linearize,
+    most_openings,
     parse_symbol,
     rebuild,
     symbol_inventory,
@@ -29,6 +30,7 @@ __all__ = [
     "clean_tree",
     "escape",
     "linearize",
+    "most_openings",
     "parse_symbol",
     "parse_trees",
     "read_trees",

@@ -128,6 +128,23 @@ def symbol_inventory(trees: Iterable["Tree"], keep_tags: bool = True) -> list[st
     return sorted({symbol for tree in trees for symbol in linearize(tree, keep_tags)[1]})
 
 
+def most_openings(trees: Iterable["Tree"]) -> int:
+    """The most constituents of some trees that begin before one word, one within the other.
+
+    Args:
+        trees: the trees.
+
+    Returns:
+        Their number.
+    """
+    most = openings = 0
+    for tree in trees:
+        for step, _ in walk(tree):
+            openings = openings + 1 if step == OPEN else 0
+            most = max(most, openings)
+    return most
+
+
 @lru_cache(maxsize=4096)
 def parse_symbol(symbol: str) -> tuple[Step | None, str]:
     """Tells what a symbol does.

@@ -10,6 +10,7 @@ from nltk import Tree
 from keras_transformer.data.trees import (
     clean_tree,
     linearize,
+    most_openings,
     parse_symbol,
     parse_trees,
     read_trees,
@@ -105,6 +106,12 @@ def test_symbol_inventory():
     assert symbol_inventory(iter(trees), keep_tags=False) == sorted(
         ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "(XX)"]
     )
+
+
+def test_most_openings():
+    trees = [tree_of(DOG), tree_of("(S (A (B (N a) (C (D (N b))))))")]
+    assert most_openings(trees) == 3 and most_openings(trees[:1]) == 2
+    assert most_openings([tree_of("(S (N a) (A (N b)))")]) == 1
 
 
 def test_no_depth_is_too_great():
