@@ -9,13 +9,13 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: test demo bench lint clean
 
-# Two backends at a time: most of a test's time is the compilation of one program, on one core.
+# All backends at once: most of a test's time is the compilation of one program, on one core.
 test: .venv/installed
-	$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target $(BACKENDS:%=test-%)
+	$(MAKE) --no-print-directory --jobs 3 --keep-going --output-sync=target $(BACKENDS:%=test-%)
 
 test-%: .venv/installed
 	@echo "== KERAS_BACKEND=$*"
-	KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) .venv/bin/python -m pytest -q
+	KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) .venv/bin/python -m pytest -q --durations 20
 
 lint: .venv/installed
 	.venv/bin/ruff format --check .

@@ -185,7 +185,7 @@ def other_trainings():
     yield ["--resume", "--seed", "4"], ["seed=3", "4"]
 
 
-@pytest.mark.parametrize("options, words", other_trainings(), ids=str)
+@pytest.mark.parametrize("options, words", list(other_trainings()), ids=str)
 def test_another_training_in_the_same_folder(options, words, trained, monkeypatch, capsys):
     data, run = trained
     assert_refused(monkeypatch, capsys, [*train_arguments(data, run), *options], words)
@@ -299,7 +299,7 @@ def bad_inputs():
     yield "token budget", {}, {"--batch-tokens": "8"}, ["batch_tokens=8", "longest"]
 
 
-@pytest.mark.parametrize(("name", "files", "options", "words"), bad_inputs())
+@pytest.mark.parametrize(("name", "files", "options", "words"), list(bad_inputs()))
 def test_bad_input_is_one_line_and_leaves_no_model(
     name, files, options, words, tmp_path, monkeypatch, capsys
 ):

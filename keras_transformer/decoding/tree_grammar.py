@@ -136,12 +136,13 @@ class TreeGrammar:
         may_close = is_inside & ~is_empty & ((depth > 1) | (words_left == 0))
         may_end = (words_left == 0) & ~is_inside
         token_ids = self._token_ids()
-        opened, closed, is_leaf = (column[token_ids] for column in self._table())
+        columns = [column[token_ids] for column in self._table()] + [token_ids == END_ID]
+        opened, closed, is_leaf, is_end = map(ops.convert_to_tensor, columns)
         is_allowed = (
             (may_open[..., None] & (opened >= 0))
             | (may_be_leaf[..., None] & self._fits_next_word(is_leaf, token_ids, words, words_left))
             | (may_close[..., None] & (closed == innermost))
-            | (may_end[..., None] & (token_ids == END_ID))
+            | (may_end[..., None] & is_end)
         )
         return ops.where(is_allowed, ops.take(logits, token_ids, axis=-1), -np.inf)
 

@@ -46,7 +46,7 @@ class SinePositionEncoding(keras.layers.Layer):
         rates = np.float32(self.max_wavelength ** (-np.arange(0, hidden_dim, 2) / hidden_dim))
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1])
-        angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * rates
+        angles = ops.multiply(ops.expand_dims(ops.cast(positions, "float32"), -1), rates)
         # (length, hidden_dim / 2, 2) -> (length, hidden_dim): sin, cos, sin, cos, ...
         encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         encoding = ops.reshape(encoding, (-1, hidden_dim))
