@@ -51,7 +51,7 @@ def _parsing_module(parser):
 
     module = tf.Module()
     module.tokenizer = string_tokenizer(parser.tokenizer)
-    module.kinds = _kinds_table(parser.tag_dictionary)
+    module.kinds = kinds_table(parser.tag_dictionary)
     write = _tree_writer(parser.symbols)
 
     @tf.function(**text_signature())
@@ -79,14 +79,16 @@ def _parsing_module(parser):
     return module, {"serving_default": parse}
 
 
-def _kinds_table(tag_dictionary):
+def kinds_table(tag_dictionary):
     """The dictionary's kinds of words as a table of TensorFlow, or None without a dictionary."""
     import tensorflow as tf
 
     if tag_dictionary is None:
         return None
-    words, kinds = zip(*tag_dictionary.kinds.items())
-    entries = tf.lookup.KeyValueTensorInitializer(words, kinds, tf.string, tf.int32)
+    kinds = {"": 0, **tag_dictionary.kinds}  # TensorFlow takes no empty table.
+    entries = tf.lookup.KeyValueTensorInitializer(
+        list(kinds), list(kinds.values()), tf.string, tf.int32
+    )
     return tf.lookup.StaticHashTable(entries, default_value=0)
 
 

@@ -2,7 +2,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.trees import to_bracketed
+from keras_transformer.export.parser_saved_model import kinds_table
 from tests.small_trees import new_parser, trees
 
 pytestmark = pytest.mark.skipif(
@@ -28,6 +30,14 @@ def test_gives_what_python_gives(tmp_path):
     scores = np.array([parse.score for parse in parses])
     np.testing.assert_allclose(outputs["score"][has_words], scores[has_words], rtol=1e-4)
     assert serve(text=tf.constant([], tf.string))["tree"].shape == (0,)
+
+
+def test_dictionary_of_a_treebank_without_frequent_words():
+    import tensorflow as tf
+
+    dictionary = TagDictionary.from_trees(trees()[:3], min_count=1000)
+    assert not dictionary.kinds
+    assert kinds_table(dictionary)[tf.constant([["The", "dog"]])].numpy().tolist() == [[0, 0]]
 
 
 def test_only_a_constrained_parser_is_exported(tmp_path):
