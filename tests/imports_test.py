@@ -75,7 +75,7 @@ MAY_IMPORT = {
     "command_line": {"compilation_cache", "memory"},
     "visualization": {"layers", "models"},
     "layers": set(),
-    "models": {"layers"},
+    "models": {"layers", "training"},
     "decoding": {"layers", "models"},
     **{leaf: set() for leaf in LEAVES},
     "tasks": {"command_line", "visualization", "layers", "models", "decoding", *LEAVES},

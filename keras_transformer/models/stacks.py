@@ -80,12 +80,18 @@ class Decoder(_Stack):
     layer_class = TransformerDecoderLayer
 
     def __call__(self, token_ids, encoder_sequence, encoder_padding_mask, training=None):
+        return self.logits(
+            self.sequence(token_ids, encoder_sequence, encoder_padding_mask, training=training)
+        )
+
+    def sequence(self, token_ids, encoder_sequence, encoder_padding_mask, training=None):
+        """What the logits are made from, `(batch, target, hidden_dim)`."""
         x = self.embed(token_ids, training=training)
         for layer in self.layers:
             x = layer(
                 x, encoder_sequence, encoder_padding_mask=encoder_padding_mask, training=training
             )
-        return self.logits(x)
+        return self.normalize(x)
 
     def attention(self, token_ids, encoder_sequence, encoder_padding_mask):
         """The encoder-decoder attention weights, `(batch, num_heads, target, source)` a layer."""
@@ -132,8 +138,7 @@ class Decoder(_Stack):
                 training=False,
             )
             new_cache.append(layer_cache)
-        return self.logits(x), new_cache, *attention_scores
+        return self.logits(self.normalize(x)), new_cache, *attention_scores
 
-    def logits(self, x):
-        logits = self.token_embedding(self.normalize(x), reverse=True)
-        return ops.cast(logits, "float32")
+    def logits(self, sequence):
+        return ops.cast(self.token_embedding(sequence, reverse=True), "float32")

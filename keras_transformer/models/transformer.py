@@ -2,11 +2,12 @@ import keras
 from keras import ops
 
 from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
+from keras_transformer.models.training_step import TARGETS, FusedTrainingStep
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(keras.Model):
+class Transformer(FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
@@ -149,6 +150,15 @@ class Transformer(keras.Model):
         for training_only in TRAINING_ONLY:
             del hyperparameters[training_only]
         return cls(vocabulary_size, **{**hyperparameters, **overrides})
+
+    def call(self, inputs, training=None, mask=None):
+        if not (isinstance(inputs, dict) and TARGETS in inputs):
+            return super().call(inputs, training=training, mask=mask)
+        source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
+        sequence = self.decoder.sequence(
+            target, self.encode(source, training), padding_mask(source), training
+        )
+        return self.score_targets(sequence, self.decoder.token_embedding.embeddings, inputs)
 
     def encode(self, encoder_token_ids, training=False):
         """Run the encoder stack.

@@ -27,8 +27,8 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
     Call arguments:
         y_true: int tensor `(batch, target)`, the true token ids.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
-        sample_weight: float tensor `(batch, target)`. Defaults to 1 for a token and 0 for padding
-            (id 0).
+        sample_weight: float tensor that broadcasts to `(batch, target)`. Defaults to 1 for a token
+            and 0 for padding (id 0).
 
     Returns:
         A float32 scalar.
@@ -53,9 +53,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        if sample_weight is None:
-            sample_weight = ops.not_equal(y_true, 0)
-        return super().__call__(y_true, y_pred, sample_weight)
+        return super().__call__(y_true, y_pred, token_weights(y_true, sample_weight))
 
     def call(self, y_true, y_pred):
         true_logit, log_normalizer = logit_of(y_true, y_pred), ops.logsumexp(y_pred, axis=-1)
@@ -73,3 +71,9 @@ def logit_of(y_true, logits):
     # Keras casts targets to float.
     index = ops.expand_dims(ops.cast(y_true, "int32"), -1)
     return ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
+
+
+def token_weights(y_true, sample_weight=None):
+    """The weight of each token, float32 `(batch, target)`: without any, 0 for padding, else 1."""
+    weights = ops.not_equal(y_true, 0) if sample_weight is None else sample_weight
+    return ops.broadcast_to(ops.cast(weights, "float32"), ops.shape(y_true))

@@ -3,29 +3,35 @@
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import logit_of
+from keras_transformer.training.losses import logit_of, token_weights
 
 
-class _TokenMean(keras.metrics.Mean):
+class TokenMean(keras.metrics.Mean):
+    """The mean over the tokens of what a subclass computes for each."""
+
     def update_state(self, y_true, y_pred, sample_weight=None):
-        y_true = ops.convert_to_tensor(y_true)
-        if sample_weight is None:
-            sample_weight = ops.not_equal(y_true, 0)
+        self._update(y_true, self.values(y_true, y_pred), sample_weight)
+
+    def update_scores(self, y_true, scores, sample_weight=None):
+        """As `update_state`, with the tokens' `TokenScores` in place of logits."""
+        self._update(y_true, self.values_of_scores(scores), sample_weight)
+
+    def _update(self, y_true, values, sample_weight):
+        weights = token_weights(y_true, sample_weight)
         # Flat, or Keras would take the mean of each row first: batches of long and of short rows
         # would count alike.
-        values = ops.reshape(self.values(y_true, y_pred), (-1,))
-        weights = ops.broadcast_to(ops.cast(sample_weight, "float32"), ops.shape(y_true))
-        return super().update_state(values, ops.reshape(weights, (-1,)))
+        super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class TokenAccuracy(_TokenMean):
+class TokenAccuracy(TokenMean):
     """The share of tokens whose logit is the largest.
 
     Call arguments:
         y_true: int tensor `(batch, target)`.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
-        sample_weight: float tensor `(batch, target)`. Defaults to 1 for a token and 0 for padding.
+        sample_weight: float tensor that broadcasts to `(batch, target)`. Defaults to 1 for a token
+            and 0 for padding.
     """
 
     def __init__(self, name="accuracy", dtype=None):
@@ -36,9 +42,12 @@ class TokenAccuracy(_TokenMean):
         # maximum is part of the loss's logsumexp, and XLA takes it once for both.
         return ops.equal(logit_of(y_true, y_pred), ops.max(y_pred, axis=-1))
 
+    def values_of_scores(self, scores):
+        return scores.are_best
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Perplexity(_TokenMean):
+class Perplexity(TokenMean):
     """The exponential of the mean cross-entropy of a token, without label smoothing.
 
     (KerasHub has such a metric too; importing it loads TensorFlow on every backend.)
@@ -46,7 +55,8 @@ class Perplexity(_TokenMean):
     Call arguments:
         y_true: int tensor `(batch, target)`.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
-        sample_weight: float tensor `(batch, target)`. Defaults to 1 for a token and 0 for padding.
+        sample_weight: float tensor that broadcasts to `(batch, target)`. Defaults to 1 for a token
+            and 0 for padding.
     """
 
     def __init__(self, name="perplexity", dtype=None):
@@ -55,6 +65,9 @@ class Perplexity(_TokenMean):
     def values(self, y_true, y_pred):
         logits = ops.cast(y_pred, "float32")
         return ops.logsumexp(logits, axis=-1) - logit_of(y_true, logits)
+
+    def values_of_scores(self, scores):
+        return -scores.log_probs
 
     def result(self):
         return ops.exp(super().result())
