@@ -1,9 +1,10 @@
 """The trained presets in saved_models/: the same outputs everywhere, and the score of the card.
 
-On all sentences of the test set, by beam search and by greedy search.
+Translators on all sentences of the test set, by beam search and by greedy search.
 """
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -18,10 +19,15 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
+from keras_transformer.data.treebanks import load_treebank
+from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.bleu import score_translations
+from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 
 ROOT = Path(__file__).parent.parent
-PRESETS = sorted(path.parent for path in (ROOT / "saved_models").glob("*/config.json"))
+FOLDERS = sorted(path.parent for path in (ROOT / "saved_models").glob("*/config.json"))
+PARSER = ROOT / "saved_models" / "craft_parser"
+PRESETS = [folder for folder in FOLDERS if folder != PARSER]
 # The one that is translated on every backend: the others are the same program with other weights.
 ON_ALL_BACKENDS = ROOT / "saved_models" / "multi30k_tok_en_de"
 DATA = os.environ.get("KERAS_TRANSFORMER_DATA")
@@ -107,6 +113,17 @@ def test_saved_model_gives_what_python_gives(preset, tmp_path):
     translations = [text.decode() for text in served["translation"].numpy()]
     assert translations == expected["translations"].tolist()
     np.testing.assert_allclose(served["score"], expected["scores"], atol=1e-4)
+
+
+def test_parser_has_the_score_of_its_card():
+    gold = list(itertools.islice(load_treebank("craft", "test", DATA), 100))
+    parser = kt.ConstituencyParser.from_preset(PARSER, beam_size=4)
+    trees = parser([tree.leaves() for tree in gold])
+    assert [tree.leaves() for tree in trees] == [tree.leaves() for tree in gold]
+    brackets = ([to_bracketed(tree) for tree in y] for y in (gold, trees))
+    scores = evaluate_trees(*brackets, Parameters.named("COLLINS"))
+    f1 = re.search(r"first 100 of them, beam 4: F1 ([\d.]+)", (PARSER / "README.md").read_text())[1]
+    assert scores.f1 == pytest.approx(float(f1), abs=0.2)
 
 
 def pairs_of(preset):
