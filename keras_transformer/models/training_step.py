@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.training.fused_crossentropy import TokenScores, fused_crossentropy
 from keras_transformer.training.losses import LabelSmoothedCrossentropy, token_weights
-from keras_transformer.training.metrics import TokenMean
+from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 
 # What the inputs of a fused training step hold beside the token ids.
 TARGETS, WEIGHTS = "target_token_ids", "target_weights"
@@ -58,8 +58,10 @@ class FusedTrainingStep(keras.Model):
         return self.get_metrics_result()
 
     def _is_fused(self):
-        return isinstance(self.loss, LabelSmoothedCrossentropy) and all(
-            isinstance(metrics, list | tuple) and all(isinstance(x, TokenMean) for x in metrics)
+        # Not of classes derived from these, which may do otherwise with logits.
+        return type(self.loss) is LabelSmoothedCrossentropy and all(
+            isinstance(metrics, list | tuple)
+            and all(type(metric) in (TokenAccuracy, Perplexity) for metric in metrics)
             for metrics in self._lists_of_metrics()
         )
 
