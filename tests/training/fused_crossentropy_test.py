@@ -1,10 +1,10 @@
 """Held to `LabelSmoothedCrossentropy` of whole logits."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.models.training_step import Reduction
 from keras_transformer.training.fused_crossentropy import fused_crossentropy
 from keras_transformer.training.losses import LabelSmoothedCrossentropy, logit_of
 from tests.helpers import assert_close, gradient, normal, to_numpy
@@ -45,24 +45,18 @@ def test_gradients(reduction, factor):
     weights = np.float32(factor) * WEIGHTS
     whole = LabelSmoothedCrossentropy(0.1, reduction)
 
-    class OfLosses(keras.losses.Loss):
-        def call(self, y_true, y_pred):
-            return y_pred
-
     def fused_loss(sequence, embeddings):
         losses = scores(sequence, embeddings, weights).losses
-        return 3 * OfLosses(reduction=reduction)(TARGETS, losses, weights)
+        return 3 * Reduction(reduction=reduction)(TARGETS, losses, weights)
 
     def whole_loss(sequence, embeddings):
         return 3 * whole(TARGETS, logits_of(sequence, embeddings), weights)
 
-    for name in ("sequence", "embeddings"):
-        actual, expected = (
-            gradient(lambda x, loss=loss: loss(x, EMBEDDINGS), SEQUENCE)
-            if name == "sequence"
-            else gradient(lambda x, loss=loss: loss(SEQUENCE, x), EMBEDDINGS)
-            for loss in (fused_loss, whole_loss)
-        )
+    def gradients(loss):
+        yield gradient(lambda x: loss(x, EMBEDDINGS), SEQUENCE)
+        yield gradient(lambda x: loss(SEQUENCE, x), EMBEDDINGS)
+
+    for actual, expected in zip(gradients(fused_loss), gradients(whole_loss), strict=True):
         scale = np.abs(expected).max() or 1
         assert_close(actual / scale, expected / scale, 1e-6)
 
