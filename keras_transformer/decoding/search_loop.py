@@ -73,7 +73,7 @@ class State(NamedTuple):
     finished_tokens: object  # int32 (batch, num_results, length)
     finished_scores: object  # float32 (batch, num_results): penalised, the best first
     trees: object  # `TreeState` of the live hypotheses, or () without a grammar
-    caches: object  # a layer's (key, value) each, (batch, num_heads, capacity, dim)
+    caches: object  # a layer's (key, value) each, as `make_cache` has them
 
 
 def search_loop(model, encoder_token_ids, seed, *start, options):
@@ -210,7 +210,10 @@ class _Search:
         positions = ops.arange(capacity, dtype="int32")
         order = ops.argsort(ops.where(is_used, positions, positions + capacity), axis=1)
         order = ops.cast(order, "int32")
-        caches = [tuple(_with_positions(x, order) for x in layer) for layer in state.caches]
+        caches = [
+            (_swap(_with_positions(_swap(key), order)), _with_positions(value, order))
+            for key, value in state.caches
+        ]
         return state._replace(
             ancestors=ops.take_along_axis(ancestors, order[:, None, :], axis=2),
             used=ops.max(ops.sum(ops.cast(is_used, "int32"), axis=1)),
@@ -219,7 +222,9 @@ class _Search:
 
     def with_capacity(self, state, capacity):
         """The state with a cache that has more positions."""
-        caches = [tuple(_padded(x, 2, capacity) for x in layer) for layer in state.caches]
+        caches = [
+            (_padded(key, 3, capacity), _padded(value, 2, capacity)) for key, value in state.caches
+        ]
         return state._replace(ancestors=_padded(state.ancestors, 2, capacity), caches=caches)
 
     def _num_starts(self):
@@ -346,11 +351,15 @@ class _Search:
 
 
 def _with_positions(x, positions):
-    """The keys or values `(batch, num_heads, capacity, dim)` at positions `(batch, n)`."""
+    """The vectors `(batch, num_heads, capacity, dim)` at positions `(batch, n)`."""
     batch, num_heads, capacity, dim = ops.shape(x)
     rows = ops.reshape(x, (batch * num_heads, capacity, dim))
     rows = gather_rows(rows, ops.repeat(positions, num_heads, axis=0))
     return ops.reshape(rows, (batch, num_heads, ops.shape(positions)[1], dim))
+
+
+def _swap(x):
+    return ops.swapaxes(x, -1, -2)
 
 
 def _padded(x, axis, size):

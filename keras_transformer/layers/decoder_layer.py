@@ -136,7 +136,7 @@ class TransformerDecoderLayer(TransformerLayer):
         keys = queries
         if cache is not None:
             queries = queries + cache_index
-            keys = ops.arange(ops.shape(cache[0])[2])
+            keys = ops.arange(ops.shape(cache[0])[3])
         return (ops.expand_dims(queries, -1) >= keys)[None]
 
     def compute_output_spec(self, inputs, *args, **kwargs):

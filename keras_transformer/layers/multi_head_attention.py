@@ -39,8 +39,9 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: boolean tensor that broadcasts to `(batch, target, source)`, true where a
             query may attend. A query that may attend to nothing attends to all positions alike.
             With `attention_window`, `(batch, 1, source)`: which positions are not padding.
-        cache: a pair `(key, value)` of projected heads, `(batch, num_heads, source, key_dim)` and
-            `(batch, num_heads, source, value_dim)`, used in place of those of `value`.
+        cache: a pair `(key, value)` of projected heads, `(batch, num_heads, key_dim, source)` (the
+            keys are the columns, as in K^T) and `(batch, num_heads, source, value_dim)`, used in
+            place of those of `value`.
         cache_index: integer scalar. When given, the keys and values of `query` are first written
             into `cache` from this position on.
         return_attention_scores: whether to return the attention weights too.
@@ -120,8 +121,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key, value = cache or self.project(query if value is None else value)
         if attention_mask is not None:
             attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
-        scores = ops.matmul(self._scaled_query(query), ops.transpose(key, (0, 1, 3, 2)))
-        weights = masked_softmax(scores, attention_mask)
+        weights = masked_softmax(ops.matmul(self._scaled_query(query), key), attention_mask)
         heads = ops.matmul(self.dropout_layer(weights, training=training), value)
         outputs = [self.output_dense(self._merge_heads(heads))]
         if cache_index is not None:
@@ -134,18 +134,20 @@ class MultiHeadAttention(keras.layers.Layer):
         """Project `value` `(batch, source, hidden_dim)` to the heads' keys and values.
 
         Returns:
-            The pair that `cache` takes: `(batch, num_heads, source, key_dim)` and
+            The pair that `cache` takes: `(batch, num_heads, key_dim, source)` and
             `(batch, num_heads, source, value_dim)`.
         """
         key = self._split_heads(self.key_dense(value), self.key_dim)
+        # As Q K^T needs them: of cached keys a product would else transpose all in each step.
+        key = ops.transpose(key, (0, 1, 3, 2))
         return key, self._split_heads(self.value_dense(value), self.value_dim)
 
     def empty_cache(self, batch_size, length):
         """Zeros of the shapes that `cache` takes, for `length` positions."""
-        shape = (batch_size, self.num_heads, length)
+        heads = (batch_size, self.num_heads)
         return (
-            ops.zeros((*shape, self.key_dim), self.compute_dtype),
-            ops.zeros((*shape, self.value_dim), self.compute_dtype),
+            ops.zeros((*heads, self.key_dim, length), self.compute_dtype),
+            ops.zeros((*heads, length, self.value_dim), self.compute_dtype),
         )
 
     def _restricted(self, inputs, attention_mask, training):
@@ -154,9 +156,11 @@ class MultiHeadAttention(keras.layers.Layer):
                 "With `attention_window`, `attention_mask` must have the shape (batch, 1, source). "
                 f"Received: attention_mask of shape {tuple(attention_mask.shape)}"
             )
+        key, value = self.project(inputs)
         heads = restricted_attention(
             self._scaled_query(inputs),
-            *self.project(inputs),
+            ops.transpose(key, (0, 1, 3, 2)),
+            value,
             window=self.attention_window,
             padding_mask=attention_mask,
             dropout=lambda weights: self.dropout_layer(weights, training=training),
@@ -179,8 +183,9 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
 
     def _write(self, cache, update, index):
-        write = _scatter_update if keras.backend.backend() == "tensorflow" else ops.slice_update
-        return tuple(write(old, (0, 0, index, 0), new) for old, new in zip(cache, update))
+        starts = (0, 0, 0, index), (0, 0, index, 0)
+        key, value = map(_slice_update, cache, starts, update)
+        return key, value
 
     def _projection(self, name, units, scale):
         return keras.layers.Dense(
@@ -210,14 +215,13 @@ def _is_odd(number):
     return type(number) is int and number > 0 and number % 2 == 1
 
 
-def _scatter_update(cache, start, update):
-    """`ops.slice_update` along the third axis, for TensorFlow, whose own has XLA compile a program
-    for each shape. Scattering the rows of a matrix compiles nothing.
-    """
-    batch, num_heads, length, size = ops.shape(cache)
-    count = ops.shape(update)[2]
-    rows = ops.arange(batch * num_heads, dtype="int32")[:, None] * length
-    rows = ops.reshape(rows + start[2] + ops.arange(count, dtype="int32"), (-1, 1))
-    flat = ops.reshape(cache, (batch * num_heads * length, size))
-    flat = ops.scatter_update(flat, rows, ops.reshape(update, (batch * num_heads * count, size)))
-    return ops.reshape(flat, (batch, num_heads, length, size))
+def _slice_update(x, start, update):
+    """`ops.slice_update`; TensorFlow's own has XLA compile a program for each shape."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.slice_update(x, start, update)
+    import tensorflow as tf
+
+    start = tf.stack(start)
+    return tf.raw_ops.TensorStridedSliceUpdate(
+        input=x, begin=start, end=start + tf.shape(update), strides=[1] * 4, value=update
+    )

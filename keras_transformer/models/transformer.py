@@ -260,8 +260,9 @@ class Transformer(FusedTrainingStep):
 
         Returns:
             A list with a layer's keys and values each, for `decode`:
-            `{"self": (key, value), "cross": (key, value)}`, of shape `(batch, num_heads, length *
-            beam_size or source, key_dim or value_dim)`.
+            `{"self": (key, value), "cross": (key, value)}`, of shapes `(batch, num_heads, key_dim,
+            tokens)` and `(batch, num_heads, tokens, value_dim)`, for `length * beam_size` tokens of
+            the target and all of the source.
 
         Raises:
             ValueError: if `length` is more than the learned positions.

@@ -63,8 +63,8 @@ def test_make_cache_shapes():
     cache = decoder_layer(key_dim=3, value_dim=5).make_cache(SOURCE, 6)
     shapes = {name: [tuple(x.shape) for x in pair] for name, pair in cache.items()}
     assert shapes == {
-        "self": [(2, 2, 6, 3), (2, 2, 6, 5)],
-        "cross": [(2, 2, 5, 3), (2, 2, 5, 5)],
+        "self": [(2, 2, 3, 6), (2, 2, 6, 5)],
+        "cross": [(2, 2, 3, 5), (2, 2, 5, 5)],
     }
 
 

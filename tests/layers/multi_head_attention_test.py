@@ -111,9 +111,10 @@ def test_cache_filled_step_by_step_equals_all_at_once(value_dim):
         )
         assert_close(outputs, expected[:, start:stop], atol=1e-6)
     key, value = layer.project(x)
-    assert_close(cache[0][:, :, :4], key, atol=1e-6)
+    assert_close(cache[0][..., :4], key, atol=1e-6)
     assert_close(cache[1][:, :, :4], value, atol=1e-6)
-    assert not to_numpy(cache[0][:, :, 4:]).any()
+    assert not to_numpy(cache[0][..., 4:]).any()
+    assert not to_numpy(cache[1][:, :, 4:]).any()
 
 
 def test_cache_without_index_stands_for_value():
