@@ -26,14 +26,19 @@ def run_compiled(function, model, *tensors, **options):
     Returns:
         What `function` returns.
     """
+    return compiled(function, model, len(tensors), **options)(*tensors)
+
+
+def compiled(function, model, num_tensors, **options):
+    """The program that `run_compiled` runs: a function of so many tensors."""
     programs = _compiled.setdefault(model, {})
-    key = (function, len(tensors), tuple(sorted(options.items())))
+    key = (function, num_tensors, tuple(sorted(options.items())))
     if key not in programs:
         # The program must not keep the model alive, whose life decides on its own.
         programs[key] = _COMPILERS[keras.backend.backend()](
-            functools.partial(_call, function, weakref.ref(model), options), model, len(tensors)
+            functools.partial(_call, function, weakref.ref(model), options), model, num_tensors
         )
-    return programs[key](*tensors)
+    return programs[key]
 
 
 def _call(function, model, options, *tensors):

@@ -6,6 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID, START_ID
+from keras_transformer.decoding.all_cores import run_on_all_cores
 from keras_transformer.decoding.checks import (
     check_banned,
     check_grammar,
@@ -234,7 +235,7 @@ def _search(model, encoder_token_ids, options, prefix_token_ids, words, return_a
     if encoder_token_ids.shape[0] == 0:
         token_ids, scores = _nothing(encoder_token_ids, options)
     else:
-        token_ids, scores = run_compiled(search_loop, model, *tensors, options=options)
+        token_ids, scores = run_on_all_cores(search_loop, model, *tensors, options=options)
     if not return_attention:
         return token_ids, scores
     return token_ids, scores, _attention(model, encoder_token_ids, token_ids)

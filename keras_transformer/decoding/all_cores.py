@@ -1,0 +1,94 @@
+"""Search parts of a batch at the same time, each on a core of its own.
+
+The steps of a search are many small operations, of which one core does most alone while others wait
+for it. Parts of a batch need not wait for one another.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.decoding.compilation import compiled, run_compiled
+
+# A part has at least so many hypotheses. With fewer, reading the weights is what takes the time.
+_FEWEST_HYPOTHESES = 64
+
+
+def run_on_all_cores(search_loop, model, encoder_token_ids, seed, *start, options):
+    """`run_compiled(search_loop, ...)`, in parts where the program runs on a CPU and the batch is
+    large.
+
+    Args:
+        search_loop: the function of that name.
+        model: a `Transformer`.
+        encoder_token_ids: int32 tensor `(batch, source)`.
+        seed: int32 array `(1, 1)`.
+        *start: int32 tensors `(batch, ...)`.
+        options: `SearchOptions`.
+
+    Returns:
+        The pair `(token_ids, scores)` that `search_loop` returns.
+    """
+    batches = (encoder_token_ids, *start)
+    num_parts = _num_parts(encoder_token_ids.shape[0], options.beam_size)
+    if num_parts < 2 or not _is_compiled_for_cpu(encoder_token_ids):
+        return run_compiled(search_loop, model, encoder_token_ids, seed, *start, options=options)
+    program = compiled(search_loop, model, 1 + len(batches), options=options)
+    with ThreadPoolExecutor(num_parts) as threads:
+        results = threads.map(
+            lambda encoder_token_ids, *start: program(encoder_token_ids, seed, *start),
+            *(_split(batch, num_parts) for batch in batches),
+        )
+        token_ids, scores = zip(*results)
+    size = encoder_token_ids.shape[0]
+    return _join(token_ids)[:size], _join(scores)[:size]
+
+
+def _num_parts(batch_size, beam_size):
+    if batch_size is None:  # inside a program that is being traced
+        return 1
+    return min(_num_cores(), batch_size, batch_size * beam_size // _FEWEST_HYPOTHESES)
+
+
+def _num_cores():
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _is_compiled_for_cpu(tensor):
+    """Whether a program would run, now, on this machine's cores, without Python's lock."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        if isinstance(tensor, jax.core.Tracer) or jax.config.jax_disable_jit:
+            return False
+        return jax.default_backend() == "cpu" and jax.device_count() == 1
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        if not tf.executing_eagerly() or tf.config.functions_run_eagerly():
+            return False
+        return not tf.config.list_logical_devices("GPU")
+    return False
+
+
+def _split(batch, num_parts):
+    """Parts of the same shape: zeros, which are no sentences, are added to the batch.
+
+    A part has every so manyth row, because batches are often sorted by length.
+    """
+    batch = ops.convert_to_numpy(batch)
+    missing = -len(batch) % num_parts
+    batch = np.pad(batch, [(0, missing), *[(0, 0)] * (batch.ndim - 1)])
+    return [batch[part::num_parts] for part in range(num_parts)]
+
+
+def _join(parts):
+    """The rows in the order that they had before `_split`."""
+    rows = ops.stack(parts, axis=1)
+    return ops.reshape(rows, (-1, *rows.shape[2:]))
