@@ -7,9 +7,9 @@ All have three methods, of which only `run` is timed:
 and `count_steps(batch)`: how many steps of the decoder `run` makes.
 """
 
-import contextlib
 import tempfile
 from dataclasses import dataclass
+from unittest import mock
 
 import keras
 import numpy as np
@@ -17,6 +17,8 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.decoding import stages
+from keras_transformer.decoding.compilation import run_compiled
 
 
 @dataclass(frozen=True)
@@ -72,40 +74,16 @@ class KerasTransformer:
         return [[int(i) for i in row if i != PAD_ID] for row in outputs]
 
     def count_steps(self, batch):
-        decode, steps = self.model.decode, 0
+        steps = []
 
-        def counting_decode(*args, **kwargs):
-            nonlocal steps
-            steps += 1
-            return decode(*args, **kwargs)
+        def noting_steps(*args, **options):
+            stage = run_compiled(*args, **options)
+            steps.append(int(stage.state.step))
+            return stage
 
-        self.model.decode = counting_decode
-        try:
-            with _not_compiled():
-                self.run(batch)
-        finally:
-            del self.model.decode
-        return steps
-
-
-@contextlib.contextmanager
-def _not_compiled():
-    """Loops run in Python, so that a function in the loop is called once a step."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.run_functions_eagerly(True)
-        try:
-            yield
-        finally:
-            tf.config.run_functions_eagerly(False)
-    elif keras.backend.backend() == "jax":
-        import jax
-
-        with jax.disable_jit():
-            yield
-    else:
-        yield
+        with mock.patch.object(stages, "run_compiled", noting_steps):
+            self.run(batch)
+        return max(steps)
 
 
 class CTranslate2:

@@ -11,18 +11,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.compilation import compiled, run_compiled
+from keras_transformer.decoding.stages import is_traced, search_in_stages
 
 # A part has at least so many hypotheses. With fewer, reading the weights is what takes the time.
 _FEWEST_HYPOTHESES = 64
 
 
-def run_on_all_cores(search_loop, model, encoder_token_ids, seed, *start, options):
-    """`run_compiled(search_loop, ...)`, in parts where the program runs on a CPU and the batch is
-    large.
+def search_on_all_cores(model, encoder_token_ids, seed, *start, options):
+    """`search_in_stages`, in parts where programs run on a CPU and the batch is large.
 
     Args:
-        search_loop: the function of that name.
         model: a `Transformer`.
         encoder_token_ids: int32 tensor `(batch, source)`.
         seed: int32 array `(1, 1)`.
@@ -30,16 +28,17 @@ def run_on_all_cores(search_loop, model, encoder_token_ids, seed, *start, option
         options: `SearchOptions`.
 
     Returns:
-        The pair `(token_ids, scores)` that `search_loop` returns.
+        The pair `(token_ids, scores)` that `search_in_stages` returns.
     """
     batches = (encoder_token_ids, *start)
     num_parts = _num_parts(encoder_token_ids.shape[0], options.beam_size)
     if num_parts < 2 or not _is_compiled_for_cpu(encoder_token_ids):
-        return run_compiled(search_loop, model, encoder_token_ids, seed, *start, options=options)
-    program = compiled(search_loop, model, 1 + len(batches), options=options)
+        return search_in_stages(model, encoder_token_ids, seed, *start, options=options)
     with ThreadPoolExecutor(num_parts) as threads:
         results = threads.map(
-            lambda encoder_token_ids, *start: program(encoder_token_ids, seed, *start),
+            lambda encoder_token_ids, *start: search_in_stages(
+                model, encoder_token_ids, seed, *start, options=options
+            ),
             *(_split(batch, num_parts) for batch in batches),
         )
         token_ids, scores = zip(*results)
@@ -65,7 +64,7 @@ def _is_compiled_for_cpu(tensor):
     if keras.backend.backend() == "jax":
         import jax
 
-        if isinstance(tensor, jax.core.Tracer) or jax.config.jax_disable_jit:
+        if is_traced(tensor) or jax.config.jax_disable_jit:
             return False
         return jax.default_backend() == "cpu" and jax.device_count() == 1
     if keras.backend.backend() == "tensorflow":

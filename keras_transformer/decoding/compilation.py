@@ -1,6 +1,7 @@
 """Compile a function of (model, tensors) once, with the backend's own compiler."""
 
 import functools
+import threading
 import weakref
 
 import keras
@@ -8,6 +9,7 @@ import keras
 _compiled = (
     weakref.WeakKeyDictionary()
 )  # model -> {(function, number of tensors, options): program}
+_lock = threading.Lock()  # so that threads that come at the same time share a program
 
 
 def run_compiled(function, model, *tensors, **options):
@@ -20,25 +22,21 @@ def run_compiled(function, model, *tensors, **options):
     Args:
         function: function of a model and tensors, in `keras.ops`.
         model: a built Keras model.
-        *tensors: int32 arrays or tensors.
+        *tensors: int32 arrays or tensors; on JAX and PyTorch also structures of any tensors.
         **options: hashable Python values, compiled in.
 
     Returns:
         What `function` returns.
     """
-    return compiled(function, model, len(tensors), **options)(*tensors)
-
-
-def compiled(function, model, num_tensors, **options):
-    """The program that `run_compiled` runs: a function of so many tensors."""
-    programs = _compiled.setdefault(model, {})
-    key = (function, num_tensors, tuple(sorted(options.items())))
-    if key not in programs:
-        # The program must not keep the model alive, whose life decides on its own.
-        programs[key] = _COMPILERS[keras.backend.backend()](
-            functools.partial(_call, function, weakref.ref(model), options), model, num_tensors
-        )
-    return programs[key]
+    key = (function, len(tensors), tuple(sorted(options.items())))
+    with _lock:
+        programs = _compiled.setdefault(model, {})
+        if key not in programs:
+            # The program must not keep the model alive, whose life decides on its own.
+            programs[key] = _COMPILERS[keras.backend.backend()](
+                functools.partial(_call, function, weakref.ref(model), options), model, len(tensors)
+            )
+    return programs[key](*tensors)
 
 
 def _call(function, model, options, *tensors):
@@ -70,9 +68,12 @@ def _compile_jax(function, model, num_tensors):
 def _compile_torch(function, model, num_tensors):
     import torch
 
+    def tensor_of(x):
+        return x if torch.is_tensor(x) else keras.ops.convert_to_tensor(x, "int32")
+
     @torch.inference_mode()
     def program(*tensors):
-        return function(*(keras.ops.convert_to_tensor(tensor, "int32") for tensor in tensors))
+        return function(*keras.tree.map_structure(tensor_of, tensors))
 
     return program
 

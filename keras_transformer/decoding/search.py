@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID, START_ID
-from keras_transformer.decoding.all_cores import run_on_all_cores
+from keras_transformer.decoding.all_cores import search_on_all_cores
 from keras_transformer.decoding.checks import (
     check_banned,
     check_grammar,
@@ -17,7 +17,7 @@ from keras_transformer.decoding.checks import (
 )
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.length_penalty import length_penalties
-from keras_transformer.decoding.search_loop import Sampling, SearchOptions, search_loop
+from keras_transformer.decoding.search_loop import Sampling, SearchOptions
 
 
 def greedy_search(model, encoder_token_ids, extra_length=50):
@@ -235,7 +235,7 @@ def _search(model, encoder_token_ids, options, prefix_token_ids, words, return_a
     if encoder_token_ids.shape[0] == 0:
         token_ids, scores = _nothing(encoder_token_ids, options)
     else:
-        token_ids, scores = run_on_all_cores(search_loop, model, *tensors, options=options)
+        token_ids, scores = search_on_all_cores(model, *tensors, options=options)
     if not return_attention:
         return token_ids, scores
     return token_ids, scores, _attention(model, encoder_token_ids, token_ids)

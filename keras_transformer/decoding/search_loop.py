@@ -1,15 +1,6 @@
-"""The loop of every search: live hypotheses grow, finished ones are kept apart.
-
-The hypotheses of a sentence lie in the decoder's batch as if they were consecutive positions of one
-target. So they share their source's keys and values, and the cache of their own is not reordered
-with the beam: whatever becomes of a hypothesis, its keys and values stay where they were written,
-and a mask says which of them each live hypothesis descends from. When the cache is full, those that
-no live hypothesis descends from are dropped. Some steps back all descend from few: the cache of a
-wide beam is hardly longer than its outputs.
-"""
+"""The loop of every search: live hypotheses grow, finished ones are kept apart."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from keras import ops
@@ -22,14 +13,9 @@ from keras_transformer.decoding.candidates import (
     uniform_numbers,
 )
 from keras_transformer.decoding.length_penalty import length_penalties
+from keras_transformer.decoding.search_state import State, without_unused
 from keras_transformer.decoding.top_k import gather_rows, top_k
 from keras_transformer.decoding.tree_grammar import TreeGrammar, Words
-
-# Each step attends to all that the cache has room for. It begins with room for so many steps, and
-# grows by a factor when more than three quarters of it are in use: most outputs end long before
-# their limit. JAX compiles each size.
-_FIRST_STEPS = 32
-_GROWTH = 4
 
 # In the coverage penalty, attention to a source token summed over an output is at least this.
 _LEAST_COVERAGE = 1e-9
@@ -60,102 +46,37 @@ class SearchOptions:
     grammar: TreeGrammar | None = None
 
 
-class State(NamedTuple):
-    """What the loop carries. Where there is no hypothesis, the score is minus infinity."""
-
-    step: object  # int32: how many tokens the live hypotheses have
-    tokens: object  # int32 (batch, beam, length): the live hypotheses
-    last_tokens: object  # int32 (batch, beam)
-    scores: object  # float32 (batch, beam): their log-probabilities, the best first
-    ancestors: object  # bool (batch, beam, capacity): the cached positions each descends from
-    used: object  # int32: how many positions of the cache are in use
-    coverage: object  # float32 (batch, beam, source): attention to each source token so far
-    finished_tokens: object  # int32 (batch, num_results, length)
-    finished_scores: object  # float32 (batch, num_results): penalised, the best first
-    trees: object  # `TreeState` of the live hypotheses, or () without a grammar
-    caches: object  # a layer's (key, value) each, as `make_cache` has them
-
-
-def search_loop(model, encoder_token_ids, seed, *start, options):
-    """Search for the best outputs; TensorFlow may leave the axes unknown.
+class SearchLoop:
+    """The loop of one search.
 
     Args:
         model: a `Transformer`.
-        encoder_token_ids: int32 tensor `(batch, source)`.
+        sentences: `Sentences`.
         seed: int32 tensor `(1, 1)`, for sampling.
-        *start: what the outputs begin from. With a grammar its `Words`: int32 `(batch, 1)` and
-            `(batch, words)`; without one, if anything, int32 `(batch, prefix)`, forced tokens.
         options: `SearchOptions`.
-
-    Returns:
-        The pair `(token_ids, scores)` that `beam_search` returns.
     """
-    search = _Search(model, encoder_token_ids, seed, start, options)
-    state = _run(search)
-    is_there = state.finished_scores > -np.inf
-    return ops.where(is_there[..., None], state.finished_tokens, PAD_ID), state.finished_scores
 
-
-def _run(search):
-    """From the first state to the last."""
-    capacity, largest = map(search.capacity_for, (search.first_steps(), search.length))
-    state = search.first_state()
-    if isinstance(largest, int):
-        state = search.fill(state, capacity)
-        while capacity < largest:
-            capacity = min(capacity * _GROWTH, largest)
-            state = search.fill(search.with_capacity(state, capacity), capacity)
-        return state
-
-    def grow_and_fill(state, capacity):
-        capacity = ops.minimum(capacity * _GROWTH, largest)
-        return search.fill(search.with_capacity(state, capacity), capacity), capacity
-
-    state, _ = ops.while_loop(
-        lambda state, capacity: search.is_alive(state) & (capacity < largest),
-        grow_and_fill,
-        (search.fill(state, capacity), capacity),
-    )
-    return state
-
-
-class _Search:
-    """One search: what stays the same in the loop, and the parts of its step."""
-
-    def __init__(self, model, encoder_token_ids, seed, start, options):
+    def __init__(self, model, sentences, seed, options):
         self.model = model
-        self.encoder_token_ids = encoder_token_ids
+        self.sentences = sentences
         self.seed = seed
-        if options.sampling is not None:
-            self.keys = sentence_keys(encoder_token_ids, seed)
         self.options = options
+        start = sentences.start
+        if options.sampling is not None:
+            self.keys = sentence_keys(sentences.token_ids, seed)
         self.words = Words(*start) if options.grammar else None
         self.prefix_token_ids = start[0] if start and not options.grammar else None
-        self.source_mask = encoder_token_ids != PAD_ID
+        self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
         self.limits = self.source_lengths - 1 + options.extra_length
-        self.length = ops.shape(encoder_token_ids)[1] + options.extra_length
-        encoder_sequence = model.encode(encoder_token_ids)
-        cache = model.make_cache(encoder_sequence, self.first_steps(), options.beam_size)
-        self.cross_caches = [layer["cross"] for layer in cache]
-        self.empty_caches = [layer["self"] for layer in cache]
+        self.length = ops.shape(sentences.token_ids)[1] + options.extra_length
         self.never = np.zeros(model.hyperparameters["vocabulary_size"], "float32")
         self.never[[PAD_ID, START_ID, *options.banned_token_ids]] = -np.inf
 
-    def capacity_for(self, steps):
-        """How many positions so many steps take at most."""
-        return steps * self.options.beam_size
-
-    def first_steps(self):
-        """How many steps the first cache has room for."""
-        if isinstance(self.length, int):
-            return min(_FIRST_STEPS, self.length)
-        return ops.minimum(_FIRST_STEPS, self.length)
-
-    def first_state(self):
+    def first_state(self, caches):
         """One live hypothesis, the empty one; for a source without tokens, nothing to do."""
-        batch, source = ops.shape(self.encoder_token_ids)
+        batch, source = ops.shape(self.sentences.token_ids)
         beam, num_results = self.options.beam_size, self.options.num_results
         has_source = ops.expand_dims(self.source_lengths > 0, 1)
         only_first = ops.where(ops.arange(beam) < self._num_starts(), 0.0, -np.inf)
@@ -164,27 +85,33 @@ class _Search:
             tokens=ops.zeros((batch, beam, self.length), "int32"),
             last_tokens=ops.full((batch, beam), START_ID, "int32"),
             scores=ops.where(has_source, ops.expand_dims(only_first, 0), -np.inf),
-            ancestors=ops.zeros((batch, beam, self.capacity_for(self.first_steps())), "bool"),
+            ancestors=ops.zeros((batch, beam, ops.shape(caches[0][0])[-1]), "bool"),
             used=ops.convert_to_tensor(0, "int32"),
             coverage=ops.zeros((batch, beam, source)),
             finished_tokens=ops.zeros((batch, num_results, self.length), "int32"),
             finished_scores=ops.where(has_source, ops.full((batch, num_results), -np.inf), 0.0),
             trees=self._first_trees(),
-            caches=self.empty_caches,
+            caches=caches,
         )
 
-    def is_alive(self, state):
-        """Whether any hypothesis lives."""
-        return ops.any(state.scores > -np.inf)
+    def run_while(self, state, goes_on):
+        """Search on, until the cache is too small, or `goes_on` says no.
 
-    def fill(self, state, capacity):
-        """Search on, until all has ended or the cache is too small."""
+        Args:
+            state: `State`.
+            goes_on: function of a `State`.
+
+        Returns:
+            `State`.
+        """
+        beam = self.options.beam_size
         # Samples, and a beam of one, drop nothing.
-        drops = self.options.beam_size > 1 and self.options.sampling is None
-        is_largest = capacity >= self.capacity_for(self.length)
+        drops = beam > 1 and self.options.sampling is None
+        capacity = ops.shape(state.ancestors)[-1]
+        is_largest = capacity >= self.length * beam
 
         def has_room(state):
-            return self.is_alive(state) & (state.used + self.options.beam_size <= capacity)
+            return goes_on(state) & (state.used + beam <= capacity)
 
         def is_large_enough(state):
             return has_room(state) & (is_largest | (4 * state.used <= 3 * capacity))
@@ -194,38 +121,13 @@ class _Search:
 
         def step_and_drop(state):
             (state,) = step_until_full(state)
-            return (self._without_unused(state),)
+            return (without_unused(state),)
 
         if drops:
             (state,) = ops.while_loop(is_large_enough, step_and_drop, (state,))
         else:
             (state,) = step_until_full(state)
         return state
-
-    def _without_unused(self, state):
-        """The state with a cache that begins with what live hypotheses descend from."""
-        ancestors = state.ancestors & (state.scores > -np.inf)[..., None]
-        is_used = ops.any(ancestors, axis=1)
-        capacity = ops.shape(is_used)[1]
-        positions = ops.arange(capacity, dtype="int32")
-        order = ops.argsort(ops.where(is_used, positions, positions + capacity), axis=1)
-        order = ops.cast(order, "int32")
-        caches = [
-            (_swap(_with_positions(_swap(key), order)), _with_positions(value, order))
-            for key, value in state.caches
-        ]
-        return state._replace(
-            ancestors=ops.take_along_axis(ancestors, order[:, None, :], axis=2),
-            used=ops.max(ops.sum(ops.cast(is_used, "int32"), axis=1)),
-            caches=caches,
-        )
-
-    def with_capacity(self, state, capacity):
-        """The state with a cache that has more positions."""
-        caches = [
-            (_padded(key, 3, capacity), _padded(value, 2, capacity)) for key, value in state.caches
-        ]
-        return state._replace(ancestors=_padded(state.ancestors, 2, capacity), caches=caches)
 
     def _num_starts(self):
         """Samples are independent from the beginning; a beam grows out of one hypothesis."""
@@ -257,10 +159,10 @@ class _Search:
         own = state.used + ops.expand_dims(ops.arange(beam, dtype="int32"), -1)
         is_own = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == own
         ancestors = ops.logical_or(state.ancestors, is_own)
-        pairs = zip(state.caches, self.cross_caches)
+        pairs = zip(state.caches, self.sentences.caches)
         logits, cache, *attention_scores = self.model.decode(
             state.last_tokens,
-            self.encoder_token_ids,
+            self.sentences.token_ids,
             cache=[{"self": own, "cross": cross} for own, cross in pairs],
             cache_index=state.used,
             positions=ops.reshape(state.step, (1,)),
@@ -348,25 +250,6 @@ class _Search:
         covered = ops.log(ops.clip(state.coverage, _LEAST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.options.coverage_penalty * ops.sum(covered, axis=-1)
-
-
-def _with_positions(x, positions):
-    """The vectors `(batch, num_heads, capacity, dim)` at positions `(batch, n)`."""
-    batch, num_heads, capacity, dim = ops.shape(x)
-    rows = ops.reshape(x, (batch * num_heads, capacity, dim))
-    rows = gather_rows(rows, ops.repeat(positions, num_heads, axis=0))
-    return ops.reshape(rows, (batch, num_heads, ops.shape(positions)[1], dim))
-
-
-def _swap(x):
-    return ops.swapaxes(x, -1, -2)
-
-
-def _padded(x, axis, size):
-    """`x` with zeros after its end, so that an axis has the size given."""
-    shape = list(ops.shape(x))
-    shape[axis] = size - shape[axis]
-    return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis=axis)
 
 
 def _append(state, parents, tokens):

@@ -12,7 +12,7 @@ import pytest
 from keras import ops
 
 from keras_transformer import Transformer, beam_search, greedy_search
-from keras_transformer.decoding import search_loop
+from keras_transformer.decoding import search_loop, stages
 from tests.decoding.reference_search import (
     Hypothesis,
     NumpyTransformer,
@@ -302,21 +302,21 @@ def test_narrow_beam_equals_reference(options):
 @pytest.mark.parametrize("options", [ONE, POWER, FULL], ids=str)
 def test_a_full_cache_drops_what_is_not_needed(monkeypatch, options):
     # Room for four steps, then for sixteen, then for all twenty-four.
-    monkeypatch.setattr(search_loop, "_FIRST_STEPS", 4)
+    monkeypatch.setattr(stages, "_FIRST_STEPS", 4)
     called = set()
-    for name in ("_without_unused", "with_capacity"):
-        method = getattr(search_loop._Search, name)
+    for module, name in ((search_loop, "without_unused"), (stages, "with_capacity")):
+        function = getattr(module, name)
         monkeypatch.setattr(
-            search_loop._Search,
+            module,
             name,
-            lambda *arguments, name=name, method=method: called.add(name) or method(*arguments),
+            lambda *args, name=name, function=function: called.add(name) or function(*args),
         )
     searches, model = [], model_of.__wrapped__()  # one that has compiled no search yet
     for seed in SEEDS[:3]:
         searches += assert_equals_reference(reweight(model, seed), extra_length=18, **options)
     assert max(len(each.tokens) for search in searches for each in search.results) > 16
     # A beam of one needs all it has.
-    assert "with_capacity" in called and ("_without_unused" in called) is (options is not ONE)
+    assert "with_capacity" in called and ("without_unused" in called) is (options is not ONE)
 
 
 def test_coverage_chooses_between_the_hypotheses_compared():

@@ -1,11 +1,14 @@
 import gc
+import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.decoding import compilation
 from keras_transformer.decoding.compilation import run_compiled
 from tests.helpers import to_numpy
 
@@ -41,6 +44,22 @@ def test_is_compiled_once_a_program():
         assert run(function, model, IDS[:1]).tolist() == IDS[:1].tolist()
     # TensorFlow: one graph for all shapes. JAX: one a shape. PyTorch: none is compiled.
     assert function.calls == {"tensorflow": 1, "jax": 2, "torch": 6}[keras.backend.backend()]
+
+
+def test_threads_share_a_program(monkeypatch):
+    programs, backend = [], keras.backend.backend()
+    compile_program = compilation._COMPILERS[backend]
+
+    def slow_compiler(*args):
+        time.sleep(0.2)  # for the other thread to come
+        programs.append(compile_program(*args))
+        return programs[-1]
+
+    monkeypatch.setitem(compilation._COMPILERS, backend, slow_compiler)
+    model, function = small_model(), Function()
+    with ThreadPoolExecutor(2) as threads:
+        results = list(threads.map(lambda _: run(function, model, IDS).tolist(), range(2)))
+    assert results == [IDS.tolist()] * 2 and len(programs) == 1
 
 
 def test_each_option_has_its_own_program():
