@@ -61,16 +61,11 @@ def search_in_stages(model, encoder_token_ids, seed, *start, options):
     """
     tensors = (encoder_token_ids, seed, *start)
     if is_traced(encoder_token_ids):
-        stage = _growing_cache_alone(model, *tensors, options=options)
+        stage = _stages_of_one_batch_size(model, *tensors, options=options)
     elif keras.backend.backend() == "tensorflow":
-        stage = run_compiled(_stages_in_a_graph, model, *tensors, options=options)
+        stage = run_compiled(_stages_in_one_program, model, *tensors, options=options)
     else:
-        stage = run_compiled(_first_stage, model, *tensors, options=options)
-        while stage.num_live > 0:
-            size, capacity = map(int, _next_sizes(stage, options))
-            stage = run_compiled(
-                _next_stage, model, stage, seed, size=size, capacity=capacity, options=options
-            )
+        stage = _stages_one_by_one(model, *tensors, options=options)
     return stage.token_ids, stage.scores
 
 
@@ -83,21 +78,35 @@ def is_traced(tensor):
     return isinstance(tensor, jax.core.Tracer)
 
 
-def _growing_cache_alone(model, *tensors, options):
-    stage = _first_stage(model, *tensors, options=options, shrinks=False)
-    size, capacity = _sizes(stage)
-    while capacity < _largest_capacity(stage, options):
-        capacity = min(capacity * _GROWTH, _largest_capacity(stage, options))
-        stage = _next_stage(model, stage, tensors[1], size, capacity, options, shrinks=False)
+def _stages_one_by_one(model, encoder_token_ids, seed, *start, options):
+    """The last stage, where Python sees the values."""
+    stage = run_compiled(_first_stage, model, encoder_token_ids, seed, *start, options=options)
+    while stage.num_live > 0:
+        size, capacity = map(int, _next_sizes(stage, options))
+        stage = run_compiled(
+            _next_stage, model, stage, seed, size=size, capacity=capacity, options=options
+        )
     return stage
 
 
-def _stages_in_a_graph(model, *tensors, options):
-    def next_stage(stage):
-        return (_next_stage(model, stage, tensors[1], *_next_sizes(stage, options), options),)
+def _stages_in_one_program(model, encoder_token_ids, seed, *start, options):
+    """The last stage, where a loop may change the sizes."""
 
-    stage = _first_stage(model, *tensors, options=options)
+    def next_stage(stage):
+        return (_next_stage(model, stage, seed, *_next_sizes(stage, options), options),)
+
+    stage = _first_stage(model, encoder_token_ids, seed, *start, options=options)
     (stage,) = ops.while_loop(lambda stage: stage.num_live > 0, next_stage, (stage,))
+    return stage
+
+
+def _stages_of_one_batch_size(model, encoder_token_ids, seed, *start, options):
+    """The last stage, where sizes are fixed and values unknown."""
+    stage = _first_stage(model, encoder_token_ids, seed, *start, options=options, shrinks=False)
+    size, capacity = _sizes(stage)
+    while capacity < _largest_capacity(stage, options):
+        capacity = min(capacity * _GROWTH, _largest_capacity(stage, options))
+        stage = _next_stage(model, stage, seed, size, capacity, options, shrinks=False)
     return stage
 
 
