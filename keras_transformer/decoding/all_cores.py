@@ -11,10 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.stages import is_traced, search_in_stages
-
-# A part has at least so many hypotheses. With fewer, reading the weights is what takes the time.
-_FEWEST_HYPOTHESES = 64
+from keras_transformer.decoding.stages import FEWEST_HYPOTHESES, is_traced, search_in_stages
 
 
 def search_on_all_cores(model, encoder_token_ids, seed, *start, options):
@@ -49,7 +46,7 @@ def search_on_all_cores(model, encoder_token_ids, seed, *start, options):
 def _num_parts(batch_size, beam_size):
     if batch_size is None:  # inside a program that is being traced
         return 1
-    return min(_num_cores(), batch_size, batch_size * beam_size // _FEWEST_HYPOTHESES)
+    return min(_num_cores(), batch_size, batch_size * beam_size // FEWEST_HYPOTHESES)
 
 
 def _num_cores():

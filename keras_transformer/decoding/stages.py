@@ -27,8 +27,8 @@ from keras_transformer.decoding.search_state import (
 _FIRST_STEPS = 32
 _GROWTH = 4
 
-# A batch with fewer hypotheses does not get smaller: reading the weights is what takes the time.
-_FEWEST_HYPOTHESES = 64
+# No batch is made smaller than this: with fewer, reading the weights is what takes the time.
+FEWEST_HYPOTHESES = 64
 
 
 class Stage(NamedTuple):
@@ -164,7 +164,7 @@ def _next_sizes(stage, options):
 def _can_be_halved(num_live, state):
     """Whether half of the batch has room for all sentences that have not ended."""
     size, beam = ops.shape(state.scores)
-    return ops.logical_and(2 * num_live <= size, size * beam >= 2 * _FEWEST_HYPOTHESES)
+    return ops.logical_and(2 * num_live <= size, size * beam >= 2 * FEWEST_HYPOTHESES)
 
 
 def _num_live(state):

@@ -30,7 +30,7 @@ def searches(monkeypatch):
     search = all_cores.search_in_stages
     monkeypatch.setattr(all_cores, "search_in_stages", counted)
     monkeypatch.setattr(all_cores, "_num_cores", lambda: NUM_CORES)
-    monkeypatch.setattr(all_cores, "_FEWEST_HYPOTHESES", 1)
+    monkeypatch.setattr(all_cores, "FEWEST_HYPOTHESES", 1)
     return calls
 
 
@@ -65,7 +65,7 @@ def test_parts_run_at_the_same_time(searches, monkeypatch):
 
 
 def test_a_small_batch_stays_whole(searches, monkeypatch):
-    monkeypatch.setattr(all_cores, "_FEWEST_HYPOTHESES", 11)
+    monkeypatch.setattr(all_cores, "FEWEST_HYPOTHESES", 11)
     beam_search(shared_model(), ROWS, beam_size=4, extra_length=EXTRA_LENGTH)
     assert len(searches) == 1  # two parts would have 10 hypotheses each
 

@@ -25,7 +25,7 @@ def test_what_goes_on_without_the_ended_is_the_same(name, batch_sizes, monkeypat
     search, options = SEARCHES[name]
     whole = [to_numpy(x) for x in search(shared_model(), ROWS, **options)]
     assert set(batch_sizes) == {len(ROWS)}
-    monkeypatch.setattr(stages, "_FEWEST_HYPOTHESES", 1)
+    monkeypatch.setattr(stages, "FEWEST_HYPOTHESES", 1)
     model = shared_model.__wrapped__()  # the same, but one that has compiled no search yet
     halved = [to_numpy(x) for x in search(model, ROWS, **options)]
     assert batch_sizes[-1] < 3
