@@ -1,5 +1,7 @@
 import keras
 
+from keras_transformer.layers.activations import serialize_activation
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FeedForward(keras.layers.Layer):
@@ -54,5 +56,5 @@ class FeedForward(keras.layers.Layer):
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": serialize_activation(self.activation),
         }

@@ -1,5 +1,6 @@
 import keras
 
+from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
@@ -79,7 +80,7 @@ class TransformerLayer(keras.layers.Layer):
             "value_dim": self.value_dim,
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": serialize_activation(self.activation),
             "normalize_first": self.normalize_first,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,

@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
 from keras_transformer.models.training_step import TARGETS, FusedTrainingStep
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant
@@ -88,7 +89,7 @@ class Transformer(FusedTrainingStep):
             "value_dim": value_dim,
             "dropout": dropout,
             "attention_dropout": attention_dropout,
-            "activation": keras.activations.serialize(keras.activations.get(activation)),
+            "activation": serialize_activation(keras.activations.get(activation)),
             "position_encoding": position_encoding,
             "max_length": max_length,
             "normalize_first": normalize_first,
