@@ -66,7 +66,7 @@ def _expand(argument):
     path = Path(argument[1:])
     if not path.is_file():
         raise ValueError(f"There is no file of options {path}.")
-    return shlex.split(path.read_text(), comments=True)
+    return shlex.split(path.read_text("utf-8"), comments=True)
 
 
 def resume_command():

@@ -38,6 +38,12 @@ def whole(path):
         _sync(path.parent)
 
 
+def beside(path, name):
+    """The path `PATH.NAME`: what is made of `PATH`, and of no other file or folder beside it."""
+    path = Path(path).resolve()
+    return path.parent / f"{path.name}.{name}"
+
+
 def check_room(path, size):
     """Raise an `OSError` if there is no room for a new file of so many bytes.
 
@@ -56,11 +62,12 @@ def check_room(path, size):
 def remove_leftovers(folder):
     """Delete what killed processes left of their writing in `folder` and in the folders in it.
 
-    What a living process is writing stays. Where one was killed between the two moves that replace
+    What a living process is writing stays; so does everything where the file system has no locks,
+    by which the two are told apart. Where one was killed between the two moves that replace
     a folder, the second move is made up for.
     """
     for left in [*Path(folder).glob(f".*{_SUFFIX}"), *Path(folder).glob(f"*/.*{_SUFFIX}")]:
-        with contextlib.suppress(OSError), _hold(left):
+        with contextlib.suppress(OSError), _hold(left, for_sure=True):
             name = left.name[1:].removesuffix(_SUFFIX).rpartition(".")[0]
             if (left / _OLD).exists() and not (left.parent / name).exists():
                 os.replace(left / name, left.parent / name)
@@ -68,14 +75,21 @@ def remove_leftovers(folder):
 
 
 @contextlib.contextmanager
-def _hold(folder):
-    """Lock a temporary folder while its process lives; raises an `OSError` if another holds it."""
+def _hold(folder, for_sure=False):
+    """Lock a temporary folder while its process lives; raises an `OSError` if another holds it.
+
+    Some file systems have no locks: there it goes on without one, or with `for_sure` raises too.
+    """
     if fcntl is None:
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if for_sure or isinstance(error, BlockingIOError):
+                raise
         yield
     finally:
         os.close(handle)

@@ -2,6 +2,12 @@
 
 import ctypes
 import platform
+import sys
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 # Parameters of mallopt(3).
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
@@ -28,3 +34,11 @@ def keep_freed_memory():
         _M_ARENA_MAX: 1,  # the main heap for all threads, since those of the others go back
     }
     return all(libc.mallopt(name, value) == 1 for name, value in settings.items())
+
+
+def peak_memory_mib():
+    """The most memory, in MiB, that this process has held since it started; None on Windows."""
+    if resource is None:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts in bytes

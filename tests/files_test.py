@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from keras_transformer import files
-from keras_transformer.files import check_room, remove_leftovers, whole
+from keras_transformer.files import beside, check_room, remove_leftovers, whole
+
+pytestmark = pytest.mark.once
 
 
 def write(path, text, folder):
@@ -231,3 +233,24 @@ def test_folder_killed_between_its_two_moves(tmp_path):
     remove_leftovers(tmp_path)
     assert read(path) == "half"  # whole in truth: the block had ended
     assert names(tmp_path) == ["result"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK])
+def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
+    write_and_be_killed(tmp_path / "left", folder=False)
+
+    def no_locks(handle, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    with whole(tmp_path / "result") as new:
+        new.write_text("new")
+        remove_leftovers(tmp_path)  # they may be another process's, which is writing them
+    assert read(tmp_path / "result") == "new" and len(names(tmp_path)) == 2
+
+
+def test_what_is_made_of_a_folder_lies_beside_it(tmp_path, monkeypatch):
+    assert beside(tmp_path / "en_de", "test.txt") == tmp_path / "en_de.test.txt"
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path / "model")
+    assert beside(".", "test.txt") == tmp_path / "model.test.txt"

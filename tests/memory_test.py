@@ -2,13 +2,20 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from keras_transformer.memory import peak_memory_mib
+
+pytestmark = pytest.mark.once
+
+# The module alone: the package would bring a backend, and threads of its own.
+FOLDER = Path(__file__).parents[1] / "keras_transformer"
 PROGRAM = """
 import ctypes, resource
 from concurrent.futures import ThreadPoolExecutor
-from keras_transformer.memory import keep_freed_memory
+from memory import keep_freed_memory
 
 if {keep}:
     assert keep_freed_memory()
@@ -38,6 +45,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def page_faults(keep):
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(keep=keep)],
+        cwd=FOLDER,
         capture_output=True,
         text=True,
         check=True,
@@ -49,3 +57,10 @@ def page_faults(keep):
 def test_freed_memory_serves_the_next_step():
     assert page_faults(keep=False) > 10_000
     assert page_faults(keep=True) < 100
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts as Linux does")
+def test_peak_memory():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))  # in KiB
+    assert peak_memory_mib() == pytest.approx(peak / 1024, abs=5)

@@ -71,7 +71,7 @@ class TokenStore:
             folder.mkdir()
             count = _write(folder, iter(pairs), tokenizers, dtype)
             info = {"format": _FORMAT, "pairs": count, "dtype": dtype, "fingerprint": fingerprint}
-            (folder / "store.json").write_text(json.dumps(info))
+            (folder / "store.json").write_text(json.dumps(info), "utf-8")
         return cls(path)
 
     @classmethod
@@ -140,7 +140,7 @@ class TokenSequences:
 def _read_info(path):
     """What `store.json` says, or None where there is no store of this version."""
     try:
-        info = json.loads((path / "store.json").read_text())
+        info = json.loads((path / "store.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return info if isinstance(info, dict) and info.get("format") == _FORMAT else None

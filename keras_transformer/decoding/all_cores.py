@@ -4,8 +4,11 @@ The steps of a search are many small operations, of which one core does most alo
 for it. Parts of a batch need not wait for one another.
 """
 
+import functools
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -49,11 +52,25 @@ def _num_parts(batch_size, beam_size):
     return min(_num_cores(), batch_size, batch_size * beam_size // FEWEST_HYPOTHESES)
 
 
+@functools.cache
 def _num_cores():
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
+    """Those that this process may use: less than there are where its container has a quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(cores, _quota(Path("/sys/fs/cgroup"))))
+
+
+def _quota(cgroup):
+    """How many cores Linux's control group lets its processes use together; a large number if any.
+
+    The second version has a file `cpu.max`, "QUOTA PERIOD" or "max PERIOD"; the first a file each.
+    """
+    for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+        try:
+            quota, period = " ".join((cgroup / name).read_text("utf-8") for name in names).split()
+            return int(quota) // int(period) if int(quota) > 0 else sys.maxsize
+        except (OSError, ValueError):  # no such file; "max"
+            continue
+    return sys.maxsize
 
 
 def _is_compiled_for_cpu(tensor):

@@ -38,8 +38,8 @@ def save_preset(path, task, model, tokenizer, metadata, card):
     config = {"format": _FORMAT, "task": task, **metadata, "model": hyperparameters}
     with whole(path) as folder:
         folder.mkdir()
-        (folder / _CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-        (folder / _CARD).write_text(card)
+        (folder / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        (folder / _CARD).write_text(card, "utf-8")
         tokenizer.save(folder / _TOKENIZER)
         save_weights(model, folder / _WEIGHTS)
 
@@ -87,7 +87,7 @@ def load_preset(path, task, dtype=None):
 
 def _read_config(path):
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if not isinstance(config, dict) or not {"task", "model"} <= config.keys():

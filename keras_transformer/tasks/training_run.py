@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import json
-import resource
 import shlex
 import sys
 import time
@@ -18,6 +17,7 @@ from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.files import remove_leftovers, whole
+from keras_transformer.memory import peak_memory_mib
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant, scaled
 from keras_transformer.training.callbacks import (
@@ -284,7 +284,7 @@ class TrainingRun:
             )
         self.history, self.model, self._seconds_of_fit = history.history, model, checkpoints.seconds
         with whole(self.folder / "history.json") as path:
-            path.write_text(json.dumps(self.history, indent=2) + "\n")
+            path.write_text(json.dumps(self.history, indent=2) + "\n", "utf-8")
         with whole(self.folder / "training.png") as path:
             plot_training(self.history, path, options.interval)
 
@@ -329,11 +329,12 @@ class TrainingRun:
             "seconds": round(time.time() - self._began + self._begin.seconds),
             "seconds_of_fit": round(seconds),
             "target_tokens_per_second": round(float(tokens / seconds)),
-            # Of this process since it started; Linux counts in KiB.
-            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "peak_memory_mib": peak_memory_mib(),
         }
         with whole(self.folder / "results.json") as path:
-            path.write_text(json.dumps({**facts, "history": self.history}, indent=2) + "\n")
+            path.write_text(
+                json.dumps({**facts, "history": self.history}, indent=2) + "\n", "utf-8"
+            )
         title, *scores = card_lines
         run = [
             f"- command: `{facts['command']}`",
@@ -342,10 +343,10 @@ class TrainingRun:
         ]
         card = "\n".join([f"# {title}", "", *run, *(f"- {line}" for line in scores)]) + "\n"
         task.save_to_preset(self.folder / "model", card=card)
-        print(
-            f"{facts['seconds']} s in all, {facts['peak_memory_mib']} MiB of memory at most. "
-            f"The model is in {self.folder / 'model'}."
+        memory = f", {facts['peak_memory_mib']} MiB of memory at most" * bool(
+            facts["peak_memory_mib"]
         )
+        print(f"{facts['seconds']} s in all{memory}. The model is in {self.folder / 'model'}.")
 
     def _epoch_flops(self):
         store = self.train_batches.store

@@ -12,7 +12,7 @@ from keras_transformer.command_line import CommonOptions, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
-from keras_transformer.files import whole
+from keras_transformer.files import beside, whole
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class Options(CommonOptions):
     output_json: Path | None = None
     """File for the scores."""
     trees: Path | None = None
-    """File for the predicted trees, one a line. Defaults to MODEL/../SPLIT.trees.txt."""
+    """File for the predicted trees, one a line. Defaults to MODEL.SPLIT.trees.txt, beside it."""
 
 
 # The options of the search that are kept beside the scores.
@@ -62,9 +62,9 @@ def main(options):
     parses = list(parser.parse([tree.leaves() for tree in gold]))
     seconds = time.time() - start
     predicted = [to_bracketed(parse.tree) for parse in parses]
-    path = options.trees or options.model.parent / f"{options.split}.trees.txt"
+    path = options.trees or beside(options.model, f"{options.split}.trees.txt")
     with whole(path) as new:
-        new.write_text("".join(f"{line}\n" for line in predicted))
+        new.write_text("".join(f"{line}\n" for line in predicted), "utf-8")
 
     scores = evaluate_trees([to_bracketed(tree) for tree in gold], predicted, parameters)
     repairs = sum((parse.repairs for parse in parses), Counter())
@@ -83,12 +83,12 @@ def main(options):
             "seconds": round(seconds, 1),
         }
         with whole(options.output_json) as new:
-            new.write_text(json.dumps(facts, indent=2) + "\n")
+            new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
 
 def evalb_parameters(name):
     """By name, or from a file."""
-    if Path(name).suffix or Path(name).exists():
+    if Path(name).suffix or Path(name).is_file():
         return Parameters.from_file(name)
     return Parameters.named(name)
 

@@ -9,7 +9,7 @@ import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, run
 from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
 from keras_transformer.evaluation.bleu import score_translations
-from keras_transformer.files import whole
+from keras_transformer.files import beside, whole
 
 
 @dataclass(kw_only=True)
@@ -35,35 +35,35 @@ class Options(CommonOptions):
     output_json: Path | None = None
     """File for the scores."""
     hypotheses: Path | None = None
-    """File for the translations, one a line. Defaults to MODEL/../SPLIT.hypotheses.txt."""
+    """File for the translations, one a line. Defaults to MODEL.SPLIT.hypotheses.txt."""
+
+
+# The options of the search, which are kept beside the scores.
+SEARCH = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 
 
 def main(options):
     translator = kt.Translator.from_preset(
-        options.model,
-        beam_size=options.beam_size,
-        alpha=options.alpha,
-        length_penalty=options.length_penalty,
-        coverage_penalty=options.coverage_penalty,
+        options.model, **{name: getattr(options, name) for name in SEARCH}
     )
     languages = translator.metadata["source"], translator.metadata["target"]
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
     sources, references = zip(*text)
 
     hypotheses = translator(sources)
-    path = options.hypotheses or options.model.parent / f"{options.split}.hypotheses.txt"
+    path = options.hypotheses or beside(options.model, f"{options.split}.hypotheses.txt")
     with whole(path) as new:
-        new.write_text("".join(f"{line}\n" for line in hypotheses))
+        new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
 
     scores = score_translations(
         hypotheses, references, tokenize=options.tokenize or bleu_tokenize(options.dataset)
     )
-    print(f"beam {options.beam_size}, alpha {options.alpha} ({options.length_penalty})")
+    search = {name: getattr(options, name) for name in SEARCH}
+    print(", ".join(f"{name} {value}" for name, value in search.items()))
     print(scores)
     if options.output_json:
-        search = {name: getattr(options, name) for name in ("beam_size", "alpha", "length_penalty")}
         with whole(options.output_json) as new:
-            new.write_text(json.dumps({**scores.to_dict(), **search}, indent=2) + "\n")
+            new.write_text(json.dumps({**scores.to_dict(), **search}, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

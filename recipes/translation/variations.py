@@ -67,10 +67,10 @@ def main(options):
             folder,
         ]
         subprocess.run([*command, "--resume"], check=True)
-        results[name] = json.loads((folder / "results.json").read_text())
+        results[name] = json.loads((folder / "results.json").read_text("utf-8"))
         table = "\n".join(lines(results, rate)) + "\n"
         with whole(options.output_dir / "table.md") as path:
-            path.write_text(table)
+            path.write_text(table, "utf-8")
     print(table, end="")
 
 

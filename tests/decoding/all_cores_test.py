@@ -1,4 +1,6 @@
 import functools
+import os
+import sys
 import threading
 
 import keras
@@ -35,7 +37,14 @@ def searches(monkeypatch):
 
 
 @COMPILED
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize(
+    "name",
+    # Of all kinds, one that has something more to split than the sources.
+    [
+        pytest.param(name, marks=[] if name == "grammar" else pytest.mark.compiles)
+        for name in SEARCHES
+    ],
+)
 def test_parts_give_what_the_whole_gives(name, searches, monkeypatch):
     search, options = SEARCHES[name]
     run = functools.partial(search, shared_model(), ROWS, **options)
@@ -89,3 +98,30 @@ def test_a_search_within_a_compiled_program_stays_whole(searches):
     token_ids = to_numpy(search_compiled(ROWS))
     assert [shape[1:] for _, shape in searches] == [ROWS.shape[1:]]
     assert token_ids.tolist() == to_numpy(search(ROWS)).tolist()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1),
+        ({"cpu.max": "400000 100000\n"}, 4),
+        ({"cpu.max": "50000 100000\n"}, 0),
+        ({"cpu.max": "max 100000\n"}, sys.maxsize),
+        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, sys.maxsize),
+        ({}, sys.maxsize),
+    ],
+)
+def test_quota_of_a_container(tmp_path, files, cores):
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert all_cores._quota(tmp_path) == cores
+
+
+@pytest.mark.once
+def test_no_more_cores_than_there_are(monkeypatch):
+    for quota, cores in ((0, 1), (1, 1), (sys.maxsize, len(os.sched_getaffinity(0)))):
+        monkeypatch.setattr(all_cores, "_quota", lambda _, quota=quota: quota)
+        assert all_cores._num_cores.__wrapped__() == cores

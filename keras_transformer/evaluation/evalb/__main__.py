@@ -59,7 +59,7 @@ def _parameters(options: argparse.Namespace) -> Parameters:
     name = options.parameters
     if name is None:
         parameters = Parameters()
-    elif name in named_parameters() and not Path(name).exists():
+    elif name in named_parameters() and not Path(name).is_file():
         parameters = Parameters.named(name)
     else:
         parameters = Parameters.from_file(name)
