@@ -8,6 +8,8 @@ from nltk import Tree
 
 from keras_transformer.evaluation.evalb import Parameters, evaluate_files, evaluate_trees
 
+pytestmark = pytest.mark.once
+
 COLLINS, NEW = Parameters.named("COLLINS"), Parameters.named("new")
 DOG = "(S (NP (DT the) (NN dog)) (VP (VBZ runs)))"
 
@@ -176,6 +178,13 @@ def test_two_quotes_are_put_back(tags):
 def test_quotes_are_put_back_only_where_lengths_differ():
     # One quote is left out in each tree, but not the same one.
     assert row("(S ('' ') (X x) (POS '))", "(S (POS ') (X x) ('' '))", NEW)[0] == 1
+
+
+def test_quotes_deleted_in_both_are_not_put_back():
+    # The lengths differ for another reason.
+    gold, predicted = "(S ('' ') (X x))", "(S ('' ') (X x) (X y))"
+    (sentence,) = evaluate_trees([gold], [predicted], NEW).sentence_scores
+    assert sentence.message == "Length unmatch (1|2)"
 
 
 def test_other_words_are_not_put_back():

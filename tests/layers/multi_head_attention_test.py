@@ -162,3 +162,17 @@ def test_mixed_precision():
 def test_symbolic_shapes():
     outputs = MultiHeadAttention(2, 3)(keras.Input((None, 6)), keras.Input((None, 6)))
     assert outputs.shape == (None, None, 6)
+
+
+def test_initial_projections():
+    layer = MultiHeadAttention(4, 16)
+    layer.build((None, None, 64))
+    kernels = [
+        to_numpy(dense.kernel)
+        for dense in (layer.query_dense, layer.key_dense, layer.value_dense, layer.output_dense)
+    ]
+    # Glorot's uniform distribution reaches to sqrt(6 / (fan_in + fan_out)); queries, keys and
+    # values have half of its variance.
+    limits = [np.abs(kernel).max() for kernel in kernels]
+    expected = np.sqrt(6 / 128 * np.array([0.5, 0.5, 0.5, 1]))
+    np.testing.assert_allclose(limits, expected, rtol=0.01)

@@ -66,6 +66,14 @@ def test_positions_are_exact_in_mixed_precision():
     assert encoding[257, 0] != encoding[256, 0]
 
 
+def test_the_sum_is_rounded_once_in_mixed_precision():
+    x = ops.cast(normal(2, 50, 16), "bfloat16")
+    actual = SinePositionEncoding(dtype="mixed_bfloat16")(x)
+    exact = SinePositionEncoding()(ops.cast(x, "float32"))
+    expected = ops.cast(ops.cast(exact, "bfloat16"), "float32")
+    assert (to_numpy(ops.cast(actual, "float32")) == to_numpy(expected)).all()
+
+
 def test_other_wavelength():
     assert table(2, 4, max_wavelength=100)[1, 2] == pytest.approx(math.sin(0.1))
 

@@ -1,0 +1,32 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.layers.masked_softmax import masked_softmax
+from tests.helpers import assert_close, to_numpy
+
+SCORES = np.log([[1.0, 2, 5], [4, 4, 8]]).astype("float32")
+
+
+def test_by_hand():
+    assert_close(masked_softmax(ops.array(SCORES)), [[0.125, 0.25, 0.625], [0.25, 0.25, 0.5]])
+    mask = ops.array([[True, True, False], [False, True, False]])
+    assert_close(masked_softmax(ops.array(SCORES), mask), [[1 / 3, 2 / 3, 0], [0, 1, 0]])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_row_without_legal_positions(dtype):
+    # -1e9 is minus infinity in float16, whose softmax would be no number.
+    scores = ops.cast(SCORES, dtype)
+    weights = masked_softmax(scores, ops.array([[False] * 3, [True, False, False]]))
+    assert keras.backend.standardize_dtype(weights.dtype) == dtype
+    assert_close(ops.cast(weights, "float32"), [[1 / 3] * 3, [1, 0, 0]], atol=2e-3)
+
+
+def test_is_computed_in_float32():
+    # In bfloat16, of 8 bits, the logits would be rounded before the exponentials.
+    scores = ops.cast(np.linspace(-40, 40, 400, dtype="float32")[None], "bfloat16")
+    weights = to_numpy(ops.cast(masked_softmax(scores), "float32"))
+    exact = np.exp(to_numpy(ops.cast(scores, "float32")).astype("float64"))
+    np.testing.assert_allclose(weights, exact / exact.sum(), rtol=2**-8, atol=0)

@@ -1,0 +1,437 @@
+"""Seed faults into copies of the package, one at a time, and see that `make test` finds them.
+
+    make faults                       # all of them: about an hour of CPU time
+    .venv/bin/python -m tests.seeded_faults --only decoding/  # those whose path begins so
+
+A fault is a small slip of the kind that people make: a sign, a bound, an axis, a mask that is
+dropped, a cast that is missing. It counts as found if a test of `make test` fails. Prints a line
+for each, then those that no test found. The exit status is 1 if they are more than one in twenty.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("keras_transformer", "tests", "recipes", "benchmarks", "Makefile", "pyproject.toml")
+LINKED = (".venv", "saved_models", "README.md", "LICENSE")
+MINUTES = 30  # for the tests of one backend; a search that never ends is found too
+SHARE_TO_FIND = 0.95
+
+# A file of the package -> pairs of what is there, once, and what is put in its place.
+FAULTS = {
+    # Layers and model
+    "layers/masked_softmax.py": [
+        ('logits = ops.cast(scores, "float32")', "logits = scores"),
+        ("ops.where(mask, logits, MASKED_SCORE)", "ops.where(mask, logits, 0.0)"),
+    ],
+    "layers/multi_head_attention.py": [
+        ("self.key_dim**-0.5", "self.key_dim**0.5"),
+        ("self.key_dim**-0.5", "self.value_dim**-0.5"),
+        ("starts = (0, 0, 0, index), (0, 0, index, 0)", "starts = (0, 0, 0, index), (0, 0, 0, 0)"),
+        ("self.dropout_layer(weights, training=training), value)", "weights, value)"),
+        ("_INPUT_SCALE)\n        self.key_dense", "1.0)\n        self.key_dense"),
+        ("end=start + tf.shape(update)", "end=start + tf.shape(x)"),
+    ],
+    "layers/restricted_attention.py": [
+        ("reach = window // 2", "reach = (window + 1) // 2"),
+        ("is_near[None] & (position >= 0) &", "is_near[None] &"),
+        ("before[:, :, :, block - reach :]", "before[:, :, :, :reach]"),
+    ],
+    "layers/position_encoding.py": [
+        (
+            "-np.arange(0, hidden_dim, 2) / hidden_dim",
+            "-np.arange(0, hidden_dim, 2) / (hidden_dim - 1)",
+        ),
+        (
+            "ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)",
+            "ops.stack([ops.cos(angles), ops.sin(angles)], axis=-1)",
+        ),
+        (
+            'ops.cast(inputs, "float32") + encoding',
+            "ops.cast(encoding, self.compute_dtype) + inputs",
+        ),
+    ],
+    "layers/dropout.py": [
+        ("inputs / (1 - self.rate)", "inputs"),
+        ("if not training or self.rate == 0:", "if self.rate == 0:"),
+        ("(1 << (32 - bits)) - 1", "(1 << 32) - 1 - 2**32"),
+    ],
+    "layers/transformer_layer.py": [
+        (
+            "return layer_norm(x + self.dropout_layer(sublayer(x), training=training))",
+            "return layer_norm(x + self.dropout_layer(sublayer(x)))",
+        ),
+        ("if self.normalize_first:", "if not self.normalize_first:"),
+    ],
+    "layers/decoder_layer.py": [
+        ("queries = queries + cache_index", "queries = queries"),
+        ("(ops.expand_dims(queries, -1) >= keys)", "(ops.expand_dims(queries, -1) > keys)"),
+        ("attention_mask=cross_mask,", "attention_mask=None,"),
+    ],
+    "models/stacks.py": [
+        ("scale = self.token_embedding.output_dim**0.5", "scale = 1.0"),
+        ("x = layer(x, padding_mask=mask, training=training)", "x = layer(x, training=training)"),
+        ("positions = cache_index + ops.arange", "positions = ops.arange"),
+    ],
+    "models/training_step.py": [
+        ("start=reduce(y, y_pred.losses, x[WEIGHTS])", "start=reduce(y, y_pred.losses)"),
+        (
+            "return type(self.loss) is LabelSmoothedCrossentropy",
+            "return isinstance(self.loss, LabelSmoothedCrossentropy)",
+        ),
+    ],
+    # Loss, metrics, schedule, optimizer
+    "training/losses.py": [
+        (
+            "ops.not_equal(y_true, 0) if sample_weight is None",
+            "ops.ones_like(y_true) if sample_weight is None",
+        ),
+        ("smoothing * ops.mean(y_pred, axis=-1)", "smoothing * ops.sum(y_pred, axis=-1)"),
+    ],
+    "training/fused_crossentropy.py": [
+        ("ops.where(is_true, 1.0 - label_smoothing, 0.0)", "ops.where(is_true, 1.0, 0.0)"),
+        (
+            "zero = zero * largest / ops.where(total > 0, total, 1.0)",
+            "zero = zero / ops.where(total > 0, total, 1.0)",
+        ),
+        ("exponentials = ops.exp(logits - maximum[:, None])", "exponentials = ops.exp(logits)"),
+        ("lambda part, *_: part < _NUM_PARTS", "lambda part, *_: part < _NUM_PARTS - 1"),
+    ],
+    "training/metrics.py": [
+        (
+            "super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))",
+            "super().update_state(values, weights)",
+        ),
+        ("return -scores.log_probs", "return scores.log_probs"),
+    ],
+    "training/schedules.py": [
+        ('ops.cast(step, "float32") + 1', 'ops.cast(step, "float32")'),
+        ("step * self.warmup_steps**-1.5", "step * self.warmup_steps**-0.5"),
+    ],
+    "training/optimizer.py": [
+        ("factor = 1 / self.accumulate", "factor = 1"),
+        ("ops.maximum(norm, self.clip_norm)", "norm"),
+        ("ops.where(is_last, ops.zeros_like(total), total)", "ops.where(is_last, total, total)"),
+        ('sums = replicas.all_reduce("SUM", sums)', 'sums = replicas.all_reduce("MEAN", sums)'),
+        ("change = ops.where(skipped, 0.5,", "change = ops.where(skipped, 1.0,"),
+        ("beta_2=0.98", "beta_2=0.999"),
+    ],
+    # Batches
+    "data/batching.py": [
+        ("source[rows, source_lengths] = END_ID", "source[rows, source_lengths] = PAD_ID"),
+        ("target[:, :-1]], axis=1", "target[:, 1:]], axis=1"),
+        ("first = step - step % self.accumulate", "first = step"),
+        ("pairs = pairs[part * num_rows : (part + 1) * num_rows]", "pairs = pairs[:num_rows]"),
+        ("np.random.default_rng((self.seed, epoch))", "np.random.default_rng(self.seed)"),
+    ],
+    "data/batch_shapes.py": [
+        (
+            "fits = (lengths[:, None] <= shapes[None]).all(axis=-1)",
+            "fits = (lengths[:, None] <= shapes[None]).any(axis=-1)",
+        ),
+    ],
+    "data/token_store.py": [
+        (
+            'dtype = "uint16" if tokenizer.vocabulary_size <= 1 << 16',
+            'dtype = "uint16" if tokenizer.vocabulary_size <= 1 << 17',
+        ),
+        ("np.where(inside, self._tokens[places], 0)", "self._tokens[places]"),
+    ],
+    # Search
+    "decoding/search_loop.py": [
+        ("state.step + 1 >= self.limits", "state.step >= self.limits"),
+        (
+            "self.never[[PAD_ID, START_ID, *options.banned_token_ids]]",
+            "self.never[[PAD_ID, *options.banned_token_ids]]",
+        ),
+        ("step + 1 < self.options.min_length", "step < self.options.min_length"),
+        (
+            "self._penalised(candidates.scores[:, :beam], state.step + 1)",
+            "self._penalised(candidates.scores[:, :beam], state.step)",
+        ),
+        (
+            "self._penalised(scores[:, 0], self.limits) >",
+            "self._penalised(scores[:, 0], self.limits) >=",
+        ),
+        (
+            "self._penalised(scores[:, 0], self.limits)",
+            "self._penalised(scores[:, 0], state.step + 1)",
+        ),
+        ("ancestors=gather_rows(state.ancestors, parents),", "ancestors=state.ancestors,"),
+        ("state.finished_scores[:, -1]", "state.finished_scores[:, 0]"),
+        (
+            "ops.clip(state.coverage, _LEAST_COVERAGE, 1.0)",
+            "ops.maximum(state.coverage, _LEAST_COVERAGE)",
+        ),
+    ],
+    "decoding/search_state.py": [
+        ("order = _true_first(is_used)", "order = _true_first(~is_used)"),
+        (
+            "ancestors = state.ancestors & (state.scores > -np.inf)[..., None]",
+            "ancestors = state.ancestors",
+        ),
+    ],
+    "decoding/stages.py": [
+        (
+            "return ops.logical_and(2 * num_live <= size,",
+            "return ops.logical_and(num_live <= size,",
+        ),
+        ("size - size // 2", "size // 2"),
+    ],
+    "decoding/candidates.py": [
+        (
+            "scores - ops.logsumexp(logits, axis=-1), -1) + values",
+            "scores - ops.logsumexp(allowed, axis=-1), -1) + values",
+        ),
+        (
+            "is_kept = cumulated - probabilities < sampling.top_p",
+            "is_kept = cumulated < sampling.top_p",
+        ),
+        ("words = ops.where(encoder_token_ids == PAD_ID, 0, words)", "words = words"),
+    ],
+    "decoding/top_k.py": [
+        ("best = ops.sort(best, axis=-1)", "best = best"),
+    ],
+    "decoding/tree_grammar.py": [
+        (
+            "may_open & (2 + words_left + depth + 1 <= tokens_left)",
+            "may_open & (1 + words_left + depth + 1 <= tokens_left)",
+        ),
+        ("may_close = is_inside & ~is_empty &", "may_close = is_inside &"),
+        (
+            "stack = ops.where(is_pushed, opened[..., None], gather_rows(state.stack, parents))",
+            "stack = ops.where(is_pushed, opened[..., None], state.stack)",
+        ),
+        (
+            "index = ops.clip(words.count - words_left, 0, last)",
+            "index = ops.clip(words.count - words_left + 1, 0, last)",
+        ),
+    ],
+    "decoding/all_cores.py": [
+        (
+            "return [batch[part::num_parts] for part in range(num_parts)]",
+            "return np.split(batch, num_parts)",
+        ),
+    ],
+    "decoding/compilation.py": [
+        ("mapping = list(zip(model().variables, values))", "mapping = []"),
+        (
+            "key = (function, len(tensors), tuple(sorted(options.items())))",
+            "key = (function, len(tensors))",
+        ),
+    ],
+    # Trees
+    "data/trees/linearizing.py": [
+        ("elif label != open_label or not children:", "elif not children:"),
+        ("openings = openings + 1 if step == OPEN else 0", "openings = openings + (step == OPEN)"),
+    ],
+    "data/trees/repair.py": [
+        ("ways[num_closed] = num_closed - 1", "ways[num_closed] = num_closed"),
+        ("while len(self.around) > 2:", "while len(self.around) > 1:"),
+    ],
+    "data/trees/fitting.py": [
+        ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
+    ],
+    "data/trees/cleaning.py": [
+        ('r".[^-=|]*"', 'r".[^-|]*"'),
+    ],
+    "data/tag_dictionary.py": [
+        ("enumerate(words, start=1)", "enumerate(words)"),
+    ],
+    # EVALB
+    "evaluation/evalb/evaluate.py": [
+        ("if bracket.start != bracket.end", "if True"),
+        ("del left[index]", "pass"),
+        (
+            "start < bracket.start < end < bracket.end or",
+            "start <= bracket.start < end < bracket.end or",
+        ),
+        (
+            "if gold_quote.tag in deleted and quote.tag not in deleted:",
+            "if gold_quote.tag in deleted:",
+        ),
+    ],
+    "evaluation/evalb/sentence.py": [
+        (
+            "if tag not in self.parameters.delete_labels_for_length:",
+            "if tag not in self.parameters.delete_labels:",
+        ),
+        ("for bracket in self.brackets[quote.num_opened :]:", "for bracket in self.brackets:"),
+    ],
+    "evaluation/evalb/scores.py": [
+        ("row.length <= cutoff_length", "row.length < cutoff_length"),
+        ("row.crossing <= 2", "row.crossing < 2"),
+    ],
+    "evaluation/bleu.py": [
+        ("return [references]", "return [[reference] for reference in references]"),
+    ],
+    # Checkpoints, states, devices
+    "training/checkpoints.py": [
+        ("total / len(paths)", "total / (len(paths) - 1 or 1)"),
+        ("sorted(paths, key=lambda path: step_of(path, ending))", "sorted(paths)"),
+        ("if name != STATE_GROUP:", "if True:"),
+    ],
+    "training/training_state.py": [
+        ("ops.convert_to_numpy(variables[name]) + sums[name]", "sums[name]"),
+        ("if within_epoch or not name.startswith", "if not name.startswith"),
+        ("digest.update(np.ascontiguousarray(item[()]))", "pass"),
+    ],
+    "training/rolling_checkpoints.py": [
+        (
+            "*list_checkpoints(self.folder)[: -self.keep],",
+            "*list_checkpoints(self.folder)[: -self.keep - 1],",
+        ),
+        ("if step_of(path, ending) > step:", "if step_of(path, ending) >= step:"),
+        ("self._save(within_epoch=True, to_average=False)", "self._save(within_epoch=True)"),
+    ],
+    "training/distribution.py": [
+        ("return Devices(len(names), (process_id, num_processes))", "return Devices(len(names))"),
+    ],
+    "files.py": [
+        ("fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
+        ("            os.replace(path, Path(folder) / _OLD)", "            shutil.rmtree(path)"),
+    ],
+    "tasks/search_stream.py": [
+        ("start += rows", "start += max(1, rows - 1)"),
+    ],
+    "tasks/translator.py": [
+        (
+            "return [[*ids, END_ID] for ids in self.tokenizer.encode(sentences)]",
+            "return self.tokenizer.encode(sentences)",
+        ),
+    ],
+    "export/saved_model.py": [
+        ("back = tf.argsort(order)", "back = order"),
+        ("out_type=tf.int32, add_eos=True", "out_type=tf.int32"),
+    ],
+    "export/ctranslate2.py": [
+        ("spec.scale_embeddings = True", "spec.scale_embeddings = False"),
+    ],
+}
+
+
+class Fault(NamedTuple):
+    path: str
+    number: int  # of the file's, from 1
+    old: str
+    new: str
+
+    @property
+    def name(self):
+        return f"{self.path} {self.number}"
+
+
+class Result(NamedTuple):
+    fault: Fault
+    found_by: str  # the backend and the test, or "" if none did
+    seconds: float
+
+
+def all_faults(beginning=""):
+    """The faults in files whose path begins so; each must still fit its file."""
+    for path, changes in FAULTS.items():
+        source = (ROOT / "keras_transformer" / path).read_text()
+        for number, (old, new) in enumerate(changes, start=1):
+            if source.count(old) != 1:
+                sys.exit(f"{path} has {source.count(old)} times, not once: {old}")
+            if path.startswith(beginning):
+                yield Fault(path, number, old, new)
+
+
+def copy_tree(folder):
+    for name in COPIED:
+        source, copy = ROOT / name, folder / name
+        shutil.copytree(source, copy) if source.is_dir() else shutil.copy2(source, copy)
+    for name in LINKED:
+        (folder / name).symlink_to(ROOT / name)
+
+
+def nearest_tests(path):
+    """The test file of the same name, then those of the same folder, then all."""
+    mirror = Path("tests", path)
+    candidates = [mirror.with_name(f"{mirror.stem}_test.py"), mirror.parent, Path("tests")]
+    return [str(path) for path in candidates if (ROOT / path).exists()]
+
+
+def first_failure(folder, backend, tests):
+    """The first test of `make test` that fails under a backend, or ""."""
+    command = [
+        "make",
+        f"test-short-{backend}",
+        f"ARGS=-x -n 0 -p no:cacheprovider {' '.join(tests)}",
+    ]
+    try:
+        process = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=60 * MINUTES
+        )
+    except subprocess.TimeoutExpired:
+        return "(time)"
+    if process.returncode == 0:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", process.stdout, re.MULTILINE)
+    return failed[1] if failed else process.stdout[-300:]
+
+
+def look_for(fault, folder):
+    path = folder / "keras_transformer" / fault.path
+    source, begin = path.read_text(), time.monotonic()
+    path.write_text(source.replace(fault.old, fault.new))
+    try:
+        tests = nearest_tests(fault.path)
+        # Near tests before far ones; of those that compile, which take minutes, near ones alone.
+        near = tests[:-1]
+        runs = [("torch", near), ("torch", tests), ("jax", near), ("tensorflow", near)]
+        for backend, chosen in runs:
+            if chosen and (found := first_failure(folder, backend, chosen)):
+                return Result(fault, f"{backend}: {found}", time.monotonic() - begin)
+        return Result(fault, "", time.monotonic() - begin)
+    finally:
+        path.write_text(source)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="how the paths of the files begin")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time")
+    options = parser.parse_args()
+    faults = list(all_faults(options.only))
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.jobs) as threads:
+        folders = Queue()
+        for job in range(options.jobs):
+            folder = Path(temporary, str(job))
+            folder.mkdir()
+            copy_tree(folder)
+            folders.put(folder)
+
+        def work(fault):
+            folder = folders.get()
+            try:
+                result = look_for(fault, folder)
+            finally:
+                folders.put(folder)
+            print(
+                f"{result.seconds:5.0f} s  {fault.name}: {result.found_by or 'NOT FOUND'}",
+                flush=True,
+            )
+            return result
+
+        results = list(threads.map(work, faults))
+    missed = [result.fault for result in results if not result.found_by]
+    print(f"{len(results) - len(missed)} of {len(results)} faults found. Not found:")
+    for fault in missed:
+        print(f"- {fault.name}\n  {fault.old}\n  {fault.new}")
+    return len(missed) > (1 - SHARE_TO_FIND) * len(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
