@@ -5,17 +5,53 @@ PYTHON ?= python3
 BACKENDS ?= tensorflow jax torch
 SIZES ?= tiny base
 THREADS ?= 1
+WORKERS ?= 2
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: test demo bench lint clean
+# The backend of the tests that need run under one alone, at best the one that compiles nothing.
+ONE := $(firstword $(filter torch,$(BACKENDS)) $(BACKENDS))
+# What `make test` runs under a backend, and what it leaves to `make test-long`: pyproject.toml says
+# what the marks mean.
+ONCE = $(if $(filter-out $(ONE),$*), and not once)
+SHORT = not slow$(if $(filter-out torch,$*), and not compiles)$(ONCE)
+LONG = (slow$(if $(filter-out torch,$*), or compiles))$(ONCE)
+# A test runs on one core, so there are as many workers; each holds up to 3 GB.
+PYTEST = KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) COVERAGE_FILE=.coverage-data/$* \
+	.venv/bin/python $(COVERAGE) -m pytest -q --durations 20 -n $(WORKERS) --dist loadfile $(ARGS)
+LANES = $(MAKE) --no-print-directory --keep-going
 
-# All backends at once: most of a test's time is the compilation of one program, on one core.
+.PHONY: test test-long test-all coverage faults demo bench lint clean
+
 test: .venv/installed
-	$(MAKE) --no-print-directory --jobs 3 --keep-going --output-sync=target $(BACKENDS:%=test-%)
+	$(LANES) $(BACKENDS:%=test-short-%)
 
-test-%: .venv/installed
+test-long: .venv/installed
+	$(LANES) $(BACKENDS:%=test-long-%)
+
+test-all: test
+	$(MAKE) --no-print-directory test-long
+
+# The passes of XLA's that make programs fast take longer than such small programs run.
+test-short-% test-long-%: export XLA_FLAGS := --xla_backend_optimization_level=0 \
+	--xla_llvm_disable_expensive_passes=true
+test-short-%: .venv/installed
 	@echo "== KERAS_BACKEND=$*"
-	KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) .venv/bin/python -m pytest -q --durations 20
+	$(PYTEST) -m "$(SHORT)"
+
+test-long-%: .venv/installed
+	@echo "== KERAS_BACKEND=$*, what takes long"
+	$(PYTEST) -m "$(LONG)"
+
+# What `make test` reaches of the package, in its processes' processes too.
+coverage: .venv/installed
+	rm -rf .coverage-data
+	$(MAKE) --no-print-directory test COVERAGE="-m coverage run"
+	.venv/bin/coverage combine --quiet .coverage-data/*
+	.venv/bin/coverage report --skip-covered
+
+# Faults sown one at a time, and whether `make test` finds them.
+faults: .venv/installed
+	.venv/bin/python -m tests.seeded_faults
 
 lint: .venv/installed
 	.venv/bin/ruff format --check .

@@ -9,6 +9,8 @@ import pytest
 from keras_transformer.command_line import CommonOptions, resume_command, run
 from keras_transformer.models.variants import get_variant
 
+pytestmark = pytest.mark.once
+
 
 @dataclass
 class Options:

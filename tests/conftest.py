@@ -1,8 +1,111 @@
+"""What holds for every test: cheap seeds, a limit on its time, and a deadline for all of them."""
+
+import ctypes
+import gc
+import os
+import random
+import time
+from pathlib import Path
+
 import keras
 import pytest
+
+from keras_transformer import command_line
+
+# Seconds of CPU time; a test that takes more needs the mark `slow`. Not the clock's time, of which
+# other work on the machine takes its share; and without the fixtures, which several tests share.
+LIMIT = 10.0
+# What other work on the machine can make of a second, where two cores are halves of one.
+_BUSY = 2
+
+# Those that `make test` leaves out under this backend: see pyproject.toml.
+_MARKS_OF_LONG_TESTS = ("slow",) if keras.backend.backend() == "torch" else ("slow", "compiles")
+
+_OVER = "CPU time over the limit"
+_over_the_limit = []
+_libc = ctypes.CDLL(None)
+_MUCH_MEMORY = 1.5e9
+# Seconds after which no test is begun, or "" for none.
+_DEADLINE = float(os.environ.get("KERAS_TRANSFORMER_TEST_SECONDS") or "inf")
+_BEGIN = time.monotonic()
 
 
 @pytest.fixture(autouse=True)
 def seed():
-    """Each test draws the same random numbers, whichever tests run before it."""
-    keras.utils.set_random_seed(0)
+    """The same initial weights and dropout in each test, whichever tests run before it.
+
+    Keras takes the seeds of both from Python's random numbers. To seed the backends too, as
+    `keras.utils.set_random_seed` does, makes TensorFlow prepare all its programs anew: what draws
+    from them, a test seeds itself.
+    """
+    random.seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def give_freed_memory_back():
+    """The recipes keep it for their next step; one process of many tests would keep that of all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command_line, "keep_freed_memory", lambda: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def free_programs():
+    """JAX keeps every program that it has compiled, some megabytes each; glibc what JAX frees."""
+    yield
+    if keras.backend.backend() == "jax" and _resident_bytes() > _MUCH_MEMORY:
+        import jax
+
+        gc.collect()
+        jax.clear_caches()
+        if hasattr(_libc, "malloc_trim"):
+            _libc.malloc_trim(0)
+
+
+def _resident_bytes():
+    """The memory of this process; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def pytest_runtest_setup():
+    if time.monotonic() - _BEGIN > _DEADLINE:
+        pytest.skip(f"not begun within KERAS_TRANSFORMER_TEST_SECONDS={_DEADLINE:g}")
+
+
+# The limit on a test's time. (What a worker of pytest-xdist finds out travels in its reports.)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    before = _cpu_seconds()
+    result = yield
+    seconds = _cpu_seconds() - before
+    if seconds > _BUSY * LIMIT and not any(map(item.get_closest_marker, _MARKS_OF_LONG_TESTS)):
+        item.user_properties.append((_OVER, round(seconds, 1)))
+    return result
+
+
+def _cpu_seconds():
+    """Of this process, and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" and (seconds := dict(report.user_properties).get(_OVER)):
+        _over_the_limit.append(f"{seconds} s of CPU time: {report.nodeid}")
+
+
+def pytest_sessionfinish(session):
+    if _over_the_limit and not session.exitstatus:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _over_the_limit:
+        terminalreporter.section(f"over {LIMIT:g} s, without the mark `slow`", red=True)
+        for line in _over_the_limit:
+            terminalreporter.line(line)

@@ -53,6 +53,18 @@ assert not loaded, loaded
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="it is imported there")
+def test_a_model_is_made_without_tensorflow():
+    # Where it is installed, it would take more time than all the rest.
+    process = run_python("""
+import sys
+import keras_transformer as kt
+kt.Transformer(20, num_layers=1, hidden_dim=8, intermediate_dim=8, num_heads=2, activation="gelu")
+assert "tensorflow" not in sys.modules
+""")
+    assert process.returncode == 0, process.stderr
+
+
 def run_python(script):
     return subprocess.run(
         [sys.executable, "-c", script],
@@ -78,7 +90,7 @@ MAY_IMPORT = {
     "models": {"layers", "training"},
     "decoding": {"layers", "models"},
     **{leaf: set() for leaf in LEAVES},
-    "tasks": {"command_line", "visualization", "layers", "models", "decoding", *LEAVES},
+    "tasks": {"command_line", "memory", "visualization", "layers", "models", "decoding", *LEAVES},
     "export": {"layers", "models", "decoding", "tasks", *LEAVES},
     "convert": {"layers", "models", "decoding", "tasks", *LEAVES},
     "__init__": {"layers", "models", "decoding", "tasks", "version", *LEAVES},

@@ -74,9 +74,10 @@ def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys)
     # tags of punctuation.
     assert facts["sentences"] == 5 and facts["errors"] == facts["skipped"] == 0
     assert facts["tag_dictionary"] and facts["beam_size"] == 2
-    assert len((run / "test.trees.txt").read_text().splitlines()) == 5
+    assert len((run / "model.test.trees.txt").read_text().splitlines()) == 5
 
 
+@pytest.mark.compiles
 def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypatch):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
@@ -87,6 +88,7 @@ def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypa
         assert (tags == [(".", ".")] * 5) is is_right
 
 
+@pytest.mark.compiles
 def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
@@ -96,6 +98,7 @@ def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
     assert "3 of 3 trees repaired: {" in printed
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("form", ["brackets", "pretty", "svg"])
 def test_parse_in_every_format(trained, monkeypatch, capsys, form):
     _, run = trained
@@ -114,6 +117,7 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
         assert "sees" in "".join(ElementTree.fromstring(last).itertext())
 
 
+@pytest.mark.compiles
 def test_parse_takes_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")
@@ -137,6 +141,7 @@ def test_export(trained, tmp_path, monkeypatch, capsys):
     assert Tree.fromstring(tree.decode()).leaves() == ["The", "dog", "runs", "."]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

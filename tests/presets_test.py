@@ -33,6 +33,7 @@ ON_ALL_BACKENDS = ROOT / "saved_models" / "multi30k_tok_en_de"
 DATA = os.environ.get("KERAS_TRANSFORMER_DATA")
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not DATA, reason="KERAS_TRANSFORMER_DATA names no folder of corpora"),
     # Each test looks at all backends or at TensorFlow alone; once is enough.
     pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="runs under tensorflow"),
@@ -70,7 +71,8 @@ def outputs(preset, backend):
         path = Path(folder) / "outputs.npz"
         subprocess.run(
             [sys.executable, "-c", OUTPUTS, preset, DATA, path],
-            env={**os.environ, "KERAS_BACKEND": backend},
+            # As users run it: with all of XLA's passes.
+            env={**os.environ, "KERAS_BACKEND": backend, "XLA_FLAGS": ""},
             check=True,
         )
         return dict(np.load(path))

@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.compiles
+
 README = Path(__file__).parent.parent / "README.md"
 
 

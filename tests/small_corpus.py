@@ -5,6 +5,7 @@ import functools
 import keras
 import numpy as np
 
+from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.transformer import Transformer
@@ -59,3 +60,11 @@ class Numbers:
 
     def encode(self, sentences):
         return [[int(number) for number in sentence.split()] for sentence in sentences]
+
+
+def store_of(path, lengths):
+    """Pair number i is the token 4 + i again and again: a batch then shows which pairs it holds."""
+    pairs = [
+        tuple(" ".join([str(4 + i)] * length) for length in pair) for i, pair in enumerate(lengths)
+    ]
+    return TokenStore.build(path, pairs, Numbers())

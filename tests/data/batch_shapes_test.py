@@ -5,6 +5,8 @@ import pytest
 
 from keras_transformer.data.batch_shapes import assign_shapes, plan_shapes
 
+pytestmark = pytest.mark.once
+
 
 def random_lengths(count, longest, seed):
     """Lengths of source and target that go together, as those of sentences do."""

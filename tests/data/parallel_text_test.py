@@ -20,6 +20,8 @@ from keras_transformer.data.parallel_text import (
     load_parallel_text,
 )
 
+pytestmark = pytest.mark.once
+
 SPLITS = ("train", "val", "test")
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from keras_transformer.data.penn_treebank import find_penn_treebank
 
+pytestmark = pytest.mark.once
+
 SPLITS = ("train", "val", "test")
 
 

@@ -5,6 +5,8 @@ from nltk import Tree
 
 from keras_transformer.data.tag_dictionary import TagDictionary
 
+pytestmark = pytest.mark.once
+
 
 def trees(*lines):
     """A tree for each line of `tag/word`."""

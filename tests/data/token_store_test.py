@@ -8,6 +8,8 @@ from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.token_store import TokenStore
 from tests.small_corpus import Numbers, sentence_pairs, tokenizer
 
+pytestmark = pytest.mark.once
+
 PAIRS = [("5 6 7", "8"), ("", "9 10"), ("11", ""), ("", ""), ("4999", "4 4 4 4")]
 PARTS = ["source.tokens", "source.lengths", "target.tokens", "target.lengths", "store.json"]
 

@@ -1,9 +1,10 @@
-import keras
 import numpy as np
 import pytest
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from tests.small_corpus import WORDS, sentence_pairs, tokenizer
+
+pytestmark = pytest.mark.once
 
 SENTENCES = [sentence for pair in sentence_pairs(200) for sentence in pair]
 TEXTS = ["the dog runs", "", " ", "über groß", "東京 with é", "unseen: Q 🙂", "the  dog", "x" * 300]
@@ -56,19 +57,6 @@ def test_decode_drops_padding_start_and_end(kind):
         [[START_ID, *ids, END_ID, PAD_ID, PAD_ID], [END_ID] + [PAD_ID] * (len(ids) + 3)]
     )
     assert tokenizer().decode(token_ids) == ["the dog runs", ""]
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="they load TensorFlow")
-@pytest.mark.parametrize("library", ["tensorflow_text", "keras_nlp"])
-def test_same_ids_as_other_libraries(library):
-    module = pytest.importorskip(library)
-    if library == "tensorflow_text":
-        other = module.SentencepieceTokenizer(model=tokenizer().proto).tokenize
-    else:
-        other = module.tokenizers.SentencePieceTokenizer(proto=tokenizer().proto)
-    texts = [*TEXTS, *SENTENCES[:50]]
-    # A ragged tensor, or a list of arrays.
-    assert [[int(i) for i in ids] for ids in other(texts)] == tokenizer().encode(texts)
 
 
 def test_save_and_load(tmp_path):

@@ -4,6 +4,8 @@ from nltk import Tree
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.treebanks import Treebank
 
+pytestmark = pytest.mark.once
+
 
 def treebank(size, label):
     trees = [f"({label} (DT the) (NN dog{i}))" for i in range(size)]

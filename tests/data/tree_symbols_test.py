@@ -5,6 +5,8 @@ from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import linearize
 from tests.small_trees import symbols, tokenizer, trees
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def tree_symbols():

@@ -11,6 +11,8 @@ from keras_transformer.data.synthetic import english_text
 from keras_transformer.data.treebanks import TREEBANKS, Treebank, load_treebank
 from keras_transformer.data.trees import to_bracketed
 
+pytestmark = pytest.mark.once
+
 SPLITS = ("train", "val", "test")
 
 

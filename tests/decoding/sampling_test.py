@@ -126,6 +126,7 @@ def test_numbers_depend_on_the_sentence_alone():
 # Whole outputs
 
 
+@pytest.mark.compiles
 def test_frequencies_are_the_models_probabilities():
     # One token, of limit 1: 4,000 draws.
     source = np.array([[2]], "int32")
@@ -137,6 +138,7 @@ def test_frequencies_are_the_models_probabilities():
     assert np.count_nonzero(counts) > 3
 
 
+@pytest.mark.compiles
 def test_outputs_are_tokens_then_end_then_padding():
     token_ids, scores = draw(num_results=20)
     assert (np.diff(scores) <= 0).all()
@@ -151,6 +153,7 @@ def test_outputs_are_tokens_then_end_then_padding():
     assert len({tuple(tokens) for tokens in token_ids[0].tolist()}) > 10
 
 
+@pytest.mark.compiles
 def test_score_is_the_log_probability():
     token_ids, scores = draw(num_results=20)
     for tokens, score in list(zip(token_ids[0].tolist(), scores[0]))[:5]:
@@ -161,6 +164,7 @@ def test_score_is_the_log_probability():
         )
 
 
+@pytest.mark.compiles
 def test_one_candidate_is_greedy_search():
     token_ids, scores = draw(top_k=1)
     expected_ids, expected_scores = greedy_search(model(), SOURCE, EXTRA_LENGTH)
@@ -168,6 +172,7 @@ def test_one_candidate_is_greedy_search():
     assert_close(scores[:, 0], expected_scores, atol=1e-4)
 
 
+@pytest.mark.compiles
 def test_seed_and_neighbours():
     token_ids, scores = draw(num_results=20)
     again_ids, again_scores = draw(SOURCE[::-1], num_results=20)

@@ -5,6 +5,8 @@ import pytest
 
 from keras_transformer.evaluation.bleu import score_translations
 
+pytestmark = pytest.mark.once
+
 
 def test_bleu_by_hand():
     # 6 of 7 words, 4 of 6 pairs, 2 of 5 triples and 1 of 4 quadruples ("the cat sat on") match.

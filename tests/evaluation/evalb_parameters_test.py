@@ -4,6 +4,8 @@ import pytest
 
 from keras_transformer.evaluation.evalb import Parameters
 
+pytestmark = pytest.mark.once
+
 PUNCTUATION = {",", ":", "``", "''", "."}
 FILE = """\
 # DELETE_LABEL IN-A-COMMENT

@@ -13,6 +13,8 @@ from keras_transformer.export.ctranslate2 import export_ctranslate2
 from tests.helpers import assert_close
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
+pytestmark = pytest.mark.once
+
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
 )

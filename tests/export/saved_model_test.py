@@ -90,3 +90,15 @@ def test_later_training_leaves_the_saved_model_alone(translator, serve):
     translator.model.set_weights([w + 1 for w in weights])
     assert serve(SENTENCES[:4])[0] == before
     translator.model.set_weights(weights)
+
+
+@pytest.mark.parametrize("library", ["tensorflow_text", "keras_hub"])
+def test_same_token_ids_as_other_libraries(translator, library):
+    module = pytest.importorskip(library)
+    if library == "tensorflow_text":
+        other = module.SentencepieceTokenizer(model=translator.tokenizer.proto).tokenize
+    else:
+        other = module.tokenizers.SentencePieceTokenizer(proto=translator.tokenizer.proto)
+    texts = [*SENTENCES, *ODD]
+    # A ragged tensor, or a list of arrays.
+    assert [[int(i) for i in ids] for ids in other(texts)] == translator.tokenizer.encode(texts)

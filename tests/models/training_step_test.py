@@ -9,8 +9,10 @@ from keras_transformer.models.variants import get_variant, scaled, variants
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 
+compiles = pytest.mark.compiles
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="PyTorch need not compile each row")
+
+@pytest.mark.once  # under PyTorch, which need not compile each row
 @pytest.mark.parametrize("name", variants)
 def test_every_variant_takes_a_training_step(name):
     hyperparameters = scaled(get_variant(name), 1 / 16)
@@ -60,9 +62,9 @@ def trained(model_class, weights, reduction, metrics):
     [
         (None, "mean_with_sample_weight", ["metrics"]),
         (TOKEN_WEIGHTS, "sum", ["weighted_metrics"]),
-        (ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"]),
-        (TOKEN_WEIGHTS, "mean_with_sample_weight", ["metrics"]),
-        (None, "sum", []),
+        pytest.param(ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"], marks=compiles),
+        pytest.param(TOKEN_WEIGHTS, "mean_with_sample_weight", ["metrics"], marks=compiles),
+        pytest.param(None, "sum", [], marks=compiles),
     ],
 )
 def test_fused_step_is_the_plain_one(weights, reduction, metrics):
@@ -84,11 +86,16 @@ class Doubled(LabelSmoothedCrossentropy):
 @pytest.mark.parametrize(
     "options",
     [
-        {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
-        {"loss": LabelSmoothedCrossentropy(), "metrics": ["sparse_categorical_accuracy"]},
+        pytest.param(
+            {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}, marks=compiles
+        ),
+        pytest.param(
+            {"loss": LabelSmoothedCrossentropy(), "metrics": ["sparse_categorical_accuracy"]},
+            marks=compiles,
+        ),
         {"loss": Doubled()},
     ],
-    ids=str,
+    ids=["other loss", "other metric", "derived loss"],
 )
 def test_other_losses_and_metrics_get_logits(options):
     model = Transformer(50, 1, 16, 32, 2)

@@ -18,15 +18,19 @@ INPUTS = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET}
 
 BOTH_NORMS = pytest.mark.parametrize("normalize_first", [False, True])
 # Every path through the model: both norms, both position encodings, d_k and d_v that differ.
+compiles = pytest.mark.compiles
 KINDS = pytest.mark.parametrize(
     "options",
     [
         {},
-        {"normalize_first": True},
-        {"key_dim": 3, "value_dim": 5},
         {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True},
-        {"position_encoding": "learned", "max_length": 9},
-        {"position_encoding": "learned", "max_length": 9, "normalize_first": True},
+        pytest.param({"normalize_first": True}, marks=compiles),
+        pytest.param({"key_dim": 3, "value_dim": 5}, marks=compiles),
+        pytest.param({"position_encoding": "learned", "max_length": 9}, marks=compiles),
+        pytest.param(
+            {"position_encoding": "learned", "max_length": 9, "normalize_first": True},
+            marks=compiles,
+        ),
     ],
     ids=lambda options: "-".join(f"{name}={value}" for name, value in options.items()) or "plain",
 )
@@ -101,6 +105,7 @@ def test_later_target_tokens_change_no_earlier_logit(normalize_first, position):
     assert (np.abs(changed[position:] - logits[position:]).max(-1) > 1e-3).all()
 
 
+@pytest.mark.compiles
 def test_every_source_token_counts():
     model = model_of()
     logits = to_numpy(model(INPUTS))[1]
@@ -244,6 +249,7 @@ def test_weights_file(normalize_first, tmp_path):
     assert_close(other(INPUTS), model(INPUTS), atol=0)
 
 
+@pytest.mark.once
 def test_config_round_trip():
     model = new_model(
         key_dim=3,
@@ -268,6 +274,7 @@ def test_config_round_trip():
     assert copy.decoder.layers[1].feed_forward.activation is keras.activations.gelu
 
 
+@pytest.mark.once
 def test_config_holds_hyperparameters_only():
     # No graph: a preset's config.json is read by people.
     config = model_of().get_config()
@@ -319,6 +326,7 @@ def test_global_dtype_policy():
 # Errors
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -345,10 +353,12 @@ def test_bad_arguments(options, message):
         new_model(**options)
 
 
+@pytest.mark.compiles
 def test_num_heads_need_not_divide_hidden_dim_with_key_dim():
     assert new_model(num_heads=3, key_dim=2)(INPUTS).shape == (2, 5, 12)
 
 
+@pytest.mark.compiles
 def test_learned_positions_cannot_be_exceeded():
     long = np.ones((1, 10), "int32")
     with pytest.raises(ValueError, match="max_length=9"):

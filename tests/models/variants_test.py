@@ -6,6 +6,8 @@ import pytest
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
 
+pytestmark = pytest.mark.once
+
 # Millions of parameters, Table 3. The paper's column fits one vocabulary size in the rows around
 # `base` and another in `big`. Rows A keep the size of `base`, and rows D are `base`.
 BASE_VOCABULARY, BIG_VOCABULARY = 41_000, 36_500

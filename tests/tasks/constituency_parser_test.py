@@ -29,18 +29,21 @@ def test_trees_are_over_exactly_the_words(parser):
         }
 
 
+@pytest.mark.compiles
 def test_results_keep_the_order_of_the_sentences(parser):
     together = parser(SENTENCES)
     assert [tree.leaves() for tree in together] == SENTENCES
     assert parser(SENTENCES[3:4]) == together[3:4]
 
 
+@pytest.mark.compiles
 def test_without_words_there_is_no_tree(parser):
     assert parser(["", ["Hello"], [], "  "])[1].leaves() == ["Hello"]
     assert [tree is None for tree in parser(["", ["Hello"], [], "  "])] == [1, 0, 1, 1]
     assert parser([]) == []
 
 
+@pytest.mark.once
 def test_text_is_split_as_in_the_penn_treebank():
     assert words_of('He can\'t (really) say "no".') == [
         *("He", "ca", "n't", "-LRB-", "really", "-RRB-", "say", "``", "no", "''", "."),
@@ -48,6 +51,7 @@ def test_text_is_split_as_in_the_penn_treebank():
     assert words_of(["as", "it", "is."]) == ["as", "it", "is."]
 
 
+@pytest.mark.compiles
 def test_unconstrained_outputs_are_repaired_and_counted():
     parses = list(new_parser(constrained=False).parse(SENTENCES))
     for words, parse in zip(SENTENCES, parses):
@@ -55,6 +59,7 @@ def test_unconstrained_outputs_are_repaired_and_counted():
     assert sum(sum(parse.repairs.values()) for parse in parses) > len(parses)
 
 
+@pytest.mark.compiles
 def test_words_have_tags_of_the_dictionary(parser):
     def are_in_dictionary(parser):
         dictionary = tag_dictionary()
@@ -71,12 +76,14 @@ def test_words_have_tags_of_the_dictionary(parser):
     assert not any(are_in_dictionary(new_parser(tag_dictionary=False))[: len(SENTENCES)])
 
 
+@pytest.mark.compiles
 def test_samples_are_trees_too():
     options = {"search": kt.sample, "temperature": 3.0, "seed": 1}
     for words, tree in zip(SENTENCES, new_parser(**options)(SENTENCES)):
         assert tree.leaves() == words
 
 
+@pytest.mark.compiles
 def test_preset_keeps_the_symbols(parser, tmp_path):
     parser.save_to_preset(tmp_path / "preset", card="# A parser\n")
     loaded = kt.ConstituencyParser.from_preset(
@@ -87,22 +94,26 @@ def test_preset_keeps_the_symbols(parser, tmp_path):
         kt.Translator.from_preset(tmp_path / "preset")
 
 
+@pytest.mark.once
 def test_the_paper_s_search_is_the_default():
     parser = ConstituencyParser(new_parser().model, tokenizer(), {"symbols": list(symbols())})
     assert parser.search_options == {"beam_size": 21, "alpha": 0.3}
     assert parser.extra_length == 300 and parser.constrained
 
 
+@pytest.mark.once
 def test_a_string_is_no_list_of_sentences(parser):
     with pytest.raises(ValueError, match="parsed one by one"):
         parser("The dog runs.")
 
 
+@pytest.mark.once
 def test_symbols_are_needed():
     with pytest.raises(ValueError, match='as "symbols"'):
         ConstituencyParser(new_parser().model, tokenizer(), {})
 
 
+@pytest.mark.compiles
 def test_a_model_that_learned_one_tree_gives_it():
     """From a tree to its symbols, through training and search, and back."""
     tree = Tree.fromstring("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP him))) (. .))")

@@ -11,6 +11,7 @@ import pytest
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.search import greedy_search
 from keras_transformer.tasks.preset import load_preset, save_preset
+from keras_transformer.tasks.translator import Translator
 from tests.helpers import assert_close, randomize, to_numpy
 from tests.small_corpus import WORDS, new_model, tokenizer
 
@@ -42,6 +43,7 @@ def test_round_trip(tmp_path, model):
     assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
 
 
+@pytest.mark.once
 def test_saves_no_optimizer(tmp_path):
     model = new_model()
     model.compile("adam")
@@ -74,6 +76,7 @@ class KilledWhileSaving:
         raise Killed
 
 
+@pytest.mark.once
 def test_killed_while_saving_keeps_the_old_preset(tmp_path, model):
     path = tmp_path / "preset"
     with pytest.raises(Killed):
@@ -86,6 +89,7 @@ def test_killed_while_saving_keeps_the_old_preset(tmp_path, model):
     assert load_preset(path, "Test")[2] == {"source": "old"}
 
 
+@pytest.mark.once
 def test_replaces_the_old_preset(tmp_path, model):
     path = save(tmp_path / "preset", model, source="old")
     (path / "saved_model").mkdir()  # made from the old weights
@@ -124,27 +128,32 @@ def message_of(path, task="Test"):
     return message
 
 
+@pytest.mark.once
 def test_no_folder(tmp_path):
     message_of(tmp_path / "none")
     (tmp_path / "file").touch()
     message_of(tmp_path / "file")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("part", PARTS[1:])
 def test_missing_part(preset, part):
     (preset / part).unlink()
     assert part in message_of(preset)
 
 
+@pytest.mark.once
 def test_card_is_not_needed(preset):
     (preset / "README.md").unlink()
     load_preset(preset, "Test")
 
 
+@pytest.mark.once
 def test_another_task(preset):
     assert "ConstituencyParser" in message_of(preset, "ConstituencyParser")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("part", PARTS[1:])
 @pytest.mark.parametrize("damage", ["empty", "half", "other"])
 def test_damaged_part(preset, part, damage):
@@ -175,18 +184,21 @@ CONFIGS = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("change", CONFIGS.values(), ids=CONFIGS)
 def test_wrong_config(preset, change):
     change_config(preset, change)
     assert "config.json" in message_of(preset)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("text", ["[]", "null", "3"])
 def test_config_of_another_kind(preset, text):
     (preset / "config.json").write_text(text)
     assert "config.json" in message_of(preset)
 
 
+@pytest.mark.once
 def test_tokenizer_of_another_model(preset):
     Tokenizer.train([" ".join(WORDS)] * 3, 45).save(preset / "tokenizer.spm")
     message = message_of(preset)
@@ -194,6 +206,7 @@ def test_tokenizer_of_another_model(preset):
     assert "45" in message and "60" in message
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "options",
     [{"hidden_dim": 32}, {"num_layers": 1}, {"num_layers": 3}, {"key_dim": 4}, {"use_bias": True}],
@@ -207,6 +220,17 @@ def test_weights_of_another_model(tmp_path, preset, options):
 
 
 # Backends
+
+
+PRESET = Path(__file__).parents[2] / "saved_models" / "multi30k_en_de"
+
+
+def test_a_trained_preset_gives_the_same_on_every_backend():
+    translator = Translator.from_preset(PRESET)
+    assert translator(["A dog runs through the snow."]) == ["Ein Hund läuft durch den Schnee."]
+    logits = translator.model(INPUTS)[0, 2, 4:10]
+    assert_close(logits, [-2.68927, -0.44198, -0.7254, 0.15045, 3.50466, -0.76078], atol=1e-4)
+
 
 OTHER_BACKEND = {"tensorflow": "jax", "jax": "torch", "torch": "jax"}[keras.backend.backend()]
 SAVE = """
@@ -227,6 +251,7 @@ np.savez(
 """
 
 
+@pytest.mark.slow
 def test_saved_on_one_backend_loads_on_another(tmp_path):
     pytest.importorskip(OTHER_BACKEND)
     process = subprocess.run(

@@ -7,6 +7,8 @@ from keras_transformer.tasks.search_stream import (
     pad_to_few_shapes,
 )
 
+pytestmark = pytest.mark.once
+
 
 def test_few_sizes():
     sizes = sorted({2**k for k in range(12)} | {3 * 2**k for k in range(11)})

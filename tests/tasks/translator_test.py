@@ -42,6 +42,7 @@ def copied_score(sentence):
     return -float(sum(tokenizer().encode([sentence])[0]) + END_ID)
 
 
+@pytest.mark.once
 def test_order_of_translations_and_scores():
     sentences = [*SENTENCES[:9], "", *SENTENCES[9:], "", SENTENCES[3]]
     translator = copying_translator()
@@ -51,6 +52,7 @@ def test_order_of_translations_and_scores():
     assert all(type(score) is float for score in scores)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 40])
 def test_stream_longer_than_the_window(monkeypatch, count):
     monkeypatch.setattr(search_stream, "_WINDOW", 7)
@@ -59,6 +61,7 @@ def test_stream_longer_than_the_window(monkeypatch, count):
     assert translations == SENTENCES[:count]
 
 
+@pytest.mark.once
 def test_stream_is_read_a_window_at_a_time(monkeypatch):
     monkeypatch.setattr(search_stream, "_WINDOW", 7)
     read = []
@@ -74,6 +77,7 @@ def test_stream_is_read_a_window_at_a_time(monkeypatch):
         assert len(read) == -(-count // 7) * 7
 
 
+@pytest.mark.once
 def test_many_lengths_make_few_shapes():
     sentences = ["a " * count for count in range(1, 200)]
     translator = copying_translator(batch_tokens=1024)
@@ -84,6 +88,7 @@ def test_many_lengths_make_few_shapes():
     assert len(set(shapes)) <= 20
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("batch_tokens", [1, 50, 64, 100, 1000, 4096])
 def test_batches_keep_to_the_budget(batch_tokens):
     translator = copying_translator(batch_tokens)
@@ -92,18 +97,21 @@ def test_batches_keep_to_the_budget(batch_tokens):
         assert rows * length <= batch_tokens or rows == 1
 
 
+@pytest.mark.once
 def test_a_single_string_is_no_list_of_sentences():
     # Its letters would be translated one by one.
     with pytest.raises(ValueError, match="one string.*'the dog'"):
         copying_translator()("the dog")
 
 
+@pytest.mark.once
 def test_missing_results_are_left_out():
     sentences = SENTENCES[:9]
     results = list(copying_translator().n_best(sentences, 3))
     assert results == [[(sentence, copied_score(sentence))] for sentence in sentences]
 
 
+@pytest.mark.once
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     translator = copying_translator()
     monkeypatch.setattr(search_stream, "_PATIENCE", 0)
@@ -143,12 +151,14 @@ def test_equals_the_search_of_each_sentence(translator, results):
     assert len({translation for translation, _ in results}) > 3
 
 
+@pytest.mark.compiles
 def test_n_best_begins_with_the_best(translator, results):
     for (best, *others), (translation, score) in zip(translator.n_best(TEXTS, 2), results):
         assert best[0] == translation and best[1] == pytest.approx(score, abs=1e-4)
         assert len(others) == 1 and others[0][1] <= best[1]
 
 
+@pytest.mark.compiles
 def test_search_options_are_passed_on(translator):
     greedy = Translator(translator.model, tokenizer(), extra_length=3, beam_size=1, alpha=0.0)
     source = np.array([[*tokenizer().encode([TEXTS[0]])[0], END_ID]])
@@ -158,6 +168,7 @@ def test_search_options_are_passed_on(translator):
         Translator(translator.model, tokenizer(), beam_size=0)(TEXTS)
 
 
+@pytest.mark.compiles
 def test_samples(translator):
     sampler = Translator(translator.model, tokenizer(), extra_length=3, search=sample, seed=1)
     forward, backward = sampler(TEXTS), sampler(TEXTS[::-1])
@@ -189,6 +200,7 @@ def test_save_and_load_give_the_same_translations(translator, results, tmp_path)
     assert (tmp_path / "preset" / "README.md").read_text() == "# A card\n"
 
 
+@pytest.mark.once
 def test_preset_of_another_task(translator, tmp_path):
     class OtherTranslator(Translator):
         pass
@@ -201,6 +213,7 @@ def test_preset_of_another_task(translator, tmp_path):
 A_S = [" ".join("a" * count) for count in range(1, 40)]
 
 
+@pytest.mark.compiles
 def test_learned_positions_are_used_to_the_last():
     # 13 tokens and the end token; 14 + 6 positions are just enough.
     model = new_model(position_encoding="learned", max_length=20)
@@ -209,6 +222,7 @@ def test_learned_positions_are_used_to_the_last():
     assert len(translator([text])) == 1
 
 
+@pytest.mark.compiles
 def test_a_very_long_sentence():
     # One position at a time would take long: the model is told to end at once.
     model = new_model()

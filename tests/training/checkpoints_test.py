@@ -6,6 +6,8 @@ import pytest
 from keras_transformer.training.checkpoints import average_checkpoints, list_checkpoints
 from tests.helpers import randomize
 
+pytestmark = pytest.mark.once
+
 
 def small_model(units=3):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units)])

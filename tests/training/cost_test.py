@@ -4,6 +4,8 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import TRAINING_ONLY, get_variant, scaled
 from keras_transformer.training.cost import training_flops
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("name", ["base", "key_dim_16", "heads_16", "layers_2"])
 def test_counts_every_kernel_once_a_token_and_the_heads_products(name):

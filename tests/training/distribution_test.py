@@ -112,30 +112,34 @@ def assert_same(results, name):
         np.testing.assert_allclose(results[prefix + key], value, **tolerance, err_msg=key)
 
 
+def trainings(folder, *processes):
+    """What each of the processes, described by `choose_devices`' arguments, writes."""
+    outputs = [folder / f"process-{i}.npz" for i in range(len(processes))]
+    commands = [
+        ["-m", "tests.training.replicas", output, json.dumps(devices)]
+        for output, devices in zip(outputs, processes)
+    ]
+    run_together(folder / "log", *commands)
+    return [dict(np.load(output)) for output in outputs]
+
+
 @pytest.fixture(scope="module")
 def two_devices(tmp_path_factory):
     if BACKEND == "torch":
         pytest.skip("PyTorch trains on one device")
-    folder = tmp_path_factory.mktemp("two")
-    output, devices = folder / "devices.npz", json.dumps({"num_replicas": 2})
-    run_together(folder / "log", ["-m", "tests.training.replicas", output, devices])
-    return dict(np.load(output))
+    (results,) = trainings(tmp_path_factory.mktemp("two"), {"num_replicas": 2})
+    return results
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     if BACKEND != "jax":
         pytest.skip("several processes need JAX")
-    folder = tmp_path_factory.mktemp("two")
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
-    outputs, commands = [], []
-    for i in range(2):
-        outputs.append(folder / f"process-{i}.npz")
-        devices = json.dumps({"coordinator": address, "num_processes": 2, "process_id": i})
-        commands.append(["-m", "tests.training.replicas", outputs[i], devices])
-    run_together(folder / "log", *commands)
-    return [dict(np.load(output)) for output in outputs]
+    processes = {"coordinator": address, "num_processes": 2}
+    folder = tmp_path_factory.mktemp("two")
+    return trainings(folder, *({**processes, "process_id": i} for i in range(2)))
 
 
 def test_the_replicas_parts_of_a_batch_are_uneven(tmp_path):
@@ -185,13 +189,13 @@ make_deterministic()
 devices = choose_devices(1)
 
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from tests.small_corpus import new_model
+from tests.small_corpus import quick_model
 from tests.training.replicas import make_batches
 
 weights = []
 for run in range(2):
     keras.utils.set_random_seed(1)
-    model = new_model(dropout=0.3)
+    model = quick_model(dropout=0.3)
     loss = LabelSmoothedCrossentropy(reduction="sum")
     model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=devices.jit_compile)
     batches = make_batches(f"{sys.argv[1]}/{run}", 1, num_shapes=1)

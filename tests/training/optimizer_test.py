@@ -172,6 +172,7 @@ def test_paper_optimizer():
     assert plain.accumulate == 1 and plain.clip_norm is None
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -187,6 +188,7 @@ def test_bad_argument(options, words):
         paper_optimizer(0.1, **options)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option", ["clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps"]
 )
@@ -195,6 +197,7 @@ def test_inner_optimizer_must_not_act_on_parts(option):
         WholeBatchOptimizer(keras.optimizers.SGD(0.1, **{option: 2}))
 
 
+@pytest.mark.once
 def test_inner_optimizer_must_not_scale():
     inner = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
     with pytest.raises(ValueError, match="scales the loss already"):
@@ -236,8 +239,12 @@ def assert_same_weights(model, other, atol):
 
 INNER = pytest.mark.parametrize(
     "inner",
-    [lambda: keras.optimizers.SGD(0.5), lambda: keras.optimizers.Adam(0.01, epsilon=1e-3)],
-    ids=["sgd", "adam"],
+    [
+        pytest.param(lambda: keras.optimizers.SGD(0.5), id="sgd"),
+        pytest.param(
+            lambda: keras.optimizers.Adam(0.01, epsilon=1e-3), id="adam", marks=pytest.mark.compiles
+        ),
+    ],
 )
 
 
@@ -272,7 +279,9 @@ def test_a_nonfinite_batch_leaves_no_trace(inner):
     assert int(to_numpy(skipping.optimizer.iterations)) == 3
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", [pytest.param("mixed_bfloat16", marks=pytest.mark.compiles), "mixed_float16"]
+)
 def test_low_precision_trains(policy):
     with dtype_policy(policy):
         optimizer = paper_optimizer(0.03, accumulate=2, clip_norm=1.0)
@@ -285,6 +294,7 @@ def test_low_precision_trains(policy):
     assert {str(v.dtype) for v in model.trainable_variables} == {"float32"}
 
 
+@pytest.mark.compiles
 def test_saved_inside_a_model(tmp_path):
     model = compiled(quick_model(), paper_optimizer(NoamSchedule(16), 2, 0.5, 0.9, True))
     batches = list(batches_of(5))

@@ -148,6 +148,7 @@ def test_stop_says_how_to_go_on(tmp_path, capfd):
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
+@pytest.mark.once
 def test_second_signal_ends_at_once():
     script = """
 import os, signal, time, types

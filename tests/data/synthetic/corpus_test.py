@@ -20,6 +20,8 @@ from keras_transformer.data.synthetic import (
 from keras_transformer.data.synthetic.lexicon import NOUN, PRONOUNS, VERB, VERBS
 from keras_transformer.data.synthetic.sampler import Sampler
 
+pytestmark = pytest.mark.once
+
 # The stream of seed 0, which must be the same on every machine and Python version.
 FIRST_SENTENCES = [
     "A doctor painted this clock when our clever aunts' ducks dreamed of her cheap soup.",

@@ -5,6 +5,8 @@ import pytest
 from keras_transformer.data.synthetic import NounPhrase, german_phrase
 from keras_transformer.data.synthetic.lexicon import ADJECTIVE, NOUNS
 
+pytestmark = pytest.mark.once
+
 
 def noun(word, *adjectives, determiner="the"):
     """The phrase for an English noun, singular or plural: `noun("dogs", "old")`."""

@@ -27,6 +27,8 @@ from keras_transformer.data.synthetic.lexicon import (
     Conjunction,
 )
 
+pytestmark = pytest.mark.once
+
 
 def noun(word, *adjectives, determiner="the", **kwargs):
     """The phrase for an English noun, singular or plural: `noun("dogs", "old")`."""

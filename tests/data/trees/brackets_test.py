@@ -13,6 +13,8 @@ from keras_transformer.data.trees import (
     unescape,
 )
 
+pytestmark = pytest.mark.once
+
 DOG = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))"
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from keras_transformer.data.trees import clean_label, clean_tree, parse_trees, to_bracketed
 
+pytestmark = pytest.mark.once
+
 
 def clean(text: str, **options) -> str | None:
     (tree,) = parse_trees([text])

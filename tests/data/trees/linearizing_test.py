@@ -18,6 +18,8 @@ from keras_transformer.data.trees import (
     symbol_inventory,
 )
 
+pytestmark = pytest.mark.once
+
 DOG = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))"
 WORDS = ["The", "dog", "runs"]
 SYMBOLS = ["(S", "(NP", "(DT)", "(NN)", ")NP", "(VP", "(VBZ)", ")VP", ")S"]
@@ -129,7 +131,11 @@ CORPORA = os.environ.get("KERAS_TRANSFORMER_DATA")
 )
 @pytest.mark.parametrize(
     "files, size",
-    [("craft/train.mrg", 18_951), ("craft/dev.mrg", 2_780), ("ptb_sample/mrg/*.mrg", 3_914)],
+    [
+        pytest.param("craft/train.mrg", 18_951, marks=pytest.mark.slow),
+        pytest.param("ptb_sample/mrg/*.mrg", 3_914, marks=pytest.mark.slow),
+        ("craft/dev.mrg", 2_780),
+    ],
 )
 def test_rebuilding_real_trees_is_the_identity(files, size):
     count, seen = 0, set()

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from keras_transformer.data.trees import linearize, parse_symbol, rebuild, repair, to_bracketed
 from keras_transformer.data.trees.walk import walk
 
+pytestmark = pytest.mark.once
+
 CASES = {
     "nothing wrong": ("a b", "(S (NP (D) )NP (V) )S", "(S (NP (D a)) (V b))", {}),
     "a leaf alone": ("a", "(D)", "(D a)", {}),

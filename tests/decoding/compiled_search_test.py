@@ -1,0 +1,123 @@
+"""Each kind of search as each backend compiles it: held to the search in plain Python, and to what
+the same searches give where nothing is compiled.
+"""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import Transformer, greedy_search
+from keras_transformer.decoding import search_loop, stages
+from tests.decoding.comparison import (
+    EVERYTHING,
+    FULL,
+    LIMITS,
+    SEEDS,
+    assert_equals_reference,
+    model_of,
+    narrow_model,
+    output_lengths,
+    reweight,
+    search,
+    without_padding,
+)
+from tests.decoding.searches import ROWS, SEARCHES, shared_model
+from tests.decoding.sentences import LENGTH, SOURCE
+from tests.helpers import assert_close, randomize, to_numpy
+
+ONE_LAYER = {"num_layers": 1}
+
+
+def test_everything_together_compiled_once():
+    for seed in SEEDS[:3]:
+        model = narrow_model(seed, **ONE_LAYER)  # one model: changed weights need no new program
+        assert_equals_reference(model, **EVERYTHING)
+    # The search, and the attention of what it found. PyTorch compiles nothing, and counts each.
+    assert model.traces == (6 if keras.backend.backend() == "torch" else 2)
+    if keras.backend.backend() == "tensorflow":
+        prefix = EVERYTHING["prefix_token_ids"][:2]
+        search(model, SOURCE[:2, :4], **{**EVERYTHING, "prefix_token_ids": prefix})
+        assert model.traces == 2  # nor do other shapes
+
+
+def test_growing_and_shrinking_stages(monkeypatch):
+    # Room for four steps at first, and half of a batch goes on as soon as half has ended.
+    monkeypatch.setattr(stages, "_FIRST_STEPS", 4)
+    monkeypatch.setattr(stages, "FEWEST_HYPOTHESES", 1)
+    called = set()
+    for module, name in (
+        (search_loop, "without_unused"),
+        (stages, "with_capacity"),
+        (stages, "with_batch_size"),
+    ):
+        function = getattr(module, name)
+        monkeypatch.setattr(
+            module,
+            name,
+            lambda *args, name=name, function=function: called.add(name) or function(*args),
+        )
+    model = reweight(model_of.__wrapped__(**ONE_LAYER), SEEDS[1])  # it has compiled no search yet
+    options = {"beam_size": 3, "alpha": 1.0, "length_penalty": "power", "num_results": 2}
+    searches = assert_equals_reference(model, **options)
+    lengths = {len(each.tokens) for search in searches for each in search.results}
+    assert max(lengths) > 4 and len(lengths) > 3
+    assert called == {"without_unused", "with_capacity", "with_batch_size"}
+
+
+# What PyTorch gives, which compiles nothing and is held to the references in the other files.
+EXPECTED = {
+    "sample": [
+        [[10, 7, 10, 10, 10, 5, 5, 5, 11], [7, 5, 10, 10, 10, 7, 5, 5, 7]],
+        [[10, 7, 7, 7, 3], [6, 7, 10, 7, 7]],
+        [[9, 10, 10, 9], [4, 3, 8, 10]],
+        [[7, 10, 10, 2], [9, 9, 4, 6, 3, 8, 3]],
+        [[10, 7, 10, 10, 10, 10, 7, 7], [5, 6, 7, 10, 9, 4, 8, 11]],
+    ],
+    "grammar": [
+        [[*[5] * 6, 8, *[7] * 5, *[5] * 7, 10, 7, 7, 7, 8, 7, 7, 7, 7, 10, 8, 7, 2]],
+        [[10, 2]],
+        [[2]],
+        [[*[5] * 7, 10, *[7] * 6, 8, 10, 7, 2]],
+        [[*[5] * 6, 8, *[7] * 5, 5, 5, 5, 10, 7, 7, 7, 8, 10, 7, 2]],
+    ],
+}
+SCORES = {
+    "sample": [[-15.2383, -17.5755], [-7.9997, -8.0729], [-7.8889, -10.8697],
+               [-8.6431, -14.4964], [-9.5198, -20.4427]],
+    "grammar": [[-17.3033], [-4.7244], [-4.1471], [-13.7255], [-15.2302]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_same_on_every_backend(name):
+    function, options = SEARCHES[name]
+    token_ids, scores = (to_numpy(x) for x in function(shared_model(), ROWS, **options))
+    found = [[without_padding(result) for result in results] for results in token_ids]
+    assert found == EXPECTED[name]
+    assert_close(scores, SCORES[name], atol=2e-4)
+
+
+def test_no_sentences():
+    token_ids, scores, attention = search(model_of(), np.zeros((0, 6), "int32"), **FULL)
+    assert token_ids.shape == (0, 4, LENGTH) and scores.shape == (0, 4)
+    assert attention.shape == (0, 4, 2, 2, LENGTH, 6)
+
+
+def test_mixed_precision():
+    model = randomize(model_of(dtype="mixed_bfloat16", **ONE_LAYER), seed=1)
+    token_ids, scores = search(model, beam_size=2)
+    assert scores.dtype == "float32" and np.isfinite(scores).all()
+    assert ((output_lengths(token_ids) > 0) == (np.array(LIMITS) > 0)[:, None]).all()
+    assert (output_lengths(token_ids) <= np.array(LIMITS)[:, None]).all()
+
+
+def test_a_model_can_be_collected_after_a_search():
+    model = Transformer(12, num_layers=1, hidden_dim=4, intermediate_dim=4, num_heads=1)
+    greedy_search(model, ROWS[:1], extra_length=1)
+    reference = weakref.ref(model)
+    del model
+    gc.collect()
+    assert reference() is None
