@@ -124,6 +124,8 @@ def test_stopped_and_resumed_is_as_if_never_stopped(tmp_path, every):
         ask = At(stop, lambda _: os.kill(os.getpid(), signal.SIGTERM))
         with contextlib.suppress(SystemExit), stop_on_signals(checkpoints, "the command"):
             model, resumed_history = fit(checkpoints, 14, ask)
+        if checkpoints.start.step == 0:  # nothing was due when it was stopped
+            assert list_states(folder) and not list_checkpoints(folder)
     assert checkpoints.start.step == 8 and checkpoints.start.run == {"a": 1}
     assert all(map(np.array_equal, model.get_weights(), whole.get_weights()))
     assert resumed_history == history == checkpoints.history
