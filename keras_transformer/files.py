@@ -41,7 +41,7 @@ def whole(path):
 def beside(path, name):
     """The path `PATH.NAME`: what is made of `PATH`, and of no other file or folder beside it."""
     path = Path(path).resolve()
-    return path.parent / f"{path.name}.{name}"
+    return path.with_name(f"{path.name}.{name}")
 
 
 def check_room(path, size):

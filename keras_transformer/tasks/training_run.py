@@ -343,10 +343,10 @@ class TrainingRun:
         ]
         card = "\n".join([f"# {title}", "", *run, *(f"- {line}" for line in scores)]) + "\n"
         task.save_to_preset(self.folder / "model", card=card)
-        memory = f", {facts['peak_memory_mib']} MiB of memory at most" * bool(
-            facts["peak_memory_mib"]
-        )
-        print(f"{facts['seconds']} s in all{memory}. The model is in {self.folder / 'model'}.")
+        cost = f"{facts['seconds']} s in all"
+        if facts["peak_memory_mib"]:
+            cost += f", {facts['peak_memory_mib']} MiB of memory at most"
+        print(f"{cost}. The model is in {self.folder / 'model'}.")
 
     def _epoch_flops(self):
         store = self.train_batches.store

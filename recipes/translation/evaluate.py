@@ -43,9 +43,8 @@ SEARCH = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 
 
 def main(options):
-    translator = kt.Translator.from_preset(
-        options.model, **{name: getattr(options, name) for name in SEARCH}
-    )
+    search = {name: getattr(options, name) for name in SEARCH}
+    translator = kt.Translator.from_preset(options.model, **search)
     languages = translator.metadata["source"], translator.metadata["target"]
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
     sources, references = zip(*text)
@@ -58,7 +57,6 @@ def main(options):
     scores = score_translations(
         hypotheses, references, tokenize=options.tokenize or bleu_tokenize(options.dataset)
     )
-    search = {name: getattr(options, name) for name in SEARCH}
     print(", ".join(f"{name} {value}" for name, value in search.items()))
     print(scores)
     if options.output_json:

@@ -171,16 +171,26 @@ def test_missing_files(files, capsys, tmp_path):
     assert_error(run(capsys, "-p", str(tmp_path / "my.prm"), gold, test), "my.prm, line 1: ")
 
 
-def test_as_a_process(files):
-    process = subprocess.run(
-        [sys.executable, "-m", "keras_transformer.evaluation.evalb", "-p", "COLLINS", *files()],
+def test_as_a_process(files, tmp_path):
+    gold, test = files()
+    process = start("-p", "COLLINS", gold, test)
+    assert process.returncode == 0
+    assert process.stdout.startswith(PRINTED)
+    assert process.stderr.splitlines()[-1] == "2 : Words unmatch (is|was)"
+
+    process = start("-p", "COLLINS", gold, str(tmp_path / "none"))
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.splitlines()[-1].startswith("error: There is no file ")
+    assert "Traceback" not in process.stderr
+
+
+def start(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "keras_transformer.evaluation.evalb", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    assert process.returncode == 0
-    assert process.stdout.startswith(PRINTED)
-    assert process.stderr.splitlines()[-1] == "2 : Words unmatch (is|was)"
 
 
 # The sample that comes with EVALB
