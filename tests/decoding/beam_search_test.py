@@ -26,6 +26,7 @@ from tests.decoding.comparison import (
     last_norm,
     model_of,
     narrow_model,
+    note_calls,
     output_lengths,
     reference,
     reweight,
@@ -200,14 +201,7 @@ def test_narrow_beam_equals_reference(options):
 def test_a_full_cache_drops_what_is_not_needed(monkeypatch, options):
     # Room for four steps, then for sixteen, then for all twenty-four.
     monkeypatch.setattr(stages, "_FIRST_STEPS", 4)
-    called = set()
-    for module, name in ((search_loop, "without_unused"), (stages, "with_capacity")):
-        function = getattr(module, name)
-        monkeypatch.setattr(
-            module,
-            name,
-            lambda *args, name=name, function=function: called.add(name) or function(*args),
-        )
+    called = note_calls(monkeypatch, (search_loop, "without_unused"), (stages, "with_capacity"))
     searches, model = [], model_of.__wrapped__()  # one that has compiled no search yet
     for seed in SEEDS[:3]:
         searches += assert_equals_reference(reweight(model, seed), extra_length=18, **options)

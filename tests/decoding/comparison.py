@@ -99,6 +99,19 @@ def narrow_model(seed, **options):
     return reweight(model_of(**options), seed)
 
 
+def note_calls(monkeypatch, *places):
+    """The names of those of some functions, `(module, name)` each, that are called from now on."""
+    called = set()
+    for module, name in places:
+        function = getattr(module, name)
+        monkeypatch.setattr(
+            module,
+            name,
+            lambda *args, name=name, function=function: called.add(name) or function(*args),
+        )
+    return called
+
+
 # Comparison with the reference
 
 

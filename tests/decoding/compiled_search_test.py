@@ -19,6 +19,7 @@ from tests.decoding.comparison import (
     assert_equals_reference,
     model_of,
     narrow_model,
+    note_calls,
     output_lengths,
     reweight,
     search,
@@ -47,18 +48,12 @@ def test_growing_and_shrinking_stages(monkeypatch):
     # Room for four steps at first, and half of a batch goes on as soon as half has ended.
     monkeypatch.setattr(stages, "_FIRST_STEPS", 4)
     monkeypatch.setattr(stages, "FEWEST_HYPOTHESES", 1)
-    called = set()
-    for module, name in (
+    called = note_calls(
+        monkeypatch,
         (search_loop, "without_unused"),
         (stages, "with_capacity"),
         (stages, "with_batch_size"),
-    ):
-        function = getattr(module, name)
-        monkeypatch.setattr(
-            module,
-            name,
-            lambda *args, name=name, function=function: called.add(name) or function(*args),
-        )
+    )
     model = reweight(model_of.__wrapped__(**ONE_LAYER), SEEDS[1])  # it has compiled no search yet
     options = {"beam_size": 3, "alpha": 1.0, "length_penalty": "power", "num_results": 2}
     searches = assert_equals_reference(model, **options)
