@@ -2,38 +2,52 @@
 
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 
 import keras
 
-from keras_transformer.command_line import run
-from keras_transformer.data.parallel_text import load_parallel_text
-from keras_transformer.tasks.training_run import TrainingOptions, TrainingRun
+import keras_transformer as kt
+from keras_transformer.command_line import CommonOptions, run
 
 
 @dataclass(kw_only=True)
-class Options(TrainingOptions):
+class Corpus:
+    """The corpus."""
+
     dataset: str = "multi30k.lc.norm.tok"
     """Corpus to train on."""
     source: str = "en"
     """Language to translate."""
     target: str = "de"
     """Language to translate into."""
+    data_dir: Path | None = None
+    """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
+
+
+@dataclass(kw_only=True)
+class Options(CommonOptions, kt.training.TrainingOptions):
+    corpus: Corpus = field(default_factory=Corpus)
     epochs: int = 2
     """Passes over the corpus. Those after the first show the steady rate."""
 
 
 def main(options):
-    training = TrainingRun(options)
+    training, corpus = kt.training.begin_training(options), options.corpus
     train, val = (
-        load_parallel_text(options.dataset, split, options.source, options.target, options.data_dir)
+        kt.data.load_parallel_text(
+            corpus.dataset, split, corpus.source, corpus.target, corpus.data_dir
+        )
         for split in ("train", "val")
     )
-    tokenizer = training.tokenizer(chain.from_iterable(train))
-    training.plan_batches(train, val, tokenizer)
-    model = training.build_model(tokenizer.vocabulary_size)
-    batches, clock = training.train_batches, EpochClock()
+    path = training.folder / "tokenizer.spm"
+    tokenizer = kt.data.make_tokenizer(chain.from_iterable(train), options.vocabulary, path)
+    batches, _ = kt.training.make_batches(train, val, tokenizer, options, training)
+    model, clock = (
+        kt.training.make_model(tokenizer.vocabulary_size, options, training),
+        EpochClock(),
+    )
     model.fit(
         batches.stream(),
         shuffle=False,

@@ -1,8 +1,10 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
-from keras_transformer import layers
-from keras_transformer.decoding.search import beam_search, greedy_search, sample
+from keras_transformer import constraints, data, evaluation, layers, training
+from keras_transformer.decoding.beam_search import BeamSearch, beam_search, greedy_search
+from keras_transformer.decoding.sampling import Sampling, sample
 from keras_transformer.decoding.tree_grammar import TreeGrammar
+from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
@@ -14,20 +16,27 @@ from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.version import __version__
 
 __all__ = [
+    "BeamSearch",
     "ConstituencyParser",
     "LabelSmoothedCrossentropy",
     "NoamSchedule",
     "Perplexity",
+    "Sampling",
     "TokenAccuracy",
     "Transformer",
     "Translator",
     "TreeGrammar",
+    "UserError",
     "__version__",
     "average_checkpoints",
     "beam_search",
+    "constraints",
+    "data",
+    "evaluation",
     "get_variant",
     "greedy_search",
     "layers",
     "sample",
+    "training",
     "variants",
 ]

@@ -1,26 +1,68 @@
-"""What the recipes' scripts share: options, errors in one line, and how memory is held."""
+"""What the recipes' scripts share: options, messages in one line, and how memory is held."""
 
+import contextlib
 import itertools
+import logging
 import os
+import re
 import shlex
 import sys
-import traceback
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformer.compilation_cache import keep_compiled_programs
+from keras_transformer.errors import TrainingStopped, UserError
 from keras_transformer.memory import keep_freed_memory
+from keras_transformer.options import may_change, option_names
 
-_PACKAGE = Path(__file__).parent
+_NUMBERS_TOLD = 5
 
 
 @dataclass(kw_only=True)
 class CommonOptions:
     """Options of every script that trains or searches."""
 
-    compilation_cache: Path | None = None
+    compilation_cache: Path | None = may_change(None)
     """Folder in which to keep compiled programs, for the next run: on JAX all, on TensorFlow those
     of XLA."""
+
+
+@dataclass(kw_only=True)
+class StreamOptions(CommonOptions):
+    """Options of every script that answers lines."""
+
+    max_source_length: int | None = 1024
+    """The most tokens of a line, its end token included; None for no limit but the model's."""
+    buffer_size: int | None = None
+    """The most lines that are read ahead, sorted by length and searched together: 1 on a terminal,
+    otherwise 4096, if not given. A line never waits for another that has not been written."""
+
+
+class LineNotes:
+    """Which input lines the user should hear of; told on standard error when a `with` block ends.
+
+    However many there are, each remark takes one line: the count, and the first few numbers.
+    """
+
+    def __init__(self):
+        self._counts = Counter()
+        self._first_numbers = defaultdict(list)
+
+    def add(self, remark, number):
+        self._counts[remark] += 1
+        if len(self._first_numbers[remark]) < _NUMBERS_TOLD:
+            self._first_numbers[remark].append(str(number))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for remark, count in self._counts.items():
+            numbers = ", ".join(self._first_numbers[remark])
+            more = ", ..." if count > _NUMBERS_TOLD else ""
+            lines = "1 line" if count == 1 else f"{count:,} lines"
+            print(f"{remark}: {lines} ({numbers}{more})", file=sys.stderr)
 
 
 def run(main, options_class):
@@ -29,34 +71,94 @@ def run(main, options_class):
     An argument `@FILE` stands for the options in a file, in which `#` begins a comment. Of an
     option that is given twice, the last counts.
 
-    A `ValueError` that this package raises is meant for the user: it is printed in one line, and
-    the exit status is 2. Any other error is a defect and keeps its traceback.
+    A `UserError` is printed in one line, and the exit status is 2. Any other error is a defect and
+    keeps its traceback. What the package logs is printed: warnings on standard error, the rest on
+    standard output. Where an error or a warning names an argument that is an option, its flag is
+    named.
 
     Args:
         main: function of one argument, the options.
         options_class: a dataclass, a `CommonOptions` if it trains or searches. Its fields are
-            the options, their docstrings the help.
+            the options, their docstrings the help; those of a field that is a dataclass itself are
+            options like the others.
     """
     import tyro
 
     keep_freed_memory()
+    names = option_names(options_class)
     try:
         arguments = list(itertools.chain.from_iterable(map(_expand, sys.argv[1:])))
         options = tyro.cli(
-            options_class, description=sys.modules[main.__module__].__doc__, args=arguments
+            options_class,
+            description=sys.modules[main.__module__].__doc__,
+            args=arguments,
+            config=(tyro.conf.OmitArgPrefixes,),
         )
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
-        main(options)
-    except ValueError as error:
-        origin = traceback.extract_tb(error.__traceback__)[-1]
-        path = Path(origin.filename).resolve()
-        ours = _PACKAGE in path.parents or path == Path(sys.argv[0]).resolve()
-        # A line that calls a function of another library, or a built-in one, is no `raise` of ours.
-        if not (ours and origin.line.startswith("raise")):
-            raise
-        print(f"error: {error}", file=sys.stderr)
+        with _printed_log(names):
+            main(options)
+    except UserError as error:
+        print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
         sys.exit(2)
+    except TrainingStopped:
+        print(f"Go on with: {resume_command()}", file=sys.stderr)
+        raise
+
+
+def name_flags(message, names):
+    """Name the flags of the arguments that a message of the package names.
+
+    Args:
+        message: the message, in which arguments stand as `` `name` `` or `` `name=value` ``.
+        names: the names of those that are options.
+
+    Returns:
+        The message with `--name value` in place of `` `name=value` ``, and with the flag after a
+        name that is spelled otherwise.
+    """
+
+    def flag(match):
+        name, value = match.groups()
+        if name not in names:
+            return match[0]
+        option = name.replace("_", "-")
+        if value is None:
+            return match[0] if option == name else f"{match[0]} (--{option})"
+        switches = {"True": f"--{option}", "False": f"--no-{option}"}
+        return switches.get(value, f"--{option} {value}")
+
+    return re.sub(r"`([a-z]\w*)(?:=([^`]*))?`", flag, message)
+
+
+@contextlib.contextmanager
+def _printed_log(names):
+    """Within the block, print what the package logs."""
+    logger, handler = logging.getLogger("keras_transformer"), _Printer(names)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Printer(logging.Handler):
+    def __init__(self, names):
+        super().__init__()
+        self.names = names
+
+    def emit(self, record):
+        stream = sys.stderr if record.levelno >= logging.WARNING else sys.stdout
+        print(name_flags(record.getMessage(), self.names), file=stream, flush=True)
+
+
+def given(options, *names):
+    """Those of some options that were given a value: name -> value."""
+    values = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _expand(argument):
@@ -65,7 +167,7 @@ def _expand(argument):
         return [argument]
     path = Path(argument[1:])
     if not path.is_file():
-        raise ValueError(f"There is no file of options {path}.")
+        raise UserError(f"There is no file of options {path}.")
     return shlex.split(path.read_text("utf-8"), comments=True)
 
 
@@ -75,3 +177,8 @@ def resume_command():
     command = shlex.join([sys.executable, *options, "--resume"])
     backend = os.environ.get("KERAS_BACKEND")
     return f"KERAS_BACKEND={shlex.quote(backend)} {command}" if backend else command
+
+
+def this_command():
+    """The command that this process was started with, as far as Python knows it: for a shell."""
+    return shlex.join(["python", *sys.argv])

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import keras
 
+from keras_transformer.errors import UserError
+
 # A program that compiles faster than this is not worth a file.
 _LEAST_SECONDS = 0.5
 
@@ -21,11 +23,11 @@ def keep_compiled_programs(folder):
         folder: path of the folder; it is made if it is not there.
 
     Raises:
-        ValueError: if the path is that of a file.
+        UserError: if the path is that of a file.
     """
     folder = Path(folder).absolute()
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"The compilation cache must be a folder. {folder} is a file.")
+        raise UserError(f"The compilation cache must be a folder. {folder} is a file.")
     folder.mkdir(parents=True, exist_ok=True)
     if keras.backend.backend() == "jax":
         import jax

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from keras_transformer.command_line import CommonOptions, resume_command, run
+from keras_transformer.command_line import CommonOptions, LineNotes, resume_command, run
+from keras_transformer.errors import UserError
 from keras_transformer.models.variants import get_variant
 
 pytestmark = pytest.mark.once
@@ -88,7 +89,7 @@ def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp
 
 def test_error_of_the_script_is_one_line(monkeypatch, capsys):
     def main(options):
-        raise ValueError("There is no such file.")
+        raise UserError("There is no such file.")
 
     assert exit_of(capsys, run_with, monkeypatch, main, "--variant", "x") == (
         2,
@@ -104,6 +105,10 @@ def other_kind(options):
     raise TypeError("a defect")
 
 
+def of_python_itself(options):
+    int("three")  # a ValueError raised in the script
+
+
 def reached_through_the_package(options):
     # The package calls another library, which raises.
     from keras_transformer.models.transformer import Transformer
@@ -111,7 +116,9 @@ def reached_through_the_package(options):
     Transformer(vocabulary_size=5, activation="no such activation")
 
 
-@pytest.mark.parametrize("main", [another_library, other_kind, reached_through_the_package])
+@pytest.mark.parametrize(
+    "main", [another_library, other_kind, of_python_itself, reached_through_the_package]
+)
 def test_another_error_keeps_its_traceback(monkeypatch, capsys, main):
     with pytest.raises((ValueError, TypeError)):
         run_with(monkeypatch, main, "--variant", "x")
@@ -121,7 +128,7 @@ def test_another_error_keeps_its_traceback(monkeypatch, capsys, main):
 def test_defect_in_the_package_keeps_its_traceback(monkeypatch):
     def main(options):
         # A built-in function, which has no line of Python of its own, raises the ValueError.
-        from keras_transformer.tasks.search_stream import pad_to_few_shapes
+        from keras_transformer.tasks.length_batches import pad_to_few_shapes
 
         pad_to_few_shapes([])
 
@@ -153,3 +160,23 @@ def test_resume_command(monkeypatch, option):
     assert resume_command() == command
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     assert resume_command() == f"KERAS_BACKEND=jax {command}"
+
+
+def test_notes_of_lines_are_bounded(capsys):
+    with LineNotes() as notes:
+        for number in range(1, 3001):
+            notes.add("too long", number)
+        notes.add("odd", 7)
+        assert capsys.readouterr() == ("", "")
+    errors = capsys.readouterr().err
+    assert errors == "too long: 3,000 lines (1, 2, 3, 4, 5, ...)\nodd: 1 line (7)\n"
+
+
+def test_notes_are_told_when_an_error_ends_the_lines(capsys):
+    with pytest.raises(OSError), LineNotes() as notes:
+        notes.add("odd", 7)
+        raise OSError
+    assert capsys.readouterr().err == "odd: 1 line (7)\n"
+    with LineNotes():
+        pass
+    assert capsys.readouterr().err == ""

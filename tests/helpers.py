@@ -1,6 +1,9 @@
 """What several tests share: arrays, random weights, gradients, and a Transformer in NumPy."""
 
 import contextlib
+import subprocess
+import sys
+import threading
 
 import keras
 import numpy as np
@@ -46,6 +49,22 @@ def randomize(layer, seed=0):
             values = 0.2 * values + (variable.name == "gamma")
         variable.assign(values)
     return layer
+
+
+@contextlib.contextmanager
+def conversation(script, *arguments):
+    """A script in a process of its own, which is written to and read from in turns.
+
+    One that does not answer in two minutes is ended, so that reading from it does not wait forever.
+    """
+    command = [sys.executable, script, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        timer = threading.Timer(120, process.kill)
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
 
 
 def gradient(function, x):

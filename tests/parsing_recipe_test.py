@@ -12,6 +12,7 @@ import pytest
 from nltk import Tree
 
 from keras_transformer.data.synthetic import generate
+from tests.helpers import conversation
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "parsing"
 SIZES = {"train": 300, "val": 8, "test": 10}
@@ -57,8 +58,9 @@ def test_train_leaves_model_and_scores(trained):
     assert results["steps"] == 3 and len(results["history"]["val_f1"]) == 2
     assert results["scores"]["test"]["sentences"] == SIZES["test"]
     assert "F1" in (run / "model" / "README.md").read_text()
-    config = json.loads((run / "model" / "config.json").read_text())
-    assert "(S" in config["symbols"] and ["."] in config["tag_dictionary"]["tag_sets"]
+    metadata = json.loads((run / "model" / "config.json").read_text())["metadata"]
+    tag_dictionary = json.loads((run / "model" / "tag_dictionary.json").read_text())
+    assert "(S" in metadata["symbols"] and ["."] in tag_dictionary["tag_sets"]
 
 
 def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys):
@@ -124,6 +126,34 @@ def test_parse_takes_words(trained, monkeypatch, capsys):
     call(monkeypatch, "parse.py", *arguments, stdin="He ca n't run.\tnow\n")
     tree = Tree.fromstring(capsys.readouterr().out)
     assert tree.leaves() == ["He", "ca", "n't", "run.", "now"]
+
+
+@pytest.mark.compiles
+def test_sentences_without_a_tree(trained, monkeypatch, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--max-source-length", "20")
+    lines = ["He sees.", "", "He sees. " * 20, "\r", "He sees."]
+    call(monkeypatch, "parse.py", *arguments, "--buffer-size", "2", stdin="\n".join(lines))
+    printed, notes = capsys.readouterr()
+    first, *blank, last = printed.splitlines()
+    assert first == last and Tree.fromstring(first).leaves() == ["He", "sees", "."]
+    assert blank == ["", "", ""] and notes == "too long for a tree: 1 line (3)\n"
+
+
+@pytest.mark.compiles
+def test_parse_answers_each_line_of_a_pipe_that_waits(trained):
+    _, run = trained
+    with conversation(RECIPE / "parse.py", "--model", run / "model", *SEARCH) as process:
+        for line in (b"He sees.\n", b"\n", b"The dog runs.\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            answer = process.stdout.readline().decode()
+            leaves = Tree.fromstring(answer).leaves() if answer.strip() else []
+            assert answer.endswith("\n")
+            assert leaves == line.decode().replace(".", " .").split()
+        process.stdin.close()
+        assert not process.stdout.read()
+    assert process.returncode == 0
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="made by TensorFlow")

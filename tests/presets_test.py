@@ -5,7 +5,6 @@ Translators on all sentences of the test set, by beam search and by greedy searc
 
 import functools
 import itertools
-import json
 import os
 import re
 import subprocess
@@ -46,7 +45,7 @@ import numpy as np
 from keras import ops
 import keras_transformer as kt
 from keras_transformer.data.parallel_text import load_parallel_text
-from keras_transformer.tasks.search_stream import pad_to_few_shapes
+from keras_transformer.tasks.length_batches import pad_to_few_shapes
 
 preset, data, output = sys.argv[1:]
 translator = kt.Translator.from_preset(preset)
@@ -129,7 +128,7 @@ def test_parser_has_the_score_of_its_card():
 
 
 def pairs_of(preset):
-    metadata = json.loads((preset / "config.json").read_text())
+    metadata = kt.Translator.from_preset(preset).metadata
     return load_parallel_text(
         metadata["dataset"], "test", metadata["source"], metadata["target"], DATA
     )

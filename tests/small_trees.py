@@ -27,8 +27,12 @@ def symbols():
 
 @functools.cache
 def tokenizer():
+    return tokenizer_of(symbols())
+
+
+def tokenizer_of(symbols):
     sentences = [" ".join(tree.leaves()) for tree in trees()]
-    return Tokenizer.train(sentences, VOCABULARY_SIZE, user_defined_symbols=symbols())
+    return Tokenizer.train(sentences, VOCABULARY_SIZE, user_defined_symbols=symbols)
 
 
 @functools.cache
@@ -37,7 +41,19 @@ def tag_dictionary():
 
 
 def new_parser(**options):
-    model = Transformer(VOCABULARY_SIZE, 1, 16, 32, 2, dropout=0.0)
-    sizes = {"extra_length": 24, "batch_tokens": 1024, "beam_size": 3}
     metadata = {"symbols": list(symbols()), "tag_dictionary": tag_dictionary().to_dict()}
-    return ConstituencyParser(randomize(model), tokenizer(), metadata, **{**sizes, **options})
+    return _new_parser(tokenizer(), metadata, **options)
+
+
+def new_parser_of(linearization, **options):
+    """As `new_parser`, with another linearisation and without a tag dictionary."""
+    symbols = linearization.inventory(trees())
+    metadata = {"symbols": symbols, "linearization": linearization.serialize()}
+    return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)
+
+
+def _new_parser(tokenizer, metadata, **options):
+    model = Transformer(VOCABULARY_SIZE, 1, 16, 32, 2, dropout=0.0)
+    sizes = {"extra_length": 24, "batch_tokens": 1024}
+    beam = {} if "search" in options else {"beam_size": 3}
+    return ConstituencyParser(randomize(model), tokenizer, metadata, **{**sizes, **beam, **options})

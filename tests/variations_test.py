@@ -10,7 +10,12 @@ import pytest
 import tyro
 
 from keras_transformer.data.synthetic import generate
-from keras_transformer.models.variants import get_variant, scaled, variants
+from keras_transformer.models.variants import (
+    get_hyperparameters,
+    get_variant,
+    scaled,
+    variants,
+)
 
 pytestmark = pytest.mark.once
 
@@ -82,12 +87,15 @@ def test_options_of_the_paper(monkeypatch, name, steps, average, vocabulary_size
     with pytest.raises(SystemExit):  # there is no data
         runpy.run_path(sys.argv[0], run_name="__main__")
     (options,) = read
-    assert (options.steps, options.average) == (steps, average)
-    assert (options.vocabulary_size, options.dropout) == (vocabulary_size, dropout)
-    assert options.batch_tokens == 25_000 and options.warmup_steps == 4000
-    assert options.peak_learning_rate is None and options.checkpoint_minutes == 10
-    assert options.label_smoothing == 0.1 and options.seed == 7
-    assert (options.source, options.target) == ("en", name.split("_")[2])
+    assert (options.fitting.steps, options.checkpoints.average) == (steps, average)
+    assert options.vocabulary.vocabulary_size == vocabulary_size
+    hyperparameters = get_hyperparameters(options.model)
+    assert hyperparameters["dropout"] == options.model.dropout == dropout
+    assert options.batching.batch_tokens == 25_000 and options.optimizer.warmup_steps == 4000
+    assert options.optimizer.peak_learning_rate is None
+    assert options.checkpoints.checkpoint_minutes == 10
+    assert hyperparameters["label_smoothing"] == 0.1 and options.run.seed == 7
+    assert (options.corpus.source, options.corpus.target) == ("en", name.split("_")[2])
 
 
 def keep(results, function):

@@ -1,0 +1,56 @@
+"""Corpora, vocabularies and batches: `kt.data`.
+
+Corpora of pairs of sentences
+
+- `ParallelText`: the pairs of one split, streamed from files.
+- `load_parallel_text`: one of a corpus that has a name.
+
+Corpora of trees
+
+- `Treebank`: the trees of one split; `load_treebank`: one by its name.
+- `TreePairs`: trees as pairs of words and symbols; `TreeSymbols`: the symbols as tokens.
+- `symbol_inventory`, `most_openings`: what the trees of a treebank hold.
+- `TagDictionary`: which tags a word may have.
+- `parse_trees`, `read_trees`, `to_bracketed`: trees in brackets.
+
+Vocabulary (section 5.1)
+
+- `make_tokenizer`: the stage of a training, with `VocabularyOptions`.
+- `Tokenizer`: a SentencePiece model.
+
+Batches (section 5.1)
+
+- `TokenStore`: a tokenised corpus on disk.
+- `plan_batches`: the stage of a training, with `BatchingOptions`.
+- `TokenBatches`: batches of about equal numbers of tokens, for `fit`.
+"""
+
+from keras_transformer.namespace import load_on_demand
+
+_HOMES = {
+    # Corpora
+    "ParallelText": "data.parallel_text",
+    "load_parallel_text": "data.parallel_text",
+    "Treebank": "data.treebanks",
+    "load_treebank": "data.treebanks",
+    "TreePairs": "data.tree_pairs",
+    "TreeSymbols": "data.tree_symbols",
+    "symbol_inventory": "data.trees",
+    "most_openings": "data.trees",
+    "parse_trees": "data.trees",
+    "read_trees": "data.trees",
+    "to_bracketed": "data.trees",
+    "TagDictionary": "data.tag_dictionary",
+    # Vocabulary
+    "VocabularyOptions": "data.tokenizer",
+    "make_tokenizer": "data.tokenizer",
+    "Tokenizer": "data.tokenizer",
+    # Batches
+    "TokenStore": "data.token_store",
+    "BatchingOptions": "data.batching",
+    "plan_batches": "data.batching",
+    "TokenBatches": "data.batching",
+}
+
+__all__ = [*_HOMES]
+__getattr__, __dir__ = load_on_demand(__name__, _HOMES)

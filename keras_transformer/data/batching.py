@@ -1,12 +1,72 @@
 """Batches of a token budget, planned so that any batch of any epoch can be made again."""
 
 import itertools
+import logging
+from dataclasses import dataclass
 
 import keras
 import numpy as np
 
 from keras_transformer.data.batch_shapes import assign_shapes, plan_shapes
 from keras_transformer.data.tokenizer import END_ID, START_ID
+from keras_transformer.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+# Of validation: few batches, and one more shape to compile may take longer than all of them.
+_VALIDATION_SHAPES = 3
+
+
+@dataclass(kw_only=True)
+class BatchingOptions:
+    """Batches (section 5.1)."""
+
+    batch_tokens: int = 2048
+    """Source tokens in a batch at most, and target tokens at most, padding included."""
+    num_shapes: int = 12
+    """Distinct batch shapes at most: more waste less on padding, and take longer to compile."""
+
+
+def plan_batches(
+    train_store, val_store, options, accumulate=1, seed=0, num_replicas=1, shard=(0, 1)
+):
+    """Plan the batches of a training and of its validation (section 5.1).
+
+    Args:
+        train_store: `TokenStore` of the training text.
+        val_store: `TokenStore` of the validation text.
+        options: `BatchingOptions`.
+        accumulate: how many batches share an update of the optimizer.
+        seed: seed of the shuffling.
+        num_replicas: how many devices share each batch.
+        shard: `(i, n)`: which part of each batch this process reads.
+
+    Returns:
+        The tuple `(train_batches, val_batches)` of `TokenBatches`.
+
+    Raises:
+        UserError: as `TokenBatches`.
+    """
+    sharing = {"rows_multiple": num_replicas, "shard": shard}
+    train_batches = TokenBatches(
+        train_store,
+        options.batch_tokens,
+        options.num_shapes,
+        seed=seed,
+        accumulate=accumulate,
+        **sharing,
+    )
+    val_batches = TokenBatches(
+        val_store, options.batch_tokens, _VALIDATION_SHAPES, training=False, **sharing
+    )
+    logger.info(
+        "%d training pairs, %d batches an epoch of %d shapes, %.1f%% of the slots are tokens",
+        len(train_store),
+        len(train_batches),
+        len(train_batches.shapes),
+        100 * train_batches.real_token_share(),
+    )
+    return train_batches, val_batches
 
 
 class TokenBatches(keras.utils.PyDataset):
@@ -40,8 +100,12 @@ class TokenBatches(keras.utils.PyDataset):
         training: whether to shuffle, differently in each epoch.
         seed: seed of the shuffling.
 
+    Attributes:
+        shapes: int array `(shapes, 2)` of (source, target) lengths.
+        mean_target_tokens: the mean number of target tokens in a batch, end tokens included.
+
     Raises:
-        ValueError: if the store is empty, `batch_tokens` too small for its longest sentence, or
+        UserError: if the store is empty, `batch_tokens` too small for its longest sentence, or
             rows cannot be shared evenly.
     """
 
@@ -57,28 +121,14 @@ class TokenBatches(keras.utils.PyDataset):
         shard=(0, 1),
     ):
         super().__init__()
-        if rows_multiple % shard[1]:
-            raise ValueError(
-                f"{shard[1]} processes share each batch, so `rows_multiple` must be a multiple of "
-                f"{shard[1]}. Received: rows_multiple={rows_multiple}"
-            )
-        if not len(store):
-            raise ValueError("The corpus has no sentence pairs.")
+        _check(store, batch_tokens, rows_multiple, shard)
         self.store = store
         self.training = training
         self.seed = seed
         self.accumulate = accumulate
         self.shard = shard
         self.epoch = 0
-        # One more: the end token, or the start token.
-        lengths = store.source.lengths + 1, store.target.lengths + 1
-        longest = max(int(length.max()) for length in lengths)
-        if longest * rows_multiple > batch_tokens:
-            raise ValueError(
-                f"The longest sentence has {longest} tokens, and a batch must hold it at least "
-                f"{rows_multiple} times. Received: batch_tokens={batch_tokens}. Pass at least "
-                f"{longest * rows_multiple}, or leave such long sentences out of the corpus."
-            )
+        lengths = _lengths(store)
         self.shapes = plan_shapes(*lengths, num_shapes)
         self._buckets = _buckets(assign_shapes(*lengths, self.shapes), len(self.shapes))
         self._rows = [
@@ -91,7 +141,7 @@ class TokenBatches(keras.utils.PyDataset):
             for shape, (bucket, rows) in enumerate(zip(self._buckets, self._rows))
             for index in range(-(-len(bucket) // rows))
         ]
-        self._mean_tokens = lengths[1].sum(dtype="int64") / len(self._batches)
+        self.mean_target_tokens = lengths[1].sum(dtype="int64") / len(self._batches)
         self._plans = {}
 
     def __len__(self):
@@ -137,7 +187,7 @@ class TokenBatches(keras.utils.PyDataset):
     def _tokens(self, epoch, index):
         """The number of tokens in a batch, or its mean over the batches that are weighted alike."""
         if not self.training:
-            return self._mean_tokens
+            return self.mean_target_tokens
         step = epoch * len(self) + index
         first = step - step % self.accumulate
         pairs = [
@@ -190,6 +240,28 @@ class TokenBatches(keras.utils.PyDataset):
         second = int(differs.argmax()) if differs.any() else 0
         rest = order[(order != second) & (order != last)]
         return np.concatenate([[last], [second] if last else [], rest]).astype(int)
+
+
+def _lengths(store):
+    """Of all sources and of all targets, with the end token or the start token."""
+    return store.source.lengths + 1, store.target.lengths + 1
+
+
+def _check(store, batch_tokens, rows_multiple, shard):
+    if rows_multiple % shard[1]:
+        raise UserError(
+            f"{shard[1]} processes share each batch, so `rows_multiple` must be a multiple of "
+            f"{shard[1]}. Received: rows_multiple={rows_multiple}"
+        )
+    if not len(store):
+        raise UserError("The corpus has no sentence pairs.")
+    longest = max(int(length.max()) for length in _lengths(store))
+    if longest * rows_multiple > batch_tokens:
+        raise UserError(
+            f"The longest sentence has {longest} tokens, and a batch must hold it at least "
+            f"{rows_multiple} times. Received: batch_tokens={batch_tokens}. Pass at least "
+            f"{longest * rows_multiple}, or leave such long sentences out of the corpus."
+        )
 
 
 class _Stream(keras.utils.PyDataset):

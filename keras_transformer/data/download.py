@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from keras_transformer.data.text_files import open_bytes
+from keras_transformer.errors import UserError
 
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1"
 
@@ -58,7 +59,7 @@ def fetch_multi30k(file_name: str) -> Path:
         Path of the file, plain or `.gz`.
 
     Raises:
-        ValueError: if the file cannot be fetched, or is not the text it should be.
+        UserError: if the file cannot be fetched, or is not the text it should be.
     """
     if ".lc.norm.tok." in file_name:
         url = f"{MULTI30K_URL}/tok/{file_name}"
@@ -79,7 +80,7 @@ def fetch_newstest(split: str, source: str, target: str) -> tuple[Path, Path]:
         Paths of the source text and of its reference translation, in sacreBLEU's cache.
 
     Raises:
-        ValueError: if sacreBLEU has no such language pair, or the download fails.
+        UserError: if sacreBLEU has no such language pair, or the download fails.
     """
     from sacrebleu.dataset import DATASETS
     from sacrebleu.utils import SACREBLEU_DIR
@@ -87,10 +88,10 @@ def fetch_newstest(split: str, source: str, target: str) -> tuple[Path, Path]:
     name = NEWSTEST[split]
     test_set, pair = DATASETS[name], f"{source}-{target}"
     if pair not in test_set.langpairs:
-        raise ValueError(
+        raise UserError(
             f"sacreBLEU's {name!r} has no language pair {pair}; "
             f"it has {', '.join(sorted(test_set.langpairs))}. Choose one of these, or pass the "
-            f"folder that holds {split}.{source} and {split}.{target} with `data_dir` (--data-dir)."
+            f"folder that holds {split}.{source} and {split}.{target} with `data_dir`."
         )
     try:
         with _silenced(logging.getLogger("sacrebleu")):
@@ -101,10 +102,10 @@ def fetch_newstest(split: str, source: str, target: str) -> tuple[Path, Path]:
         if isinstance(error, SystemExit):
             # sacreBLEU exits over a wrong checksum, but would trust the file it kept next time.
             shutil.rmtree(cache / "raw", ignore_errors=True)
-        raise ValueError(
+        raise UserError(
             f"wmt14: sacreBLEU could not fetch {name!r} ({_one_line(error)}). Check the network, "
             f"delete {cache} if an earlier download broke off, or pass the folder that holds "
-            f"{split}.{source} and {split}.{target} with `data_dir` (--data-dir)."
+            f"{split}.{source} and {split}.{target} with `data_dir`."
         ) from None
 
 
@@ -112,21 +113,21 @@ def _fetch(url: str, sha256: str, corpus: str) -> Path:
     # Imported here: reading local files needs no Keras.
     import keras
 
-    advice = "pass the folder that holds the corpus with `data_dir` (--data-dir)"
+    advice = "pass the folder that holds the corpus with `data_dir`"
     file_name = url.rpartition("/")[2]
     subdirectory = f"datasets/{corpus.lower()}"
     try:
         path = Path(keras.utils.get_file(file_name, origin=url, cache_subdir=subdirectory))
     except Exception as error:  # Keras raises a bare Exception: "URL fetch failure on … -- reason".
         reason = _one_line(error).rpartition(" -- ")[2]
-        raise ValueError(
+        raise UserError(
             f"{corpus}: could not fetch {url} ({reason}). Check the network, or {advice}."
         ) from None
     # Checked at every use, not only after the download, as a download that was killed leaves the
     # beginning of a file under the name of the whole.
     if _sha256(path) != sha256:
         path.unlink()
-        raise ValueError(
+        raise UserError(
             f"{corpus}: the text fetched from {url} is not the expected one (its SHA-256 differs); "
             f"the file is deleted. Run again to download it anew, or {advice}."
         )

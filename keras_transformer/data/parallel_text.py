@@ -16,6 +16,7 @@ from keras_transformer.data.text_files import (
     missing_files,
     tab_separated_pairs,
 )
+from keras_transformer.errors import UserError
 
 Pair = tuple[str, str]
 _Pairs = Callable[[], Iterable[Pair]]  # Starts a pass over a corpus.
@@ -38,9 +39,11 @@ class ParallelText:
         source_language: language code of the first sentence of each pair.
         target_language: language code of the second.
         pairs: function without arguments that starts a pass: returns an iterator of pairs.
+        bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` where it is tokenised
+            already.
 
     Raises:
-        ValueError: if there are no pairs, or by `pairs` where it finds bad input.
+        UserError: if there are no pairs, or by `pairs` where it finds bad input.
 
     Example:
 
@@ -57,23 +60,25 @@ class ParallelText:
         source_language: str,
         target_language: str,
         pairs: _Pairs,
+        bleu_tokenize: str = "13a",
     ):
         self.name = name
         self.split = split
         self.source_language = source_language
         self.target_language = target_language
+        self.bleu_tokenize = bleu_tokenize
         self._pairs = pairs
         self._length, self._fingerprint = _count_and_digest(pairs())
         if self._length == 0:
-            raise ValueError(f"The split {split!r} of {name} is empty: it holds no sentence pair.")
+            raise UserError(f"The split {split!r} of {name} is empty: it holds no sentence pair.")
 
     @classmethod
     def from_files(
         cls,
         source_path: str | PathLike,
         target_path: str | PathLike,
-        source_language: str = "source",
-        target_language: str = "target",
+        source_language: str | None = None,
+        target_language: str | None = None,
         name: str = "text",
         split: str = "train",
     ) -> "ParallelText":
@@ -82,8 +87,9 @@ class ParallelText:
         Args:
             source_path: file of the source sentences, one a line.
             target_path: file of their translations.
-            source_language: language code of the source.
-            target_language: language code of the target.
+            source_language: language code of the source. Defaults to the ending of the file's name:
+                `"en"` of `train.en` or `train.en.gz`.
+            target_language: language code of the target, likewise.
             name: name of the corpus.
             split: name of the split.
 
@@ -91,10 +97,16 @@ class ParallelText:
             A `ParallelText`.
 
         Raises:
-            ValueError: if a file is missing, empty or not UTF-8, or if their line counts differ.
+            UserError: if a file is missing, empty or not UTF-8, or if their line counts differ.
         """
-        pairs = partial(aligned_lines, Path(source_path), Path(target_path))
-        return cls(name, split, source_language, target_language, pairs)
+        source_path, target_path = Path(source_path), Path(target_path)
+        return cls(
+            name,
+            split,
+            source_language or _language(source_path) or "source",
+            target_language or _language(target_path) or "target",
+            partial(aligned_lines, source_path, target_path),
+        )
 
     def __iter__(self) -> Iterator[Pair]:
         return iter(self._pairs())
@@ -146,19 +158,19 @@ def load_parallel_text(
         A `ParallelText`.
 
     Raises:
-        ValueError: if an argument or a file is wrong, or a download fails.
+        UserError: if an argument or a file is wrong, or a download fails.
     """
     corpus = _corpus(dataset)
     check_choice("split", split, corpus.splits)
     check_choice("source", source, corpus.languages)
     check_choice("target", target, corpus.languages)
     if source == target:
-        raise ValueError(
+        raise UserError(
             f"`source` and `target` must be two languages. Received: source=target={source!r}"
         )
     folder = None if data_dir is None else Path(data_dir)
     pairs = corpus.open(_Request(split, source, target, folder))
-    return ParallelText(dataset, split, source, target, pairs)
+    return ParallelText(dataset, split, source, target, pairs, corpus.bleu_tokenize)
 
 
 def bleu_tokenize(dataset: str) -> str:
@@ -171,7 +183,7 @@ def bleu_tokenize(dataset: str) -> str:
         The name of a tokenizer, as `score_translations` takes it.
 
     Raises:
-        ValueError: if the corpus is unknown.
+        UserError: if the corpus is unknown.
     """
     return _corpus(dataset).bleu_tokenize
 
@@ -272,6 +284,10 @@ DATASETS: Mapping[str, _Corpus] = MappingProxyType(
 def _corpus(dataset: str) -> _Corpus:
     check_choice("dataset", dataset, DATASETS)
     return DATASETS[dataset]
+
+
+def _language(path: Path) -> str:
+    return path.with_suffix("").suffix[1:] if path.suffix == ".gz" else path.suffix[1:]
 
 
 def _count_and_digest(pairs: Iterable[Pair]) -> tuple[int, str]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from keras_transformer.data.text_files import check_folder
+from keras_transformer.errors import UserError
 
 _EXPECTED = (
     "Expected wsj_0200.mrg to wsj_2399.mrg, which are sections 02 to 23 of the Penn Treebank "
@@ -50,13 +51,11 @@ def find_penn_treebank(split: str, data_dir: Path | None) -> list[Path]:
         The paths of the files.
 
     Raises:
-        ValueError: if there is no such folder, if a section (or a file of the sample) is missing,
+        UserError: if there is no such folder, if a section (or a file of the sample) is missing,
             or if a file is there twice.
     """
     if data_dir is None:
-        raise ValueError(
-            f"ptb needs `data_dir` (--data-dir), a folder that holds its files. {_EXPECTED}"
-        )
+        raise UserError(f"ptb needs `data_dir`, a folder that holds its files. {_EXPECTED}")
     files = _files_below(data_dir)
     # The sample is of sections 00 and 01.
     layout = _SAMPLE if max(files, default=("", None))[0] < "0200" else _LDC
@@ -64,16 +63,16 @@ def find_penn_treebank(split: str, data_dir: Path | None) -> list[Path]:
     missing = sorted(set(wanted) - {layout.number(file) for file, _ in files})
     if missing:
         some = ", ".join(layout.file.format(number) for number in missing[:3])
-        raise ValueError(
+        raise UserError(
             f"ptb: {len(missing)} of the {len(wanted)} {layout.unit}s of {split!r} not found in "
             f"{data_dir} or below it: {some}{', …' if len(missing) > 3 else ''}. {_EXPECTED}"
         )
     found = [(file, path) for file, path in files if layout.number(file) in wanted]
     for (file, path), (next_file, next_path) in pairwise(found):
         if file == next_file:
-            raise ValueError(
+            raise UserError(
                 f"ptb: wsj_{file}.mrg is there more than once: {path} and {next_path}. Name the "
-                "folder of one of the copies with `data_dir` (--data-dir)."
+                "folder of one of the copies with `data_dir`."
             )
     return [path for _, path in found]
 

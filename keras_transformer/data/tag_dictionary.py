@@ -4,6 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from keras_transformer.errors import UserError
+
 if TYPE_CHECKING:
     from nltk import Tree
 
@@ -22,13 +24,13 @@ class TagDictionary:
             each, with spaces between them.
 
     Raises:
-        ValueError: if there is no set, one is empty, or the words are not for all sets but the
+        UserError: if there is no set, one is empty, or the words are not for all sets but the
             first.
     """
 
     def __init__(self, tag_sets: list[list[str]], words: list[str]):
         if not tag_sets or not all(tag_sets) or len(words) != len(tag_sets) - 1:
-            raise ValueError(
+            raise UserError(
                 "A tag dictionary needs a set of tags for unknown words, and words for each "
                 f"further set. Received: {len(tag_sets)} sets, the smallest of "
                 f"{min(map(len, tag_sets), default=0)} tags, and {len(words)} lists of words"
@@ -57,10 +59,10 @@ class TagDictionary:
             min_words: so many different words with a tag are many.
 
         Raises:
-            ValueError: if `min_count` is not positive.
+            UserError: if `min_count` is not positive.
         """
         if min_count < 1:
-            raise ValueError(f"`min_count` must be positive. Received: {min_count}")
+            raise UserError(f"`min_count` must be positive. Received: {min_count}")
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for tree in trees:
             for word, tag in tree.pos():
@@ -81,6 +83,26 @@ class TagDictionary:
             [sorted(common), *map(list, sets)], [" ".join(sorted(words[tags])) for tags in sets]
         )
 
+    @classmethod
+    def from_dict(cls, values: dict) -> "TagDictionary":
+        """Make what `to_dict` is of.
+
+        Raises:
+            UserError: if the values are of another kind.
+        """
+        is_whole = (
+            isinstance(values, dict)
+            and values.keys() == {"tag_sets", "words"}
+            and all(isinstance(part, list) for part in values.values())
+            and all(map(_are_strings, [*values["tag_sets"], values["words"]]))
+        )
+        if not is_whole:
+            raise UserError(
+                'A tag dictionary is made of "tag_sets", a list of lists of tags, and of "words", '
+                f"a list of strings. Received: {repr(values)[:60]}"
+            )
+        return cls(**values)
+
     def kinds_of(self, words: Iterable[str]) -> list[int]:
         """For each word the index of its tag set."""
         return [self.kinds.get(word, 0) for word in words]
@@ -88,3 +110,7 @@ class TagDictionary:
     def to_dict(self) -> dict:
         """The arguments that make the same dictionary, as JSON values."""
         return {"tag_sets": self.tag_sets, "words": self.words}
+
+
+def _are_strings(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)

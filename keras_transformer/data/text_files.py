@@ -8,11 +8,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
+from keras_transformer.errors import UserError
+
 
 def check_choice(argument: str, value: str, choices: Collection[str] | None) -> None:
     """Raises an error if the value of an argument is none of the choices; None allows any."""
     if choices is not None and value not in choices:
-        raise ValueError(
+        raise UserError(
             f"`{argument}` must be one of {', '.join(choices)}. Received: {argument}={value!r}"
         )
 
@@ -20,9 +22,8 @@ def check_choice(argument: str, value: str, choices: Collection[str] | None) -> 
 def check_folder(data_dir: Path) -> None:
     """Raises an error if there is no folder `data_dir`."""
     if not data_dir.is_dir():
-        raise ValueError(
-            "`data_dir` (--data-dir) must be an existing folder. "
-            f"Received: data_dir={str(data_dir)!r}"
+        raise UserError(
+            f"`data_dir` must be an existing folder. Received: data_dir={str(data_dir)!r}"
         )
 
 
@@ -39,23 +40,19 @@ def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Pat
     return None
 
 
-def missing_files(
-    data_dir: Path | None, corpus: str, names: list[str], expected: str
-) -> ValueError:
+def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected: str) -> UserError:
     """The error to raise where `find_files` found none; `expected` says what they should hold."""
     if data_dir is None:
         files = " and ".join(names)
-        return ValueError(
-            f"{corpus} needs `data_dir` (--data-dir), the folder that holds {files}. {expected}"
-        )
+        return UserError(f"{corpus} needs `data_dir`, the folder that holds {files}. {expected}")
     missing = {
         place: [name for name in names if not (place / name).is_file()]
         for place in (data_dir, data_dir / corpus)
     }
     place = min(missing, key=lambda place: len(missing[place]))
-    return ValueError(
+    return UserError(
         f"{corpus}: {' and '.join(missing[place])} not found in {place}. {expected} "
-        "Name the folder with `data_dir` (--data-dir)."
+        "Name the folder with `data_dir`."
     )
 
 
@@ -64,7 +61,7 @@ def aligned_lines(source_path: Path, target_path: Path) -> Iterator[tuple[str, s
     for source, target in zip_longest(read_lines(source_path), read_lines(target_path)):
         if source is None or target is None:
             counts = [sum(1 for _ in read_lines(path)) for path in (source_path, target_path)]
-            raise ValueError(
+            raise UserError(
                 f"Parallel files must have equally many lines, but {source_path} has "
                 f"{counts[0]:,} and {target_path} has {counts[1]:,}. "
                 "Line N of one must be the translation of line N of the other."
@@ -77,20 +74,20 @@ def tab_separated_pairs(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) != 2:
-            raise ValueError(
+            raise UserError(
                 f"{path}, line {number}: expected two columns, English TAB German, "
                 f"but found {len(columns)}. Keep the first two columns of the original file only."
             )
         yield columns[0], columns[1]
 
 
-def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """The lines of UTF-8 text, without byte order mark and line ends.
+def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Iterator[str]:
+    """The lines of UTF-8 text from that number on, without byte order mark and line ends.
 
     Read as bytes, so that a line ends at "\\n" alone: text mode also ends one at a lone "\\r", and
     `str.splitlines` at U+2028, at form feeds and more, which the other language's line may lack.
     """
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(file, start=first_number):
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
             if not line:  # nothing but the mark, not even a line end
@@ -98,7 +95,7 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
         try:
             yield line.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            raise ValueError(
+            raise UserError(
                 f"{name}, line {number}: not valid UTF-8. Convert the text to UTF-8, for example "
                 "with iconv."
             ) from None
@@ -113,12 +110,12 @@ def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[st
                 is_empty = False
                 yield line
     except FileNotFoundError:
-        raise ValueError(f"There is no file {path}. Check the path.") from None
+        raise UserError(f"There is no file {path}. Check the path.") from None
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"The file {path} could not be read: {reason}.") from None
+        raise UserError(f"The file {path} could not be read: {reason}.") from None
     if is_empty:
-        raise ValueError(f"The file {path} is empty. Expected {expected}.")
+        raise UserError(f"The file {path} is empty. Expected {expected}.")
 
 
 def open_bytes(path: Path) -> BinaryIO:

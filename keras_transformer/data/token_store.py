@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 
 _FORMAT = 1
@@ -27,14 +28,14 @@ class TokenStore:
         path: the folder.
 
     Raises:
-        ValueError: if the folder is not a whole store.
+        UserError: if the folder is not a whole store.
     """
 
     def __init__(self, path):
         path = Path(path)
         info = _read_info(path)
         if info is None:
-            raise ValueError(f"There is no token store in {path}, or it is of another version.")
+            raise UserError(f"There is no token store in {path}, or it is of another version.")
         self.fingerprint = info["fingerprint"]
         self.source, self.target = (
             TokenSequences(path / f"{side}.tokens", path / f"{side}.lengths", info["dtype"])
@@ -42,7 +43,7 @@ class TokenStore:
         )
         for side, sequences in zip(_SIDES, (self.source, self.target)):
             if len(sequences) != info["pairs"]:
-                raise ValueError(
+                raise UserError(
                     f"{path} is damaged: it should hold {info['pairs']} pairs, and has "
                     f"{len(sequences)} {side} sentences. Delete it; it is made anew."
                 )
@@ -107,14 +108,14 @@ class TokenSequences:
     def __init__(self, tokens_path, lengths_path, dtype):
         for path in (tokens_path, lengths_path):
             if not Path(path).is_file():
-                raise ValueError(
+                raise UserError(
                     f"{path} is missing. Delete the folder of the token store; it is made anew."
                 )
         self.lengths = np.fromfile(lengths_path, "int32")
         self._starts = np.concatenate([[0], np.cumsum(self.lengths, dtype="int64")])
         size = Path(tokens_path).stat().st_size // np.dtype(dtype).itemsize
         if size != self._starts[-1]:
-            raise ValueError(
+            raise UserError(
                 f"{tokens_path} is damaged: it should hold {self._starts[-1]} ids, and has {size}. "
                 "Delete the folder; it is made anew."
             )
@@ -131,10 +132,10 @@ class TokenSequences:
         """Sentences side by side: int32 array `(len(indices), length)`, 0 after the last token."""
         positions = np.arange(length)
         inside = positions < self.lengths[indices][:, None]
-        places = np.where(inside, self._starts[indices][:, None] + positions, 0)
+        positions_in_file = np.where(inside, self._starts[indices][:, None] + positions, 0)
         if not len(self._tokens):
-            return np.zeros(places.shape, "int32")
-        return np.where(inside, self._tokens[places], 0).astype("int32")
+            return np.zeros(positions_in_file.shape, "int32")
+        return np.where(inside, self._tokens[positions_in_file], 0).astype("int32")
 
 
 def _read_info(path):

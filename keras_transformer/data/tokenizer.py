@@ -1,14 +1,55 @@
 """SentencePiece: training, loading, saving."""
 
+import hashlib
 import io
 import random
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
+from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
-_RESERVED = 4
+_SPACE = "▁"  # SentencePiece's mark before a word
+
+
+@dataclass(kw_only=True)
+class VocabularyOptions:
+    """The vocabulary (section 5.1)."""
+
+    vocabulary_size: int = 6000
+    """Size of the BPE vocabulary that source and target share (section 5.1)."""
+    vocabulary_sentences: int = 1_000_000
+    """Sentences to train the vocabulary on at most, source and target sentences together."""
+
+
+def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()):
+    """Train the tokenizer of a training and write it to a file, or read the one that is there.
+
+    Args:
+        sentences: iterable of strings, source and target together for a shared vocabulary.
+        options: `VocabularyOptions`.
+        path: the file.
+        keep: whether a tokenizer that is there already is the one, as when a training goes on.
+        user_defined_symbols: strings that are always one token.
+
+    Returns:
+        A `Tokenizer`.
+
+    Raises:
+        UserError: if there is no text, it is too small for the vocabulary, or the file is damaged.
+    """
+    if keep and Path(path).is_file():
+        return Tokenizer.from_file(path)
+    tokenizer = Tokenizer.train(
+        sentences,
+        options.vocabulary_size,
+        max_sentences=options.vocabulary_sentences,
+        user_defined_symbols=user_defined_symbols,
+    )
+    tokenizer.save(path)
+    return tokenizer
 
 
 class Tokenizer:
@@ -21,7 +62,7 @@ class Tokenizer:
         proto: the serialised SentencePiece model.
 
     Raises:
-        ValueError: if `proto` is no SentencePiece model, or reserves other ids.
+        UserError: if `proto` is no SentencePiece model, or reserves other ids.
     """
 
     def __init__(self, proto):
@@ -31,7 +72,7 @@ class Tokenizer:
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.proto)
         except RuntimeError as error:
-            raise ValueError(
+            raise UserError(
                 f"Expected a SentencePiece model. Received {len(self.proto)} bytes that are none: "
                 "the file is damaged or of another kind."
             ) from error
@@ -39,7 +80,7 @@ class Tokenizer:
             getattr(self._processor, name)() for name in ("pad_id", "bos_id", "eos_id", "unk_id")
         )
         if ids != (PAD_ID, START_ID, END_ID, UNKNOWN_ID):
-            raise ValueError(
+            raise UserError(
                 "The SentencePiece model must have the ids pad=0, start=1, end=2, unknown=3. "
                 f"Received: pad={ids[0]}, start={ids[1]}, end={ids[2]}, unknown={ids[3]}"
             )
@@ -72,12 +113,12 @@ class Tokenizer:
             A `Tokenizer`.
 
         Raises:
-            ValueError: if there is no text, or it is too small for `vocabulary_size`.
+            UserError: if there is no text, or it is too small for `vocabulary_size`.
         """
         import sentencepiece
 
         if max_sentences is not None and max_sentences < 1:
-            raise ValueError(
+            raise UserError(
                 f"`max_sentences` must be positive. Received: max_sentences={max_sentences}"
             )
         sentences = _sample(sentences, max_sentences)
@@ -98,7 +139,7 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise ValueError(_explain(str(error), vocabulary_size)) from error
+            raise UserError(_explain(str(error), vocabulary_size)) from error
         return cls(proto.getvalue())
 
     @classmethod
@@ -106,20 +147,24 @@ class Tokenizer:
         """Load what `save` wrote.
 
         Raises:
-            ValueError: if there is no such file, or it is no SentencePiece model.
+            UserError: if there is no such file, or it is no SentencePiece model.
         """
         path = Path(path)
         if not path.is_file():
-            raise ValueError(f"There is no tokenizer at {path}.")
+            raise UserError(f"There is no tokenizer at {path}.")
         try:
             return cls(path.read_bytes())
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+            raise UserError(f"{path}: {error}") from error
 
     def save(self, path):
         """Write the proto to `path`: whole, or not at all."""
         with whole(path) as new:
             new.write_bytes(self.proto)
+
+    def fingerprint(self):
+        """SHA-256 (hex) of the proto."""
+        return hashlib.sha256(self.proto).hexdigest()
 
     @property
     def vocabulary_size(self):
@@ -129,12 +174,12 @@ class Tokenizer:
         """The ids of strings that are one token each, such as user-defined symbols.
 
         Raises:
-            ValueError: if one of them is no token of the vocabulary.
+            UserError: if one of them is no token of the vocabulary.
         """
         token_ids = [self._processor.piece_to_id(symbol) for symbol in symbols]
         if UNKNOWN_ID in token_ids:
             unknown = symbols[token_ids.index(UNKNOWN_ID)]
-            raise ValueError(f"The vocabulary has no token {unknown!r}.")
+            raise UserError(f"The vocabulary has no token {unknown!r}.")
         return token_ids
 
     def encode(self, sentences):
@@ -147,6 +192,19 @@ class Tokenizer:
             A list of lists of ids.
         """
         return self._processor.encode(list(sentences))
+
+    def is_unknown(self, token_ids):
+        """Whether the vocabulary knows nothing of a text: Chinese, say, to one of German.
+
+        Args:
+            token_ids: the text's ids, as `encode` gives them.
+
+        Returns:
+            Whether all of its tokens are the unknown one, apart from marks of spaces. Not, if there
+            are no others.
+        """
+        others = {*token_ids} - {self._processor.piece_to_id(_SPACE)}
+        return others == {UNKNOWN_ID}
 
     def decode(self, token_ids):
         """Turn ids back into strings; padding, start and end tokens leave no trace.

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from keras_transformer.data.treebanks import Treebank
-from keras_transformer.data.trees import linearize
+from keras_transformer.data.trees import LabelledBrackets, Linearization
 from keras_transformer.data.trees.walk import OPEN, walk
+from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -19,16 +20,19 @@ class TreePairs:
 
     Args:
         treebank: a `Treebank`.
-        keep_tags: whether a leaf is its tag. Otherwise each leaf is `(XX)`.
+        keep_tags: whether a leaf is its tag. Otherwise each leaf is `(XX)`. It configures the
+            default of `linearization`; another has its own configuration.
         extra: a second `Treebank`, such as the output of another parser (section 6.3).
         extra_ratio: how many trees of `extra` there are to be for one of `treebank`. Whichever is
             too small for it is repeated, as a whole: the ratio is met as near as that allows.
         constituents: whether each constituent of more than one word makes a pair of its own, beside
             the whole tree. On short ones a model soon learns to go from word to word, which it
             may never find out from the long sentences of a small treebank.
+        linearization: a `Linearization`. Defaults to `LabelledBrackets(keep_tags)`.
 
     Raises:
-        ValueError: if `extra_ratio` is not positive.
+        UserError: if `extra_ratio` is not positive, or `keep_tags` is False beside another
+            `linearization`.
     """
 
     def __init__(
@@ -38,11 +42,17 @@ class TreePairs:
         extra: Treebank | None = None,
         extra_ratio: float = 1.0,
         constituents: bool = False,
+        linearization: Linearization | None = None,
     ):
         if not extra_ratio > 0:
-            raise ValueError(f"`extra_ratio` must be positive. Received: {extra_ratio}")
+            raise UserError(f"`extra_ratio` must be positive. Received: {extra_ratio}")
+        if linearization is not None and not keep_tags:
+            raise UserError(
+                "`keep_tags` configures the default linearization. Received both: "
+                f"keep_tags=False and linearization={linearization}"
+            )
         self.split = treebank.split
-        self.keep_tags = keep_tags
+        self.linearization = linearization or LabelledBrackets(keep_tags)
         self.constituents = constituents
         self._parts = [(treebank, 1)]
         if extra is not None:
@@ -60,7 +70,7 @@ class TreePairs:
         for treebank, copies in self._parts:
             for _ in range(copies):
                 for tree in self._trees(treebank):
-                    words, symbols = linearize(tree, self.keep_tags)
+                    words, symbols = self.linearization.linearize(tree)
                     yield " ".join(words), " ".join(symbols)
 
     def __len__(self) -> int:
@@ -69,7 +79,7 @@ class TreePairs:
     def fingerprint(self) -> str:
         """SHA-256 (hex) of what the pairs are made from."""
         parts = [(treebank.fingerprint(), copies) for treebank, copies in self._parts]
-        options = self.keep_tags, self.constituents
+        options = self.linearization.serialize(), self.constituents
         return hashlib.sha256(repr((parts, *options)).encode()).hexdigest()
 
     def _trees(self, treebank: Treebank) -> Iterator["Tree"]:

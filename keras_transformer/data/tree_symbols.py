@@ -1,29 +1,34 @@
 """The symbols of linearised trees, as tokens of a vocabulary."""
 
 from keras_transformer.data.tokenizer import END_ID, UNKNOWN_ID
-from keras_transformer.data.trees.linearizing import parse_symbol
-from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN
+from keras_transformer.data.trees import LABELLED_BRACKETS
+from keras_transformer.errors import UserError
 
 
 class TreeSymbols:
     """Turns lines of symbols into ids and back; stands in for a `Tokenizer` of the target side.
 
-    A symbol is `(NP`, which opens a constituent, `)NP`, which closes it, or a leaf, `(DT)`: see
-    `keras_transformer.data.trees`. A line holds symbols with spaces between them.
+    A line holds symbols with spaces between them; what each of them does, the linearisation says.
 
     Args:
         symbols: list of the symbols that occur in the training trees.
         tokenizer: a `Tokenizer` of which each of them is one token.
+        linearization: the `Linearization` that they are of.
 
     Attributes:
         ids: the ids of the symbols, in their order.
 
     Raises:
-        ValueError: if one of them is not.
+        UserError: if one of them is no token, or no symbol of the linearisation.
     """
 
-    def __init__(self, symbols, tokenizer):
+    def __init__(self, symbols, tokenizer, linearization=LABELLED_BRACKETS):
         self.symbols = list(symbols)
+        self.linearization = linearization
+        for symbol in self.symbols:
+            if linearization.step_of(symbol)[0] is None:
+                raise UserError(f"{symbol!r} is no symbol of the linearization {linearization}.")
+        self._by_label = linearization.by_label(self.symbols)
         self.vocabulary_size = tokenizer.vocabulary_size
         self.ids = tokenizer.ids_of(self.symbols)
         self._ids = dict(zip(self.symbols, self.ids))
@@ -44,17 +49,23 @@ class TreeSymbols:
 
     def brackets(self):
         """The ids of the symbols that open a constituent, and of those that close it: two tuples in
-        the same order of labels.
+        the same order of labels. One that closes several labels is there for each of them.
         """
-        opening, closing = self._by_step(OPEN), self._by_step(CLOSE)
-        labels = [label for label in opening if label in closing]
-        return tuple(opening[x] for x in labels), tuple(closing[x] for x in labels)
+        opening, closing = map(self._ids_by_label, (self._by_label.opening, self._by_label.closing))
+        return tuple(opening.values()), tuple(closing.values())
 
     def leaves(self):
         """The ids of the leaves: a dict of tag -> id."""
-        return self._by_step(LEAF)
+        return self._ids_by_label(self._by_label.leaves)
 
-    def _by_step(self, step):
-        """Label or tag -> id, of the symbols that do one thing."""
-        steps = {symbol: parse_symbol(symbol) for symbol in self.symbols}
-        return {label: self._ids[symbol] for symbol, (kind, label) in steps.items() if kind == step}
+    def texts_around(self):
+        """What each token writes into a bracketed tree, before its word and after it: a list of
+        pairs of strings by id, empty ones for tokens that are no symbols.
+        """
+        texts = [("", "")] * self.vocabulary_size
+        for symbol, token_id in self._ids.items():
+            texts[token_id] = self.linearization.text_around(symbol)
+        return texts
+
+    def _ids_by_label(self, symbols):
+        return {label: self._ids[symbol] for label, symbol in symbols.items()}

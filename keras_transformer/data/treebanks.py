@@ -14,6 +14,7 @@ from keras_transformer.data.parallel_text import SYNTHETIC_SEED, SYNTHETIC_SIZES
 from keras_transformer.data.penn_treebank import find_penn_treebank
 from keras_transformer.data.text_files import check_choice, find_files, missing_files
 from keras_transformer.data.trees import clean_tree, parse_trees, read_trees, to_bracketed
+from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -42,7 +43,7 @@ class Treebank:
         num_left_out: number of trees without any word.
 
     Raises:
-        ValueError: if there are no trees, or by `trees` where it finds bad input.
+        UserError: if there are no trees, or by `trees` where it finds bad input.
 
     Example:
 
@@ -66,9 +67,7 @@ class Treebank:
                 digest.update(f"{to_bracketed(tree)}\n".encode())
         self._fingerprint = digest.hexdigest()
         if self._length == 0:
-            raise ValueError(
-                f"The split {split!r} of {name} is empty: it holds no tree with words."
-            )
+            raise UserError(f"The split {split!r} of {name} is empty: it holds no tree with words.")
 
     @classmethod
     def from_file(
@@ -90,7 +89,7 @@ class Treebank:
             A `Treebank`.
 
         Raises:
-            ValueError: as `read_trees`, or if no tree has words.
+            UserError: as `read_trees`, or if no tree has words.
         """
         return cls(name, split, partial(read_trees, path), collapse_unary)
 
@@ -148,7 +147,7 @@ def load_treebank(
         A `Treebank`.
 
     Raises:
-        ValueError: if an argument or a file is wrong.
+        UserError: if an argument or a file is wrong.
     """
     check_choice("dataset", dataset, TREEBANKS)
     check_choice("split", split, SPLITS)

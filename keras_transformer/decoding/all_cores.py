@@ -14,34 +14,48 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.stages import FEWEST_HYPOTHESES, is_traced, search_in_stages
+from keras_transformer.decoding.stages import (
+    FEWEST_HYPOTHESES,
+    Inputs,
+    is_traced,
+    search_in_stages,
+)
+from keras_transformer.decoding.surroundings import surroundings
 
 
-def search_on_all_cores(model, encoder_token_ids, seed, *start, options):
+def search_on_all_cores(search, model, encoder_token_ids, num_results):
     """`search_in_stages`, in parts where programs run on a CPU and the batch is large.
 
     Args:
+        search: a `Search`.
         model: a `Transformer`.
         encoder_token_ids: int32 tensor `(batch, source)`.
-        seed: int32 array `(1, 1)`.
-        *start: int32 tensors `(batch, ...)`.
-        options: `SearchOptions`.
+        num_results: how many outputs of each sentence.
 
     Returns:
         The pair `(token_ids, scores)` that `search_in_stages` returns.
     """
-    batches = (encoder_token_ids, *start)
-    num_parts = _num_parts(encoder_token_ids.shape[0], options.beam_size)
+    rows, shared = search.row_tensors(), search.shared_tensors()
+    inputs = Inputs(encoder_token_ids, rows, shared, search.seed_value())
+    run = functools.partial(
+        search_in_stages,
+        model,
+        template=search.template(),
+        num_results=num_results,
+        extra_length=search.extra_length,
+    )
+    num_parts = _num_parts(encoder_token_ids.shape[0], search.num_live(num_results))
     if num_parts < 2 or not _is_compiled_for_cpu(encoder_token_ids):
-        return search_in_stages(model, encoder_token_ids, seed, *start, options=options)
+        return run(inputs)
+    enter_surroundings = surroundings(model)
+
+    def run_part(encoder_token_ids, rows):
+        with enter_surroundings():
+            return run(inputs._replace(encoder_token_ids=encoder_token_ids, rows=rows))
+
+    parts = _split((encoder_token_ids, rows), num_parts)
     with ThreadPoolExecutor(num_parts) as threads:
-        results = threads.map(
-            lambda encoder_token_ids, *start: search_in_stages(
-                model, encoder_token_ids, seed, *start, options=options
-            ),
-            *(_split(batch, num_parts) for batch in batches),
-        )
-        token_ids, scores = zip(*results)
+        token_ids, scores = zip(*threads.map(run_part, *zip(*parts)))
     size = encoder_token_ids.shape[0]
     return _join(token_ids)[:size], _join(scores)[:size]
 
@@ -90,15 +104,22 @@ def _is_compiled_for_cpu(tensor):
     return False
 
 
-def _split(batch, num_parts):
-    """Parts of the same shape: zeros, which are no sentences, are added to the batch.
+def _split(tensors, num_parts):
+    """Parts of the same shapes: zeros, which are no sentences, are added to the batch.
 
     A part has every so manyth row, because batches are often sorted by length.
     """
-    batch = ops.convert_to_numpy(batch)
-    missing = -len(batch) % num_parts
-    batch = np.pad(batch, [(0, missing), *[(0, 0)] * (batch.ndim - 1)])
-    return [batch[part::num_parts] for part in range(num_parts)]
+
+    def padded(batch):
+        batch = ops.convert_to_numpy(batch)
+        missing = -len(batch) % num_parts
+        return np.pad(batch, [(0, missing), *[(0, 0)] * (batch.ndim - 1)])
+
+    whole = keras.tree.map_structure(padded, tensors)
+    return [
+        keras.tree.map_structure(lambda x, part=part: x[part::num_parts], whole)
+        for part in range(num_parts)
+    ]
 
 
 def _join(parts):

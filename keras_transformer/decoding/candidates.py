@@ -17,36 +17,32 @@ class Candidates(NamedTuple):
     scores: object  # float32 (batch, n): log-probabilities of the hypotheses, this token included
 
 
-def best_candidates(logits, allowed, scores):
+def best_candidates(choose, scores):
     """The best two continuations for each place in the beam, so that one of them goes on.
 
     Args:
-        logits: float32 tensor `(batch, beam, vocabulary_size)`.
-        allowed: float32 tensor `(batch, beam, tokens)`, the logits of all tokens or of some, minus
-            infinity where one may not come next.
+        choose: function of a number of tokens; returns what `choices.choose` does.
         scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
 
     Returns:
-        `Candidates`, twice as many as the beam. Their tokens are numbered as in `allowed`. Of equal
-        ones the earlier hypothesis, then the lower token, comes first.
+        `Candidates`, twice as many as the beam. Of equal ones the earlier hypothesis, then the
+        lower token, comes first.
     """
-    beam, size = logits.shape[1], allowed.shape[-1]
-    count = min(2 * beam, size)
+    beam = scores.shape[1]
     # Two continuations for each place are among as many of each hypothesis.
-    values, tokens = top_k(ops.reshape(allowed, (-1, size)), count)
-    values = ops.reshape(values, (-1, beam, count))
-    totals = ops.expand_dims(scores - ops.logsumexp(logits, axis=-1), -1) + values
-    scores, flat = top_k(ops.reshape(totals, (-1, beam * count)), 2 * beam)
-    tokens = ops.take_along_axis(ops.reshape(tokens, (-1, beam * count)), flat, axis=1)
-    return Candidates(flat // count, tokens, scores)
+    values, tokens = choose(2 * beam)
+    size = values.shape[-1]
+    totals = ops.reshape(ops.expand_dims(scores, -1) + values, (-1, beam * size))
+    scores, flat = top_k(totals, 2 * beam)
+    tokens = ops.take_along_axis(ops.reshape(tokens, (-1, beam * size)), flat, axis=1)
+    return Candidates(flat // size, tokens, scores)
 
 
-def sampled_candidates(logits, allowed, scores, sampling, numbers):
+def sampled_candidates(choose, scores, sampling, numbers):
     """One random continuation for each hypothesis.
 
     Args:
-        logits: float32 tensor `(batch, beam, vocabulary_size)`.
-        allowed: as in `best_candidates`.
+        choose: as for `best_candidates`.
         scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
         sampling: `temperature`, `top_k` and `top_p`.
         numbers: float32 tensor `(batch, beam)`, uniform in [0, 1).
@@ -54,25 +50,42 @@ def sampled_candidates(logits, allowed, scores, sampling, numbers):
     Returns:
         `Candidates`, as many as the beam.
     """
-    beam, size = logits.shape[1], allowed.shape[-1]
-    values, tokens = ops.reshape(allowed, (-1, size)), None
-    if sampling.top_k is not None or sampling.top_p is not None:
-        values, tokens = top_k(values, min(sampling.top_k or size, size))
-    # The first value whose cumulated probability is beyond the number drawn.
+    beam = scores.shape[1]
+    values, tokens = choose(sampling.top_k)
+    size = values.shape[-1]
+    values = ops.reshape(values, (-1, size))
+    if sampling.top_k is None and sampling.top_p is None:
+        index = place = _drawn(values, sampling, numbers)
+    else:
+        values, order = top_k(values, min(sampling.top_k or size, size))
+        place = _drawn(values, sampling, numbers)
+        index = ops.take_along_axis(order, place, axis=-1)
+    values = ops.take_along_axis(values, place, axis=-1)
+    if len(tokens.shape) == 1:
+        tokens = ops.take(tokens, index, axis=0)
+    else:
+        tokens = ops.take_along_axis(ops.reshape(tokens, (-1, size)), index, axis=-1)
+    parents = ops.broadcast_to(ops.arange(beam, dtype="int32"), ops.shape(scores))
+    return Candidates(
+        parents,
+        ops.cast(ops.reshape(tokens, (-1, beam)), "int32"),
+        scores + ops.reshape(values, (-1, beam)),
+    )
+
+
+def _drawn(values, sampling, numbers):
+    """Where the random numbers fall: int32 `(rows, 1)`.
+
+    It is the first value whose cumulated probability is beyond the number.
+    """
     probabilities = ops.softmax(values / sampling.temperature)
     cumulated = ops.cumsum(probabilities, axis=-1)
     if sampling.top_p is not None:
         is_kept = cumulated - probabilities < sampling.top_p
-        cumulated = ops.where(
-            is_kept, cumulated, ops.max(ops.where(is_kept, cumulated, 0), -1, keepdims=True)
-        )
+        most = ops.max(ops.where(is_kept, cumulated, 0.0), axis=-1, keepdims=True)
+        cumulated = ops.where(is_kept, cumulated, most)
     drawn = ops.reshape(numbers, (-1, 1)) * cumulated[:, -1:]
-    index = ops.sum(ops.cast(cumulated <= drawn, "int32"), axis=-1, keepdims=True)
-    values = ops.take_along_axis(values, index, axis=-1)
-    tokens = index if tokens is None else ops.take_along_axis(tokens, index, axis=-1)
-    scores = scores - ops.logsumexp(logits, axis=-1) + ops.reshape(values, (-1, beam))
-    parents = ops.broadcast_to(ops.arange(beam, dtype="int32"), ops.shape(scores))
-    return Candidates(parents, ops.cast(ops.reshape(tokens, (-1, beam)), "int32"), scores)
+    return ops.sum(ops.cast(cumulated <= drawn, "int32"), axis=-1, keepdims=True)
 
 
 def sentence_keys(encoder_token_ids, seed):
@@ -82,7 +95,7 @@ def sentence_keys(encoder_token_ids, seed):
 
     Args:
         encoder_token_ids: int32 tensor `(batch, source)`.
-        seed: int32 tensor `(1, 1)`.
+        seed: int32 scalar.
 
     Returns:
         Int32 tensor `(batch, 1)`.
@@ -104,7 +117,7 @@ def uniform_numbers(keys, count, seed, step):
     Args:
         keys: int32 tensor `(batch, 1)`, from `sentence_keys`.
         count: how many for each sentence.
-        seed: int32 tensor `(1, 1)`.
+        seed: int32 scalar.
         step: int32 scalar; each step has its own numbers.
 
     Returns:

@@ -3,55 +3,86 @@
 import functools
 import threading
 import weakref
+from collections import OrderedDict
 
 import keras
+import numpy as np
 
-_compiled = (
-    weakref.WeakKeyDictionary()
-)  # model -> {(function, number of tensors, options): program}
+# model -> {(function, specification of tensors, options): program}, the last used last.
+_compiled = weakref.WeakKeyDictionary()
+_MOST_PROGRAMS = 64  # of a model
 _lock = threading.Lock()  # so that threads that come at the same time share a program
 
 
 def run_compiled(function, model, *tensors, **options):
     """Call `function(model, *tensors, **options)` as one compiled program.
 
-    Compiled programs are kept as long as the model lives. TensorFlow traces one graph for all
-    shapes; JAX compiles one program for each combination of shapes; PyTorch runs as it is, without
-    gradients. Weights that change between calls are seen.
+    A model keeps the 64 programs that were used last. TensorFlow traces one graph for all shapes
+    that tensors of two axes or more may have; JAX compiles one program for each combination of
+    shapes; PyTorch runs as it is, without gradients. Weights that change between calls are seen.
 
     Args:
         function: function of a model and tensors, in `keras.ops`.
         model: a built Keras model.
-        *tensors: int32 arrays or tensors; on JAX and PyTorch also structures of any tensors.
+        *tensors: arrays or tensors, or structures of them.
         **options: hashable Python values, compiled in.
 
     Returns:
         What `function` returns.
     """
-    key = (function, len(tensors), tuple(sorted(options.items())))
+    specification = _specification(tensors)
+    key = (function, repr(specification), tuple(sorted(options.items())))
     with _lock:
-        programs = _compiled.setdefault(model, {})
+        programs = _compiled.setdefault(model, OrderedDict())
         if key not in programs:
             # The program must not keep the model alive, whose life decides on its own.
             programs[key] = _COMPILERS[keras.backend.backend()](
-                functools.partial(_call, function, weakref.ref(model), options), model, len(tensors)
+                functools.partial(_call, function, weakref.ref(model), options),
+                model,
+                specification,
             )
-    return programs[key](*tensors)
+        programs.move_to_end(key)
+        while len(programs) > _MOST_PROGRAMS:
+            programs.popitem(last=False)
+        program = programs[key]
+    return program(*tensors)
 
 
 def _call(function, model, options, *tensors):
     return function(model(), *tensors, **options)
 
 
-def _compile_tensorflow(function, model, num_tensors):
+def _specification(tensors):
+    """What TensorFlow has to know of tensors: shape, with None for what is free, and dtype."""
+    if keras.backend.backend() != "tensorflow":
+        return None
     import tensorflow as tf
 
-    signature = [tf.TensorSpec((None, None), "int32")] * num_tensors
+    def of_tensor(x):
+        x = x if tf.is_tensor(x) else np.asarray(x)
+        is_free = len(x.shape) > 1
+        return tf.TensorSpec([None] * len(x.shape) if is_free else x.shape, x.dtype)
+
+    return keras.tree.map_structure(of_tensor, tensors)
+
+
+def _compile_tensorflow(function, model, specification):
+    import tensorflow as tf
+
     # Loops are `keras.ops` already: AutoGraph would only slow the tracing down.
-    return tf.function(function, input_signature=signature, autograph=False)
+    program = tf.function(function, input_signature=specification, autograph=False)
+    model = weakref.ref(model)
+
+    def run(*tensors):
+        if all(isinstance(variable.value, tf.Variable) for variable in model().variables):
+            return program(*tensors)
+        # The values of a `keras.StatelessScope` would become a part of the program.
+        return function(*keras.tree.map_structure(tf.convert_to_tensor, tensors))
+
+    return run
 
 
-def _compile_jax(function, model, num_tensors):
+def _compile_jax(function, model, specification):
     import jax
 
     model = weakref.ref(model)
@@ -65,11 +96,11 @@ def _compile_jax(function, model, num_tensors):
     return lambda *tensors: program([v.value for v in model().variables], *tensors)
 
 
-def _compile_torch(function, model, num_tensors):
+def _compile_torch(function, model, specification):
     import torch
 
     def tensor_of(x):
-        return x if torch.is_tensor(x) else keras.ops.convert_to_tensor(x, "int32")
+        return x if torch.is_tensor(x) else keras.ops.convert_to_tensor(x)
 
     @torch.inference_mode()
     def program(*tensors):

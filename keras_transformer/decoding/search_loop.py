@@ -1,100 +1,86 @@
 """The loop of every search: live hypotheses grow, finished ones are kept apart."""
 
-from dataclasses import dataclass
+import functools
 
 import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
-from keras_transformer.decoding.candidates import (
-    best_candidates,
-    sampled_candidates,
-    sentence_keys,
-    uniform_numbers,
-)
-from keras_transformer.decoding.length_penalty import length_penalties
-from keras_transformer.decoding.search_state import State, without_unused
+from keras_transformer.decoding.candidates import sentence_keys, uniform_numbers
+from keras_transformer.decoding.choices import choose
+from keras_transformer.decoding.constraint import Progress, Sizes
+from keras_transformer.decoding.search_state import Ends, State, without_unused
 from keras_transformer.decoding.top_k import gather_rows, top_k
-from keras_transformer.decoding.tree_grammar import TreeGrammar, Words
+from keras_transformer.layers.slice_update import slice_update
 
 # In the coverage penalty, attention to a source token summed over an output is at least this.
-_LEAST_COVERAGE = 1e-9
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How to draw tokens: see `sample`."""
-
-    temperature: float
-    top_k: int | None
-    top_p: float | None
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """What a search is compiled for: see `beam_search`."""
-
-    beam_size: int
-    num_results: int
-    extra_length: int
-    alpha: float = 0.0
-    length_penalty: str = "gnmt"
-    coverage_penalty: float = 0.0
-    min_length: int = 0
-    banned_token_ids: tuple = ()
-    sampling: Sampling | None = None  # if given, the beam's hypotheses are independent samples
-    grammar: TreeGrammar | None = None
+_SMALLEST_COVERAGE = 1e-9
 
 
 class SearchLoop:
     """The loop of one search.
 
     Args:
+        search: a `Search` with tensors in their places.
+        num_results: how many outputs of each sentence are asked for.
         model: a `Transformer`.
         sentences: `Sentences`.
-        seed: int32 tensor `(1, 1)`, for sampling.
-        options: `SearchOptions`.
+        seed: int32 scalar, of random numbers.
     """
 
-    def __init__(self, model, sentences, seed, options):
+    def __init__(self, search, num_results, model, sentences, seed):
+        self.search = search
+        self.num_results = num_results
         self.model = model
         self.sentences = sentences
         self.seed = seed
-        self.options = options
-        start = sentences.start
-        if options.sampling is not None:
-            self.keys = sentence_keys(sentences.token_ids, seed)
-        self.words = Words(*start) if options.grammar else None
-        self.prefix_token_ids = start[0] if start and not options.grammar else None
+        self.beam_size = search.num_live(num_results)
+        self.has_coverage = not isinstance(search.coverage_penalty, float)
         self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
-        self.limits = self.source_lengths - 1 + options.extra_length
-        self.length = ops.shape(sentences.token_ids)[1] + options.extra_length
-        self.never = np.zeros(model.hyperparameters["vocabulary_size"], "float32")
-        self.never[[PAD_ID, START_ID, *options.banned_token_ids]] = -np.inf
+        self.limits = self.source_lengths - 1 + search.extra_length
+        self.keys = sentence_keys(sentences.token_ids, seed)  # once, and not in each step
 
-    def first_state(self, caches):
-        """One live hypothesis, the empty one; for a source without tokens, nothing to do."""
+    def first_state(self, caches, length):
+        """Live hypotheses without tokens; for a source without tokens, nothing to do.
+
+        Args:
+            caches: a layer's (key, value) each, empty.
+            length: no output is longer.
+
+        Returns:
+            `State`.
+        """
         batch, source = ops.shape(self.sentences.token_ids)
-        beam, num_results = self.options.beam_size, self.options.num_results
+        beam, num_results = self.beam_size, self.num_results
         has_source = ops.expand_dims(self.source_lengths > 0, 1)
-        only_first = ops.where(ops.arange(beam) < self._num_starts(), 0.0, -np.inf)
+        is_start = ops.arange(beam, dtype="int32") < self.search.num_starts(num_results)
+        nothing = ops.full((batch, beam), -np.inf, "float32")
+        no_results = ops.full((batch, num_results), -np.inf, "float32")
         return State(
             step=ops.convert_to_tensor(0, "int32"),
-            tokens=ops.zeros((batch, beam, self.length), "int32"),
             last_tokens=ops.full((batch, beam), START_ID, "int32"),
-            scores=ops.where(has_source, ops.expand_dims(only_first, 0), -np.inf),
+            scores=ops.where(has_source & is_start, ops.zeros_like(nothing), nothing),
+            tokens=ops.zeros((batch, length, beam), "int32"),
+            parents=ops.zeros((batch, length, beam), "int32"),
             ancestors=ops.zeros((batch, beam, ops.shape(caches[0][0])[-1]), "bool"),
             used=ops.convert_to_tensor(0, "int32"),
-            coverage=ops.zeros((batch, beam, source)),
-            finished_tokens=ops.zeros((batch, num_results, self.length), "int32"),
-            finished_scores=ops.where(has_source, ops.full((batch, num_results), -np.inf), 0.0),
-            trees=self._first_trees(),
+            coverage=ops.zeros((batch, beam, source), "float32") if self.has_coverage else (),
+            ends=Ends(
+                steps=ops.full((batch, num_results), -1, "int32"),
+                parents=ops.zeros((batch, num_results), "int32"),
+                tokens=ops.zeros((batch, num_results), "int32"),
+            ),
+            finished_scores=ops.where(has_source, no_results, ops.zeros_like(no_results)),
+            constraints=tuple(
+                constraint.first_state(Sizes(batch, beam, length))
+                for constraint in self.search.constraints
+            ),
             caches=caches,
         )
 
-    def run_while(self, state, goes_on):
+    def run(self, state, goes_on):
         """Search on, until the cache is too small, or `goes_on` says no.
 
         Args:
@@ -104,11 +90,10 @@ class SearchLoop:
         Returns:
             `State`.
         """
-        beam = self.options.beam_size
-        # Samples, and a beam of one, drop nothing.
-        drops = beam > 1 and self.options.sampling is None
+        beam = self.beam_size
+        drops = beam > 1 and self.search.drops
         capacity = ops.shape(state.ancestors)[-1]
-        is_largest = capacity >= self.length * beam
+        is_largest = capacity >= ops.shape(state.tokens)[1] * beam
 
         def has_room(state):
             return goes_on(state) & (state.used + beam <= capacity)
@@ -129,130 +114,89 @@ class SearchLoop:
             (state,) = step_until_full(state)
         return state
 
-    def _num_starts(self):
-        """Samples are independent from the beginning; a beam grows out of one hypothesis."""
-        return 1 if self.options.sampling is None else self.options.beam_size
-
-    def _first_trees(self):
-        grammar = self.options.grammar
-        return grammar.first_state(self.words, self.options.beam_size) if grammar else ()
-
     def next_state(self, state):
+        """The state one step later."""
         state, logits = self._decode(state)
-        allowed = self._allowed(state, logits)
-        if self.options.sampling is None:
-            candidates = best_candidates(logits, allowed, state.scores)
-        else:
-            numbers = uniform_numbers(self.keys, self.options.beam_size, self.seed, state.step)
-            candidates = sampled_candidates(
-                logits, allowed, state.scores, self.options.sampling, numbers
-            )
-        if self.options.grammar:
-            candidates = candidates._replace(tokens=self.options.grammar.ids_of(candidates.tokens))
+        progress = Progress(state.step, ops.expand_dims(self.limits - state.step, 1))
+        candidates = self.search.candidates(
+            functools.partial(choose, logits, self.search.constraints, state.constraints, progress),
+            state.scores,
+            lambda: uniform_numbers(self.keys, self.beam_size, self.seed, state.step),
+        )
         is_at_limit = ops.expand_dims(state.step + 1 >= self.limits, 1)
         is_end = ops.logical_or(candidates.tokens == END_ID, is_at_limit)
         return self._grow(self._finish(state, candidates, is_end), candidates, is_end)
 
     def _decode(self, state):
         """One step of the decoder, for all live hypotheses."""
-        beam = self.options.beam_size
-        own = state.used + ops.expand_dims(ops.arange(beam, dtype="int32"), -1)
-        is_own = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == own
-        ancestors = ops.logical_or(state.ancestors, is_own)
+        positions = state.used + ops.expand_dims(ops.arange(self.beam_size, dtype="int32"), -1)
+        is_new = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == positions
+        ancestors = ops.logical_or(state.ancestors, is_new)
         pairs = zip(state.caches, self.sentences.caches)
         logits, cache, *attention_scores = self.model.decode(
             state.last_tokens,
             self.sentences.token_ids,
-            cache=[{"self": own, "cross": cross} for own, cross in pairs],
+            cache=[{"self": outputs, "cross": source} for outputs, source in pairs],
             cache_index=state.used,
             positions=ops.reshape(state.step, (1,)),
             self_attention_mask=ancestors,
-            return_attention_scores=self.options.coverage_penalty > 0,
+            return_attention_scores=self.has_coverage,
         )
         coverage = state.coverage
         for weights in attention_scores:
-            coverage = coverage + ops.cast(ops.mean(weights, axis=1), "float32")
-        caches = [layer["self"] for layer in cache]
+            coverage = coverage + ops.mean(ops.cast(weights, "float32"), axis=1)
         state = state._replace(
-            ancestors=ancestors, used=state.used + beam, coverage=coverage, caches=caches
+            ancestors=ancestors,
+            used=state.used + self.beam_size,
+            coverage=coverage,
+            caches=[layer["self"] for layer in cache],
         )
         return state, logits
 
-    def _allowed(self, state, logits):
-        """The logits, minus infinity for tokens that may not come next; of a grammar's tokens only,
-        if there is one.
-        """
-        grammar = self.options.grammar
-        if grammar is None:
-            return logits + self._forbidden(state.step)
-        tokens_left = ops.expand_dims(self.limits - state.step, 1)
-        return grammar.allowed(logits, state.trees, self.words, tokens_left)
-
-    def _forbidden(self, step):
-        """To add to logits: minus infinity for the tokens that may not come next, else 0."""
-        token_ids = ops.arange(len(self.never), dtype="int32")
-        is_early_end = ops.logical_and(token_ids == END_ID, step + 1 < self.options.min_length)
-        bias = ops.where(is_early_end, -np.inf, self.never)
-        if self.prefix_token_ids is None:
-            return bias
-        prefix_length = ops.shape(self.prefix_token_ids)[1]
-        index = ops.reshape(ops.minimum(step, prefix_length - 1), (1,))
-        forced = ops.take(self.prefix_token_ids, index, axis=1)
-        forced = ops.where(step < prefix_length, forced, PAD_ID)
-        only_forced = ops.where(token_ids == forced, 0.0, -np.inf)
-        return ops.expand_dims(ops.where(forced == PAD_ID, bias, only_forced), 1)
-
     def _finish(self, state, candidates, is_end):
         """Merge the candidates that end, among the best of the beam's number, into the finished."""
-        beam = self.options.beam_size
+        beam = self.beam_size
         parents, tokens = candidates.parents[:, :beam], candidates.tokens[:, :beam]
-        scores = self._penalised(candidates.scores[:, :beam], state.step + 1)
-        if self.options.coverage_penalty > 0:
+        scores = self.search.penalised(candidates.scores[:, :beam], state.step + 1)
+        if self.has_coverage:
             scores = scores + ops.take_along_axis(self._coverage(state), parents, axis=1)
         scores = ops.where(is_end[:, :beam], scores, -np.inf)
         scores, best = top_k(
-            ops.concatenate([state.finished_scores, scores], axis=1), self.options.num_results
+            ops.concatenate([state.finished_scores, scores], axis=1), self.num_results
         )
-        token_ids = ops.concatenate(
-            [state.finished_tokens, _append(state, parents, tokens)], axis=1
+        new = Ends(ops.broadcast_to(state.step, ops.shape(tokens)), parents, tokens)
+        ends = Ends(
+            *(
+                ops.take_along_axis(ops.concatenate(pair, axis=1), best, axis=1)
+                for pair in zip(state.ends, new)
+            )
         )
-        return state._replace(finished_tokens=gather_rows(token_ids, best), finished_scores=scores)
+        return state._replace(ends=ends, finished_scores=scores)
 
     def _grow(self, state, candidates, is_end):
         """Let the best candidates that go on be the live hypotheses of the next step."""
-        scores = ops.where(is_end, -np.inf, candidates.scores)
-        scores, best = top_k(scores, self.options.beam_size)
+        scores, best = top_k(ops.where(is_end, -np.inf, candidates.scores), self.beam_size)
         parents = ops.take_along_axis(candidates.parents, best, axis=1)
         tokens = ops.take_along_axis(candidates.tokens, best, axis=1)
         # Log-probabilities only fall, and no length is divided by more than the limit is.
-        can_win = self._penalised(scores[:, 0], self.limits) > state.finished_scores[:, -1]
-        grammar, trees = self.options.grammar, state.trees
-        if grammar:
-            trees = grammar.next_state(trees, parents, tokens)
+        can_win = self.search.penalised(scores[:, 0], self.limits) > state.finished_scores[:, -1]
+        start = (0, state.step, 0)
         return state._replace(
             step=state.step + 1,
-            tokens=_append(state, parents, tokens),
             last_tokens=tokens,
             scores=ops.where(can_win[:, None], scores, -np.inf),
+            tokens=slice_update(state.tokens, start, ops.expand_dims(tokens, 1)),
+            parents=slice_update(state.parents, start, ops.expand_dims(parents, 1)),
             ancestors=gather_rows(state.ancestors, parents),
-            coverage=gather_rows(state.coverage, parents),
-            trees=trees,
+            coverage=gather_rows(state.coverage, parents) if self.has_coverage else (),
+            constraints=tuple(
+                constraint.next_state(constraint_state, parents, tokens)
+                for constraint, constraint_state in zip(self.search.constraints, state.constraints)
+            ),
         )
-
-    def _penalised(self, scores, length):
-        if self.options.alpha == 0:
-            return scores
-        penalty = length_penalties[self.options.length_penalty]
-        return scores / penalty(ops.cast(length, "float32"), self.options.alpha)
 
     def _coverage(self, state):
         """Wu et al. (2016), Eq. 14: β Σ_i log(min(Σ_j p_ij, 1)), `(batch, beam)`."""
-        covered = ops.log(ops.clip(state.coverage, _LEAST_COVERAGE, 1.0))
+        covered = ops.log(ops.clip(state.coverage, _SMALLEST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
-        return self.options.coverage_penalty * ops.sum(covered, axis=-1)
-
-
-def _append(state, parents, tokens):
-    """The hypotheses `parents`, each with its next token: `(batch, n, length)`."""
-    is_next = ops.arange(ops.shape(state.tokens)[-1], dtype="int32") == state.step
-    return ops.where(is_next, ops.expand_dims(tokens, -1), gather_rows(state.tokens, parents))
+        return self.search.coverage_penalty * ops.sum(covered, axis=-1)

@@ -14,15 +14,16 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.decoding.top_k import gather_rows
+from keras_transformer.layers.slice_update import slice_update
 
 
 class Sentences(NamedTuple):
     """What no step changes of the sentences in the batch."""
 
-    places: object  # int32 (batch,): where each stands among all sentences of the search
+    rows: object  # int32 (batch,): where each stands among all sentences of the search
     token_ids: object  # int32 (batch, source)
-    start: tuple  # int32 (batch, ...) each: what their outputs begin from, see `search_in_stages`
     caches: object  # a layer's (key, value) each, of the source, as `make_cache` has them
 
 
@@ -30,16 +31,53 @@ class State(NamedTuple):
     """What a step changes. Where there is no hypothesis, the score is minus infinity."""
 
     step: object  # int32: how many tokens the live hypotheses have
-    tokens: object  # int32 (batch, beam, length): the live hypotheses
     last_tokens: object  # int32 (batch, beam)
     scores: object  # float32 (batch, beam): their log-probabilities, the best first
+    tokens: object  # int32 (batch, length, beam): the tokens that each step has added
+    parents: object  # int32 (batch, length, beam): to which hypotheses of the step before
     ancestors: object  # bool (batch, beam, capacity): the cached positions each descends from
     used: object  # int32: how many positions of the cache are in use
-    coverage: object  # float32 (batch, beam, source): attention to each source token so far
-    finished_tokens: object  # int32 (batch, num_results, length)
+    coverage: object  # float32 (batch, beam, source): attention to each source token; () if unused
+    ends: object  # `Ends` (batch, num_results)
     finished_scores: object  # float32 (batch, num_results): penalised, the best first
-    trees: object  # `TreeState` of the live hypotheses, or () without a grammar
+    constraints: object  # a state each
     caches: object  # a layer's (key, value) each, of the outputs, as `make_cache` has them
+
+
+class Ends(NamedTuple):
+    """Where finished hypotheses end: int32 tensors `(batch, n)`."""
+
+    steps: object  # when, -1 if they have no tokens
+    parents: object  # which hypothesis of the step before
+    tokens: object  # the last token
+
+
+def finished_tokens(state):
+    """The finished hypotheses, read from their ends back: int32 `(batch, num_results, length)`."""
+    last = ops.max(state.ends.steps)
+
+    def read_one(step, hypotheses, outputs):
+        tokens, parents = (
+            ops.take_along_axis(ops.take(x, step, axis=1), hypotheses, axis=1)
+            for x in (state.tokens, state.parents)
+        )
+        is_end = state.ends.steps == step
+        is_inside = state.ends.steps > step
+        tokens = ops.where(is_end, state.ends.tokens, ops.where(is_inside, tokens, PAD_ID))
+        hypotheses = ops.where(
+            is_end, state.ends.parents, ops.where(is_inside, parents, hypotheses)
+        )
+        outputs = slice_update(outputs, (0, 0, step), ops.expand_dims(tokens, -1))
+        return step - 1, hypotheses, outputs
+
+    batch, num_results = ops.shape(state.finished_scores)
+    outputs = ops.zeros((batch, num_results, ops.shape(state.tokens)[1]), "int32")
+    _, _, outputs = ops.while_loop(
+        lambda step, hypotheses, outputs: step >= 0,
+        read_one,
+        (last, ops.zeros_like(state.ends.parents), outputs),
+    )
+    return outputs
 
 
 def has_hypotheses(state):

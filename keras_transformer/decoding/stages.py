@@ -17,6 +17,7 @@ from keras_transformer.decoding.search_loop import SearchLoop
 from keras_transformer.decoding.search_state import (
     Sentences,
     State,
+    finished_tokens,
     has_hypotheses,
     with_batch_size,
     with_capacity,
@@ -31,6 +32,15 @@ _GROWTH = 4
 FEWEST_HYPOTHESES = 64
 
 
+class Inputs(NamedTuple):
+    """What a search is given."""
+
+    encoder_token_ids: object  # int32 (batch, source)
+    rows: object  # of each constraint, int32 tensors (batch, ...) by name
+    shared: object  # of the search and its constraints, tensors of all sentences by name
+    seed: object  # int32
+
+
 class Stage(NamedTuple):
     """What a stage leaves."""
 
@@ -41,7 +51,7 @@ class Stage(NamedTuple):
     scores: object  # float32 (all sentences, num_results)
 
 
-def search_in_stages(model, encoder_token_ids, seed, *start, options):
+def search_in_stages(model, inputs, template, num_results, extra_length):
     """Search for the best outputs.
 
     TensorFlow has one program for all stages of all sizes. JAX compiles one for each combination
@@ -50,23 +60,30 @@ def search_in_stages(model, encoder_token_ids, seed, *start, options):
 
     Args:
         model: a `Transformer`.
-        encoder_token_ids: int32 tensor `(batch, source)`.
-        seed: int32 tensor `(1, 1)`, for sampling.
-        *start: what the outputs begin from. With a grammar its `Words`: int32 `(batch, 1)` and
-            `(batch, words)`; without one, if anything, int32 `(batch, prefix)`, forced tokens.
-        options: `SearchOptions`.
+        inputs: `Inputs`.
+        template: the `Search` that programs are compiled for: `Settings.template`.
+        num_results: how many outputs of each sentence.
+        extra_length: how many tokens longer than its source an output may be: an integer.
 
     Returns:
-        The pair `(token_ids, scores)` that `beam_search` returns.
+        The pair `(token_ids, scores)` that a `Search` returns.
     """
-    tensors = (encoder_token_ids, seed, *start)
-    if is_traced(encoder_token_ids):
-        stage = _stages_of_one_batch_size(model, *tensors, options=options)
-    elif keras.backend.backend() == "tensorflow":
-        stage = run_compiled(_stages_in_one_program, model, *tensors, options=options)
+    length = ops.shape(inputs.encoder_token_ids)[1] + extra_length
+    options = {"template": template, "num_results": num_results}
+    if keras.backend.backend() == "tensorflow":
+        stage = run_compiled(_stages_in_one_program, model, inputs, **options)
+    elif is_traced(inputs.encoder_token_ids):
+        stage = _stages_of_one_batch_size(model, inputs, length=_room(length), **options)
     else:
-        stage = _stages_one_by_one(model, *tensors, options=options)
-    return stage.token_ids, stage.scores
+        stage = _stages_one_by_one(model, inputs, length=_room(length), **options)
+    return stage.token_ids[..., :length], stage.scores
+
+
+def _room(length):
+    """Room for outputs of a length; on JAX of few sizes, each of which has its own programs."""
+    if keras.backend.backend() != "jax":
+        return length
+    return max(_FIRST_STEPS, 1 << (length - 1).bit_length())
 
 
 def is_traced(tensor):
@@ -78,57 +95,70 @@ def is_traced(tensor):
     return isinstance(tensor, jax.core.Tracer)
 
 
-def _stages_one_by_one(model, encoder_token_ids, seed, *start, options):
+def _stages_one_by_one(model, inputs, length, **options):
     """The last stage, where Python sees the values."""
-    stage = run_compiled(_first_stage, model, encoder_token_ids, seed, *start, options=options)
+    stage = run_compiled(_first_stage, model, inputs, length=length, **options)
+    inputs = _of_later_stages(inputs)
     while stage.num_live > 0:
-        size, capacity = map(int, _next_sizes(stage, options))
+        size, capacity = map(int, _next_sizes(stage))
         stage = run_compiled(
-            _next_stage, model, stage, seed, size=size, capacity=capacity, options=options
+            _next_stage, model, stage, inputs, size=size, capacity=capacity, **options
         )
     return stage
 
 
-def _stages_in_one_program(model, encoder_token_ids, seed, *start, options):
+def _stages_in_one_program(model, inputs, template, num_results):
     """The last stage, where a loop may change the sizes."""
+    length = ops.shape(inputs.encoder_token_ids)[1] + inputs.shared["extra_length"]
+    stage = _first_stage(model, inputs, template, num_results, length)
 
     def next_stage(stage):
-        return (_next_stage(model, stage, seed, *_next_sizes(stage, options), options),)
+        return (_next_stage(model, stage, inputs, *_next_sizes(stage), template, num_results),)
 
-    stage = _first_stage(model, encoder_token_ids, seed, *start, options=options)
     (stage,) = ops.while_loop(lambda stage: stage.num_live > 0, next_stage, (stage,))
     return stage
 
 
-def _stages_of_one_batch_size(model, encoder_token_ids, seed, *start, options):
+def _stages_of_one_batch_size(model, inputs, template, num_results, length):
     """The last stage, where sizes are fixed and values unknown."""
-    stage = _first_stage(model, encoder_token_ids, seed, *start, options=options, shrinks=False)
+    stage = _first_stage(model, inputs, template, num_results, length, shrinks=False)
     size, capacity = _sizes(stage)
-    while capacity < _largest_capacity(stage, options):
-        capacity = min(capacity * _GROWTH, _largest_capacity(stage, options))
-        stage = _next_stage(model, stage, seed, size, capacity, options, shrinks=False)
+    while capacity < _largest_capacity(stage):
+        capacity = min(capacity * _GROWTH, _largest_capacity(stage))
+        stage = _next_stage(
+            model, stage, inputs, size, capacity, template, num_results, shrinks=False
+        )
     return stage
 
 
-def _first_stage(model, encoder_token_ids, seed, *start, options, shrinks=True):
-    batch, source = ops.shape(encoder_token_ids)
-    steps = _least(_FIRST_STEPS, source + options.extra_length)
-    cache = model.make_cache(model.encode(encoder_token_ids), steps, options.beam_size)
+def _of_later_stages(inputs):
+    """The inputs without what the first stage has put into its state."""
+    return inputs._replace(encoder_token_ids=(), rows=())
+
+
+def _first_stage(model, inputs, template, num_results, length, shrinks=True):
+    search = template.filled(inputs.shared, inputs.rows)
+    token_ids = inputs.encoder_token_ids
+    steps = _smaller(_FIRST_STEPS, length)
+    if model.hyperparameters["max_length"] is not None:
+        steps = _smaller(steps, model.hyperparameters["max_length"])
+    cache = model.make_cache(model.encode(token_ids), steps, search.num_live(num_results))
     sentences = Sentences(
-        places=ops.arange(batch, dtype="int32"),
-        token_ids=encoder_token_ids,
-        start=start,
+        rows=ops.arange(ops.shape(token_ids)[0], dtype="int32"),
+        token_ids=token_ids,
         caches=[layer["cross"] for layer in cache],
     )
-    loop = SearchLoop(model, sentences, seed, options)
-    state = loop.first_state([layer["self"] for layer in cache])
-    return _run(loop, state, state.finished_tokens, state.finished_scores, shrinks)
+    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
+    state = loop.first_state([layer["self"] for layer in cache], length)
+    all_token_ids = ops.zeros((*ops.shape(state.finished_scores), length), "int32")
+    return _run(loop, state, all_token_ids, state.finished_scores, shrinks)
 
 
-def _next_stage(model, stage, seed, size, capacity, options, shrinks=True):
+def _next_stage(model, stage, inputs, size, capacity, template, num_results, shrinks=True):
     """The stage after `stage`, with `size` sentences and a cache of `capacity` positions."""
+    search = template.filled(inputs.shared)
     sentences, state = with_batch_size(stage.sentences, stage.state, size)
-    loop = SearchLoop(model, sentences, seed, options)
+    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
     return _run(loop, with_capacity(state, capacity), stage.token_ids, stage.scores, shrinks)
 
 
@@ -140,24 +170,26 @@ def _run(loop, state, token_ids, scores, shrinks):
         is_large = ops.logical_not(_can_be_halved(num_live, state)) if shrinks else True
         return ops.logical_and(num_live > 0, is_large)
 
-    state = loop.run_while(state, goes_on)
-    places = ops.expand_dims(loop.sentences.places, 1)
-    is_there = ops.expand_dims(state.finished_scores > -np.inf, -1)
-    results = ops.where(is_there, state.finished_tokens, PAD_ID)
+    state = loop.run(state, goes_on)
+    rows = ops.expand_dims(loop.sentences.rows, 1)
+    is_there = state.finished_scores > -np.inf
+    results = ops.where(ops.expand_dims(is_there, -1), finished_tokens(state), PAD_ID)
+    # A score that is not a number is of no output.
+    result_scores = ops.where(is_there, state.finished_scores, -np.inf)
     return Stage(
         loop.sentences,
         state,
         _num_live(state),
-        ops.scatter_update(token_ids, places, results),
-        ops.scatter_update(scores, places, state.finished_scores),
+        ops.scatter_update(token_ids, rows, results),
+        ops.scatter_update(scores, rows, result_scores),
     )
 
 
-def _next_sizes(stage, options):
+def _next_sizes(stage):
     """How many sentences and cached positions the next stage has."""
     size, capacity = _sizes(stage)
     is_halved = _can_be_halved(stage.num_live, stage.state)
-    larger = _least(capacity * _GROWTH, _largest_capacity(stage, options))
+    larger = _smaller(capacity * _GROWTH, _largest_capacity(stage))
     return ops.where(is_halved, size - size // 2, size), ops.where(is_halved, capacity, larger)
 
 
@@ -175,11 +207,11 @@ def _sizes(stage):
     return ops.shape(stage.state.scores)[0], ops.shape(stage.state.ancestors)[-1]
 
 
-def _largest_capacity(stage, options):
+def _largest_capacity(stage):
     """Room for the longest output."""
-    source = ops.shape(stage.sentences.token_ids)[1]
-    return (source + options.extra_length) * options.beam_size
+    _, length, beam = ops.shape(stage.state.tokens)
+    return length * beam
 
 
-def _least(a, b):
+def _smaller(a, b):
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else ops.minimum(a, b)

@@ -8,7 +8,7 @@ def top_k(x, k):
     """The `k` largest numbers along the last axis, the largest first; of equal ones the first.
 
     One pass over `x` finds the maximum of each block of numbers; the `k` largest are then all in
-    the `k` blocks with the largest maxima.
+    the `k` blocks with the largest maxima, or among the few numbers after the last whole block.
 
     Args:
         x: float tensor `(rows, size)`, with a known size of at least `k`.
@@ -17,15 +17,23 @@ def top_k(x, k):
     Returns:
         The pair of the numbers and their int32 indices, `(rows, k)` each.
     """
-    block = _block_size(x.shape[-1], k)
+    size = x.shape[-1]
+    block = _block_size(size, k)
     if block is None:
         return _sorted_top_k(x, k)
-    blocks = ops.reshape(x, (-1, x.shape[-1] // block, block))
+    num_blocks = size // block
+    whole = num_blocks * block
+    blocks = ops.reshape(x[:, :whole], (-1, num_blocks, block))
     _, best = _sorted_top_k(ops.max(blocks, axis=-1), k)
     best = ops.sort(best, axis=-1)  # so that equal numbers keep their order
-    values, inner = _sorted_top_k(ops.reshape(gather_rows(blocks, best), (-1, k * block)), k)
-    indices = ops.take_along_axis(best, inner // block, axis=-1) * block + inner % block
-    return values, indices
+    candidates = ops.reshape(gather_rows(blocks, best), (-1, k * block))
+    if whole < size:
+        candidates = ops.concatenate([candidates, x[:, whole:]], axis=-1)
+    values, inner = _sorted_top_k(candidates, k)
+    place = ops.minimum(inner // block, k - 1)  # of what is after the blocks, any
+    in_block = ops.take_along_axis(best, place, axis=-1) * block + inner % block
+    after = inner - k * block + whole
+    return values, ops.where(inner < k * block, in_block, after)
 
 
 def gather_rows(x, indices):
@@ -36,11 +44,8 @@ def gather_rows(x, indices):
 
 
 def _block_size(size, k):
-    """The divisor of `size` nearest to where blocks and candidates, size / b + k b, are fewest.
-
-    None where blocks save little.
-    """
-    cost = {b: size // b + k * b for b in range(2, size // k) if size % b == 0}
+    """Where blocks and candidates, size / b + k b, are fewest; None where blocks save little."""
+    cost = {b: size // b + k * b + size % b for b in range(2, size // k)}
     best = min(cost, key=cost.get, default=None)
     return best if best is not None and cost[best] < size / 2 else None
 

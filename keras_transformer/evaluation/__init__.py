@@ -1,0 +1,32 @@
+"""Scores of translations and of trees: `kt.evaluation`.
+
+Translations
+
+- `score_translations`: BLEU and chrF by sacreBLEU, with signatures, as `TranslationScores`.
+- `score_text`: those of a `Translator` on a `ParallelText`; `describe_bleu`: them in one line.
+
+Trees
+
+- `evaluate_trees`, `evaluate_files`: EVALB's figures, as `EvalbScores`; `Parameters`: its options.
+- `score_trees`: those of a `ConstituencyParser` on trees; `describe_evalb`: them in one line.
+"""
+
+from keras_transformer.namespace import load_on_demand
+
+_HOMES = {
+    # Translations
+    "score_translations": "evaluation.bleu",
+    "TranslationScores": "evaluation.bleu",
+    "score_text": "tasks.train_translator",
+    "describe_bleu": "tasks.train_translator",
+    # Trees
+    "evaluate_trees": "evaluation.evalb",
+    "evaluate_files": "evaluation.evalb",
+    "EvalbScores": "evaluation.evalb",
+    "Parameters": "evaluation.evalb",
+    "score_trees": "tasks.train_parser",
+    "describe_evalb": "tasks.train_parser",
+}
+
+__all__ = [*_HOMES]
+__getattr__, __dir__ = load_on_demand(__name__, _HOMES)

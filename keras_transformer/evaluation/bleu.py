@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from keras_transformer.errors import UserError
+
 
 @dataclass(frozen=True)
 class TranslationScores:
@@ -67,13 +69,13 @@ def score_translations(
         A `TranslationScores`.
 
     Raises:
-        ValueError: if there is nothing to score, if lengths differ, or if the tokenizer is unknown.
+        UserError: if there is nothing to score, if lengths differ, or if the tokenizer is unknown.
     """
     # Imported here, as training needs none of it.
     from sacrebleu.metrics import BLEU, CHRF
 
     if tokenize not in BLEU.TOKENIZERS:
-        raise ValueError(
+        raise UserError(
             f"`tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}. "
             f"Received: tokenize={tokenize!r}"
         )
@@ -107,10 +109,10 @@ def _reference_streams(references: Sequence[str] | Sequence[Sequence[str]]) -> l
 
 def _check_lengths(hypotheses: list[str], streams: list[list[str]]) -> None:
     if not hypotheses:
-        raise ValueError("`hypotheses` must hold at least one sentence. Received: hypotheses=[]")
+        raise UserError("`hypotheses` must hold at least one sentence. Received: hypotheses=[]")
     for stream in streams:
         if len(stream) != len(hypotheses):
-            raise ValueError(
+            raise UserError(
                 "`references` must hold one sentence for each hypothesis. "
                 f"Received: {len(hypotheses):,} hypotheses and {len(stream):,} references"
             )

@@ -4,6 +4,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, START_ID, UNKNOWN_ID
+from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 from keras_transformer.layers import SinePositionEncoding
 
@@ -36,7 +37,7 @@ def export_ctranslate2(translator, path):
         path: the folder to write: whole, or not at all.
 
     Raises:
-        ValueError: if the package `ctranslate2` is not installed, model and tokenizer do not have
+        UserError: if the package `ctranslate2` is not installed, model and tokenizer do not have
             the same vocabulary, or the model's activation is one that CTranslate2 does not have.
     """
     import sentencepiece
@@ -61,12 +62,12 @@ def ctranslate2_spec(model, pieces):
         A `TransformerSpec` that holds copies of the weights.
 
     Raises:
-        ValueError: as `export_ctranslate2`.
+        UserError: as `export_ctranslate2`.
     """
     try:
         from ctranslate2.specs import transformer_spec
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             "A CTranslate2 model is written with the package `ctranslate2`, which cannot be "
             f"imported here ({error}). Install it: pip install ctranslate2"
         ) from error
@@ -99,13 +100,13 @@ def ctranslate2_spec(model, pieces):
 
 def _check(config, pieces):
     if len(pieces) != config["vocabulary_size"]:
-        raise ValueError(
+        raise UserError(
             "Model and tokenizer must have the same vocabulary. Received: a model of "
             f"{config['vocabulary_size']} tokens, a tokenizer of {len(pieces)}"
         )
     # What is no string is the serialised form of a function of the user's own.
     if config["activation"] not in list(_ACTIVATIONS):
-        raise ValueError(
+        raise UserError(
             f"CTranslate2 can run the activations {', '.join(_ACTIVATIONS)}. "
             f"Received a model with activation={config['activation']!r}"
         )

@@ -4,17 +4,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.trees import escape
-from keras_transformer.data.trees.linearizing import parse_symbol
-from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN
+from keras_transformer.errors import UserError
 from keras_transformer.export.saved_model import (
     save_module,
     search_in_batches,
     string_tokenizer,
     text_signature,
 )
-
-# What a symbol writes before and after the word that a leaf stands for.
-_BRACKETS = {OPEN: (" ({}", ""), LEAF: (" ({} ", ")"), CLOSE: (")", "")}
 
 
 def export_parser(parser, path):
@@ -27,19 +23,20 @@ def export_parser(parser, path):
     A text is a sentence with spaces between its words, in the Penn Treebank's spelling. (What
     splits raw text into words, in `ConstituencyParser`, is Python; a server runs it beforehand.)
     The tree is in brackets, on one line, and always over exactly the words; it is empty for a text
-    without words. The search is the parser's own. A process that loads the model needs `tensorflow`
-    and `tensorflow_text` imported and nothing else.
+    without words, and for one that is longer than the parser's `max_source_length`. The search is
+    the parser's own. A process that loads the model needs `tensorflow` and `tensorflow_text`
+    imported and nothing else.
 
     Args:
         parser: a `ConstituencyParser`.
         path: the folder to write: whole, or not at all.
 
     Raises:
-        ValueError: on another backend than TensorFlow, or if the parser's search is not constrained
+        UserError: on another backend than TensorFlow, or if the parser's search is not constrained
             to trees.
     """
     if not parser.constrained:
-        raise ValueError(
+        raise UserError(
             "A parser is exported with its search constrained to trees: repairs are made in "
             "Python. Received a parser with constrained=False."
         )
@@ -52,7 +49,7 @@ def _parsing_module(parser):
     module = tf.Module()
     module.tokenizer = string_tokenizer(parser.tokenizer)
     module.kinds = kinds_table(parser.tag_dictionary)
-    write = _tree_writer(parser.symbols)
+    write = tree_writer(parser.symbols)
 
     @tf.function(**text_signature())
     def parse(text):
@@ -72,7 +69,10 @@ def _parsing_module(parser):
 
         sentences = tf.strings.reduce_join(words, axis=-1, separator=" ")
         token_ids = module.tokenizer.tokenize(sentences)
-        trees, scores = search_in_batches(token_ids, search, parser.batch_tokens)
+        is_searched = num_words > 0
+        if (limit := parser.source_limit()) is not None:
+            is_searched &= token_ids.row_lengths() <= limit
+        trees, scores = search_in_batches(token_ids, is_searched, search, parser.batch_tokens)
         return {"tree": trees[:, 0], "score": scores[:, 0]}
 
     module.parse = parse
@@ -99,16 +99,19 @@ def _dense(words):
     return tf.pad(words.to_tensor(), [[0, 0], [0, 1]], constant_values="")
 
 
-def _tree_writer(symbols):
-    """A function of ids `(batch, length)` and ragged words, without brackets in them; it writes
-    trees: strings `(batch,)`.
+def tree_writer(symbols):
+    """The writer of bracketed trees, in TensorFlow.
+
+    Args:
+        symbols: the `TreeSymbols` of the trees.
+
+    Returns:
+        A function of ids `(batch, length)` and ragged words, without brackets in them; it writes
+        trees: strings `(batch,)`.
     """
     import tensorflow as tf
 
-    before, after = (np.full(symbols.vocabulary_size, "", object) for _ in range(2))
-    for symbol, token_id in zip(symbols.symbols, symbols.ids):
-        step, label = parse_symbol(symbol)
-        before[token_id], after[token_id] = (text.format(label) for text in _BRACKETS[step])
+    before, after = zip(*symbols.texts_around())
     is_leaf = np.isin(np.arange(symbols.vocabulary_size), list(symbols.leaves().values()))
 
     def write(token_ids, words):

@@ -1,13 +1,21 @@
 """A TensorFlow SavedModel with tokenizer and search inside: strings in, strings out."""
 
+import functools
+
 import keras
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID
+from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
+
+# What `str.isspace` takes for white space, and the empty text: an expression of RE2, which has its
+# own idea of it.
+WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 
 
-def export_translator(translator, path):
+def export_translator(translator, path, num_results=None):
     """Write a SavedModel that translates, with these signatures:
 
     ```
@@ -16,21 +24,26 @@ def export_translator(translator, path):
     token_ids(token_ids: int32[n, source])      -> token_ids: int32[n, length], score: float32[n]
     ```
 
-    The search is the translator's own, with its options; k is its `beam_size`. The string
+    The search is the translator's own, with its options; k is `num_results`. The string
     signatures take any text and any n, sort by length and work in batches of bounded size, as
-    `Translator` does. Where there are fewer than k translations, the rest are empty and score minus
-    infinity. Token ids end with the end token and are padded with 0, as `beam_search` takes and
-    gives them. A process that loads the model needs `tensorflow` and `tensorflow_text` imported and
-    nothing else.
+    `Translator` does; like it, they cut what is longer than its `max_source_length`, and give empty
+    text, of score 0, for text of white space alone. Where there are fewer than k translations, the
+    rest are empty and score minus infinity. Token ids end with the end token and are padded with 0,
+    as `beam_search` takes and gives them. A process that loads the model needs `tensorflow` and
+    `tensorflow_text` imported and nothing else.
 
     Args:
         translator: a `Translator`.
         path: the folder to write: whole, or not at all.
+        num_results: how many translations `n_best` gives. Defaults to the `beam_size` of a beam
+            search, and to 1 for one that draws.
 
     Raises:
-        ValueError: on another backend than TensorFlow.
+        UserError: on another backend than TensorFlow, or if the search does not give so many.
     """
-    save_module(_translation_module, translator, path)
+    num_results = num_results or translator.search.most_results or 1
+    translator.search.check_num_results(num_results)
+    save_module(functools.partial(_translation_module, num_results=num_results), translator, path)
 
 
 def save_module(make_module, task, path):
@@ -42,10 +55,10 @@ def save_module(make_module, task, path):
         path: the folder to write.
 
     Raises:
-        ValueError: on another backend than TensorFlow.
+        UserError: on another backend than TensorFlow.
     """
     if keras.backend.backend() != "tensorflow":
-        raise ValueError(
+        raise UserError(
             "A SavedModel is made by the tensorflow backend. This is "
             f"{keras.backend.backend()}: run again with KERAS_BACKEND=tensorflow, which loads the "
             "same model folder."
@@ -66,7 +79,7 @@ def text_signature(dtype="string", shape=(None,), name="text"):
     return {"input_signature": [tf.TensorSpec(shape, dtype, name=name)], "autograph": False}
 
 
-def _translation_module(translator):
+def _translation_module(translator, num_results):
     import tensorflow as tf
 
     module = tf.Module()
@@ -78,7 +91,12 @@ def _translation_module(translator):
             return _detokenize(module.tokenizer, token_ids), scores
 
         token_ids = module.tokenizer.tokenize(text)
-        return search_in_batches(token_ids, search, translator.batch_tokens, num_results)
+        has_tokens = token_ids.row_lengths() > 1  # more than the end token
+        is_searched = has_tokens & ~tf.strings.regex_full_match(text, WHITE_SPACE)
+        token_ids = _cut(token_ids, translator.source_limit())
+        return search_in_batches(
+            token_ids, is_searched, search, translator.batch_tokens, num_results
+        )
 
     @tf.function(**text_signature())
     def translate(text):
@@ -87,7 +105,6 @@ def _translation_module(translator):
 
     @tf.function(**text_signature())
     def n_best(text):
-        num_results = translator.search_options.get("beam_size", 4)
         translations, scores = search_texts(text, num_results)
         return {"translation": translations, "score": scores}
 
@@ -108,14 +125,24 @@ def string_tokenizer(tokenizer):
     return tf_text.SentencepieceTokenizer(model=tokenizer.proto, out_type=tf.int32, add_eos=True)
 
 
-def search_in_batches(token_ids, search, batch_tokens, num_results=1):
-    """Search in batches of sentences of about equal length, as `search_stream` does in Python.
+def _cut(token_ids, limit):
+    """Ragged ids that end with the end token: at most `limit` of each row, and the end still."""
+    import tensorflow as tf
+
+    if limit is None:
+        return token_ids
+    return tf.concat([token_ids[:, :-1][:, : limit - 1], token_ids[:, -1:]], axis=1)
+
+
+def search_in_batches(token_ids, is_searched, search, batch_tokens, num_results=1):
+    """Search in the batches that `length_batches` describes, as `search_stream` does in Python.
 
     Args:
         token_ids: ragged int32 tensor `(n, None)`.
+        is_searched: bool tensor `(n,)`. The others give empty strings, of score 0.
         search: function of a batch, int32 `(rows, source)`, and its rows' indices among the n.
             Returns strings and scores, `(rows, num_results)` each.
-        batch_tokens: the largest number of source slots in a batch.
+        batch_tokens: as in `rows_of_sizes`.
         num_results: how many outputs of each sentence.
 
     Returns:
@@ -123,21 +150,20 @@ def search_in_batches(token_ids, search, batch_tokens, num_results=1):
     """
     import tensorflow as tf
 
-    lengths = ops.cast(token_ids.row_lengths(), "int32")
+    lengths = tf.where(is_searched, ops.cast(token_ids.row_lengths(), "int32"), 0)
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    order, rest = tf.split(order, [tf.math.count_nonzero(is_searched, dtype="int32"), -1])
+    rows_of_size = tf.constant(rows_of_sizes(batch_tokens))
 
     def is_unfinished(start, texts, scores):
         return start < tf.size(order)
 
     def next_batch(start, texts, scores):
-        count = tf.maximum(1, batch_tokens // lengths[order[start]])
-        rows = order[start : start + count]
+        size = tf.searchsorted(SIZES, lengths[order[start]][None])[0]
+        end = start + rows_of_size[size]
+        rows = order[start:end]
         new_texts, new_scores = search(tf.gather(token_ids, rows).to_tensor(), rows)
-        return (
-            start + count,
-            tf.concat([texts, new_texts], axis=0),
-            tf.concat([scores, new_scores], axis=0),
-        )
+        return end, tf.concat([texts, new_texts], axis=0), tf.concat([scores, new_scores], axis=0)
 
     _, texts, scores = tf.while_loop(
         is_unfinished,
@@ -146,7 +172,10 @@ def search_in_batches(token_ids, search, batch_tokens, num_results=1):
         shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None, num_results])] * 2),
         parallel_iterations=1,
     )
-    back = tf.argsort(order)
+    nothing = [tf.size(rest), num_results]
+    texts = tf.concat([texts, tf.fill(nothing, "")], axis=0)
+    scores = tf.concat([scores, tf.zeros(nothing)], axis=0)
+    back = tf.argsort(tf.concat([order, rest], axis=0))
     return tf.gather(texts, back), tf.gather(scores, back)
 
 

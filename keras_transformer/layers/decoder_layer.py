@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.errors import UserError
 from keras_transformer.layers.transformer_layer import TransformerLayer
 
 
@@ -44,7 +45,7 @@ class TransformerDecoderLayer(TransformerLayer):
         num_heads, target, source)`.
 
     Raises:
-        ValueError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
+        UserError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
             does not divide `hidden_dim`; if neither `encoder_sequence` nor `cache` is given.
     """
 
@@ -70,49 +71,36 @@ class TransformerDecoderLayer(TransformerLayer):
         return_attention_scores=False,
         training=None,
     ):
-        if encoder_sequence is None and cache is None:
-            raise ValueError(
-                "Pass `encoder_sequence`, the encoder's output, or a `cache` made from it. "
-                "Received neither."
-            )
+        _check_source(encoder_sequence, cache)
         cache = dict(cache or {"self": None, "cross": None})
+        attention_scores = []
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]
         if self_attention_mask is None:
             self_attention_mask = self._causal_mask(inputs, cache["self"], cache_index)
-        attention_scores = []
 
         def self_attention(x):
-            outputs = self.self_attention(
-                x,
-                attention_mask=self_attention_mask,
-                cache=cache["self"],
-                cache_index=cache_index,
-                training=training,
-            )
+            options = {"attention_mask": self_attention_mask, "cache": cache["self"]}
+            outputs = self.self_attention(x, **options, cache_index=cache_index, training=training)
             if cache_index is not None:
                 outputs, cache["self"] = outputs
             return outputs
 
         def cross_attention(x):
-            outputs = self.cross_attention(
-                x,
-                encoder_sequence,
-                attention_mask=cross_mask,
-                cache=cache["cross"],
-                return_attention_scores=return_attention_scores,
-                training=training,
+            options = {"attention_mask": cross_mask, "cache": cache["cross"]}
+            if not return_attention_scores:
+                return self.cross_attention(x, encoder_sequence, **options, training=training)
+            outputs, weights = self.cross_attention(
+                x, encoder_sequence, **options, return_attention_scores=True, training=training
             )
-            if return_attention_scores:
-                outputs, weights = outputs
-                attention_scores.append(weights)
+            attention_scores.append(weights)
             return outputs
 
         x = self._residual(inputs, self_attention, self.self_attention_norm, training)
         x = self._residual(x, cross_attention, self.cross_attention_norm, training)
         x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
-        outputs = [x, *([] if cache_index is None else [cache]), *attention_scores]
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        more = [*([] if cache_index is None else [cache]), *attention_scores]
+        return (x, *more) if more else x
 
     def make_cache(self, encoder_sequence, length):
         """Prepare step-by-step decoding of up to `length` positions.
@@ -132,12 +120,20 @@ class TransformerDecoderLayer(TransformerLayer):
 
     def _causal_mask(self, inputs, cache, cache_index):
         """`(1, target, source)`: true where the source position is not later than the target's."""
-        queries = ops.arange(ops.shape(inputs)[1])
+        queries = ops.arange(ops.shape(inputs)[1], dtype="int32")
         keys = queries
         if cache is not None:
             queries = queries + cache_index
-            keys = ops.arange(ops.shape(cache[0])[3])
+            keys = ops.arange(ops.shape(cache[0])[3], dtype="int32")
         return (ops.expand_dims(queries, -1) >= keys)[None]
 
     def compute_output_spec(self, inputs, *args, **kwargs):
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+
+def _check_source(encoder_sequence, cache):
+    if encoder_sequence is None and cache is None:
+        raise UserError(
+            "Pass `encoder_sequence`, the encoder's output, or a `cache` made from it. Received "
+            "neither."
+        )

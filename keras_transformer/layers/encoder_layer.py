@@ -33,7 +33,7 @@ class TransformerEncoderLayer(TransformerLayer):
         Float tensor `(batch, source, hidden_dim)`.
 
     Raises:
-        ValueError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
+        UserError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
             does not divide `hidden_dim`.
     """
 

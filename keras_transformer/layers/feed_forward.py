@@ -1,5 +1,6 @@
 import keras
 
+from keras_transformer.errors import UserError
 from keras_transformer.layers.activations import serialize_activation
 
 
@@ -23,13 +24,13 @@ class FeedForward(keras.layers.Layer):
         Float tensor `(batch, length, hidden_dim)`.
 
     Raises:
-        ValueError: if `intermediate_dim` is not a positive integer.
+        UserError: if `intermediate_dim` is not a positive integer.
     """
 
     def __init__(self, intermediate_dim, activation="relu", **kwargs):
         super().__init__(**kwargs)
         if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
-            raise ValueError(
+            raise UserError(
                 "`intermediate_dim` must be a positive integer. "
                 f"Received: intermediate_dim={intermediate_dim}"
             )

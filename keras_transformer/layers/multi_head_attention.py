@@ -1,9 +1,11 @@
 import keras
 from keras import ops
 
+from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.masked_softmax import masked_softmax
 from keras_transformer.layers.restricted_attention import restricted_attention
+from keras_transformer.layers.slice_update import slice_update
 
 # Variance of the initial W^Q, W^K and W^V, as a share of Glorot's: what Glorot's gives when the
 # three are one matrix. With his full variance a post-norm model with dropout 0.3 learns to attend
@@ -53,7 +55,7 @@ class MultiHeadAttention(keras.layers.Layer):
         attention weights: `softmax(Q K^T / sqrt(d_k))`, `(batch, num_heads, target, source)`.
 
     Raises:
-        ValueError: if a size is not a positive integer, or `cache_index` comes without `cache`; if
+        UserError: if a size is not a positive integer, or `cache_index` comes without `cache`; if
             `attention_window` is not odd, or is used for anything but self-attention.
     """
 
@@ -72,9 +74,9 @@ class MultiHeadAttention(keras.layers.Layer):
         sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
-                raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
+                raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
         if attention_window is not None and not _is_odd(attention_window):
-            raise ValueError(
+            raise UserError(
                 "`attention_window` must be a positive odd integer: as many positions before as "
                 f"after, and the position itself. Received: attention_window={attention_window}"
             )
@@ -109,14 +111,14 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         if self.attention_window is not None:
             if return_attention_scores or any(x is not None for x in (value, cache, cache_index)):
-                raise ValueError(
+                raise UserError(
                     "With `attention_window` a layer takes `query` and `attention_mask` only: it "
                     "is self-attention without a cache, and has no weights of all positions."
                 )
             return self._restricted(query, attention_mask, training)
         if cache_index is not None:
             if cache is None:
-                raise ValueError("`cache_index` says where to write in `cache`. Received no cache.")
+                raise UserError("`cache_index` says where to write in `cache`. Received no cache.")
             cache = self._write(cache, self.project(query), cache_index)
         key, value = cache or self.project(query if value is None else value)
         if attention_mask is not None:
@@ -152,7 +154,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _restricted(self, inputs, attention_mask, training):
         if attention_mask is not None and attention_mask.shape[-2] != 1:
-            raise ValueError(
+            raise UserError(
                 "With `attention_window`, `attention_mask` must have the shape (batch, 1, source). "
                 f"Received: attention_mask of shape {tuple(attention_mask.shape)}"
             )
@@ -184,7 +186,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _write(self, cache, update, index):
         starts = (0, 0, 0, index), (0, 0, index, 0)
-        key, value = map(_slice_update, cache, starts, update)
+        key, value = map(slice_update, cache, starts, update)
         return key, value
 
     def _projection(self, name, units, scale):
@@ -213,15 +215,3 @@ class MultiHeadAttention(keras.layers.Layer):
 
 def _is_odd(number):
     return type(number) is int and number > 0 and number % 2 == 1
-
-
-def _slice_update(x, start, update):
-    """`ops.slice_update`; TensorFlow's own has XLA compile a program for each shape."""
-    if keras.backend.backend() != "tensorflow":
-        return ops.slice_update(x, start, update)
-    import tensorflow as tf
-
-    start = tf.stack(start)
-    return tf.raw_ops.TensorStridedSliceUpdate(
-        input=x, begin=start, end=start + tf.shape(update), strides=[1] * 4, value=update
-    )

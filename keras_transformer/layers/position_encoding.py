@@ -2,6 +2,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.errors import UserError
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class SinePositionEncoding(keras.layers.Layer):
@@ -27,7 +29,7 @@ class SinePositionEncoding(keras.layers.Layer):
         Float tensor `(batch, length, hidden_dim)`: `inputs` plus the encoding of their positions.
 
     Raises:
-        ValueError: if `hidden_dim` is odd.
+        UserError: if `hidden_dim` is odd.
     """
 
     def __init__(self, max_wavelength=10000, **kwargs):
@@ -36,7 +38,7 @@ class SinePositionEncoding(keras.layers.Layer):
 
     def build(self, input_shape):
         if input_shape[-1] % 2:
-            raise ValueError(
+            raise UserError(
                 "Sines and cosines come in pairs, so `hidden_dim` must be even. "
                 f"Received: hidden_dim={input_shape[-1]}"
             )
@@ -45,7 +47,7 @@ class SinePositionEncoding(keras.layers.Layer):
         hidden_dim = inputs.shape[-1]
         rates = np.float32(self.max_wavelength ** (-np.arange(0, hidden_dim, 2) / hidden_dim))
         if positions is None:
-            positions = ops.arange(ops.shape(inputs)[1])
+            positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         angles = ops.multiply(ops.expand_dims(ops.cast(positions, "float32"), -1), rates)
         # (length, hidden_dim / 2, 2) -> (length, hidden_dim): sin, cos, sin, cos, ...
         encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
@@ -76,14 +78,14 @@ class LearnedPositionEncoding(keras.layers.Layer):
         Float tensor `(batch, length, hidden_dim)`: `inputs` plus the vectors of their positions.
 
     Raises:
-        ValueError: if `max_length` is not a positive integer, or `inputs` without `positions` are
+        UserError: if `max_length` is not a positive integer, or `inputs` without `positions` are
             longer than it.
     """
 
     def __init__(self, max_length, **kwargs):
         super().__init__(**kwargs)
         if not isinstance(max_length, int) or max_length < 1:
-            raise ValueError(
+            raise UserError(
                 f"`max_length` must be a positive integer. Received: max_length={max_length}"
             )
         self.max_length = max_length
@@ -99,11 +101,11 @@ class LearnedPositionEncoding(keras.layers.Layer):
         length = inputs.shape[1]
         if positions is None:
             if length is not None and length > self.max_length:
-                raise ValueError(
+                raise UserError(
                     f"The sequence has {length} positions, but only max_length={self.max_length} "
                     "were learned. Shorten it, or train with a larger `max_length`."
                 )
-            positions = ops.arange(ops.shape(inputs)[1])
+            positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         return inputs + ops.take(self.embeddings, positions, axis=0)
 
     def compute_output_shape(self, input_shape, *args, **kwargs):

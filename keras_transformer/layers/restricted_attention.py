@@ -66,10 +66,10 @@ def _is_legal(length, num_blocks, block, reach):
     """`(blocks, block, reach + block + reach)`: true where a query and a key are near enough, and
     the key is not outside the sequence.
     """
-    query = ops.arange(block)[:, None]
-    key = ops.arange(block + 2 * reach)[None, :] - reach
+    query = ops.arange(block, dtype="int32")[:, None]
+    key = ops.arange(block + 2 * reach, dtype="int32")[None, :] - reach
     is_near = ops.abs(query - key) <= reach
-    position = ops.arange(num_blocks)[:, None, None] * block + key[None]
+    position = ops.arange(num_blocks, dtype="int32")[:, None, None] * block + key[None]
     return is_near[None] & (position >= 0) & (position < length)
 
 

@@ -1,5 +1,6 @@
 import keras
 
+from keras_transformer.errors import UserError
 from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.feed_forward import FeedForward
@@ -47,7 +48,7 @@ class TransformerLayer(keras.layers.Layer):
 
     def _attention(self, name, hidden_dim):
         if self.key_dim is None and (self.num_heads < 1 or hidden_dim % self.num_heads):
-            raise ValueError(
+            raise UserError(
                 "Without `key_dim`, `num_heads` must be a positive integer that divides the "
                 "inputs' last axis. "
                 f"Received: num_heads={self.num_heads}, inputs of size {hidden_dim}"

@@ -123,7 +123,7 @@ class Decoder(_Stack):
         Returns logits, cache and, if wanted, the last layer's encoder-decoder attention weights.
         """
         if positions is None:
-            positions = cache_index + ops.arange(ops.shape(token_ids)[1])
+            positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
         x = self.embed(token_ids, positions=positions, training=False)
         new_cache, attention_scores = [], []
         for layer, layer_cache in zip(self.layers, cache):

@@ -1,10 +1,11 @@
 import keras
 from keras import ops
 
+from keras_transformer.errors import UserError
 from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
 from keras_transformer.models.training_step import TARGETS, FusedTrainingStep
-from keras_transformer.models.variants import TRAINING_ONLY, get_variant
+from keras_transformer.models.variants import TRAINING_ONLY, get_hyperparameters, get_variant
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -53,7 +54,7 @@ class Transformer(FusedTrainingStep):
         Float32 tensor `(batch, target, vocabulary_size)`: the logits of the next tokens.
 
     Raises:
-        ValueError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
+        UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
             and `key_dim` is left out, or `position_encoding` and `max_length` do not go together.
     """
 
@@ -145,12 +146,26 @@ class Transformer(FusedTrainingStep):
             A `Transformer`.
 
         Raises:
-            ValueError: if there is no such variant.
+            UserError: if there is no such variant.
         """
-        hyperparameters = get_variant(name)
-        for training_only in TRAINING_ONLY:
-            del hyperparameters[training_only]
-        return cls(vocabulary_size, **{**hyperparameters, **overrides})
+        return cls(vocabulary_size, **{**_of_model(get_variant(name)), **overrides})
+
+    @classmethod
+    def from_options(cls, options, vocabulary_size):
+        """A model with random weights, as `ModelOptions` say.
+
+        Args:
+            options: `ModelOptions`.
+            vocabulary_size: size of the vocabulary that source and target share.
+
+        Returns:
+            A `Transformer`.
+
+        Raises:
+            UserError: if there is no such variant, or it cannot be scaled so.
+        """
+        sizes = _of_model(get_hyperparameters(options))
+        return cls(vocabulary_size, **sizes, dtype=options.precision)
 
     def call(self, inputs, training=None, mask=None):
         if not (isinstance(inputs, dict) and TARGETS in inputs):
@@ -215,7 +230,7 @@ class Transformer(FusedTrainingStep):
             updated cache and, if wanted, float weights `(batch, num_heads, target, source)`.
 
         Raises:
-            ValueError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
+            UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
         """
         mask = padding_mask(encoder_token_ids)
         if encoder_sequence is not None and cache is None and cache_index is None:
@@ -230,7 +245,7 @@ class Transformer(FusedTrainingStep):
                 self_attention_mask,
                 return_attention_scores,
             )
-        raise ValueError(
+        raise UserError(
             "Pass `encoder_sequence` to decode whole targets, or `cache` and `cache_index` to "
             "decode step by step, and not both."
         )
@@ -266,11 +281,11 @@ class Transformer(FusedTrainingStep):
             the target and all of the source.
 
         Raises:
-            ValueError: if `length` is more than the learned positions.
+            UserError: if `length` is more than the learned positions.
         """
         max_length = self.hyperparameters["max_length"]
         if max_length is not None and isinstance(length, int) and length > max_length:
-            raise ValueError(
+            raise UserError(
                 f"Only max_length={max_length} positions were learned. Received: length={length}"
             )
         tokens = length * beam_size
@@ -289,24 +304,28 @@ class Transformer(FusedTrainingStep):
         return cls(**config)
 
 
+def _of_model(hyperparameters):
+    return {name: x for name, x in hyperparameters.items() if name not in TRAINING_ONLY}
+
+
 def _check(config):
     """What the layers cannot check, because they never see it or see it too late."""
     for name in ("vocabulary_size", "num_layers", "hidden_dim", "num_heads"):
         size = config[name]
         if not isinstance(size, int) or size < 1:
-            raise ValueError(f"`{name}` must be a positive integer. Received: {name}={size}")
+            raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
     if config["key_dim"] is None and config["hidden_dim"] % config["num_heads"]:
-        raise ValueError(
+        raise UserError(
             "Without `key_dim`, `num_heads` must divide `hidden_dim`. Received: "
             f"num_heads={config['num_heads']}, hidden_dim={config['hidden_dim']}"
         )
     if config["position_encoding"] not in ("sine", "learned"):
-        raise ValueError(
+        raise UserError(
             '`position_encoding` must be "sine" or "learned". '
             f"Received: position_encoding={config['position_encoding']!r}"
         )
     if (config["max_length"] is not None) != (config["position_encoding"] == "learned"):
-        raise ValueError(
+        raise UserError(
             '`max_length` is the number of learned positions: pass it with "learned", and only '
             f"with it. Received: position_encoding={config['position_encoding']!r}, "
             f"max_length={config['max_length']}"

@@ -1,6 +1,10 @@
 """The rows of Table 3, and the small sizes that the recipes train, as data."""
 
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
+
+from keras_transformer.errors import UserError
 
 # Hyperparameters of the training, not of the model.
 TRAINING_ONLY = ("label_smoothing",)
@@ -72,14 +76,45 @@ variants = MappingProxyType(
 )
 
 
+@dataclass(kw_only=True)
+class ModelOptions:
+    """The model (section 3) and its regularisation (section 5.4)."""
+
+    variant: str = "tiny"
+    """Size of the model: a row of Table 3, parsing, tiny or small."""
+    scale: float = 1.0
+    """Factor on the widths of the variant (hidden, intermediate, keys and values)."""
+    num_layers: int | None = None
+    """N (section 3.1), if not the variant's."""
+    dropout: float | None = None
+    """P_drop (section 5.4), if not the variant's."""
+    label_smoothing: float | None = None
+    """epsilon_ls (section 5.4), if not the variant's."""
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    """What the layers compute in; weights are float32. In float16 the loss is scaled."""
+
+
+def get_hyperparameters(options):
+    """The hyperparameters that `ModelOptions` choose, those of the training included.
+
+    Raises:
+        UserError: if there is no such variant, or it cannot be scaled so.
+    """
+    hyperparameters = scaled(get_variant(options.variant), options.scale)
+    for name in ("num_layers", "dropout", "label_smoothing"):
+        if (value := getattr(options, name)) is not None:
+            hyperparameters[name] = value
+    return hyperparameters
+
+
 def get_variant(name):
     """The hyperparameters of a variant, as a new dict.
 
     Raises:
-        ValueError: if there is no such variant.
+        UserError: if there is no such variant.
     """
     if name not in variants:
-        raise ValueError(
+        raise UserError(
             f"Unknown variant. Expected one of: {', '.join(variants)}. Received: {name!r}"
         )
     return dict(variants[name])
@@ -92,7 +127,7 @@ def scaled(hyperparameters, factor):
     size.
 
     Raises:
-        ValueError: if the width of the model is then no multiple of its heads, or odd.
+        UserError: if the width of the model is then no multiple of its heads, or odd.
     """
     widths = {
         name: max(1, round(hyperparameters[name] * factor))
@@ -101,7 +136,7 @@ def scaled(hyperparameters, factor):
     }
     hidden_dim, num_heads = widths["hidden_dim"], hyperparameters["num_heads"]
     if hidden_dim % num_heads or hidden_dim % 2:
-        raise ValueError(
+        raise UserError(
             f"A model of width {hyperparameters['hidden_dim']} times {factor} would have "
             f"hidden_dim={hidden_dim}, which must be even and a multiple of its {num_heads} heads. "
             "Choose another factor."

@@ -1,3 +1,4 @@
+import itertools
 from collections import Counter
 from typing import NamedTuple
 
@@ -6,19 +7,23 @@ import numpy as np
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import escape, repair
-from keras_transformer.decoding.search import beam_search
+from keras_transformer.data.trees import LABELLED_BRACKETS, Linearization, escape, repair
+from keras_transformer.data.windows import in_windows
+from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.tree_grammar import TreeGrammar
-from keras_transformer.tasks.search_stream import few_sizes, search_stream
+from keras_transformer.errors import UserError
+from keras_transformer.tasks.length_batches import padded_size
+from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_is_no_string
 
 
 class Parse(NamedTuple):
-    """A sentence's tree; None for a sentence without words."""
+    """A sentence's tree; None for a sentence without words, and for one that is too long."""
 
     tree: object  # nltk.Tree
-    score: float  # what the search gives it
+    score: float  # what the search gives it; 0 without a tree
     repairs: Counter  # what had to be mended in the model's output, by kind
+    is_too_long: bool = False
 
 
 class ConstituencyParser(Task):
@@ -39,58 +44,145 @@ class ConstituencyParser(Task):
         model: a `Transformer`.
         tokenizer: a `Tokenizer` of which each symbol is one token.
         metadata: dict of JSON values kept with a preset. Its `"symbols"` are the symbols' list. If
-            it has them, its `"max_openings"` is `TreeGrammar`'s, and its `"tag_dictionary"` what
-            `TagDictionary.to_dict` gives.
-        extra_length: how many tokens longer than its sentence a tree may be.
+            it has them, its `"max_openings"` is `TreeGrammar`'s, and its `"tag_dictionary"`, which
+            is taken out of it, what `TagDictionary.to_dict` gives.
         batch_tokens: the largest number of source slots parsed at once.
-        search: `beam_search` or `sample`.
+        search: a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`,
+            `greedy_search` and `sample`. Defaults to a beam search as in section 6.3.
         constrained: whether the search may only build trees.
-        tag_dictionary: whether a constrained search keeps to the tag dictionary, if there is one.
-        beam_size: live hypotheses of a sentence.
-        alpha: strength of the length penalty.
-        **search_options: further arguments of `search`.
+        tag_dictionary: the `TagDictionary` that a constrained search keeps to, and a preset holds.
+            True: that of `metadata`, if there is one; False: none, and a preset holds that of
+            `metadata` all the same.
+        linearization: the `Linearization` of the symbols. Defaults to what `metadata` has as
+            `"linearization"`, and without that to `LabelledBrackets()`.
+        max_source_length: the most tokens of a sentence, its end token included. A longer one gets
+            no tree: that of a part would not be one. None for no limit but that of a learned
+            position table.
+        **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
+            and `extra_length`.
 
     Raises:
-        ValueError: if `metadata` has no symbols, or one is no token.
+        UserError: if `metadata` has no symbols, one is no token or of another linearisation, or
+            `metadata` is of another linearisation than the given one; if the search has no such
+            option, or an option is out of its range.
     """
+
+    default_search = BeamSearch(beam_size=21, alpha=0.3, extra_length=300)
 
     def __init__(
         self,
         model,
         tokenizer,
         metadata,
-        extra_length=300,
         batch_tokens=1024,
-        search=beam_search,
+        search=None,
         constrained=True,
         tag_dictionary=True,
-        beam_size=21,
-        alpha=0.3,
+        linearization=None,
+        max_source_length=1024,
         **search_options,
     ):
-        if search is beam_search:
-            search_options = {"beam_size": beam_size, "alpha": alpha, **search_options}
         super().__init__(
-            model, tokenizer, metadata, extra_length, batch_tokens, search, **search_options
+            model, tokenizer, metadata, batch_tokens, search, max_source_length, **search_options
         )
+        self._own_tag_dictionary = self._take_tag_dictionary(tag_dictionary)
         if "symbols" not in self.metadata:
-            raise ValueError(
+            raise UserError(
                 'A parser\'s `metadata` must hold the symbols of its trees, as "symbols". '
                 f"Received: metadata={self.metadata}"
             )
-        self.symbols = TreeSymbols(self.metadata["symbols"], tokenizer)
+        linearization = self._known_linearization(linearization)
+        self.symbols = TreeSymbols(self.metadata["symbols"], tokenizer, linearization)
         self.constrained = constrained
-        self.tag_dictionary = None
-        leaves, leaf_sets = self.symbols.leaves(), ()
-        if constrained and tag_dictionary and "tag_dictionary" in self.metadata:
-            self.tag_dictionary = TagDictionary(**self.metadata["tag_dictionary"])
-            leaf_sets = [[leaves[tag] for tag in tags] for tags in self.tag_dictionary.tag_sets]
-        self.grammar = TreeGrammar(
+        self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
+        self.grammar = self._grammar() if constrained else None
+
+    def _known_linearization(self, given):
+        """The given linearisation or the metadata's, which it leaves in the metadata."""
+        if given is not None:
+            serialized = given.serialize()
+            if self.metadata.setdefault("linearization", serialized) != serialized:
+                raise UserError(
+                    f"The parser's `metadata` is of the linearization "
+                    f"{self.metadata['linearization']}. Received: linearization={given}"
+                )
+            return given
+        if "linearization" in self.metadata:
+            return Linearization.deserialize(self.metadata["linearization"])
+        return LABELLED_BRACKETS
+
+    def _take_tag_dictionary(self, given):
+        """The given dictionary or the metadata's, which it takes out of the metadata."""
+        values = self.metadata.pop("tag_dictionary", None)
+        if isinstance(given, TagDictionary):
+            return given
+        return None if values is None else TagDictionary.from_dict(values)
+
+    @classmethod
+    def _metadata_of(cls, preset):
+        if preset.tag_dictionary is None:
+            return preset.metadata
+        return {**preset.metadata, "tag_dictionary": preset.tag_dictionary.to_dict()}
+
+    def _preset_parts(self):
+        return {"tag_dictionary": self._own_tag_dictionary}
+
+    def _grammar(self):
+        return TreeGrammar(
             *self.symbols.brackets(),
-            tuple(leaves.values()),
+            tuple(self.symbols.leaves().values()),
             max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
-            leaf_sets=leaf_sets,
+            leaf_sets=self._leaf_sets(),
         )
+
+    def _leaf_sets(self):
+        """The ids of the leaves that the words of each tag set may have."""
+        if self.tag_dictionary is None:
+            return ()
+        leaves, tag_sets = self.symbols.leaves(), self.tag_dictionary.tag_sets
+        unknown = set().union(*tag_sets) - leaves.keys()
+        if unknown:
+            raise UserError(
+                "The tag dictionary is of other trees than the parser: there are no symbols of its "
+                f"tags {', '.join(sorted(unknown))}."
+            )
+        return [[leaves[tag] for tag in tags] for tags in tag_sets]
+
+    @classmethod
+    def train(cls, train, val, extra=None, **options):
+        """Train a parser: vocabulary, model, checkpoints, average and preset (section 6.3).
+
+        ```python
+        train, val = kt.data.Treebank.from_file("train.mrg"), kt.data.Treebank.from_file("val.mrg")
+        parser = kt.ConstituencyParser.train(train, val, steps=8000, output_dir="runs/x")
+        ```
+
+        Seeds and devices that it sets are the whole process's.
+
+        Args:
+            train: `kt.data.Treebank` to train on.
+            val: `kt.data.Treebank` to validate on.
+            extra: a second `kt.data.Treebank` to train on, such as another parser's output.
+            **options: the options of `kt.training.ParserTrainingOptions` by their names, such as
+                `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`, with
+                the recipe's defaults. Those used most:
+                `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
+                preset. It must be given.
+                `resume`: whether to go on from the newest checkpoint in that folder; without one
+                the training begins. Whatever it was stopped by, it goes on exactly.
+                `overwrite`: whether to begin anew in place of an earlier training there.
+
+        Returns:
+            A `ConstituencyParser` with the trained model.
+
+        Raises:
+            UserError: if an option or a tree is wrong, or if `output_dir` holds another training,
+                or any without `resume` or `overwrite`.
+            TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
+        """
+        from keras_transformer.tasks.train_parser import train_parser
+
+        return train_parser(cls, train, val, extra, **options)
 
     def export(self, path):
         """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`."""
@@ -106,7 +198,8 @@ class ConstituencyParser(Task):
                 list of strings holds the words themselves, in the Penn Treebank's spelling.
 
         Returns:
-            The list of trees (`nltk.Tree`), in the same order; None for a sentence without words.
+            The list of trees (`nltk.Tree`), in the same order; None for a sentence without words,
+            and for one that is longer than `max_source_length`.
         """
         return [parse.tree for parse in self.parse(sentences)]
 
@@ -122,7 +215,20 @@ class ConstituencyParser(Task):
             An iterator of `Parse`, in the same order.
         """
         check_is_no_string(sentences, "parsed")
-        return self._parse(sentences)
+        total = len(sentences) if hasattr(sentences, "__len__") else None
+        return itertools.chain.from_iterable(self._search_windows(in_windows(sentences), total))
+
+    def parse_windows(self, windows):
+        """As `parse`, for who reads the stream: what is searched together is given together.
+
+        Args:
+            windows: iterable of lists of sentences. The next list is asked for when the parses of
+                the one before have been taken.
+
+        Returns:
+            An iterator of lists of `Parse`, one for each window.
+        """
+        return self._search_windows(windows, None)
 
     def search_trees(self, token_ids, num_words, word_kinds=None, num_results=1):
         """Search for linearised trees.
@@ -136,37 +242,47 @@ class ConstituencyParser(Task):
         Returns:
             `(token_ids, scores)`, as `beam_search`.
         """
-        if not self.constrained:
-            return self.search_batch(token_ids, num_results)
-        return self.search_batch(
-            token_ids,
-            num_results,
-            grammar=self.grammar,
-            num_words=num_words,
-            word_kinds=word_kinds,
-        )
+        trees = (self.grammar.over(num_words, word_kinds),) if self.constrained else ()
+        return self.search_batch(token_ids, num_results, trees)
 
-    def _parse(self, sentences):
+    def _search_windows(self, windows, total):
         results = search_stream(
-            map(words_of, sentences),
+            ([words_of(sentence) for sentence in window] for window in windows),
             self._encode,
             self._search,
             self.batch_tokens,
-            self._max_source_length(),
-            total=len(sentences) if hasattr(sentences, "__len__") else None,
+            self.source_limit(),
+            total,
         )
-        for words, outputs in results:
-            if not words:
-                yield Parse(None, 0.0, Counter())
-                continue
-            # Without the constraint, no output at all is possible too.
-            token_ids, score = outputs[0] if outputs else ([], -np.inf)
-            tree, repairs = repair([escape(word) for word in words], self.symbols.decode(token_ids))
-            yield Parse(tree, score, repairs)
+        for window in results:
+            yield [self._parse_of(words, outputs) for words, outputs in window]
+
+    def _parse_of(self, words, outputs):
+        if outputs is None:
+            return Parse(None, 0.0, Counter(), is_too_long=bool(words))
+        # Without the constraint, no output at all is possible too.
+        token_ids, score = outputs[0] if outputs else ([], -np.inf)
+        tree, repairs = repair(
+            [escape(word) for word in words],
+            self.symbols.decode(token_ids),
+            self.symbols.linearization,
+        )
+        return Parse(tree, score, repairs)
 
     def _encode(self, sentences):
         token_ids = self.tokenizer.encode([" ".join(words) for words in sentences])
-        return [[*ids, END_ID] for ids in token_ids]
+        return [
+            [*ids, END_ID] if self._can_be_parsed(words, ids) else []
+            for words, ids in zip(sentences, token_ids)
+        ]
+
+    def _can_be_parsed(self, words, token_ids):
+        length, limit = len(token_ids) + 1, self.source_limit()
+        if not words or (limit is not None and length > limit):
+            return False
+        # A leaf for each word and the end token: too many where the tokenizer leaves nothing of
+        # hundreds of words.
+        return not self.constrained or len(words) + 1 <= length - 1 + self.extra_length
 
     def _search(self, batch, sentences):
         num_words = np.zeros(len(batch), "int32")
@@ -176,7 +292,7 @@ class ConstituencyParser(Task):
     def _word_kinds(self, num_words, sentences):
         if self.tag_dictionary is None:
             return None
-        word_kinds = np.zeros((len(num_words), few_sizes(num_words.max())), "int32")
+        word_kinds = np.zeros((len(num_words), padded_size(num_words.max())), "int32")
         for row, words in enumerate(sentences):
             word_kinds[row, : len(words)] = self.tag_dictionary.kinds_of(map(escape, words))
         return word_kinds

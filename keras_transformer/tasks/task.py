@@ -1,4 +1,13 @@
+import numbers
+
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.make_search import make_search
+from keras_transformer.decoding.settings import deserialize, serialize
+from keras_transformer.errors import UserError
 from keras_transformer.tasks.preset import load_preset, save_preset
+
+# A token and the end token.
+_SHORTEST_SOURCE = 2
 
 
 class Task:
@@ -8,66 +17,135 @@ class Task:
         model: a `Transformer`.
         tokenizer: the `Tokenizer` the model was trained with.
         metadata: dict of JSON values kept with a preset.
-        extra_length: how many tokens longer than its source an output may be.
         batch_tokens: the largest number of source slots searched at once.
-        search: `beam_search` or `sample`.
-        **search_options: further arguments of `search`.
+        search: a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`,
+            `greedy_search` and `sample`. Defaults to `default_search`.
+        max_source_length: the most tokens of a source, its end token included, or None.
+        **search_options: fields of the search that are to be others, such as `beam_size`.
+
+    Attributes:
+        search: the search, with its options.
+
+    Raises:
+        UserError: if the search has no such option, or an option is out of its range.
     """
 
+    default_search = BeamSearch()
+
     def __init__(
-        self, model, tokenizer, metadata, extra_length, batch_tokens, search, **search_options
+        self,
+        model,
+        tokenizer,
+        metadata,
+        batch_tokens,
+        search,
+        max_source_length,
+        **search_options,
     ):
+        check_max_source_length(max_source_length)
         self.model = model
         self.tokenizer = tokenizer
         self.metadata = dict(metadata or {})
-        self.extra_length = extra_length
         self.batch_tokens = batch_tokens
-        self.search = search
-        self.search_options = search_options
+        self.max_source_length = max_source_length
+        self.search = make_search(search, self.default_search, **search_options)
+
+    @property
+    def extra_length(self):
+        """How many tokens longer than its source an output may be."""
+        return self.search.extra_length
 
     @classmethod
-    def from_preset(cls, path, dtype=None, **options):
+    def from_preset(cls, path, dtype=None, search=None, **options):
         """Load a trained model.
 
         Args:
             path: a preset folder, such as `saved_models/multi30k_en_de`.
             dtype: dtype or dtype policy of the model.
-            **options: `extra_length`, `batch_tokens`, `search` and its options.
+            search: as for the class. Defaults to the preset's own.
+            **options: further arguments of the class, options of the search among them.
 
         Raises:
-            ValueError: if the folder or a part of it is missing or damaged, or is of another task.
+            UserError: if the folder or a part of it is missing or damaged, or is of another task.
         """
-        return cls(*load_preset(path, cls.__name__, dtype=dtype), **options)
+        preset = load_preset(path, cls.__name__, dtype=dtype)
+        saved = cls.default_search if preset.search is None else _search_of(path, preset)
+        search = make_search(search, saved)
+        metadata = cls._metadata_of(preset)
+        return cls(preset.model, preset.tokenizer, metadata, search=search, **options)
 
-    def save_to_preset(self, path, card=""):
+    def save_to_preset(self, path, card=None):
         """Write a preset folder: whole, or not at all.
 
         Args:
             path: the folder; one that stands there already is replaced.
-            card: text of the model card, in Markdown.
+            card: text of the model card, in Markdown. None keeps the card of the folder that is
+                replaced, if it has one; an empty string leaves none.
         """
-        save_preset(path, type(self).__name__, self.model, self.tokenizer, self.metadata, card)
-
-    def search_batch(self, token_ids, num_results, **inputs):
-        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as `beam_search`."""
-        return self.search(
+        save_preset(
+            path,
+            type(self).__name__,
             self.model,
-            token_ids,
-            extra_length=self.extra_length,
-            num_results=num_results,
-            **self.search_options,
-            **inputs,
+            self.tokenizer,
+            self.metadata,
+            card=card,
+            search=serialize(self.search),
+            **self._preset_parts(),
         )
 
-    def _max_source_length(self):
-        """The longest source that leaves learned positions for its output, or None."""
+    @classmethod
+    def _metadata_of(cls, preset):
+        """The `metadata` that makes the task of a preset."""
+        return preset.metadata
+
+    def _preset_parts(self):
+        """What a preset has beside the metadata: further arguments of `save_preset`."""
+        return {}
+
+    def search_batch(self, token_ids, num_results, constraints=()):
+        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`."""
+        return self.search(self.model, token_ids, num_results, constraints)
+
+    def source_limit(self):
+        """The most tokens of a source, its end token included; None for no limit.
+
+        It is `max_source_length`, or less where a learned position table ends before.
+
+        Raises:
+            UserError: if `extra_length` leaves a source no room in the table.
+        """
         max_length = self.model.hyperparameters["max_length"]
-        return None if max_length is None else max_length - self.extra_length
+        if max_length is None:
+            return self.max_source_length
+        if max_length - self.extra_length < _SHORTEST_SOURCE:
+            raise UserError(
+                f"The model learned max_length={max_length} positions, of which an output takes "
+                f"extra_length={self.extra_length} and more: that leaves none to a source. Pass a "
+                "smaller `extra_length`."
+            )
+        return min(self.max_source_length or max_length, max_length - self.extra_length)
+
+
+def check_max_source_length(value):
+    if value is None:
+        return
+    if not isinstance(value, numbers.Integral) or value < _SHORTEST_SOURCE:
+        raise UserError(
+            "`max_source_length` must be an integer, 2 or larger (a token and the end token), or "
+            f"None for no limit. Received: max_source_length={value}"
+        )
+
+
+def _search_of(path, preset):
+    try:
+        return deserialize(preset.search)
+    except UserError as error:
+        raise UserError(f"{path} has a search that cannot be made: {error}") from error
 
 
 def check_is_no_string(sentences, verb):
     if isinstance(sentences, str):
-        raise ValueError(
+        raise UserError(
             f"Pass a list of sentences. Received one string, whose letters would be {verb} one by "
             f"one: {sentences[:60]!r}"
         )

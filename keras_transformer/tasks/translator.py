@@ -1,7 +1,18 @@
+import itertools
+import math
+from typing import NamedTuple
+
 from keras_transformer.data.tokenizer import END_ID
-from keras_transformer.decoding.search import beam_search
+from keras_transformer.data.windows import in_windows
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_is_no_string
+
+
+class SourceCheck(NamedTuple):
+    """What a translator does not see of a sentence."""
+
+    is_cut: bool  # it is longer than `max_source_length`
+    is_unknown: bool  # the vocabulary knows nothing of it
 
 
 class Translator(Task):
@@ -17,14 +28,23 @@ class Translator(Task):
     Translator.from_preset("saved_models/multi30k_en_de", search=kt.sample, top_p=0.9)
     ```
 
+    A sentence of white space alone, or of which the tokenizer leaves nothing, is not searched: its
+    translation is empty, of score 0.
+
     Args:
         model: a `Transformer`.
         tokenizer: the `Tokenizer` the model was trained with.
         metadata: dict of JSON values kept with a preset, such as the languages.
-        extra_length: how many tokens longer than its source a translation may be (section 6.1).
         batch_tokens: the largest number of source slots translated at once.
-        search: `beam_search` or `sample`.
-        **search_options: further arguments of `search`, such as `beam_size` and `alpha`.
+        search: a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`,
+            `greedy_search` and `sample`. Defaults to a beam search as in section 6.1.
+        max_source_length: the most tokens of a source, its end token included. A longer one is cut:
+            `check_sources` tells. None for no limit but that of a learned position table.
+        **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
+            and `extra_length`.
+
+    Raises:
+        UserError: if the search has no such option, or an option is out of its range.
     """
 
     def __init__(
@@ -32,20 +52,56 @@ class Translator(Task):
         model,
         tokenizer,
         metadata=None,
-        extra_length=50,
         batch_tokens=2048,
-        search=beam_search,
+        search=None,
+        max_source_length=1024,
         **search_options,
     ):
         super().__init__(
-            model, tokenizer, metadata, extra_length, batch_tokens, search, **search_options
+            model, tokenizer, metadata, batch_tokens, search, max_source_length, **search_options
         )
 
-    def export(self, path):
+    @classmethod
+    def train(cls, train, val, **options):
+        """Train a translator: vocabulary, model, checkpoints, average and preset (section 5).
+
+        ```python
+        train = kt.data.ParallelText.from_files("train.en", "train.de")
+        val = kt.data.ParallelText.from_files("val.en", "val.de")
+        translator = kt.Translator.train(train, val, steps=8000, output_dir="runs/x")
+        ```
+
+        Seeds and devices that it sets are the whole process's.
+
+        Args:
+            train: `kt.data.ParallelText` to train on.
+            val: `kt.data.ParallelText` to validate on.
+            **options: the options of `kt.training.TrainingOptions` by their names, such as
+                `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`, with
+                the recipe's defaults. Those used most:
+                `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
+                preset. It must be given.
+                `resume`: whether to go on from the newest checkpoint in that folder; without one
+                the training begins. Whatever it was stopped by, it goes on exactly.
+                `overwrite`: whether to begin anew in place of an earlier training there.
+
+        Returns:
+            A `Translator` with the trained model.
+
+        Raises:
+            UserError: if an option or a text is wrong, or if `output_dir` holds another training,
+                or any without `resume` or `overwrite`.
+            TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
+        """
+        from keras_transformer.tasks.train_translator import train_translator
+
+        return train_translator(cls, train, val, **options)
+
+    def export(self, path, num_results=None):
         """Write a TensorFlow SavedModel: see `keras_transformer.export.saved_model`."""
         from keras_transformer.export.saved_model import export_translator
 
-        export_translator(self, path)
+        export_translator(self, path, num_results)
 
     def __call__(self, sentences):
         """Translate.
@@ -68,9 +124,10 @@ class Translator(Task):
 
         Returns:
             An iterator of pairs (translation, score) in the same order, with the score that the
-            search gives it.
+            search gives it. Where it finds no output at all, as with constraints that leave none,
+            the translation is empty and the score minus infinity.
         """
-        return (results[0] for results in self.n_best(sentences, 1))
+        return (best_of(results) for results in self.n_best(sentences, 1))
 
     def n_best(self, sentences, num_results):
         """As `translate`, with several translations of each sentence.
@@ -84,20 +141,72 @@ class Translator(Task):
             than `num_results` where there are no more outputs.
         """
         check_is_no_string(sentences, "translated")
-        return self._n_best(sentences, num_results)
+        total = len(sentences) if hasattr(sentences, "__len__") else None
+        results = self._search_windows(in_windows(sentences), num_results, total)
+        return itertools.chain.from_iterable(results)
 
-    def _n_best(self, sentences, num_results):
+    def translate_windows(self, windows, num_results=1):
+        """As `n_best`, for who reads the stream: what is searched together is given together.
+
+        Args:
+            windows: iterable of lists of strings, such as `line_windows` gives. The next list is
+                asked for when the results of the one before have been taken.
+            num_results: how many translations of each sentence to return.
+
+        Returns:
+            An iterator of lists, one for each window: for each of its sentences what `n_best`
+            gives.
+        """
+        return self._search_windows(windows, num_results, None)
+
+    def check_sources(self, sentences):
+        """Tell what a translation will miss of its sentence.
+
+        Args:
+            sentences: list of strings.
+
+        Returns:
+            A list of `SourceCheck`.
+        """
+        check_is_no_string(sentences, "checked")
+        most = self._most_tokens()
+        return [
+            SourceCheck(most is not None and len(ids) > most, self.tokenizer.is_unknown(ids))
+            for ids in self._token_ids(sentences)
+        ]
+
+    def _search_windows(self, windows, num_results, total):
         results = search_stream(
-            sentences,
+            windows,
             self._encode,
             lambda batch, _: self.search_batch(batch, num_results),
             self.batch_tokens,
-            self._max_source_length(),
-            total=len(sentences) if hasattr(sentences, "__len__") else None,
+            self.source_limit(),
+            total,
         )
-        for _, outputs in results:
-            texts = self.tokenizer.decode([ids for ids, _ in outputs])
-            yield list(zip(texts, [score for _, score in outputs]))
+        blank = [((), 0.0)] * num_results
+        for window in results:
+            yield [self._decode(blank if outputs is None else outputs) for _, outputs in window]
 
     def _encode(self, sentences):
-        return [[*ids, END_ID] for ids in self.tokenizer.encode(sentences)]
+        most = self._most_tokens()
+        return [[*ids[:most], END_ID] if ids else [] for ids in self._token_ids(sentences)]
+
+    def _token_ids(self, sentences):
+        token_ids = self.tokenizer.encode(sentences)
+        # To a tokenizer, a rare kind of white space can be an unknown character.
+        return [[] if text.isspace() else ids for text, ids in zip(sentences, token_ids)]
+
+    def _most_tokens(self):
+        """The most tokens of a source, without its end token; None for no limit."""
+        limit = self.source_limit()
+        return None if limit is None else limit - 1
+
+    def _decode(self, outputs):
+        texts = self.tokenizer.decode([ids for ids, _ in outputs])
+        return list(zip(texts, [score for _, score in outputs]))
+
+
+def best_of(results):
+    """The first of a sentence's results; of none, an empty one."""
+    return results[0] if results else ("", -math.inf)

@@ -1,42 +1,10 @@
-"""Keras callbacks of the recipes."""
-
-import itertools
+"""Keras callbacks of a training."""
 
 import keras
 import numpy as np
 from keras import ops
 
-
-class StopAtStep(keras.callbacks.Callback):
-    """End the training after so many updates in all, and epochs at multiples of an interval.
-
-    A training that goes on in the middle of an epoch then ends its epochs where it would have ended
-    them. The first one is short: pass `breakable` batches to `fit`.
-
-    Args:
-        step: the number of updates.
-        interval: the number of updates of an epoch. Defaults to the epochs of `fit`.
-    """
-
-    def __init__(self, step, interval=None):
-        super().__init__()
-        self.step = step
-        self.interval = interval
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._end = self.step
-        if self.interval:
-            done = steps_done(self.model)
-            self._end = min(self.step, (done // self.interval + 1) * self.interval)
-
-    def on_train_batch_end(self, batch, logs=None):
-        # Keras leaves the epoch, validates, and looks again.
-        if steps_done(self.model) >= self._end:
-            self.model.stop_training = True
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.interval and steps_done(self.model) < self.step:
-            self.model.stop_training = False
+from keras_transformer.errors import UserError
 
 
 class StopOnNonFinite(keras.callbacks.Callback):
@@ -47,7 +15,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
         checkpoints: its `RollingCheckpoints`, later in the list of callbacks.
 
     Raises:
-        ValueError: with the step, the batch's sentence pairs and the last good checkpoint.
+        UserError: with the step, the batch's sentence pairs and the last good checkpoint.
     """
 
     def __init__(self, batches, checkpoints):
@@ -64,7 +32,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
             *divmod(self.checkpoints.batches - 1, len(self.batches))
         )
         numbers = ", ".join(str(pair + 1) for pair in sorted(pairs.tolist()))
-        raise ValueError(
+        raise UserError(
             f"The loss is {loss} at step {steps_done(self.model)}. The batch holds the sentence "
             f"pairs {numbers} of the training text, counted from 1. {self.checkpoints.last_good()}"
         )
@@ -91,13 +59,3 @@ class LogScore(keras.callbacks.Callback):
 def steps_done(model):
     """The number of updates of a compiled model."""
     return int(ops.convert_to_numpy(model.optimizer.iterations))
-
-
-def breakable(stream):
-    """The batches of `TokenBatches.stream`, for a `fit` that leaves an epoch before its end.
-
-    Keras refuses to begin another epoch of a `PyDataset` when one was left, but not of a generator.
-    """
-    if not isinstance(stream, keras.utils.PyDataset):
-        return stream
-    return (stream[index] for index in itertools.count())

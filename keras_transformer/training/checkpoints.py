@@ -8,6 +8,7 @@ import h5py
 import keras
 import numpy as np
 
+from keras_transformer.errors import UserError
 from keras_transformer.files import check_room, whole
 
 # What a file holds besides the model's weights lies in this group: see `training_state`.
@@ -37,19 +38,19 @@ def load_weights(model, path):
     """Load what `save_weights` or `save_state` wrote; the optimizer keeps its state.
 
     Raises:
-        ValueError: if the file is damaged, or of another model.
+        UserError: if the file is damaged, or of another model.
     """
     # Keras passes over what the model has no layer for.
     found, expected = len(_read(path)), len(model.weights)
     if found != expected:
-        raise ValueError(
+        raise UserError(
             f"{path} is of another model: it has {found} tensors, and the model {expected}."
         )
     try:
         _without_optimizer(model).load_weights(path)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"{path} is damaged, or of another model. ({reason})") from error
+        raise UserError(f"{path} is damaged, or of another model. ({reason})") from error
 
 
 def _without_optimizer(model):
@@ -83,18 +84,18 @@ def average_checkpoints(paths, output_path):
         output_path: the file to write: whole, or not at all.
 
     Raises:
-        ValueError: if there are none, one is damaged, or they differ in names or shapes.
+        UserError: if there are none, one is damaged, or they differ in names or shapes.
     """
     paths = [Path(path) for path in paths]
     if not paths:
-        raise ValueError("There are no checkpoints to average.")
+        raise UserError("There are no checkpoints to average.")
     sums = _read(paths[0])
     for path in paths[1:]:
         tensors = _read(path)
         for name in sums.keys() | tensors.keys():
             shapes = [x[name].shape if name in x else None for x in (sums, tensors)]
             if shapes[0] != shapes[1]:
-                raise ValueError(
+                raise UserError(
                     f"{paths[0]} and {path} are of different models: {name} has the shapes "
                     f"{shapes[0]} and {shapes[1]}."
                 )
@@ -136,4 +137,4 @@ def _read(path):
                 if not name.startswith(f"{STATE_GROUP}/")
             }
     except OSError as error:
-        raise ValueError(f"{path} is no weights file, or is damaged.") from error
+        raise UserError(f"{path} is no weights file, or is damaged.") from error

@@ -7,6 +7,25 @@ from dataclasses import dataclass
 
 import keras
 
+from keras_transformer.errors import UserError
+from keras_transformer.options import may_change
+
+
+@dataclass(kw_only=True)
+class DeviceOptions:
+    """The devices that share a training step."""
+
+    deterministic: bool = False
+    """The same results in each run, bit for bit, at some cost in speed."""
+    replicas: int | None = may_change(None)
+    """Devices that share each batch, in each process. Defaults to all GPUs, or to one CPU."""
+    coordinator: str | None = may_change(None)
+    """HOST:PORT of process 0, when several processes train together (JAX)."""
+    num_processes: int = 1
+    """Processes that train together, on one machine or several: all with the same options."""
+    process_id: int = may_change(0)
+    """Which of them this is, from 0. The others than 0 write to process-K in the output folder."""
+
 
 @dataclass(frozen=True)
 class Devices:
@@ -24,6 +43,7 @@ class Devices:
     strategy: object = None
 
     def scope(self):
+        """A context manager: variables that are made in it are those of all replicas."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     @property
@@ -31,6 +51,25 @@ class Devices:
         """XLA, where the backend compiles training and can do so with these devices."""
         backend = keras.backend.backend()
         return backend == "jax" or (backend == "tensorflow" and self.num_replicas == 1)
+
+
+def use_devices(options):
+    """Choose the devices that `DeviceOptions` say, as `choose_devices`.
+
+    Args:
+        options: `DeviceOptions`. With `deterministic` the whole process computes so from here on.
+
+    Returns:
+        A `Devices`.
+
+    Raises:
+        UserError: as `choose_devices`.
+    """
+    if options.deterministic:
+        make_deterministic()
+    return choose_devices(
+        options.replicas, options.coordinator, options.num_processes, options.process_id
+    )
 
 
 def choose_devices(num_replicas=None, coordinator=None, num_processes=1, process_id=0):
@@ -52,24 +91,24 @@ def choose_devices(num_replicas=None, coordinator=None, num_processes=1, process
         A `Devices`.
 
     Raises:
-        ValueError: if there are not so many devices, or this backend cannot use them, or the
+        UserError: if there are not so many devices, or this backend cannot use them, or the
             processes are not well described.
     """
     if num_replicas is not None and num_replicas < 1:
-        raise ValueError(f"`num_replicas` must be at least 1. Received: {num_replicas}")
+        raise UserError(f"`num_replicas` must be at least 1. Received: {num_replicas}")
     _check_processes(coordinator, num_processes, process_id)
     backend = keras.backend.backend()
     if backend == "jax":
         return _choose_jax(num_replicas, coordinator, num_processes, process_id)
     if num_processes > 1:
-        raise ValueError(
+        raise UserError(
             f"{num_processes} processes need the jax backend; this is {backend}. (TensorFlow's "
             "MultiWorkerMirroredStrategy does not work with the `fit` of Keras 3.) Set "
             "KERAS_BACKEND=jax."
         )
     if backend == "torch":
         if num_replicas not in (None, 1):
-            raise ValueError(
+            raise UserError(
                 f"{num_replicas} replicas were asked for; with PyTorch training is on one device, "
                 "since Keras has no `fit` for several. Set KERAS_BACKEND=tensorflow or jax."
             )
@@ -101,19 +140,19 @@ def make_deterministic():
 
 def _check_processes(coordinator, num_processes, process_id):
     if num_processes < 1:
-        raise ValueError(f"`num_processes` must be at least 1. Received: {num_processes}")
+        raise UserError(f"`num_processes` must be at least 1. Received: {num_processes}")
     if not 0 <= process_id < num_processes:
-        raise ValueError(
+        raise UserError(
             f"`process_id` must be from 0 to {num_processes - 1}, as there are {num_processes} "
             f"processes. Received: process_id={process_id}"
         )
     if num_processes == 1 and coordinator is not None:
-        raise ValueError(
+        raise UserError(
             "One process needs no coordinator. Pass `num_processes` too, or leave out "
             f"`coordinator`. Received: coordinator={coordinator}"
         )
     if num_processes > 1 and not re.fullmatch(r".+:\d+", coordinator or ""):
-        raise ValueError(
+        raise UserError(
             f"{num_processes} processes must all be given the same `coordinator`, the HOST:PORT at "
             f"which process 0 listens. Received: coordinator={coordinator}"
         )
@@ -129,6 +168,20 @@ def _choose_jax(num_replicas, coordinator, num_processes, process_id):
     if num_processes > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         keras.distribution.initialize(coordinator, num_processes, process_id)
+    names = _jax_device_names(num_replicas, num_processes, process_id)
+    keras.distribution.set_distribution(
+        # The batches are read in shards already.
+        keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+        if len(names) > 1
+        else None
+    )
+    return Devices(len(names), (process_id, num_processes))
+
+
+def _jax_device_names(num_replicas, num_processes, process_id):
+    """The names of the devices to use: so many of each process, process after process."""
+    import jax
+
     # In the order of the processes: a process's rows of a batch lie on its own devices.
     of_processes = [
         [device for device in jax.devices() if device.process_index == i]
@@ -139,23 +192,16 @@ def _choose_jax(num_replicas, coordinator, num_processes, process_id):
         num_replicas = 1 if on_cpu else len(of_processes[process_id])
     for devices in of_processes:
         if len(devices) < num_replicas:
-            raise ValueError(
+            raise UserError(
                 f"{num_replicas} replicas were asked for; JAX has {len(devices)} "
                 f"{devices[0].platform} devices in a process. (On a CPU, as many as are asked for "
                 "before it is first used.)"
             )
-    names = [
+    return [
         f"{device.platform}:{device.id}"
         for devices in of_processes
         for device in devices[:num_replicas]
     ]
-    keras.distribution.set_distribution(
-        # The batches are read in shards already.
-        keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
-        if len(names) > 1
-        else None
-    )
-    return Devices(len(names), (process_id, num_processes))
 
 
 def _choose_tensorflow(num_replicas):
@@ -173,7 +219,7 @@ def _tensorflow_devices(num_replicas):
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         if num_replicas is not None and num_replicas > len(gpus):
-            raise ValueError(f"{num_replicas} replicas were asked for; there are {len(gpus)} GPUs.")
+            raise UserError(f"{num_replicas} replicas were asked for; there are {len(gpus)} GPUs.")
         return [f"GPU:{i}" for i in range(num_replicas or len(gpus))]
     num_replicas = num_replicas or 1
     if num_replicas > 1:

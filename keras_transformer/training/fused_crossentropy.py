@@ -20,7 +20,7 @@ class TokenScores(NamedTuple):
 
     losses: object  # float32 (batch, target): the smoothed cross-entropies
     log_probs: object  # float32 (batch, target): the log-probabilities
-    are_best: object  # bool (batch, target): whether no other token has a larger logit
+    is_largest: object  # bool (batch, target): whether no other token has a larger logit
 
 
 def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
@@ -57,14 +57,14 @@ def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
     scores, rows_gradient, table_gradient = _by_parts(*parts, table, label_smoothing)
 
     count, shape = ops.shape(rows)[0], ops.shape(y_true)
-    losses, log_probs, are_best = (ops.reshape(_join(x)[:count], shape) for x in scores)
+    losses, log_probs, is_largest = (ops.reshape(_join(x)[:count], shape) for x in scores)
     sequence_gradient = ops.reshape(_join(rows_gradient)[:count], ops.shape(sequence))
     # Zero, with the gradients as its gradients.
-    zero = _zero(sequence, constant, sequence_gradient)
-    zero = zero + _zero(embeddings, table, table_gradient)
+    zero = _zero_with_gradient(sequence, constant, sequence_gradient)
+    zero = zero + _zero_with_gradient(embeddings, table, table_gradient)
     total = ops.sum(weights)
     zero = zero * largest / ops.where(total > 0, total, 1.0)
-    return TokenScores(losses + zero, log_probs, are_best)
+    return TokenScores(losses + zero, log_probs, is_largest)
 
 
 def _by_parts(rows, y_true, weights, table, label_smoothing):
@@ -136,10 +136,12 @@ def _join(parts):
 
 def _write(parts, part, values):
     """`parts` with one of them replaced. (Slices of unknown size are compiled one by one.)"""
-    is_part = ops.reshape(ops.arange(_NUM_PARTS) == part, (-1, *[1] * (len(parts.shape) - 1)))
+    is_part = ops.reshape(
+        ops.arange(_NUM_PARTS, dtype="int32") == part, (-1, *[1] * (len(parts.shape) - 1))
+    )
     return ops.where(is_part, values[None], parts)
 
 
-def _zero(x, constant, gradient):
+def _zero_with_gradient(x, constant, gradient):
     """0, whose gradient with respect to x is as given; `constant` is x without a gradient."""
     return ops.sum(ops.cast(x - constant, "float32") * gradient)

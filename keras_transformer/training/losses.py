@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from keras_transformer.errors import UserError
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LabelSmoothedCrossentropy(keras.losses.Loss):
@@ -34,7 +36,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         A float32 scalar.
 
     Raises:
-        ValueError: if `label_smoothing` is not in [0, 1).
+        UserError: if `label_smoothing` is not in [0, 1).
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         if not 0 <= label_smoothing < 1:
-            raise ValueError(
+            raise UserError(
                 "`label_smoothing` must be at least 0 and less than 1. "
                 f"Received: label_smoothing={label_smoothing}"
             )

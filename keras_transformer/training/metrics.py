@@ -43,7 +43,7 @@ class TokenAccuracy(TokenMean):
         return ops.equal(logit_of(y_true, y_pred), ops.max(y_pred, axis=-1))
 
     def values_of_scores(self, scores):
-        return scores.are_best
+        return scores.is_largest
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

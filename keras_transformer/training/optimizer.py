@@ -1,7 +1,61 @@
 """The paper's optimizer (section 5.3), for batches that replicas and several steps share."""
 
+from dataclasses import dataclass
+
 import keras
 from keras import ops
+
+from keras_transformer.errors import UserError
+from keras_transformer.training.schedules import NoamSchedule
+
+
+@dataclass(kw_only=True)
+class OptimizerOptions:
+    """The optimizer (section 5.3)."""
+
+    warmup_steps: int = 2000
+    """Updates over which the learning rate grows (section 5.3)."""
+    peak_learning_rate: float | None = 0.003
+    """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
+    warmup_steps)."""
+    ema: float | None = None
+    """Momentum (0.999, say) of a moving average of the weights, used in place of checkpoints."""
+    accumulate: int = 1
+    """Batches that share an update, as one batch so many times as large."""
+    clip_norm: float | None = None
+    """Largest global norm of an update's gradient. Defaults to no clipping."""
+    skip_nonfinite: bool = False
+    """Leave out, and count, updates whose gradient is infinite or not a number."""
+
+
+def make_optimizer(options, hidden_dim, loss_scaling=None):
+    """The paper's optimizer with its schedule (section 5.3), as `OptimizerOptions` say.
+
+    A moving average of the weights is left to `average_weights`: a training may take several `fit`.
+
+    Args:
+        options: `OptimizerOptions`.
+        hidden_dim: d_model.
+        loss_scaling: as for `WholeBatchOptimizer`.
+
+    Returns:
+        A `WholeBatchOptimizer`.
+
+    Raises:
+        UserError: if an option is out of its range.
+    """
+    peak, warmup_steps = options.peak_learning_rate, options.warmup_steps
+    return paper_optimizer(
+        NoamSchedule(hidden_dim, warmup_steps)
+        if peak is None
+        else NoamSchedule.from_peak(peak, hidden_dim, warmup_steps),
+        options.accumulate,
+        options.clip_norm,
+        options.ema,
+        options.skip_nonfinite,
+        loss_scaling=loss_scaling,
+        average_at_end=False,
+    )
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -33,10 +87,12 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             halve the scale. Defaults to true when the global dtype policy computes in float16.
         initial_scale: the first scale.
         dynamic_growth_steps: updates after which the scale doubles.
+        average_at_end: whether `fit` writes the inner optimizer's moving average over the weights
+            at its end, as Keras does. A training of several `fit` does so itself after the last.
         name: name of the optimizer.
 
     Raises:
-        ValueError: if `accumulate` or `clip_norm` is not positive, or the inner optimizer does what
+        UserError: if `accumulate` or `clip_norm` is not positive, or the inner optimizer does what
             this one does.
     """
 
@@ -49,6 +105,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         loss_scaling=None,
         initial_scale=2.0**15,
         dynamic_growth_steps=2000,
+        average_at_end=True,
         name=None,
     ):
         _check(inner_optimizer, accumulate, clip_norm)
@@ -59,6 +116,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         self.clip_norm = clip_norm
         self.skip_nonfinite = skip_nonfinite
         self.loss_scaling = loss_scaling
+        self.average_at_end = average_at_end
 
     def build(self, variables):
         # Without aggregation each replica of a `MirroredStrategy` writes its own copy of a
@@ -76,13 +134,8 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
     def apply(self, grads, trainable_variables=None):
         if not self.built:
             self.build(list(trainable_variables))
-        pairs = [
-            (_dense(gradient), variable)
-            for gradient, variable in zip(grads, trainable_variables or self._trainable_variables)
-            if gradient is not None
-        ]
         replicas = _replica_context()
-        sums, variables = self._add_up(pairs, replicas)
+        sums, variables = self._add_up(grads, trainable_variables, replicas)
         factor, finite = self._factor(sums, replicas)
         is_last = ops.equal((self.batches + 1) % self.accumulate, 0)
         update = is_last if finite is None else ops.logical_and(is_last, finite)
@@ -94,7 +147,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         if self.accumulate == 1 and finite is None:
             step()
         else:
-            self._if(update, step)
+            self._call_if(update, step)
         if replicas:
             # Outside of the branch: replicas meet to write it.
             iterations = self.inner_optimizer.iterations
@@ -107,14 +160,27 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             self._count(update, ops.logical_and(is_last, ops.logical_not(finite)))
         self.batches.assign_add(1)
 
+    def finalize_variable_values(self, var_list):
+        if self.average_at_end:
+            super().finalize_variable_values(var_list)
+
+    def overwrite_with_average(self, variables):
+        """Write the inner optimizer's moving average, if it has one, over trained variables."""
+        self.inner_optimizer.finalize_variable_values(variables)
+
     def stateless_apply(self, optimizer_variables, grads, trainable_variables):
         # Not the parent's, which decides for itself which gradients are finite.
         return keras.optimizers.Optimizer.stateless_apply(
             self, optimizer_variables, grads, trainable_variables
         )
 
-    def _add_up(self, pairs, replicas):
+    def _add_up(self, grads, trainable_variables, replicas):
         """The sums of the gradients over replicas and calls until now, and their variables."""
+        pairs = [
+            (_dense(gradient), variable)
+            for gradient, variable in zip(grads, trainable_variables or self._trainable_variables)
+            if gradient is not None
+        ]
         sums, variables = (list(x) for x in zip(*pairs))
         if replicas:
             sums = replicas.all_reduce("SUM", sums)
@@ -156,7 +222,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             return
         for name in ("weight_decay", "ema_overwrite_frequency"):
             if getattr(inner, name):
-                raise ValueError(f"`{name}` is not supported with several replicas.")
+                raise UserError(f"`{name}` is not supported with several replicas.")
         # `apply` would add up the replicas' gradients once more. Every replica updates its copies.
         learning_rate = inner.learning_rate
         for gradient, variable in zip(grads, variables):
@@ -164,7 +230,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         if inner.use_ema:
             inner._update_model_variables_moving_average(self._trainable_variables)
 
-    def _if(self, condition, function):
+    def _call_if(self, condition, function):
         """Call a function without results, which assigns to variables, if the condition is true."""
         if keras.backend.backend() != "jax":
             ops.cond(condition, function, lambda: None)
@@ -200,52 +266,60 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             "clip_norm": self.clip_norm,
             "skip_nonfinite": self.skip_nonfinite,
             "loss_scaling": self.loss_scaling,
+            "average_at_end": self.average_at_end,
         }
 
 
 def paper_optimizer(
-    learning_rate, accumulate=1, clip_norm=None, ema_momentum=None, skip_nonfinite=False
+    learning_rate,
+    accumulate=1,
+    clip_norm=None,
+    ema_momentum=None,
+    skip_nonfinite=False,
+    loss_scaling=None,
+    average_at_end=True,
 ):
     """The paper's Adam (section 5.3): beta_1 0.9, beta_2 0.98, epsilon 1e-9.
-
-    When the global dtype policy computes in float16, the loss is scaled.
 
     Args:
         learning_rate: a number, or a schedule such as `NoamSchedule`.
         accumulate: number of batches that share an update.
         clip_norm: largest global norm of the gradient. Defaults to no clipping.
-        ema_momentum: momentum of an exponential moving average of the weights, which `fit` leaves
-            in the model at its end. Defaults to none.
+        ema_momentum: momentum of an exponential moving average of the weights. Defaults to none.
         skip_nonfinite: whether to leave out, and count, updates whose gradient is not finite.
+        loss_scaling: as for `WholeBatchOptimizer`.
+        average_at_end: as for `WholeBatchOptimizer`.
 
     Returns:
         A `WholeBatchOptimizer`.
 
     Raises:
-        ValueError: if an argument is out of its range.
+        UserError: if an argument is out of its range.
     """
     if ema_momentum is not None and not 0 <= ema_momentum < 1:
-        raise ValueError(
+        raise UserError(
             f"`ema_momentum` must be at least 0 and less than 1. Received: {ema_momentum}"
         )
     ema = {} if ema_momentum is None else {"use_ema": True, "ema_momentum": ema_momentum}
     adam = keras.optimizers.Adam(learning_rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9, **ema)
-    return WholeBatchOptimizer(adam, accumulate, clip_norm, skip_nonfinite)
+    return WholeBatchOptimizer(
+        adam, accumulate, clip_norm, skip_nonfinite, loss_scaling, average_at_end=average_at_end
+    )
 
 
 def _check(inner_optimizer, accumulate, clip_norm):
     if not isinstance(accumulate, int) or accumulate < 1:
-        raise ValueError(f"`accumulate` must be a positive integer. Received: {accumulate}")
+        raise UserError(f"`accumulate` must be a positive integer. Received: {accumulate}")
     if clip_norm is not None and not clip_norm > 0:
-        raise ValueError(f"`clip_norm` must be positive. Received: clip_norm={clip_norm}")
+        raise UserError(f"`clip_norm` must be positive. Received: clip_norm={clip_norm}")
     for name in ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps"):
         if getattr(inner_optimizer, name, None):
-            raise ValueError(
+            raise UserError(
                 f"The inner optimizer has `{name}`, which would act on parts of the batch. Use "
                 "`clip_norm` and `accumulate` of the WholeBatchOptimizer."
             )
     if isinstance(inner_optimizer, keras.optimizers.LossScaleOptimizer):
-        raise ValueError(
+        raise UserError(
             "The inner optimizer scales the loss already. Pass the optimizer inside it, and "
             "`loss_scaling=True`."
         )

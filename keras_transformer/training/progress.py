@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.training.callbacks import steps_done
+
 
 class LogProgress(keras.callbacks.Callback):
     """Add the learning rate, target tokens a second and the minutes left to each batch's logs, for
@@ -25,6 +27,7 @@ class LogProgress(keras.callbacks.Callback):
         self.steps = steps
 
     def on_train_begin(self, logs=None):
+        # Anew in each `fit`: the first batch of one may compile.
         self._seconds, self._batches, self._last = 0.0, 0, None
         self._first_step = None
 
@@ -51,7 +54,7 @@ class LogProgress(keras.callbacks.Callback):
             logs["learning_rate"] = float(ops.convert_to_numpy(rate))
 
     def _step(self):
-        return int(ops.convert_to_numpy(self.model.optimizer.iterations))
+        return steps_done(self.model)
 
 
 class SkipNonFinite(keras.callbacks.Callback):

@@ -1,17 +1,15 @@
 """Write checkpoints while training, so that it can be stopped, or killed, and go on exactly."""
 
-import contextlib
-import os
 import re
-import signal
-import sys
-import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import keras
 
+from keras_transformer.errors import UserError
 from keras_transformer.files import remove_leftovers, whole
+from keras_transformer.options import may_change
 from keras_transformer.training.callbacks import steps_done
 from keras_transformer.training.checkpoints import (
     copy_weights,
@@ -22,7 +20,6 @@ from keras_transformer.training.checkpoints import (
 from keras_transformer.training.training_state import (
     STATE_ENDING,
     TrainingState,
-    add_metric_sums,
     list_states,
     save_state,
 )
@@ -31,7 +28,21 @@ from keras_transformer.training.training_state import (
 _STATES = 2
 
 
-class TrainingStopped(Exception):
+@dataclass(kw_only=True)
+class CheckpointOptions:
+    """When to write checkpoints, and how many of them to average (section 6.1)."""
+
+    checkpoint_steps: int | None = may_change(None)
+    """Updates between two checkpoints. Defaults to the interval."""
+    checkpoint_minutes: float | None = may_change(None)
+    """Minutes between two checkpoints, in place of updates. The paper's: 10 (section 6.1)."""
+    average: int = may_change(5)
+    """How many of the last checkpoints to average into the model (section 6.1)."""
+    keep: int = may_change(0)
+    """How many checkpoints to keep, if more than those to average."""
+
+
+class StopAsked(Exception):
     """Raised out of `fit` once the checkpoint that `stop_soon` asks for is written."""
 
 
@@ -42,14 +53,16 @@ class RollingCheckpoints(keras.callbacks.Callback):
     stay; and `step-N.state.weights.h5`, with weights, optimizer, seeds and position in the data
     (`training_state`), with Adam three times as large, of which the last two stay. Without
     `every_steps` and `every_minutes` there is one at the end of each epoch; in any case there is
-    one at the end of the training.
+    one at the end of the training, which may be of several `fit`.
+
+    Of an epoch that was left in its middle, `fit` gives the means over the rest, such as the loss.
 
     Checkpoints of later steps than the training's own are of an earlier training in the same
     folder, or beyond the state that this one goes on from, and are deleted: an average must not mix
     the two.
 
     Put it last in the list of callbacks, so that the history that it keeps has all values of an
-    epoch, and after `StopAtStep`, which ends epochs.
+    epoch.
 
     Args:
         folder: where to write.
@@ -58,27 +71,44 @@ class RollingCheckpoints(keras.callbacks.Callback):
         every_minutes: minutes between two checkpoints.
         start: the `TrainingState` that the model was restored from. Defaults to the beginning.
         run: dict of what must not change when the training goes on: `TrainingState.run`.
+        num_batches: the batches of the whole training, those before the start included. Defaults to
+            those of `fit`.
+
+    Attributes:
+        batches: how many batches were consumed.
+        history: as Keras keeps it, name -> values, one for each epoch of the whole training.
+        stop_soon: set it to have a checkpoint written after the next batch, and `fit` left.
     """
 
-    def __init__(self, folder, keep=5, every_steps=None, every_minutes=None, start=None, run=None):
+    def __init__(
+        self,
+        folder,
+        keep=5,
+        every_steps=None,
+        every_minutes=None,
+        start=None,
+        run=None,
+        num_batches=None,
+    ):
         super().__init__()
         intervals = {"keep": keep, "every_steps": every_steps, "every_minutes": every_minutes}
         for name, value in intervals.items():
             if value is not None and value <= 0:
-                raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
+                raise UserError(f"`{name}` must be positive. Received: {name}={value}")
         if every_steps and every_minutes:
-            raise ValueError("Pass `every_steps` or `every_minutes`, not both.")
+            raise UserError("Pass `every_steps` or `every_minutes`, not both.")
         self.folder = Path(folder)
         self.keep = keep
         self.every_steps = every_steps
         self.every_minutes = every_minutes
         self.start = start or TrainingState()
         self.run = run or {}
+        self.num_batches = num_batches
         self.batches = self.start.batches
         self.history = {name: [*values] for name, values in self.start.history.items()}
         self.stop_soon = False
-        self._metric_sums = self.start.metric_sums()  # those not restored yet
-        self._begin_count()
+        self._began = self._last_time = time.monotonic()
+        self._last_step = self.start.step
 
     @property
     def seconds(self):
@@ -95,43 +125,31 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self._delete_later_than(steps_done(self.model))
         # Keras's own history goes on too: it is what `fit` returns.
         self.model.history.history = {name: [*x] for name, x in self.history.items()}
-        self._begin_count()
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Where it can be before the batch: XLA may add a product to a sum and round only once.
-        self._restore_metrics()
         self.batches += 1
 
     def on_train_batch_end(self, batch, logs=None):
-        self._restore_metrics()
-        # At the end of an epoch, after the validation.
-        if self.model.stop_training or batch + 1 == self.params["steps"]:
-            return
-        if self._is_due():
-            self._save(within_epoch=True)
-        elif self.stop_soon:
-            self._save(within_epoch=True, to_average=False)
-        self._stop_if_asked()
+        if batch + 1 != self.params["steps"]:  # at the end of an epoch, after the validation
+            self._save_if(self._is_due())
 
     def on_epoch_end(self, epoch, logs=None):
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
         of_epochs = self.every_steps is None and self.every_minutes is None
-        is_last = self.model.stop_training or epoch + 1 == (self.params or {}).get("epochs")
-        if of_epochs or is_last or self._is_due():
-            self._save()
-        elif self.stop_soon:
-            self._save(to_average=False)
-        self._stop_if_asked()
+        self._save_if(of_epochs or self._is_last(epoch) or self._is_due())
 
-    def _restore_metrics(self):
-        if self._metric_sums:
-            self._metric_sums = add_metric_sums(self.model, self._metric_sums)
+    def _is_last(self, epoch):
+        if self.num_batches is None:
+            return epoch + 1 == self.params["epochs"]
+        return self.batches == self.num_batches
 
-    def _begin_count(self):
-        self._began = time.monotonic()
-        self._last_time = self._began
-        self._last_step = self.start.step
+    def _save_if(self, is_due):
+        """Write a checkpoint if one is due, or if a stop is asked for, and then stop."""
+        if is_due or self.stop_soon:
+            self._save(to_average=is_due)
+        if self.stop_soon:
+            raise StopAsked
 
     def _is_due(self):
         if self.every_steps:
@@ -141,21 +159,12 @@ class RollingCheckpoints(keras.callbacks.Callback):
             return time.monotonic() - self._last_time >= 60 * self.every_minutes
         return False
 
-    def _save(self, within_epoch=False, to_average=True):
+    def _save(self, to_average):
         step = steps_done(self.model)
-        facts = {"step": step, "batches": self.batches, "seconds": self.seconds}
         try:
-            with whole(self.folder / f"step-{step}.{STATE_ENDING}") as state:
-                save_state(
-                    self.model, state, within_epoch, history=self.history, run=self.run, **facts
-                )
-                if to_average:
-                    # Before the state is in place: a training that is killed here goes on from an
-                    # earlier one, and writes these weights again. The other way they would miss.
-                    with whole(self.folder / f"step-{step}.weights.h5") as weights:
-                        copy_weights(state, weights)
+            self._write(step, to_average)
         except (OSError, ValueError, RuntimeError) as error:
-            raise ValueError(
+            raise UserError(
                 f"No checkpoint could be written at step {step}: {_reason(error)} "
                 f"{self.last_good()}"
             ) from error
@@ -167,55 +176,28 @@ class RollingCheckpoints(keras.callbacks.Callback):
         if to_average:
             self._last_step, self._last_time = step, time.monotonic()
 
-    def _stop_if_asked(self):
-        if self.stop_soon:
-            raise TrainingStopped
+    def _write(self, step, to_average):
+        with whole(self.folder / f"step-{step}.{STATE_ENDING}") as state:
+            save_state(
+                self.model,
+                state,
+                step=step,
+                batches=self.batches,
+                seconds=self.seconds,
+                history=self.history,
+                run=self.run,
+            )
+            if to_average:
+                # Before the state is in place: a training that is killed here goes on from an
+                # earlier one, and writes these weights again. The other way they would miss.
+                with whole(self.folder / f"step-{step}.weights.h5") as weights:
+                    copy_weights(state, weights)
 
     def _delete_later_than(self, step):
         for ending in ("weights.h5", STATE_ENDING):
             for path in list_by_step(self.folder, ending):
                 if step_of(path, ending) > step:
                     path.unlink()
-
-
-@contextlib.contextmanager
-def stop_on_signals(checkpoints, command):
-    """Within the block, let SIGTERM and Ctrl-C write a checkpoint before they end the process.
-
-    The training stops at the end of the current batch, or of a validation that is on its way; a
-    second signal ends the process at once. The exit status is 128 + the signal's number.
-
-    Args:
-        checkpoints: the `RollingCheckpoints` of the training in the block.
-        command: the command that goes on, to be shown.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Only the main thread can handle signals.
-        return
-    received, handlers = [], {}
-
-    def handle(number, frame):
-        received.append(number)
-        checkpoints.stop_soon = True
-        for other in handlers:
-            signal.signal(other, signal.SIG_DFL)
-        # Not `print`, in the middle of which the signal may have come.
-        name = signal.Signals(number).name
-        os.write(2, f"\n{name}: writing a checkpoint. Once more ends at once.\n".encode())
-
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            handlers[number] = signal.signal(number, handle)
-        yield
-    except TrainingStopped:
-        if not received:
-            raise
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if received:
-        print(f"Stopped. {checkpoints.last_good()} Go on with: {command}", file=sys.stderr)
-        raise SystemExit(128 + received[0])
 
 
 def _reason(error):

@@ -1,6 +1,8 @@
 import keras
 from keras import ops
 
+from keras_transformer.errors import UserError
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -19,7 +21,7 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         scale: factor on the whole. The paper's is 1.
 
     Raises:
-        ValueError: if an argument is not positive.
+        UserError: if an argument is not positive.
     """
 
     def __init__(self, hidden_dim, warmup_steps=4000, scale=1.0):
@@ -27,7 +29,7 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         arguments = {"hidden_dim": hidden_dim, "warmup_steps": warmup_steps, "scale": scale}
         for name, value in arguments.items():
             if not value > 0:
-                raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
+                raise UserError(f"`{name}` must be positive. Received: {name}={value}")
         self.hidden_dim = hidden_dim
         self.warmup_steps = warmup_steps
         self.scale = scale

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.command_line import CommonOptions, run
+from keras_transformer.command_line import CommonOptions, given, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
@@ -27,12 +27,13 @@ class Options(CommonOptions):
     """val or test."""
     parameters: str = "COLLINS"
     """EVALB's parameters: COLLINS, new, nk, or a parameter file."""
-    beam_size: int = 21
-    """Live hypotheses of a sentence (section 6.3)."""
-    alpha: float = 0.3
-    """Strength of the length penalty (section 6.3)."""
-    extra_length: int = 300
-    """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    beam_size: int | None = None
+    """Live hypotheses of a sentence. Defaults, as the two that follow, to what the model was saved
+    with, and to section 6.3's if it was with nothing: 21."""
+    alpha: float | None = None
+    """Strength of the length penalty. Section 6.3's: 0.3."""
+    extra_length: int | None = None
+    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
@@ -45,14 +46,18 @@ class Options(CommonOptions):
     """File for the predicted trees, one a line. Defaults to MODEL.SPLIT.trees.txt, beside it."""
 
 
-# The options of the search that are kept beside the scores.
-SEARCH = ("beam_size", "alpha", "extra_length", "tag_dictionary", "constrained")
+# The options of the search.
+SEARCH = ("beam_size", "alpha", "extra_length")
 
 
 def main(options):
     parameters = evalb_parameters(options.parameters)
     parser = kt.ConstituencyParser.from_preset(
-        options.model, **{name: getattr(options, name) for name in SEARCH}
+        options.model,
+        max_source_length=None,
+        tag_dictionary=options.tag_dictionary,
+        constrained=options.constrained,
+        **given(options, *SEARCH),
     )
     gold = list(
         islice(load_treebank(options.dataset, options.split, options.data_dir), options.limit)
@@ -61,29 +66,33 @@ def main(options):
     start = time.time()
     parses = list(parser.parse([tree.leaves() for tree in gold]))
     seconds = time.time() - start
-    predicted = [to_bracketed(parse.tree) for parse in parses]
+    # Only where a model learned too few positions, a tree is missing.
+    predicted = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
     path = options.trees or beside(options.model, f"{options.split}.trees.txt")
     with whole(path) as new:
         new.write_text("".join(f"{line}\n" for line in predicted), "utf-8")
 
     scores = evaluate_trees([to_bracketed(tree) for tree in gold], predicted, parameters)
-    repairs = sum((parse.repairs for parse in parses), Counter())
-    repaired = sum(bool(parse.repairs) for parse in parses)
+    facts = {**facts_of(parses), "seconds": round(seconds, 1), **settings(options, parser)}
     search = "constrained" if options.constrained else "unconstrained"
-    print(f"{search} beam {options.beam_size}, alpha {options.alpha}, {seconds:.0f} s")
-    print(f"{repaired} of {len(parses)} trees repaired: {dict(repairs)}")
+    print(f"{search} {parser.search}, {seconds:.0f} s")
+    print(f"{facts['repaired_trees']} of {len(parses)} trees repaired: {dict(facts['repairs'])}")
     print(scores)
     if options.output_json:
-        facts = {
-            **scores.to_dict(),
-            **{name: getattr(options, name) for name in SEARCH},
-            "parameters": options.parameters,
-            "repaired_trees": repaired,
-            "repairs": dict(repairs),
-            "seconds": round(seconds, 1),
-        }
         with whole(options.output_json) as new:
-            new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+            new.write_text(json.dumps({**scores.to_dict(), **facts}, indent=2) + "\n", "utf-8")
+
+
+def facts_of(parses):
+    """How many of the trees had to be repaired, and how."""
+    repairs = sum((parse.repairs for parse in parses), Counter())
+    return {"repaired_trees": sum(bool(parse.repairs) for parse in parses), "repairs": repairs}
+
+
+def settings(options, parser):
+    """What the scores depend on, to be kept beside them."""
+    names = ("tag_dictionary", "constrained", "parameters")
+    return {**parser.search.get_config(), **{name: getattr(options, name) for name in names}}
 
 
 def evalb_parameters(name):

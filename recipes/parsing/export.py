@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
+from keras_transformer.command_line import given, run
 
 
 @dataclass
@@ -13,12 +13,13 @@ class Options:
     """Model folder, such as runs/x/model."""
     output: Path
     """Folder for the SavedModel, such as saved_models/x/saved_model."""
-    beam_size: int = 21
-    """Live hypotheses of a sentence (section 6.3)."""
-    alpha: float = 0.3
-    """Strength of the length penalty (section 6.3)."""
-    extra_length: int = 300
-    """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    beam_size: int | None = None
+    """Live hypotheses of a sentence. Defaults, as the two that follow, to what the model was saved
+    with, and to section 6.3's if it was with nothing: 21."""
+    alpha: float | None = None
+    """Strength of the length penalty. Section 6.3's: 0.3."""
+    extra_length: int | None = None
+    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
 
@@ -26,9 +27,7 @@ class Options:
 def main(options):
     parser = kt.ConstituencyParser.from_preset(
         options.model,
-        beam_size=options.beam_size,
-        alpha=options.alpha,
-        extra_length=options.extra_length,
+        **given(options, "beam_size", "alpha", "extra_length"),
         tag_dictionary=options.tag_dictionary,
     )
     parser.export(options.output)

@@ -1,5 +1,6 @@
 """Parse sentences, one a line, from standard input to trees on standard output."""
 
+import itertools
 import re
 import sys
 from collections import Counter
@@ -8,13 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import CommonOptions, run
-from keras_transformer.data.text_files import decode_lines
+from keras_transformer.command_line import LineNotes, StreamOptions, given, run
 from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.windows import line_windows
 
 
 @dataclass(kw_only=True)
-class Options(CommonOptions):
+class Options(StreamOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     format: Literal["brackets", "pretty", "svg"] = "brackets"
@@ -22,12 +23,13 @@ class Options(CommonOptions):
     tokenized: bool = False
     """The lines hold words with spaces between them, in the Penn Treebank's spelling. Otherwise
     they are split into words as in the Penn Treebank."""
-    beam_size: int = 21
-    """Live hypotheses of a sentence (section 6.3)."""
-    alpha: float = 0.3
-    """Strength of the length penalty (section 6.3)."""
-    extra_length: int = 300
-    """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    beam_size: int | None = None
+    """Live hypotheses of a sentence. Defaults, as the two that follow, to what the model was saved
+    with, and to section 6.3's if it was with nothing: 21."""
+    alpha: float | None = None
+    """Strength of the length penalty. Section 6.3's: 0.3."""
+    extra_length: int | None = None
+    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
@@ -37,19 +39,25 @@ class Options(CommonOptions):
 def main(options):
     parser = kt.ConstituencyParser.from_preset(
         options.model,
-        beam_size=options.beam_size,
-        alpha=options.alpha,
-        extra_length=options.extra_length,
+        **given(options, "beam_size", "alpha", "extra_length"),
+        max_source_length=options.max_source_length,
         constrained=options.constrained,
         tag_dictionary=options.tag_dictionary,
     )
     draw = FORMATS[options.format]()
-    lines = decode_lines(sys.stdin.buffer, "standard input")
-    repairs = Counter()
-    for parse in parser.parse(map(words_of_line, lines) if options.tokenized else lines):
-        # An empty line for a sentence without words.
-        print(draw(parse.tree) if parse.tree else "", flush=True)
-        repairs += parse.repairs
+    windows = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
+    if options.tokenized:
+        windows = ([words_of_line(line) for line in window] for window in windows)
+    repairs, numbers = Counter(), itertools.count(1)
+    with LineNotes() as notes:
+        for window in parser.parse_windows(windows):
+            for parse, number in zip(window, numbers):
+                # An empty line for a sentence without words, and for one that is too long.
+                print(draw(parse.tree) if parse.tree else "")
+                if parse.is_too_long:
+                    notes.add("too long for a tree", number)
+                repairs += parse.repairs
+            sys.stdout.flush()
     if repairs:
         counts = ", ".join(f"{count} {kind}" for kind, count in repairs.most_common())
         print(f"repairs: {counts}", file=sys.stderr)
@@ -70,7 +78,7 @@ def svg():
     try:
         import svgling
     except ImportError as error:
-        raise ValueError(
+        raise kt.UserError(
             'SVG pictures need svgling: pip install "keras-transformer[svg]".'
         ) from error
     # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import CommonOptions, run
+from keras_transformer.command_line import CommonOptions, given, run
 from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.files import beside, whole
@@ -22,14 +22,15 @@ class Options(CommonOptions):
     """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
     split: str = "test"
     """val or test; for text, the name of any pair of files before the language."""
-    beam_size: int = 4
-    """Live hypotheses of a sentence (section 6.1); 1 and no alpha for greedy search."""
-    alpha: float = 0.6
-    """Strength of the length penalty."""
-    length_penalty: Literal["gnmt", "power"] = "gnmt"
-    """((5 + |y|) / 6)^alpha, or |y|^alpha."""
-    coverage_penalty: float = 0.0
-    """Strength of the coverage penalty."""
+    beam_size: int | None = None
+    """Live hypotheses of a sentence (section 6.1); 1 and no alpha for greedy search. Defaults, as
+    the three that follow, to what the model was saved with, and to 4 if it was with nothing."""
+    alpha: float | None = None
+    """Strength of the length penalty. Without the model's own: 0.6."""
+    length_penalty: Literal["gnmt", "power"] | None = None
+    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without the model's own: gnmt."""
+    coverage_penalty: float | None = None
+    """Strength of the coverage penalty. Without the model's own: 0."""
     tokenize: str | None = None
     """sacreBLEU's tokenizer. Defaults to none for a tokenised corpus, and to 13a."""
     output_json: Path | None = None
@@ -38,13 +39,13 @@ class Options(CommonOptions):
     """File for the translations, one a line. Defaults to MODEL.SPLIT.hypotheses.txt."""
 
 
-# The options of the search, which are kept beside the scores.
+# The options of the search.
 SEARCH = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 
 
 def main(options):
-    search = {name: getattr(options, name) for name in SEARCH}
-    translator = kt.Translator.from_preset(options.model, **search)
+    translator = kt.Translator.from_preset(options.model, **given(options, *SEARCH))
+    search = translator.search.get_config()  # kept beside the scores
     languages = translator.metadata["source"], translator.metadata["target"]
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
     sources, references = zip(*text)

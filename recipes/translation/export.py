@@ -13,10 +13,12 @@ class Options:
     """Model folder, such as runs/x/model."""
     output: Path
     """Folder for the SavedModel, such as saved_models/x/saved_model."""
+    n_best: int | None = None
+    """How many translations its signature n_best gives. Defaults to the size of the beam."""
 
 
 def main(options):
-    kt.Translator.from_preset(options.model).export(options.output)
+    kt.Translator.from_preset(options.model).export(options.output, options.n_best)
     print(f"The SavedModel is in {options.output}.")
 
 

@@ -2,77 +2,91 @@
 
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
-from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
-from keras_transformer.evaluation.bleu import score_translations
-from keras_transformer.tasks.training_run import TrainingOptions, TrainingRun
+from keras_transformer.command_line import CommonOptions, run, this_command
 
 
 @dataclass(kw_only=True)
-class Options(TrainingOptions):
+class Corpus:
+    """The corpus."""
+
     dataset: str
     """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text or synthetic."""
     source: str = "en"
     """Language to translate from."""
     target: str = "de"
     """Language to translate into."""
+    data_dir: Path | None = kt.training.may_change(None)
+    """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
+
+
+@dataclass(kw_only=True)
+class Options(CommonOptions, kt.training.TrainingOptions):
+    corpus: Corpus
 
 
 def main(options):
-    training = TrainingRun(options)
+    training = kt.training.begin_training(options)
 
     # Data and batching (section 5.1)
-    train, val, test = (
-        load_parallel_text(options.dataset, split, options.source, options.target, options.data_dir)
-        for split in ("train", "val", "test")
+    train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
+    tokenizer = kt.data.make_tokenizer(
+        chain.from_iterable(train),
+        options.vocabulary,
+        training.folder / "tokenizer.spm",
+        keep=training.is_resumed,
     )
-    tokenizer = training.tokenizer(chain.from_iterable(train))
-    training.plan_batches(train, val, tokenizer)
+    training = kt.training.check_data(training, train, tokenizer)
+    batches = kt.training.make_batches(train, val, tokenizer, options, training)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    model = training.build_model(tokenizer.vocabulary_size)
-    origin = {"source": options.source, "target": options.target, "dataset": options.dataset}
-    # Greedy search, the fastest: `evaluate.py` has the beam.
-    translator = kt.Translator(model, tokenizer, metadata=origin, beam_size=1, alpha=0.0)
-
-    def score(text):
-        sources, references = zip(*text)
-        return score_translations(
-            translator(sources), references, tokenize=bleu_tokenize(options.dataset)
-        )
+    model = kt.training.make_model(tokenizer.vocabulary_size, options, training)
+    origin = {name: getattr(options.corpus, name) for name in ("source", "target", "dataset")}
+    translator = kt.Translator(model, tokenizer, origin)
+    # The fastest search, for scores: the beam is in `evaluate.py`, and in the model that is saved.
+    greedy = kt.Translator(model, tokenizer, origin, search=kt.greedy_search)
 
     # Training (section 5.2)
-    training.fit(model, "val_bleu", lambda: round(score(val).bleu, 2))
+    bleu = {"val_bleu": lambda: round(kt.evaluation.score_text(greedy, val).bleu, 2)}
+    fitted = kt.training.fit(model, *batches, training, options.fitting, options.checkpoints, bleu)
 
     # Averaging the last checkpoints, and evaluation (section 6.1)
-    before = training.history["val_bleu"][-1]
-    weights = training.average()
-    scores = {text.split: score(text) for text in (val, test)}
-    print(
-        f"val: BLEU {before:.2f} with the last weights, {scores['val'].bleu:.2f} with the {weights}"
-    )
-    for split, result in scores.items():
-        print(f"{split}, greedy search, {weights}:\n{result}")
+    weights = kt.training.average_weights(model, training, options.checkpoints)
+    validation = model.evaluate(batches.val, verbose=0, return_dict=True)
+    scores = {text.split: kt.evaluation.score_text(greedy, text) for text in (val, test)}
+    facts, lines = report(fitted, weights, validation, scores)
 
     # Saving
-    training.save(
-        translator,
-        {
-            **origin,
-            "val_bleu_before_averaging": before,
-            "scores": {split: result.to_dict() for split, result in scores.items()},
-        },
-        [
-            f"{options.source} to {options.target}, trained on {options.dataset}",
-            *(
-                f"{split}, greedy search: BLEU {result.bleu:.2f} (`{result.bleu_signature}`), "
-                f"chrF {result.chrf:.2f} (`{result.chrf_signature}`)"
-                for split, result in scores.items()
-            ),
-        ],
+    title = f"{options.corpus.source} to {options.corpus.target}, trained on {train.name}"
+    facts = {**origin, **facts}
+    kt.training.save_training(translator, facts, title, lines, options, training, batches, fitted)
+
+
+def load(corpus, split):
+    return kt.data.load_parallel_text(
+        corpus.dataset, split, corpus.source, corpus.target, corpus.data_dir
     )
+
+
+def report(fitted, weights, validation, scores):
+    """Print the scores; returns them as facts, and as lines of the model card."""
+    before, after = fitted.history["val_bleu"][-1], scores["val"].bleu
+    print(f"val: BLEU {before:.2f} with the last weights, {after:.2f} with the {weights}")
+    for split, result in scores.items():
+        print(f"{split}, greedy search, {weights}:\n{result}")
+    facts = {
+        "command": this_command(),
+        "validation": validation,
+        "val_bleu_before_averaging": before,
+        "scores": {split: result.to_dict() for split, result in scores.items()},
+    }
+    lines = [
+        f"{split}, greedy search: {kt.evaluation.describe_bleu(result)}"
+        for split, result in scores.items()
+    ]
+    return facts, lines
 
 
 if __name__ == "__main__":

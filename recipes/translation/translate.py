@@ -1,76 +1,93 @@
 """Translate lines from standard input to standard output."""
 
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import CommonOptions, run
-from keras_transformer.data.text_files import decode_lines
+from keras_transformer.command_line import LineNotes, StreamOptions, given, run
+from keras_transformer.data.windows import line_windows
 
 
 @dataclass(kw_only=True)
-class Options(CommonOptions):
+class Options(StreamOptions):
     model: Path
     """Model folder, such as runs/x/model."""
-    beam_size: int = 4
-    """Live hypotheses of a sentence (section 6.1)."""
-    alpha: float = 0.6
-    """Strength of the length penalty."""
-    length_penalty: Literal["gnmt", "power"] = "gnmt"
-    """((5 + |y|) / 6)^alpha, or |y|^alpha."""
-    coverage_penalty: float = 0.0
-    """Strength of the coverage penalty."""
-    min_length: int = 0
+    beam_size: int | None = None
+    """Live hypotheses of a sentence (section 6.1). Defaults, as all that follow, to what the model
+    was saved with, and to 4 if it was with nothing."""
+    alpha: float | None = None
+    """Strength of the length penalty. Without the model's own: 0.6."""
+    length_penalty: Literal["gnmt", "power"] | None = None
+    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without the model's own: gnmt."""
+    coverage_penalty: float | None = None
+    """Strength of the coverage penalty. Without the model's own: 0."""
+    min_length: int | None = None
     """Fewest tokens of a translation, the end token included."""
-    extra_length: int = 50
-    """How many tokens longer than its source a translation may be."""
+    extra_length: int | None = None
+    """How many tokens longer than its source a translation may be. Without the model's own: 50."""
     n_best: int | None = None
     """Print so many translations of each line: its number, score and translation, tabs between."""
     sample: bool = False
     """Draw translations at random, in place of the beam search."""
-    temperature: float = 1.0
+    temperature: float | None = None
     """With --sample: the higher, the more random."""
     top_k: int | None = None
     """With --sample: draw from this many of the likeliest tokens."""
     top_p: float | None = None
     """With --sample: draw from the likeliest tokens whose probabilities sum up to this."""
-    seed: int = 0
-    """With --sample: another seed gives other translations."""
+    seed: int | None = None
+    """With --sample: another seed gives other translations. Defaults to 0."""
+
+
+# The options of the search: of the beam search, of sampling, and of both.
+BEAM = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+ALWAYS = ("min_length", "extra_length")
 
 
 def main(options):
     translator = kt.Translator.from_preset(
-        options.model, extra_length=options.extra_length, **search_options(options)
+        options.model,
+        max_source_length=options.max_source_length,
+        **search_options(options),
     )
-    lines = decode_lines(sys.stdin.buffer, "standard input")
-    if options.n_best is None:
-        for translation, _ in translator.translate(lines):
-            print(translation)
-        return
-    for number, results in enumerate(translator.n_best(lines, options.n_best), start=1):
-        for translation, score in results:
-            print(number, f"{score:.4f}", translation, sep="\t")
+    num_results = 1 if options.n_best is None else options.n_best
+    lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
+    numbers = itertools.count(1)
+    with LineNotes() as notes:
+        windows = noted(lines, translator, notes)
+        for window in translator.translate_windows(windows, num_results):
+            for results, number in zip(window, numbers):
+                if options.n_best is None:
+                    # A line for each line, even where the search finds nothing.
+                    print(results[0][0] if results else "")
+                    continue
+                for translation, score in results:
+                    print(number, f"{score:.4f}", translation, sep="\t")
+            sys.stdout.flush()
+
+
+def noted(windows, translator, notes):
+    """The windows as they are, after a note of the lines that are not translated as a whole."""
+    number = 0
+    for window in windows:
+        for check in translator.check_sources(window):
+            number += 1
+            if check.is_cut:
+                notes.add(f"cut to {translator.source_limit():,} tokens", number)
+            if check.is_unknown:
+                notes.add("with nothing that the vocabulary knows", number)
+        yield window
 
 
 def search_options(options):
+    """Those that were given; the others are the model's own."""
     if options.sample:
-        return {
-            "search": kt.sample,
-            "temperature": options.temperature,
-            "top_k": options.top_k,
-            "top_p": options.top_p,
-            "seed": options.seed,
-            "min_length": options.min_length,
-        }
-    return {
-        "beam_size": options.beam_size,
-        "alpha": options.alpha,
-        "length_penalty": options.length_penalty,
-        "coverage_penalty": options.coverage_penalty,
-        "min_length": options.min_length,
-    }
+        return {"search": kt.sample, **given(options, *SAMPLING, *ALWAYS)}
+    return given(options, *BEAM, *ALWAYS)
 
 
 if __name__ == "__main__":

@@ -200,10 +200,10 @@ def test_bleu_tokenize():
         (("tatoeba", "val", "en", "fr"), ["`target` must be one of en, de", "target='fr'"]),
         (("synthetic", "val", "fr", "de"), ["`source` must be one of en, de"]),
         (("text", "val", "en", "en"), ["must be two languages", "'en'"]),
-        (("text", "val"), ["text needs `data_dir` (--data-dir)", "val.en and val.de"]),
+        (("text", "val"), ["text needs `data_dir`", "val.en and val.de"]),
         (("tatoeba", "val"), ["tatoeba needs `data_dir`", "dev.tsv", "deu-eng.zip", "TAB"]),
         (("wmt14", "train", "en", "fr"), ["wmt14 needs", "train.en and train.fr", "statmt.org"]),
-        (("wmt14", "test", "en", "it"), ["no language pair en-it", "en-de", "--data-dir"]),
+        (("wmt14", "test", "en", "it"), ["no language pair en-it", "en-de", "`data_dir`"]),
         (("wmt14", "val", "fr", "de"), ["'wmt13' has no language pair fr-de"]),
     ],
 )
@@ -216,7 +216,7 @@ def test_wrong_arguments(arguments, parts):
 @pytest.mark.parametrize("dataset", ["multi30k", "tatoeba", "wmt14", "text"])
 def test_missing_folder(tmp_path, dataset):
     message = error_of(dataset, "train", data_dir=tmp_path / "nowhere")
-    assert "--data-dir" in message and str(tmp_path / "nowhere") in message
+    assert "`data_dir`" in message and str(tmp_path / "nowhere") in message
 
 
 def test_missing_file(tmp_path):
@@ -338,7 +338,7 @@ def test_broken_download_is_deleted(public_site, dataset, form, harm):
     whole = german.read_bytes()
     german.write_bytes(harm(whole))
     message = error_of(dataset, "val")
-    assert german.as_uri() in message and "SHA-256" in message and "--data-dir" in message
+    assert german.as_uri() in message and "SHA-256" in message and "`data_dir`" in message
     assert public_site.cached() == [english.name]
     # The next run fetches it anew.
     german.write_bytes(whole)
@@ -359,7 +359,7 @@ def test_multi30k_out_of_reach(public_site):
     message = error_of("multi30k", "train")
     address = f"{public_site.folder.as_uri()}/raw/train.en.gz"
     assert message.startswith(f"Multi30k: could not fetch {address} (")
-    assert "No such file" in message and "--data-dir" in message
+    assert "No such file" in message and "`data_dir`" in message
     assert public_site.cached() == []
 
 
@@ -411,7 +411,7 @@ def test_newstest_without_network(newstest):
     newstest.fail = OSError("<urlopen error\nunknown host>")
     message = error_of("wmt14", "test")
     assert "could not fetch 'wmt14/full' (<urlopen error unknown host>)" in message
-    assert "test.en and test.de" in message and "--data-dir" in message
+    assert "test.en and test.de" in message and "`data_dir`" in message
 
 
 def test_newstest_with_wrong_checksum_is_deleted(newstest):

@@ -84,11 +84,11 @@ def test_two_copies(tmp_path):
     message = error_of("val", tmp_path)
     for copy in ("a", "b"):
         assert str(tmp_path / copy / "22" / "wsj_2200.mrg") in message
-    assert "--data-dir" in message
+    assert "`data_dir`" in message
 
 
 def test_missing(tmp_path):
-    assert "ptb needs `data_dir` (--data-dir)" in error_of("train", None)
+    assert "ptb needs `data_dir`" in error_of("train", None)
     assert "must be an existing folder" in error_of("train", tmp_path / "nowhere")
     message = error_of("train", tmp_path)
     assert f"159 of the 159 files of 'train' not found in {tmp_path}" in message

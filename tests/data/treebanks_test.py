@@ -139,10 +139,10 @@ def test_synthetic():
     [
         (("ctb", "train"), ["`dataset` must be one of synthetic, ptb, craft, trees", "'ctb'"]),
         (("synthetic", "dev"), ["`split` must be one of train, val, test", "split='dev'"]),
-        (("craft", "val"), ["craft needs `data_dir` (--data-dir)", "train.mrg", "github.com"]),
-        (("craft", "test"), ["craft needs `data_dir` (--data-dir)", "dev.mrg"]),
-        (("trees", "val"), ["trees needs `data_dir` (--data-dir)", "val.mrg (or dev.mrg)"]),
-        (("ptb", "val"), ["ptb needs `data_dir` (--data-dir)", "wsj_0001.mrg"]),
+        (("craft", "val"), ["craft needs `data_dir`", "train.mrg", "github.com"]),
+        (("craft", "test"), ["craft needs `data_dir`", "dev.mrg"]),
+        (("trees", "val"), ["trees needs `data_dir`", "val.mrg (or dev.mrg)"]),
+        (("ptb", "val"), ["ptb needs `data_dir`", "wsj_0001.mrg"]),
     ],
 )
 def test_wrong_arguments(arguments, parts):
@@ -154,7 +154,7 @@ def test_wrong_arguments(arguments, parts):
 @pytest.mark.parametrize("dataset", sorted(TREEBANKS.keys() - {"synthetic"}))
 def test_missing_folder_and_file(tmp_path, dataset):
     message = error_of(dataset, "train", tmp_path / "nowhere")
-    assert "--data-dir" in message and str(tmp_path / "nowhere") in message
+    assert "`data_dir`" in message and str(tmp_path / "nowhere") in message
     message = error_of(dataset, "train", tmp_path)
     assert "not found in" in message and str(tmp_path) in message
 

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer import beam_search
 from keras_transformer.decoding import all_cores
-from keras_transformer.decoding.search import beam_search
 from tests.decoding.searches import ROWS, SEARCHES, shared_model
 from tests.decoding.sentences import EXTRA_LENGTH
 from tests.helpers import assert_close, to_numpy
@@ -25,9 +25,9 @@ def searches(monkeypatch):
     """Splits every batch; gives the searches: their threads and the shapes of their sources."""
     calls = []
 
-    def counted(model, encoder_token_ids, *tensors, options):
-        calls.append((threading.get_ident(), tuple(encoder_token_ids.shape)))
-        return search(model, encoder_token_ids, *tensors, options=options)
+    def counted(model, inputs, **options):
+        calls.append((threading.get_ident(), tuple(inputs.encoder_token_ids.shape)))
+        return search(model, inputs, **options)
 
     search = all_cores.search_in_stages
     monkeypatch.setattr(all_cores, "search_in_stages", counted)

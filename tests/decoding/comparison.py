@@ -72,6 +72,11 @@ def model_of(**options):
     return CountingTransformer(**{"vocabulary_size": VOCABULARY_SIZE, **sizes, **options})
 
 
+def new_model():
+    """One that has compiled no search yet, and counts its traces from none."""
+    return model_of.__wrapped__(num_layers=1)
+
+
 def reweight(model, seed):
     """Random weights whose outputs are worth a search.
 

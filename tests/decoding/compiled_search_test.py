@@ -95,6 +95,30 @@ def test_same_on_every_backend(name):
     assert_close(scores, SCORES[name], atol=2e-4)
 
 
+@pytest.mark.parametrize("name", ["constraints", "attention"])
+def test_within_a_program_of_the_user(name):
+    search, options = SEARCHES[name]
+    model = shared_model()
+    expected = [to_numpy(x) for x in search(model, ROWS, **options)]
+    compiled = {"tensorflow": compile_tensorflow, "jax": compile_jax, "torch": lambda f: f}
+    run = compiled[keras.backend.backend()](lambda source: search(model, source, **options))
+    for actual, value in zip(run(ROWS), expected, strict=True):
+        assert_close(actual, value, atol=1e-4)
+
+
+def compile_tensorflow(function):
+    import tensorflow as tf
+
+    signature = [tf.TensorSpec((None, None), "int32")]
+    return tf.function(function, input_signature=signature, autograph=False)
+
+
+def compile_jax(function):
+    import jax
+
+    return jax.jit(function)
+
+
 def test_no_sentences():
     token_ids, scores, attention = search(model_of(), np.zeros((0, 6), "int32"), **FULL)
     assert token_ids.shape == (0, 4, LENGTH) and scores.shape == (0, 4)

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer import Sampling, greedy_search, sample
 from keras_transformer.decoding.candidates import (
     sampled_candidates,
     sentence_keys,
     uniform_numbers,
 )
-from keras_transformer.decoding.search import greedy_search, sample
-from keras_transformer.decoding.search_loop import Sampling
 from keras_transformer.models.transformer import Transformer
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
@@ -43,14 +42,15 @@ PROBABILITIES = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
 def draw_tokens(sampling, numbers, banned=()):
     """The tokens that given uniform numbers lead to, and their log-probabilities."""
     numbers = np.asarray(numbers, "float32")[None]
-    logits = np.tile(np.log(PROBABILITIES).astype("float32") + 3, (1, numbers.shape[1], 1))
-    allowed = logits.copy()
+    allowed = np.tile(np.log(PROBABILITIES).astype("float32"), (1, numbers.shape[1], 1))
     allowed[..., list(banned)] = -np.inf
-    candidates = sampled_candidates(
-        *(ops.convert_to_tensor(x) for x in (logits, allowed, np.zeros_like(numbers))),
-        sampling,
-        ops.convert_to_tensor(numbers),
-    )
+    allowed = ops.convert_to_tensor(allowed)
+
+    def choose(count):
+        return allowed, np.arange(len(PROBABILITIES))
+
+    scores, numbers = (ops.convert_to_tensor(x) for x in (np.zeros_like(numbers), numbers))
+    candidates = sampled_candidates(choose, scores, sampling, numbers)
     assert to_numpy(candidates.parents).tolist() == [list(range(numbers.shape[1]))]
     return to_numpy(candidates.tokens)[0].tolist(), to_numpy(candidates.scores)[0]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.search import greedy_search
+from keras_transformer import BeamSearch, Sampling, greedy_search
 from keras_transformer.models.transformer import Transformer
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
@@ -241,6 +241,32 @@ def test_search_leaves_the_model_as_it_was():
 def test_source_of_other_axes(shape):
     with pytest.raises(ValueError, match=r"\(batch, source\).*Received: shape="):
         greedy_search(shared_model(), np.ones(shape, "int32"))
+
+
+@pytest.mark.parametrize("rows", [1, 0])
+def test_source_of_width_0(rows):
+    with pytest.raises(ValueError, match=rf"one column at least.*shape=\({rows}, 0\)"):
+        greedy_search(shared_model(), np.ones((rows, 0), "int32"))
+
+
+@pytest.mark.parametrize("wrong", [12, -1, 2**31 - 1])
+def test_source_ids_outside_the_vocabulary(wrong):
+    source = SOURCE.copy()
+    source[3, 1] = wrong
+    with pytest.raises(ValueError, match=f"from 0 to 11.*Received: the id {wrong}"):
+        greedy_search(shared_model(), source)
+
+
+@pytest.mark.parametrize("is_beam", [True, False])
+def test_weights_that_are_no_numbers_give_empty_outputs(is_beam):
+    model = randomize(changing_model(), seed=SEED)
+    model.decoder.layers[-1].feed_forward_norm.beta.assign(np.full(8, np.nan))
+    search = BeamSearch(extra_length=EXTRA_LENGTH)
+    if not is_beam:
+        search = Sampling(top_p=0.9, extra_length=EXTRA_LENGTH)
+    token_ids, scores = (to_numpy(x) for x in search(model, SOURCE))
+    assert not token_ids.any() and (scores[:5] == -np.inf).all()
+    assert scores[5] == 0  # a row of padding has its empty output
 
 
 @pytest.mark.parametrize("extra_length", [0, -1, 2.5, None, "5"])

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from keras_transformer.decoding.search import beam_search, sample
+from keras_transformer import beam_search, constraints, sample
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.models.transformer import Transformer
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
@@ -19,14 +19,30 @@ SEARCHES = {
         beam_search,
         {"prefix_token_ids": np.array([[5, 6], [4, 0], [0, 0], [7, 0], [3, 3]]), **_FREE},
     ),
+    "constraints": (
+        beam_search,
+        {
+            "constraints": (
+                constraints.FirstToken(4),
+                constraints.NoRepeatedNgrams(2),
+                constraints.RepetitionPenalty(1.3),
+                constraints.NoUnknownToken(),
+                constraints.BannedTokens((5,)),
+                constraints.MinLength(2),
+            ),
+            **_FREE,
+        },
+    ),
     "attention": (beam_search, {"return_attention": True, **_FREE}),
     "sample": (sample, {"num_results": 2, "seed": 3, **_FREE}),
     "grammar": (
         beam_search,
         {
-            "grammar": TreeGrammar((4, 5), (6, 7), (8, 9, 10), leaf_sets=((8,), (9, 10))),
-            "num_words": np.array([5, 1, 0, 3, 4]),
-            "word_kinds": np.arange(25).reshape(5, 5) % 2,
+            "constraints": (
+                TreeGrammar((4, 5), (6, 7), (8, 9, 10), leaf_sets=((8,), (9, 10))).over(
+                    np.array([5, 1, 0, 3, 4]), np.arange(25).reshape(5, 5) % 2
+                ),
+            ),
             "extra_length": 30,
         },
     ),

@@ -15,7 +15,7 @@ def batch_sizes(monkeypatch):
 
     def noted(*args, **options):
         stage = run_compiled(*args, **options)
-        sizes.append(stage.sentences.places.shape[0])
+        sizes.append(stage.sentences.rows.shape[0])
         return stage
 
     run_compiled = stages.run_compiled

@@ -20,7 +20,9 @@ def kinds(shape):
 
 
 # Sizes with blocks, with few divisors, prime, and no larger than k.
-@pytest.mark.parametrize(("size", "k"), [(600, 8), (6000, 4), (601, 8), (1202, 3), (9, 8), (4, 4)])
+@pytest.mark.parametrize(
+    ("size", "k"), [(600, 8), (6000, 4), (601, 8), (1202, 3), (1031, 5), (9, 8), (4, 4)]
+)
 def test_equals_a_stable_sort(size, k):
     for x in kinds((5, size)):
         values, indices = top_k(ops.convert_to_tensor(x), k)
@@ -32,7 +34,8 @@ def test_equals_a_stable_sort(size, k):
 
 def test_blocks_are_used_where_they_save_work():
     assert _block_size(32000, 8) == 64  # 500 maxima and 512 candidates
-    assert _block_size(601, 8) is None  # prime
+    assert _block_size(32003, 8) == 64  # and 3 beyond the blocks
+    assert _block_size(601, 8) == 8  # 75 maxima, 64 candidates and 1
     assert _block_size(32, 8) is None  # too small
 
 

@@ -105,8 +105,7 @@ def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size):
         beam_size=2 * len(expected),
         num_results=2 * len(expected),
         extra_length=size + 1 - num_words,
-        grammar=GRAMMAR,
-        num_words=words,
+        constraints=GRAMMAR.over(words),
     )
     is_there = to_numpy(scores)[0] > -np.inf
     found = [tuple(int(i) for i in row if i)[:-1] for row in to_numpy(outputs)[0][is_there]]
@@ -129,10 +128,8 @@ def test_each_word_has_a_leaf_of_its_set():
         beam_size=size,
         num_results=size,
         extra_length=3,
-        grammar=grammar,
-        num_words=words,
         # What is beyond the words has no effect.
-        word_kinds=np.array([[*kinds, 0], [2, 1, 1, 1]]),
+        constraints=grammar.over(words, np.array([[*kinds, 0], [2, 1, 1, 1]])),
     )
     found, one_word = (
         {tuple(int(i) for i in output if i)[:-1] for output in to_numpy(outputs)[row][is_there]}
@@ -151,8 +148,7 @@ def test_ten_thousand_outputs_of_an_untrained_model_are_trees():
         num_results=20,
         temperature=2.0,
         extra_length=20,
-        grammar=GRAMMAR,
-        num_words=words,
+        constraints=GRAMMAR.over(words),
     )
     assert np.isfinite(to_numpy(scores)).all()
     outputs = to_numpy(outputs)
@@ -167,13 +163,16 @@ def test_beams_of_different_sentences_are_trees_whatever_their_neighbours():
     num_words = [3, 1, 7, 2]
     token_ids, words = sources(num_words)
     model = small_model(seed=3)
-    options = {"beam_size": 4, "num_results": 4, "grammar": GRAMMAR, "extra_length": 16}
-    together, scores = kt.beam_search(model, token_ids, num_words=words, **options)
+    options = {"beam_size": 4, "num_results": 4, "extra_length": 16}
+    together, scores = kt.beam_search(model, token_ids, constraints=GRAMMAR.over(words), **options)
     for row, count in enumerate(num_words):
         for output in to_numpy(together)[row][to_numpy(scores)[row] > -np.inf]:
             assert_is_tree(output, count, limit=count + 16)
         alone, _ = kt.beam_search(
-            model, token_ids[row : row + 1, : count + 1], num_words=words[row : row + 1], **options
+            model,
+            token_ids[row : row + 1, : count + 1],
+            constraints=GRAMMAR.over(words[row : row + 1]),
+            **options,
         )
         alone = to_numpy(alone)[0]
         np.testing.assert_array_equal(to_numpy(together)[row, :, : alone.shape[1]], alone)
@@ -183,7 +182,7 @@ def test_no_tree_is_deeper_than_allowed():
     grammar = kt.TreeGrammar(OPENING, CLOSING, LEAVES, max_depth=2)
     token_ids, words = sources([3])
     outputs, _ = kt.sample(
-        small_model(), token_ids, num_results=200, grammar=grammar, num_words=words
+        small_model(), token_ids, num_results=200, constraints=grammar.over(words)
     )
     depths = []
     for output in to_numpy(outputs)[0]:
@@ -197,7 +196,7 @@ def test_no_more_constituents_begin_before_a_word_than_allowed():
     for most in (1, 2):
         grammar = kt.TreeGrammar(OPENING, CLOSING, LEAVES, max_openings=most)
         outputs, _ = kt.sample(
-            small_model(), token_ids, num_results=200, grammar=grammar, num_words=words
+            small_model(), token_ids, num_results=200, constraints=grammar.over(words)
         )
         runs = set()
         for output in to_numpy(outputs)[0]:
@@ -211,7 +210,7 @@ def test_an_output_may_be_just_long_enough():
     token_ids, words = sources([4])
     # Two brackets, four leaves, the end.
     outputs, _ = kt.beam_search(
-        small_model(), token_ids, extra_length=3, grammar=GRAMMAR, num_words=words
+        small_model(), token_ids, extra_length=3, constraints=GRAMMAR.over(words)
     )
     assert_is_tree(to_numpy(outputs)[0, 0], 4, limit=7)
 
@@ -219,7 +218,7 @@ def test_an_output_may_be_just_long_enough():
 def test_scores_are_the_models_own():
     token_ids, words = sources([2])
     model = small_model()
-    outputs, scores = kt.beam_search(model, token_ids, alpha=0.0, grammar=GRAMMAR, num_words=words)
+    outputs, scores = kt.beam_search(model, token_ids, alpha=0.0, constraints=GRAMMAR.over(words))
     output = to_numpy(outputs)[0, 0]
     length = int((output != 0).sum())
     inputs = {
@@ -235,36 +234,34 @@ def test_without_words_there_is_no_tree():
     token_ids, words = sources([2, 1, 0])
     token_ids[1] = 0
     outputs, scores = kt.beam_search(
-        small_model(), token_ids, grammar=GRAMMAR, num_words=words * [1, 0, 0]
+        small_model(), token_ids, constraints=GRAMMAR.over(words * [1, 0, 0])
     )
     assert not to_numpy(outputs)[1].any() and to_numpy(scores)[1, 0] == 0
     assert to_numpy(outputs)[2, 0].tolist() == [END_ID] + [0] * (outputs.shape[2] - 1)
 
 
+WORDS = np.array([2, 1])
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("grammar", "message"),
     [
-        ({"num_words": None}, "go together"),
-        ({"grammar": None}, "go together"),
-        ({"num_words": np.array([2])}, "a number for each source"),
-        ({"num_words": np.array([2, -1])}, "row 1 of -1 words"),
-        ({"num_words": np.array([2, 60])}, "row 1 of 60 words, for an output of 51 at most"),
-        ({"prefix_token_ids": np.array([[4], [4]])}, "`prefix_token_ids`"),
-        ({"min_length": 3}, "`min_length`"),
-        ({"banned_token_ids": [8]}, "`banned_token_ids`"),
-        ({"grammar": kt.TreeGrammar((4,), (5,), (12,))}, "below 12"),
-        ({"word_kinds": np.zeros((2, 2))}, "`word_kinds` and a grammar's `leaf_sets`"),
-        ({"grammar": OF_SETS}, "`word_kinds` and a grammar's `leaf_sets`"),
-        ({"grammar": OF_SETS, "word_kinds": np.zeros((2, 1))}, "of up to 2 words"),
-        ({"grammar": OF_SETS, "word_kinds": np.zeros((1, 2))}, "for 2 sources"),
-        ({"grammar": OF_SETS, "word_kinds": np.full((2, 2), 1)}, "from 0 to 0.*1 to 1"),
+        (GRAMMAR, "go together"),  # without words
+        (GRAMMAR.over(np.array([2])), "a number for each source"),
+        (GRAMMAR.over(np.array([2, -1])), "row 1 of -1 words"),
+        (GRAMMAR.over(np.array([2, 60])), "row 1 of 60 words, for an output of 51 at most"),
+        (kt.TreeGrammar((4,), (5,), (12,)).over(WORDS), "below 12"),
+        (GRAMMAR.over(WORDS, np.zeros((2, 2))), "`word_kinds` and a grammar's `leaf_sets`"),
+        (OF_SETS.over(WORDS), "`word_kinds` and a grammar's `leaf_sets`"),
+        (OF_SETS.over(WORDS, np.zeros((2, 1))), "of up to 2 words"),
+        (OF_SETS.over(WORDS, np.zeros((1, 2))), "for 2 sources"),
+        (OF_SETS.over(WORDS, np.full((2, 2), 1)), "from 0 to 0.*1 to 1"),
     ],
 )
-def test_wrong_arguments(options, message):
-    token_ids, words = sources([2, 1])
-    arguments = {"grammar": GRAMMAR, "num_words": words, **options}
+def test_wrong_arguments(grammar, message):
+    token_ids, _ = sources([2, 1])
     with pytest.raises(ValueError, match=message):
-        kt.beam_search(small_model(), token_ids, **arguments)
+        kt.beam_search(small_model(), token_ids, constraints=grammar)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@ import numpy as np
 import pytest
 
 from keras_transformer.data.tag_dictionary import TagDictionary
+from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import to_bracketed
-from keras_transformer.export.parser_saved_model import kinds_table
-from tests.small_trees import new_parser, trees
+from keras_transformer.export.parser_saved_model import kinds_table, tree_writer
+from tests.small_trees import new_parser, tokenizer_of, trees
+from tests.unlabelled_closers import UnlabelledClosers
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="a SavedModel is made by TensorFlow"
@@ -13,12 +15,13 @@ pytestmark = pytest.mark.skipif(
 
 SENTENCES = [tree.leaves() for tree in trees()[:10]]
 ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½"], ["x" * 50], []]
+ODD += [["runs"] * 60]  # too long
 
 
 def test_gives_what_python_gives(tmp_path):
     import tensorflow as tf
 
-    parser = new_parser()
+    parser = new_parser(max_source_length=60)
     parser.export(tmp_path / "saved_model")
     serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
     sentences = SENTENCES + ODD
@@ -26,9 +29,9 @@ def test_gives_what_python_gives(tmp_path):
     parses = list(parser.parse(sentences))
     expected = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
     assert [tree.decode() for tree in outputs["tree"].numpy()] == expected
-    has_words = np.array([bool(words) for words in sentences])
+    assert [parse.is_too_long for parse in parses] == [False] * (len(parses) - 1) + [True]
     scores = np.array([parse.score for parse in parses])
-    np.testing.assert_allclose(outputs["score"][has_words], scores[has_words], rtol=1e-4)
+    np.testing.assert_allclose(outputs["score"], scores, rtol=1e-4)
     assert serve(text=tf.constant([], tf.string))["tree"].shape == (0,)
 
 
@@ -44,3 +47,15 @@ def test_only_a_constrained_parser_is_exported(tmp_path):
     with pytest.raises(ValueError, match="constrained=False"):
         new_parser(constrained=False).export(tmp_path / "saved_model")
     assert not list(tmp_path.iterdir())
+
+
+def test_writes_the_trees_of_another_linearization():
+    import tensorflow as tf
+
+    linearization = UnlabelledClosers()
+    inventory = linearization.inventory(trees())
+    symbols = TreeSymbols(inventory, tokenizer_of(tuple(inventory)), linearization)
+    words, lines = zip(*map(linearization.linearize, trees()[:10]))
+    token_ids = tf.ragged.constant(symbols.encode(map(" ".join, lines)), dtype="int32")
+    texts = tree_writer(symbols)(token_ids.to_tensor(), tf.ragged.constant(words))
+    assert [text.decode() for text in texts.numpy()] == list(map(to_bracketed, trees()[:10]))

@@ -1,3 +1,5 @@
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -5,6 +7,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.export.saved_model import WHITE_SPACE, search_in_batches
+from keras_transformer.tasks.length_batches import batches_by_length
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="a SavedModel is made by TensorFlow"
@@ -12,6 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 SENTENCES = [example.english for example in generate("test", 40)]
 ODD = ["", " ", "🙂🙃 👩‍👩‍👧", "中文句子。", "a\tb", "<s> </s> ▁", "x" * 300, "The dog\nsleeps."]
+ODD += ["\u200b", "\x85 \u2003", "▁", "\x00", "A\x00 dog."]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +24,7 @@ def translator():
     keras.utils.set_random_seed(1)
     tokenizer = Tokenizer.train(SENTENCES, 200)
     model = kt.Transformer(200, 1, 16, 32, 2, key_dim=4, value_dim=6)
-    return kt.Translator(model, tokenizer, batch_tokens=64, beam_size=3)
+    return kt.Translator(model, tokenizer, batch_tokens=64, beam_size=3, max_source_length=200)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +57,37 @@ def test_gives_what_python_gives(translator, serve):
     np.testing.assert_allclose(scores, [score for _, score in expected], rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_constraints_and_a_search_that_draws(translator, tmp_path):
+    import tensorflow as tf
+
+    rules = (
+        kt.constraints.FirstToken(7),
+        kt.constraints.NoRepeatedNgrams(1),
+        kt.constraints.RepetitionPenalty(1.5),
+        kt.constraints.NoUnknownToken(),
+        kt.constraints.BannedTokens((9, 11)),
+        kt.constraints.MinLength(3),
+    )
+    text = tf.constant(SENTENCES[:5])
+    for name, search in {
+        "beam": kt.BeamSearch(2, extra_length=4, constraints=rules),
+        "draws": kt.Sampling(seed=None, extra_length=4, constraints=rules),
+    }.items():
+        constrained = kt.Translator(translator.model, translator.tokenizer, search=search)
+        constrained.export(tmp_path / name, num_results=2)
+        served = tf.saved_model.load(str(tmp_path / name)).signatures["n_best"]
+        outputs = [served(text=text)["translation"].numpy().tolist() for _ in range(2)]
+        assert len(outputs[0][0]) == 2
+        if name == "beam":
+            expected = [
+                [text.encode() for text, _ in x] for x in constrained.n_best(SENTENCES[:5], 2)
+            ]
+            assert outputs == [expected, expected]
+        else:
+            assert outputs[0] != outputs[1]  # each call draws anew
+
+
 def test_n_best_gives_what_python_gives(translator, serve):
     sentences = SENTENCES[:10] + ODD
     translations, scores = serve(sentences, "n_best")
@@ -65,6 +101,57 @@ def test_token_ids_give_what_the_search_gives(translator, saved_model):
     expected_ids, expected_scores = translator.search_batch(token_ids, num_results=1)
     assert outputs["token_ids"].numpy().tolist() == expected_ids[:, 0].numpy().tolist()
     np.testing.assert_allclose(outputs["score"], expected_scores[:, 0], rtol=1e-4)
+
+
+def test_blank_text_is_not_searched(serve):
+    blank = ["", "  \t", "\u200b", "\x85"]
+    for sentences in (blank, ["The dog sleeps.", *blank]):
+        translations, scores = serve(sentences, "n_best")
+        assert translations[-4:] == [[""] * 3] * 4 and not scores[-4:].any()
+        assert np.isfinite(scores).all()
+    assert serve(["The dog sleeps.", *blank])[0] == [*serve(["The dog sleeps."])[0], *[""] * 4]
+
+
+def test_white_space_is_python_s():
+    import tensorflow as tf
+
+    characters = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
+    is_space = tf.strings.regex_full_match(tf.constant(characters), WHITE_SPACE).numpy()
+    assert is_space.tolist() == [character.isspace() for character in characters]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 7, 60, 500, 5000])
+def test_sentences_share_batches_as_in_python(batch_tokens):
+    """The same batches, in the same order, of random lengths; every fifth sentence is blank."""
+    import tensorflow as tf
+
+    generator = np.random.default_rng(batch_tokens)
+    lengths = generator.integers(1, 70, 200)
+    is_searched = generator.random(200) > 0.2
+    token_ids = tf.RaggedTensor.from_row_lengths(tf.ones([lengths.sum()], "int32"), lengths)
+    batches = []
+
+    def search(batch, rows):
+        batches.append(rows.numpy().tolist())
+        assert batch.shape == (len(rows), lengths[rows[0]])
+        return tf.strings.as_string(rows)[:, None], tf.cast(rows, "float32")[:, None]
+
+    texts, scores = search_in_batches(token_ids, is_searched, search, batch_tokens)
+    expected = batches_by_length(np.where(is_searched, lengths, 0), batch_tokens)
+    assert batches == [rows.tolist() for rows in expected] and len(batches) > 2
+    numbers = np.arange(200)
+    assert scores[:, 0].numpy().tolist() == np.where(is_searched, numbers, 0).tolist()
+    assert texts[:, 0].numpy()[is_searched].astype(int).tolist() == numbers[is_searched].tolist()
+    assert not any(texts[:, 0].numpy()[~is_searched])
+
+
+def test_long_text_is_cut_where_python_cuts_it(translator, serve):
+    sentences = ["x" * count for count in (197, 198, 199, 200, 300)]
+    cut = [check.is_cut for check in translator.check_sources(sentences)]
+    assert cut == [False, False, True, True, True]
+    translations, scores = serve(sentences)
+    assert len({translations[1], *translations[2:]}) == 1 and translations[0] != translations[1]
+    assert len({*scores[1:].tolist()}) == 1 and scores[0] != scores[1]
 
 
 def test_no_sentences(serve):

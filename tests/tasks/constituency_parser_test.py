@@ -4,9 +4,18 @@ import pytest
 from nltk import Tree
 
 import keras_transformer as kt
-from keras_transformer.data.trees import linearize, rebuild
+from keras_transformer.data.tag_dictionary import TagDictionary
+from keras_transformer.data.trees import LabelledBrackets, linearize, rebuild
 from keras_transformer.tasks.constituency_parser import ConstituencyParser, words_of
-from tests.small_trees import new_parser, symbols, tag_dictionary, tokenizer, trees
+from tests.small_trees import (
+    new_parser,
+    new_parser_of,
+    symbols,
+    tag_dictionary,
+    tokenizer,
+    trees,
+)
+from tests.unlabelled_closers import UnlabelledClosers
 
 SENTENCES = [tree.leaves() for tree in trees()[:12]]
 ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½", "\u00a0"], ["x" * 50]]
@@ -41,6 +50,48 @@ def test_without_words_there_is_no_tree(parser):
     assert parser(["", ["Hello"], [], "  "])[1].leaves() == ["Hello"]
     assert [tree is None for tree in parser(["", ["Hello"], [], "  "])] == [1, 0, 1, 1]
     assert parser([]) == []
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("constrained", [True, False])
+def test_a_sentence_that_is_too_long_has_no_tree(constrained):
+    parser = new_parser(max_source_length=12, constrained=constrained)
+    lengths = [len(ids) + 1 for ids in tokenizer().encode(["runs", "runs " * 30])]
+    assert lengths[0] <= 12 < lengths[1]
+    short, long, empty = parser.parse([["runs"], ["runs"] * 30, []])
+    assert short.tree.leaves() == ["runs"] and not short.is_too_long
+    assert long[:3] == (None, 0.0, {}) and long.is_too_long
+    assert empty.tree is None and not empty.is_too_long
+
+
+@pytest.mark.compiles
+def test_the_longest_sentence_has_a_tree():
+    (ids,) = tokenizer().encode(["He runs ."])
+    for room, is_too_long in ((1, False), (0, True)):
+        (parse,) = new_parser(max_source_length=len(ids) + room).parse([["He", "runs", "."]])
+        assert parse.is_too_long == is_too_long
+
+
+@pytest.mark.compiles
+def test_more_words_than_an_output_can_have(parser):
+    # Of a space without width the tokenizer leaves nothing: neither tokens nor room for a tree.
+    fitting, long = parser.parse([["\u200b"] * 23, ["\u200b"] * 24])
+    assert len(fitting.tree.leaves()) == 23 and long.is_too_long
+
+
+@pytest.mark.compiles
+def test_windows_are_answered_one_by_one(parser):
+    asked = []
+
+    def windows():
+        for window in (["He runs.", ""], ["She sees him."]):
+            asked.append(window)
+            yield window
+
+    for count, parses in enumerate(parser.parse_windows(windows()), start=1):
+        assert len(asked) == count
+        assert [parse.tree for parse in parses] == parser(asked[-1])
+    assert count == 2
 
 
 @pytest.mark.once
@@ -97,7 +148,7 @@ def test_preset_keeps_the_symbols(parser, tmp_path):
 @pytest.mark.once
 def test_the_paper_s_search_is_the_default():
     parser = ConstituencyParser(new_parser().model, tokenizer(), {"symbols": list(symbols())})
-    assert parser.search_options == {"beam_size": 21, "alpha": 0.3}
+    assert parser.search == kt.BeamSearch(beam_size=21, alpha=0.3, extra_length=300)
     assert parser.extra_length == 300 and parser.constrained
 
 
@@ -130,3 +181,64 @@ def test_a_model_that_learned_one_tree_gives_it():
         parser.model.train_on_batch(inputs, target)
     (parse,) = parser.parse([words])
     assert parse.tree == tree
+
+
+# The tag dictionary
+
+
+@pytest.mark.once
+def test_a_preset_keeps_the_tag_dictionary_of_a_parser_that_does_not_use_it(tmp_path):
+    for options in ({}, {"tag_dictionary": False}, {"constrained": False}):
+        parser = new_parser(**options)
+        assert "tag_dictionary" not in parser.metadata
+        parser.save_to_preset(tmp_path / "preset")
+        loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset")
+        assert loaded.tag_dictionary.to_dict() == tag_dictionary().to_dict()
+        assert loaded.metadata == parser.metadata
+    without = kt.ConstituencyParser.from_preset(tmp_path / "preset", tag_dictionary=False)
+    assert without.tag_dictionary is None and without.grammar.leaf_sets == ()
+    assert new_parser(constrained=False).tag_dictionary is None
+
+
+@pytest.mark.once
+def test_tag_dictionary_as_an_argument(tmp_path):
+    other = TagDictionary.from_trees(trees(), min_count=1)
+    parser = new_parser(tag_dictionary=other)
+    assert parser.tag_dictionary is other
+    parser.save_to_preset(tmp_path / "preset")
+    loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset")
+    assert loaded.tag_dictionary.to_dict() == other.to_dict() != tag_dictionary().to_dict()
+
+
+@pytest.mark.once
+def test_tag_dictionary_of_other_trees():
+    with pytest.raises(ValueError, match="no symbols of its tags ALIEN, TAG"):
+        new_parser(tag_dictionary=TagDictionary([["NN", "TAG", "ALIEN"]], []))
+
+
+# Another linearisation
+
+
+@pytest.mark.compiles
+def test_preset_keeps_the_linearization(tmp_path):
+    options = {"extra_length": 24, "batch_tokens": 1024, "beam_size": 3, "constrained": False}
+    parser = new_parser_of(UnlabelledClosers(), **options)
+    assert ")" in parser.symbols.symbols
+    expected = parser(SENTENCES)
+    assert [tree.leaves() for tree in expected] == SENTENCES
+    parser.save_to_preset(tmp_path / "preset")
+    loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset", **options)
+    assert type(loaded.symbols.linearization) is UnlabelledClosers
+    assert loaded(SENTENCES) == expected
+    with pytest.raises(ValueError, match="of the linearization .*Received: linearization="):
+        kt.ConstituencyParser.from_preset(tmp_path / "preset", linearization=LabelledBrackets())
+
+
+@pytest.mark.once
+def test_the_present_linearization_is_the_default():
+    assert new_parser().symbols.linearization == LabelledBrackets()
+    without_tags = LabelledBrackets(keep_tags=False)
+    parser = new_parser(linearization=without_tags)
+    assert parser.metadata["linearization"] == without_tags.serialize()
+    with pytest.raises(ValueError, match="is no symbol of the linearization"):
+        new_parser(linearization=UnlabelledClosers())

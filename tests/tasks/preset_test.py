@@ -8,8 +8,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer import greedy_search
+from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.search import greedy_search
+from keras_transformer.tasks.constituency_parser import ConstituencyParser
 from keras_transformer.tasks.preset import load_preset, save_preset
 from keras_transformer.tasks.translator import Translator
 from tests.helpers import assert_close, randomize, to_numpy
@@ -36,7 +38,7 @@ def test_round_trip(tmp_path, model):
     save(tmp_path / "preset", model, source="en", sizes=[1, 2])
     assert sorted(path.name for path in (tmp_path / "preset").iterdir()) == PARTS
     assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
-    loaded, loaded_tokenizer, metadata = load_preset(str(tmp_path / "preset"), "Test")
+    loaded, loaded_tokenizer, metadata, *_ = load_preset(str(tmp_path / "preset"), "Test")
     assert metadata == {"source": "en", "sizes": [1, 2]}
     assert loaded_tokenizer.proto == tokenizer().proto
     assert loaded.hyperparameters == model.hyperparameters
@@ -95,10 +97,120 @@ def test_replaces_the_old_preset(tmp_path, model):
     (path / "saved_model").mkdir()  # made from the old weights
     other = randomize(new_model(), seed=1)
     save(path, other, source="new")
-    loaded, _, metadata = load_preset(path, "Test")
+    loaded, _, metadata, *_ = load_preset(path, "Test")
     assert metadata == {"source": "new"}
     assert_close(loaded(INPUTS), other(INPUTS), atol=1e-6)
     assert sorted(entry.name for entry in path.iterdir()) == PARTS
+
+
+# What else a preset holds
+
+
+@pytest.mark.once
+def test_metadata_may_have_any_names(tmp_path, model):
+    metadata = {"task": "summaries", "model": "mine", "format": 1, "search": "deep", "metadata": []}
+    save_preset(tmp_path / "preset", "Test", model, tokenizer(), metadata)
+    preset = load_preset(tmp_path / "preset", "Test")
+    assert preset.metadata == metadata
+    assert preset.model.hyperparameters == model.hyperparameters and preset.search is None
+
+
+@pytest.mark.once
+def test_keeps_a_search(tmp_path, model):
+    search = {"class_name": "BeamSearch", "config": {"beam_size": 8}}
+    save_preset(tmp_path / "preset", "Test", model, tokenizer(), {}, search=search)
+    assert load_preset(tmp_path / "preset", "Test").search == search
+
+
+TAG_DICTIONARY = TagDictionary([["NN", "DT"], ["DT"], ["."]], ["the a größer", ". 。"])
+
+
+def save_with_tag_dictionary(path, model):
+    save_preset(path, "Test", model, tokenizer(), {}, tag_dictionary=TAG_DICTIONARY)
+    return path
+
+
+@pytest.mark.once
+def test_tag_dictionary_has_a_file_of_its_own(tmp_path, model):
+    path = save_with_tag_dictionary(tmp_path / "preset", model)
+    assert "größer" not in json.dumps(json.loads((path / "config.json").read_text("utf-8")))
+    preset = load_preset(path, "Test")
+    assert preset.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
+    assert preset.tag_dictionary.kinds_of(["the", "größer", "。", "dog"]) == [1, 1, 2, 0]
+    # A preset without one that takes its place leaves none.
+    save(path, model)
+    assert load_preset(path, "Test").tag_dictionary is None
+    assert sorted(part.name for part in path.iterdir()) == PARTS
+
+
+@pytest.mark.once
+def test_card_stays_unless_another_is_given(tmp_path, model):
+    path = tmp_path / "preset"
+
+    def card_after(**card):
+        save_preset(path, "Test", model, tokenizer(), {}, **card)
+        return (path / "README.md").read_text("utf-8") if (path / "README.md").exists() else None
+
+    assert card_after() is None
+    assert card_after(card="# größer\n") == "# größer\n"
+    assert card_after() == "# größer\n"
+    assert card_after(card="# other\n") == "# other\n"
+    assert card_after(card="") is None
+
+
+@pytest.mark.once
+def test_a_preset_saved_over_itself_keeps_its_card(tmp_path):
+    path = tmp_path / "preset"
+    Translator(new_model(), tokenizer()).save_to_preset(path, card="# Mine\n")
+    Translator.from_preset(path).save_to_preset(path)
+    assert (path / "README.md").read_text("utf-8") == "# Mine\n"
+
+
+# The first format
+
+
+def to_format_1(path):
+    """Rewrite a preset as the first format had it."""
+    config = json.loads((path / "config.json").read_text("utf-8"))
+    model, metadata = config["model"], config["metadata"]
+    if config.get("has_tag_dictionary"):
+        dictionary = path / "tag_dictionary.json"
+        metadata["tag_dictionary"] = json.loads(dictionary.read_text("utf-8"))
+        dictionary.unlink()
+    config = {"format": 1, "task": config["task"], **metadata, "model": model}
+    (path / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+
+
+@pytest.mark.once
+def test_the_first_format_loads(tmp_path, model):
+    metadata = {"source": "en", "sizes": [1, 2]}
+    path = tmp_path / "preset"
+    save_preset(path, "Test", model, tokenizer(), metadata, tag_dictionary=TAG_DICTIONARY)
+    to_format_1(path)
+    preset = load_preset(path, "Test")
+    assert preset.metadata == metadata and preset.search is None
+    assert preset.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
+    assert_close(preset.model(INPUTS), model(INPUTS), atol=1e-6)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "folder", sorted((Path(__file__).parents[2] / "saved_models").iterdir()), ids=lambda x: x.name
+)
+def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
+    class_ = ConstituencyParser if "parser" in folder.name else Translator
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    task = class_.from_preset(folder)
+    task.save_to_preset(tmp_path / "again", card="# Again\n")
+    again = class_.from_preset(tmp_path / "again")
+    assert again.metadata == task.metadata and again.metadata["dataset"].startswith(
+        ("craft", "multi30k")
+    )
+    assert again.model.hyperparameters == task.model.hyperparameters == config["model"]
+    if class_ is ConstituencyParser:
+        assert again.tag_dictionary.to_dict() == task.tag_dictionary.to_dict()
+        assert task.tag_dictionary.kinds_of([","]) != [0]
+        assert (tmp_path / "again" / "config.json").stat().st_size < 5_000
 
 
 # Presets that are not whole
@@ -163,6 +275,30 @@ def test_damaged_part(preset, part, damage):
     assert part in message_of(preset)
 
 
+DAMAGED_DICTIONARIES = {
+    "empty": b"",
+    "half": json.dumps(TAG_DICTIONARY.to_dict()).encode()[:50],
+    "other encoding": json.dumps(TAG_DICTIONARY.to_dict(), ensure_ascii=False).encode("utf-16"),
+    "no JSON": b"tag_sets: NN",
+    "a list": b"[]",
+    "no words": b'{"tag_sets": [["NN"]]}',
+    "words of another kind": b'{"tag_sets": [["NN"], ["DT"]], "words": [3]}',
+    "a set of another kind": b'{"tag_sets": [["NN"], "DT"], "words": ["the"]}',
+    "an empty set": b'{"tag_sets": [[]], "words": []}',
+    "words without a set": b'{"tag_sets": [["NN"]], "words": ["the"]}',
+}
+
+
+@pytest.mark.once
+def test_tag_dictionary_that_is_missing_or_damaged(tmp_path, model):
+    path = save_with_tag_dictionary(tmp_path / "preset", model)
+    for name, data in DAMAGED_DICTIONARIES.items():
+        (path / "tag_dictionary.json").write_bytes(data)
+        assert "tag_dictionary.json is damaged" in message_of(path), name
+    (path / "tag_dictionary.json").unlink()
+    assert "tag_dictionary.json is missing" in message_of(path)
+
+
 def change_config(preset, change):
     path = preset / "config.json"
     config = json.loads(path.read_text())
@@ -176,6 +312,12 @@ CONFIGS = {
     "no format": lambda config: config.pop("format"),
     "later format": lambda config: config.update(format=99),
     "model is a list": lambda config: config.update(model=[]),
+    "no metadata": lambda config: config.pop("metadata"),
+    "metadata is a list": lambda config: config.update(metadata=[]),
+    "search is a word": lambda config: config.update(search="beam"),
+    "tag dictionary of the first format": lambda config: config.update(
+        format=1, tag_dictionary={"tag_sets": [[]], "words": []}
+    ),
     "no vocabulary size": lambda config: config["model"].pop("vocabulary_size"),
     "unknown hyperparameter": lambda config: config["model"].update(new_thing=1),
     "impossible hyperparameter": lambda config: config["model"].update(num_heads=0),
@@ -192,7 +334,7 @@ def test_wrong_config(preset, change):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("text", ["[]", "null", "3"])
+@pytest.mark.parametrize("text", ["[]", "null", "3", "[" * 100_000])
 def test_config_of_another_kind(preset, text):
     (preset / "config.json").write_text(text)
     assert "config.json" in message_of(preset)
@@ -236,7 +378,7 @@ OTHER_BACKEND = {"tensorflow": "jax", "jax": "torch", "torch": "jax"}[keras.back
 SAVE = """
 import sys
 import keras, numpy as np
-from keras_transformer.decoding.search import greedy_search
+from keras_transformer import greedy_search
 from tests.helpers import to_numpy
 from tests.tasks.preset_test import INPUTS, new_model, save
 

@@ -1,13 +1,17 @@
 import sys
+from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer import beam_search, greedy_search, sample
 from keras_transformer.data.tokenizer import END_ID
-from keras_transformer.decoding.search import beam_search, greedy_search, sample
+from keras_transformer.data.windows import in_windows
 from keras_transformer.tasks import search_stream
+from keras_transformer.tasks import translator as translator_module
 from keras_transformer.tasks.translator import Translator
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
@@ -18,13 +22,13 @@ SENTENCES = [source for source, _ in sentence_pairs(40, longest=30)]
 # With a search that gives back its source: fast, and the translation says where it came from.
 
 
-class Copy:
-    """The search: the first result is the source, the others are missing."""
+@dataclass(frozen=True)
+class Copy(kt.BeamSearch):
+    """The first result is the source, the others are missing."""
 
-    def __init__(self):
-        self.shapes = []  # of the batches searched
+    shapes: list = field(default_factory=list)  # of the batches searched
 
-    def __call__(self, model, token_ids, extra_length, num_results):
+    def __call__(self, model, token_ids, num_results=1, constraints=()):
         self.shapes.append(token_ids.shape)
         outputs = np.repeat(token_ids[:, None], num_results, axis=1)
         scores = np.full(outputs.shape[:2], -np.inf, "float32")
@@ -32,13 +36,15 @@ class Copy:
         return outputs, scores
 
 
-def copying_translator(batch_tokens=64):
-    # Of the model, only the lack of a largest length matters.
-    model = SimpleNamespace(hyperparameters={"max_length": None})
-    return Translator(model, tokenizer(), batch_tokens=batch_tokens, search=Copy())
+def copying_translator(batch_tokens=64, max_length=None, **options):
+    # Of the model, only the number of learned positions matters.
+    model = SimpleNamespace(hyperparameters={"max_length": max_length})
+    return Translator(model, tokenizer(), batch_tokens=batch_tokens, search=Copy(), **options)
 
 
 def copied_score(sentence):
+    if not sentence:
+        return 0.0
     return -float(sum(tokenizer().encode([sentence])[0]) + END_ID)
 
 
@@ -55,7 +61,7 @@ def test_order_of_translations_and_scores():
 @pytest.mark.once
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 40])
 def test_stream_longer_than_the_window(monkeypatch, count):
-    monkeypatch.setattr(search_stream, "_WINDOW", 7)
+    monkeypatch.setattr(translator_module, "in_windows", partial(in_windows, size=7))
     stream = (sentence for sentence in SENTENCES[:count])
     translations = [text for text, _ in copying_translator().translate(stream)]
     assert translations == SENTENCES[:count]
@@ -63,7 +69,7 @@ def test_stream_longer_than_the_window(monkeypatch, count):
 
 @pytest.mark.once
 def test_stream_is_read_a_window_at_a_time(monkeypatch):
-    monkeypatch.setattr(search_stream, "_WINDOW", 7)
+    monkeypatch.setattr(translator_module, "in_windows", partial(in_windows, size=7))
     read = []
 
     def stream():
@@ -104,6 +110,112 @@ def test_a_single_string_is_no_list_of_sentences():
         copying_translator()("the dog")
 
 
+# Blank, unknown and long sentences
+
+WHITE_SPACE = [char for char in map(chr, range(sys.maxunicode + 1)) if char.isspace()]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_blank_sentence_is_not_searched(count):
+    # Of a space without width, the tokenizer leaves nothing; it knows no U+0085, a line's end.
+    blank = ["", "  ", "\t \r", "\u200b", *WHITE_SPACE, "".join(WHITE_SPACE)]
+    translator = copying_translator()
+    assert list(translator.n_best(blank, count)) == [[("", 0.0)] * count] * len(blank)
+    assert translator.search.shapes == []
+    assert translator(["the dog", *blank, "a cat"]) == ["the dog", *[""] * len(blank), "a cat"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, 1024),
+        ({"max_source_length": 7}, 7),
+        ({"max_source_length": None}, 10_000),
+        ({"max_length": 60, "extra_length": 50}, 10),
+        ({"max_length": 60, "extra_length": 50, "max_source_length": None}, 10),
+        ({"max_length": 60, "extra_length": 50, "max_source_length": 7}, 7),
+    ],
+    ids=str,
+)
+def test_a_long_sentence_is_cut(options, limit):
+    translator = copying_translator(**options)
+    sentences = ["a " * count for count in (3, 6, 7, 9, 10, 1023, 1024, 3000)]
+    token_ids = tokenizer().encode(sentences)
+    assert translator(sentences) == tokenizer().decode([ids[: limit - 1] for ids in token_ids])
+    assert max(length for _, length in translator.search.shapes) <= limit
+    are_cut = [check.is_cut for check in translator.check_sources(sentences)]
+    assert are_cut == [len(ids) + 1 > limit for ids in token_ids]
+
+
+@pytest.mark.once
+def test_the_end_token_stays_when_a_sentence_is_cut():
+    sources = []
+
+    @dataclass(frozen=True)
+    class Noted(kt.BeamSearch):
+        def __call__(self, model, token_ids, num_results=1, constraints=()):
+            sources.extend(token_ids.tolist())
+            return token_ids[:, None], np.zeros((len(token_ids), 1), "float32")
+
+    model = SimpleNamespace(hyperparameters={"max_length": None})
+    Translator(model, tokenizer(), search=Noted(), max_source_length=4)(["a a a a a a"])
+    (ids,) = tokenizer().encode(["a a a a a a"])
+    assert sources == [[*ids[:3], END_ID]]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("value", [0, 1, -5, 2.5, "many"])
+def test_a_limit_leaves_room_for_a_token(value):
+    with pytest.raises(ValueError, match=f"max_source_length={value}"):
+        copying_translator(max_source_length=value)
+
+
+@pytest.mark.once
+def test_positions_for_the_output_alone():
+    with pytest.raises(ValueError, match="max_length=51.*extra_length=50.*smaller"):
+        copying_translator(max_length=51)(["a"])
+    assert copying_translator(max_length=52)(["a"]) == ["a"]
+
+
+@pytest.mark.once
+def test_sentences_of_which_the_vocabulary_knows_nothing():
+    sentences = ["中文", "中 文 。", "🙂", "the 中", "the dog", "", " ", "\0", "東京"]
+    checks = copying_translator().check_sources(sentences)
+    assert [check.is_unknown for check in checks] == [1, 1, 1, 0, 0, 0, 0, 1, 0]
+    assert not any(check.is_cut for check in checks)
+    with pytest.raises(ValueError, match="one string"):
+        copying_translator().check_sources("the dog")
+
+
+@pytest.mark.once
+def test_windows_are_answered_one_by_one():
+    asked = []
+
+    def windows():
+        for window in (["the dog", ""], [], ["a cat"]):
+            asked.append(window)
+            yield window
+
+    for count, results in enumerate(copying_translator().translate_windows(windows()), start=1):
+        assert len(asked) == count
+        assert [[text for text, _ in sentence] for sentence in results] == [[t] for t in asked[-1]]
+    assert count == 3
+
+
+@pytest.mark.once
+def test_what_comes_before_an_error_is_translated():
+    def stream():
+        yield from ("the dog", "a cat")
+        raise OSError("the disk is gone")
+
+    results = copying_translator().translate(stream())
+    assert [next(results)[0], next(results)[0]] == ["the dog", "a cat"]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(results)
+
+
 @pytest.mark.once
 def test_missing_results_are_left_out():
     sentences = SENTENCES[:9]
@@ -114,7 +226,7 @@ def test_missing_results_are_left_out():
 @pytest.mark.once
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     translator = copying_translator()
-    monkeypatch.setattr(search_stream, "_PATIENCE", 0)
+    monkeypatch.setattr(search_stream, "_SECONDS_BEFORE_PROGRESS", 0)
     translator(SENTENCES)
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -141,6 +253,9 @@ TEXTS = ["the dog", "", "a small cat sees the dog", "🙂", "東京", "the red h
 
 def test_equals_the_search_of_each_sentence(translator, results):
     for text, (translation, score) in zip(TEXTS, results):
+        if not text:
+            assert (translation, score) == ("", 0.0)
+            continue
         (ids,) = tokenizer().encode([text])
         # Padded to one shape: few programs.
         source = np.zeros((1, 16), "int32")
@@ -164,8 +279,26 @@ def test_search_options_are_passed_on(translator):
     source = np.array([[*tokenizer().encode([TEXTS[0]])[0], END_ID]])
     _, scores = greedy_search(translator.model, source, extra_length=3)
     assert next(greedy.translate(TEXTS))[1] == pytest.approx(float(scores[0]), abs=1e-4)
-    with pytest.raises(ValueError, match="beam_size=0"):
-        Translator(translator.model, tokenizer(), beam_size=0)(TEXTS)
+    of_function = Translator(translator.model, tokenizer(), extra_length=3, search=greedy_search)
+    assert of_function.search == greedy.search
+    assert of_function(TEXTS) == greedy(TEXTS)
+    with pytest.raises(ValueError, match="num_results=2, beam_size=1"):
+        next(of_function.n_best(TEXTS, 2))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam_size": 0}, "beam_size=0"),
+        ({"beam_sise": 8}, "`beam_sise`.*Did you mean `beam_size`"),
+        ({"search": sample, "beam_size": 8}, "Sampling has no option `beam_size`"),
+        ({"search": "beam"}, "search='beam'"),
+    ],
+)
+def test_wrong_search_options_fail_when_it_is_made(options, message):
+    with pytest.raises(kt.UserError, match=message):
+        Translator(new_model(), tokenizer(), **options)
 
 
 @pytest.mark.compiles
@@ -174,8 +307,9 @@ def test_samples(translator):
     forward, backward = sampler(TEXTS), sampler(TEXTS[::-1])
     # The random numbers belong to the sentence, wherever it stands.
     assert forward == backward[::-1]
-    sampler.search_options["seed"] = 2
+    sampler.search = kt.Sampling(seed=2, extra_length=3)
     assert sampler(TEXTS) != forward
+    assert [len(texts) for texts in sampler.n_best(TEXTS, 5)] == [5] * len(TEXTS)
 
 
 def test_call_gives_the_translations(translator, results):
@@ -198,6 +332,43 @@ def test_save_and_load_give_the_same_translations(translator, results, tmp_path)
     assert [text for text, _ in again] == [text for text, _ in results]
     assert_close(np.array([s for _, s in again]), np.array([s for _, s in results]), atol=1e-5)
     assert (tmp_path / "preset" / "README.md").read_text() == "# A card\n"
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        kt.BeamSearch(3, 1.0, extra_length=4, constraints=(kt.constraints.NoRepeatedNgrams(2),)),
+        kt.Sampling(0.8, top_p=0.9, seed=3, extra_length=4),
+    ],
+)
+@pytest.mark.compiles
+def test_a_preset_keeps_its_search(translator, tmp_path, search):
+    tuned = Translator(translator.model, tokenizer(), search=search)
+    tuned.save_to_preset(tmp_path / "preset")
+    loaded = kt.Translator.from_preset(tmp_path / "preset")
+    assert loaded.search == search
+    assert loaded(TEXTS) == tuned(TEXTS)
+    greedy = kt.Translator.from_preset(tmp_path / "preset", search=kt.greedy_search)
+    assert greedy.search == kt.BeamSearch(1, 0.0, extra_length=4, constraints=search.constraints)
+
+
+@pytest.mark.once
+def test_a_preset_whose_search_is_damaged(translator, tmp_path):
+    translator.save_to_preset(tmp_path / "preset")
+    path = tmp_path / "preset" / "config.json"
+    path.write_text(path.read_text("utf-8").replace("alpha", "alfa"), "utf-8")
+    with pytest.raises(kt.UserError, match="preset has a search.*`alfa`.*Did you mean `alpha`"):
+        kt.Translator.from_preset(tmp_path / "preset")
+
+
+@pytest.mark.compiles
+def test_an_output_that_is_impossible_is_empty(translator):
+    constraints = (
+        kt.constraints.BannedTokens(range(3, tokenizer().vocabulary_size)),
+        kt.constraints.MinLength(2),
+    )
+    hopeless = Translator(translator.model, tokenizer(), extra_length=3, constraints=constraints)
+    assert list(hopeless.translate(TEXTS[:1])) == [("", -np.inf)]
 
 
 @pytest.mark.once

@@ -189,13 +189,13 @@ make_deterministic()
 devices = choose_devices(1)
 
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from tests.small_corpus import quick_model
+from tests import small_corpus
 from tests.training.replicas import make_batches
 
 weights = []
 for run in range(2):
     keras.utils.set_random_seed(1)
-    model = quick_model(dropout=0.3)
+    model = getattr(small_corpus, sys.argv[2])(dropout=0.3)
     loss = LabelSmoothedCrossentropy(reduction="sum")
     model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=devices.jit_compile)
     batches = make_batches(f"{sys.argv[1]}/{run}", 1, num_shapes=1)
@@ -212,5 +212,8 @@ if keras.backend.backend() == "torch":
 """
 
 
-def test_deterministic(tmp_path):
-    run_together(tmp_path / "log", ["-c", DETERMINISTIC, tmp_path])
+@pytest.mark.parametrize(
+    "model", ["quick_model", pytest.param("new_model", marks=pytest.mark.slow)]
+)
+def test_deterministic(tmp_path, model):
+    run_together(tmp_path / "log", ["-c", DETERMINISTIC, tmp_path, model])

@@ -36,7 +36,7 @@ def test_scores(rows, smoothing):
     expected = -(1 - smoothing) * true - smoothing * ops.mean(log_probs, axis=-1)
     assert_close(actual.losses, expected)
     assert_close(actual.log_probs, true)
-    assert (to_numpy(actual.are_best) == (to_numpy(logits).argmax(-1) == targets)).all()
+    assert (to_numpy(actual.is_largest) == (to_numpy(logits).argmax(-1) == targets)).all()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def train(folder, state):
         if state.step < step == STEPS_BEFORE:
             path = folder / f"step-{step}.state.weights.h5"
             facts = {"step": step, "batches": step, "seconds": 0.0, "history": {}, "run": {}}
-            save_state(model, path, within_epoch=False, **facts)
+            save_state(model, path, **facts)
         losses.append(float(model.train_on_batch(*batches.batch(*divmod(step, len(batches))))))
     return losses[-STEPS_AFTER:]
 

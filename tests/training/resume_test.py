@@ -57,9 +57,12 @@ def test_killed_while_writing_goes_on_exactly(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="one backend is enough")
 def test_killed_at_any_moment_goes_on_exactly(tmp_path):
-    assert (kill(tmp_path, FILE_KILLS, 12) >= (20, 10, 5)).all()
+    # TensorFlow dies before each of the things done to files, the others before two.
+    if keras.backend.backend() == "tensorflow":
+        assert (kill(tmp_path, FILE_KILLS, 12) >= (20, 10, 5)).all()
+    else:
+        assert (kill(tmp_path, TWO_KILLS, 2) >= (4, 1, 2)).all()
 
 
 OTHER = {"tensorflow": "jax", "jax": "tensorflow", "torch": "jax"}

@@ -11,10 +11,12 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.errors import TrainingStopped
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.training.callbacks import StopAtStep
 from keras_transformer.training.checkpoints import list_checkpoints
-from keras_transformer.training.rolling_checkpoints import RollingCheckpoints, stop_on_signals
+from keras_transformer.training.fitting import fit_in_parts, plan_parts
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.signals import stop_on_signals
 from keras_transformer.training.training_state import list_states, newest_state
 from tests.helpers import normal, to_numpy
 
@@ -38,17 +40,16 @@ def fit(checkpoints, steps, *callbacks, model=None, interval=4):
     model = model or small_model()
     state = checkpoints.start
     state.restore(model)
-    history = model.fit(
-        batches(state.batches),
-        epochs=-(-steps // interval),
-        initial_epoch=state.step // interval,
-        steps_per_epoch=interval,
-        shuffle=False,
+    checkpoints.num_batches = steps
+    fit_in_parts(
+        model,
+        batches,
+        plan_parts(state.batches, steps, interval),
         validation_data=(normal(4, 2), normal(4, 1)),
-        callbacks=[StopAtStep(steps, interval), *callbacks, checkpoints],
+        callbacks=[*callbacks, checkpoints],
         verbose=0,
     )
-    return model, history.history
+    return model, model.history.history
 
 
 def steps_of(paths):
@@ -122,30 +123,32 @@ def test_stopped_and_resumed_is_as_if_never_stopped(tmp_path, every):
             folder, keep=2, every_steps=every, start=newest_state(folder), run={"a": 1}
         )
         ask = At(stop, lambda _: os.kill(os.getpid(), signal.SIGTERM))
-        with contextlib.suppress(SystemExit), stop_on_signals(checkpoints, "the command"):
+        with contextlib.suppress(SystemExit), stop_on_signals(checkpoints):
             model, resumed_history = fit(checkpoints, 14, ask)
         if checkpoints.start.step == 0:  # nothing was due when it was stopped
             assert list_states(folder) and not list_checkpoints(folder)
     assert checkpoints.start.step == 8 and checkpoints.start.run == {"a": 1}
     assert all(map(np.array_equal, model.get_weights(), whole.get_weights()))
-    assert resumed_history == history == checkpoints.history
-    assert len(history["val_loss"]) == 4
+    assert resumed_history == checkpoints.history
+    # The means of training are those of the rest of an epoch that was left.
+    assert resumed_history["val_loss"] == history["val_loss"]
+    assert resumed_history.keys() == history.keys()
+    assert [len(values) for values in resumed_history.values()] == [4, 4]
     # A stop adds nothing to what is averaged.
     names = [steps_of(list_checkpoints(tmp_path / name)) for name in ("whole", "stopped")]
     assert names[0] == names[1]
     assert checkpoints.seconds > checkpoints.start.seconds > 0
 
 
-def test_stop_says_how_to_go_on(tmp_path, capfd):
+def test_stop_says_where_to_go_on(tmp_path, caplog):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     for number in (signal.SIGINT, signal.SIGTERM):
         checkpoints = RollingCheckpoints(tmp_path, start=newest_state(tmp_path))
         ask = At(2, lambda _, number=number: os.kill(os.getpid(), number))
-        with pytest.raises(SystemExit) as exit, stop_on_signals(checkpoints, "the command"):
+        with pytest.raises(TrainingStopped) as exit, stop_on_signals(checkpoints):
             fit(checkpoints, 14, ask)
         assert exit.value.code == 128 + number
-        *_, line = capfd.readouterr().err.strip().splitlines()
-        assert "the command" in line and str(list_states(tmp_path)[-1]) in line
+        assert str(list_states(tmp_path)[-1]) in caplog.messages[-1]
     assert steps_of(list_states(tmp_path)) == [2, 4]
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
@@ -154,8 +157,8 @@ def test_stop_says_how_to_go_on(tmp_path, capfd):
 def test_second_signal_ends_at_once():
     script = """
 import os, signal, time, types
-from keras_transformer.training.rolling_checkpoints import stop_on_signals
-with stop_on_signals(types.SimpleNamespace(stop_soon=False), "command"):
+from keras_transformer.training.signals import stop_on_signals
+with stop_on_signals(types.SimpleNamespace(stop_soon=False)):
     os.kill(os.getpid(), signal.SIGTERM)
     print("goes on", flush=True)
     os.kill(os.getpid(), signal.SIGINT)

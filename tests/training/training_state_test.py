@@ -1,12 +1,13 @@
+import h5py
 import keras
 import numpy as np
 import pytest
 
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.training.checkpoints import average_checkpoints, load_weights
+from keras_transformer.training.checkpoints import STATE_GROUP, average_checkpoints, load_weights
 from keras_transformer.training.training_state import (
     TrainingState,
-    add_metric_sums,
+    _digest,
     find_start,
     list_states,
     newest_state,
@@ -60,7 +61,7 @@ def train(model, first, last):
 
 
 def save(model, path, **changes):
-    save_state(model, path, within_epoch=True, **{**FACTS, **changes})
+    save_state(model, path, **{**FACTS, **changes})
     return path
 
 
@@ -81,32 +82,17 @@ def test_goes_on_exactly(tmp_path, name):
         assert np.array_equal(to_numpy(one), to_numpy(another)), one.path
 
 
-def means(model):
-    return {name: float(value) for name, value in model.get_metrics_result().items()}
-
-
-def test_means_over_an_epoch_go_on(tmp_path):
+def test_state_of_an_earlier_version_is_read(tmp_path):
+    # Those held the metrics' sums of an epoch that had not ended.
     model = new_model("sgd")
-    model.fit(normal(6, 2), normal(6, 3), batch_size=2, shuffle=False, verbose=0)
     path = save(model, tmp_path / "step-3.state.weights.h5")
-    before = means(model)
-    other = new_model("sgd")
-    loss, error = other.train_on_batch(normal(2, 2), normal(2, 3))
-    assert not add_metric_sums(other, read_state(path).metric_sums())
-    after = means(other)
-    assert after["loss"] == pytest.approx((3 * before["loss"] + loss) / 4, abs=1e-6)
-    assert after["mae"] == pytest.approx((3 * before["mae"] + error) / 4, abs=1e-6)
-
-
-def test_metrics_that_are_not_made_yet_are_restored_later(tmp_path):
-    model = new_model("sgd")
-    model.fit(normal(6, 2), normal(6, 3), batch_size=2, shuffle=False, verbose=0)
-    sums = read_state(save(model, tmp_path / "step-3.state.weights.h5")).metric_sums()
-    other = new_model("sgd")
-    left = add_metric_sums(other, sums)
-    assert left.keys() < sums.keys()
-    other.train_on_batch(normal(2, 2), normal(2, 3))
-    assert not add_metric_sums(other, left)
+    with h5py.File(path, "r+") as file:
+        state = file[STATE_GROUP]
+        state["metrics/loss/0"] = np.float32(np.inf)
+        state.attrs["sha256"] = np.bytes_(_digest(file))
+    other = new_model("sgd", seed=1)
+    read_state(path).restore(other)
+    assert all(map(np.array_equal, other.get_weights(), model.get_weights()))
 
 
 def test_facts_are_kept(tmp_path):
@@ -185,12 +171,13 @@ def test_damage_is_seen(tmp_path, how):
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_newest_gives_way_to_the_one_before(tmp_path, capsys, how):
+def test_damaged_newest_gives_way_to_the_one_before(tmp_path, caplog, how):
     model = marked_model()
     paths = [save(model, tmp_path / f"step-{n}.state.weights.h5", step=n) for n in (9, 10)]
     damage(paths[1], how)
     assert newest_state(tmp_path).path == paths[0]
-    assert str(paths[1]) in capsys.readouterr().err
+    (record,) = caplog.records
+    assert str(paths[1]) in record.getMessage() and record.levelname == "WARNING"
     damage(paths[0], how)
     assert str(tmp_path) in message_of(newest_state, tmp_path)
 
@@ -234,17 +221,18 @@ def test_another_run(tmp_path):
 # Where to begin
 
 
-def test_start(tmp_path, capsys):
+def test_start(tmp_path, caplog):
+    caplog.set_level("INFO")
     beginning = TrainingState()
     for resume, overwrite in [(False, False), (False, True), (True, False)]:
         assert find_start(tmp_path / "none", 9, resume, overwrite) == beginning
-    assert "begins at the beginning" in capsys.readouterr().out
+    assert "begins at the beginning" in caplog.messages[-1]
     model = new_model("sgd")
     for step in (2, 3):
         save(model, tmp_path / f"step-{step}.state.weights.h5", step=step)
     assert [path.name[:6] for path in list_states(tmp_path)] == ["step-2", "step-3"]
     assert find_start(tmp_path, 3, resume=True, overwrite=False).step == 3
-    assert "step 3" in capsys.readouterr().out
+    assert "step 3" in caplog.messages[-1]
     assert find_start(tmp_path, 3, resume=False, overwrite=True) == beginning
     assert len(list_states(tmp_path)) == 2  # until the new training begins
 
@@ -253,10 +241,10 @@ def test_no_start(tmp_path):
     assert "not both" in message_of(find_start, tmp_path, 9, resume=True, overwrite=True)
     (tmp_path / "step-2.weights.h5").touch()
     message = message_of(find_start, tmp_path, 9, resume=False, overwrite=False)
-    assert all(word in message for word in (str(tmp_path), "--resume", "--overwrite"))
+    assert all(word in message for word in (str(tmp_path), "resume=True", "overwrite=True"))
     save(new_model("sgd"), tmp_path / "step-3.state.weights.h5")
     message = message_of(find_start, tmp_path, 2, resume=True, overwrite=False)
-    assert "--steps 3" in message
+    assert "`steps=3`" in message
 
 
 def test_the_beginning_changes_nothing():
@@ -264,5 +252,4 @@ def test_the_beginning_changes_nothing():
     before = model.get_weights()
     TrainingState().check_run({"variant": "tiny"})
     TrainingState().restore(model)
-    assert TrainingState().metric_sums() == {}
     assert all(map(np.array_equal, model.get_weights(), before))

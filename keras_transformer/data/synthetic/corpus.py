@@ -9,6 +9,7 @@ from keras_transformer.data.synthetic import lexicon
 from keras_transformer.data.synthetic.english import english_text, english_tokens, english_tree
 from keras_transformer.data.synthetic.german import german_text
 from keras_transformer.data.synthetic.sampler import Sampler
+from keras_transformer.errors import UserError
 
 SPLITS = ("train", "val", "test")
 
@@ -65,15 +66,13 @@ def generate(split: str, size: int, seed: int = 0) -> Iterator[SyntheticExample]
         An iterator over `size` examples.
 
     Raises:
-        ValueError: If `split` is unknown or `size` is negative; while iterating, if the grammar
+        UserError: If `split` is unknown or `size` is negative; while iterating, if the grammar
             has no more sentences for the split within `MAX_TRIES` draws.
     """
     if split not in SPLITS:
-        raise ValueError(
-            f"`split` must be one of 'train', 'val', 'test'. Received: split={split!r}"
-        )
+        raise UserError(f"`split` must be one of 'train', 'val', 'test'. Received: split={split!r}")
     if size < 0:
-        raise ValueError(f"`size` must not be negative. Received: size={size}")
+        raise UserError(f"`size` must not be negative. Received: size={size}")
     return _examples(split, size, seed)
 
 
@@ -90,7 +89,7 @@ def _examples(split: str, size: int, seed: int) -> Iterator[SyntheticExample]:
             if split_of(english) == split and english not in seen:
                 break
         else:
-            raise ValueError(
+            raise UserError(
                 f"The grammar gave no new sentence of split={split!r} in {MAX_TRIES} draws: ask "
                 f"for at most {len(seen)} examples. Received: size={size}"
             )

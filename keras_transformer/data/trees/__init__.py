@@ -14,8 +14,13 @@ from keras_transformer.data.trees.brackets import (
     unescape,
 )
 from keras_transformer.data.trees.cleaning import clean_label, clean_tree
-from keras_transformer.data.trees.linearizing import (
+from keras_transformer.data.trees.linearization import (
+    LABELLED_BRACKETS,
     UNKNOWN_TAG,
+    LabelledBrackets,
+    Linearization,
+)
+from keras_transformer.data.trees.linearizing import (
     linearize,
     most_openings,
     parse_symbol,
@@ -25,7 +30,10 @@ from keras_transformer.data.trees.linearizing import (
 from keras_transformer.data.trees.repair import repair
 
 __all__ = [
+    "LABELLED_BRACKETS",
     "UNKNOWN_TAG",
+    "LabelledBrackets",
+    "Linearization",
     "clean_label",
     "clean_tree",
     "escape",

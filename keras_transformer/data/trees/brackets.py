@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_transformer.data.text_files import read_lines
-from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
+from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN, Step, walk
+from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 # A leaf on one line is one token, as it is most of a file.
 _TOKEN = re.compile(r"\(([^()\s]+)\s+([^()\s]+)\)|[()]|[^()\s]+", re.ASCII)
 _UNSAFE = re.compile(r"[()\s]", re.ASCII)
+_TEXTS = {OPEN: (" ({}", ""), LEAF: (" ({} ", ")"), CLOSE: (")", "")}
 _ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
 _ALL_ESCAPES = {**_ESCAPES, "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
 
@@ -34,7 +36,7 @@ def read_trees(path: str | PathLike) -> Iterator["Tree"]:
         An iterator over the trees; the label of an empty outer bracket is `""`.
 
     Raises:
-        ValueError: while iterating, if the file is missing, empty or not UTF-8, if its brackets are
+        UserError: while iterating, if the file is missing, empty or not UTF-8, if its brackets are
             not balanced, if there is text outside the trees, or if a tree has an empty bracket or
             a word without a tag. The message names the file and the line.
     """
@@ -53,7 +55,7 @@ def parse_trees(lines: Iterable[str], name: str = "text") -> Iterator["Tree"]:
         An iterator over the trees.
 
     Raises:
-        ValueError: while iterating, as `read_trees`.
+        UserError: while iterating, as `read_trees`.
     """
     builder = _TreeBuilder()
     start, first_line, is_empty = 0, "", True
@@ -65,19 +67,19 @@ def parse_trees(lines: Iterable[str], name: str = "text") -> Iterator["Tree"]:
                 tree = builder.add(*match.group(0, 1, 2))
             except _BadTree as error:
                 begin = "" if start == number else f" (the tree begins on line {start})"
-                raise ValueError(
+                raise UserError(
                     f"{name}, line {number}{begin}: {error} Found: {_beginning(line)}"
                 ) from None
             if tree is not None:
                 is_empty = False
                 yield tree
     if not builder.is_between_trees:
-        raise ValueError(
+        raise UserError(
             f"{name}, line {start}: the tree that begins here is not closed at the end of the "
             f"text. Expected a ')' for each '('. Found: {_beginning(first_line)}"
         )
     if is_empty:
-        raise ValueError(f"{name} holds no tree. Expected trees in Penn-style brackets.")
+        raise UserError(f"{name} holds no tree. Expected trees in Penn-style brackets.")
 
 
 class _BadTree(Exception):
@@ -160,25 +162,37 @@ def to_bracketed(tree: "Tree") -> str:
         Such as `"(S (NP (PRP I)) (VP (VBP do)))"`.
 
     Raises:
-        ValueError: if a label or word is empty or has a bracket or white space in it, if a word has
+        UserError: if a label or word is empty or has a bracket or white space in it, if a word has
             no tag, or if a constituent is empty.
     """
     parts: list[str] = []
     for step, node in walk(tree):
-        if step == CLOSE:
-            parts.append(")")
-        elif step == LEAF:
-            parts.append(f" ({_safe('label', node.label())} {_safe('word', node[0])})")
-        elif node is tree and not node.label():
-            parts.append(" (")  # only the outermost bracket may lack a label
-        else:
-            parts.append(f" ({_safe('label', node.label())}")
+        label = node.label()
+        if step != CLOSE and (label or step == LEAF or node is not tree):
+            _safe("label", label)  # only the outermost bracket may lack one
+        before, after = text_around(step, label)
+        parts += (before, _safe("word", node[0]) if step == LEAF else "", after)
     return "".join(parts).lstrip()
+
+
+def text_around(step: Step, label: str) -> tuple[str, str]:
+    """What a step around a tree writes in brackets: before the word of a leaf, and after it.
+
+    Args:
+        step: `"open"`, `"leaf"` or `"close"`.
+        label: the label of the constituent, or the tag of the leaf.
+
+    Returns:
+        The two texts. Those of all steps, with the words between them and without the space that
+        they begin with, are the tree as `to_bracketed` writes it.
+    """
+    before, after = _TEXTS[step]
+    return before.format(label), after
 
 
 def _safe(what: str, text: str) -> str:
     if not text or _UNSAFE.search(text):
-        raise ValueError(
+        raise UserError(
             f"A {what} in a bracketed tree must be free of brackets and white space, and not "
             f"empty; `escape` writes brackets as -LRB- and -RRB-. Received: {what}={text!r}"
         )

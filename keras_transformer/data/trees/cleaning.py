@@ -36,7 +36,7 @@ def clean_tree(tree: "Tree", collapse_unary: bool = False) -> "Tree | None":
         The new tree, or None where traces are all that the tree has.
 
     Raises:
-        ValueError: if a word has no tag, or a constituent is empty to begin with.
+        UserError: if a word has no tag, or a constituent is empty to begin with.
     """
     from nltk import Tree
 
@@ -51,9 +51,10 @@ def clean_tree(tree: "Tree", collapse_unary: bool = False) -> "Tree | None":
                 done[-1].append(_without_loop(kept) if collapse_unary else kept)
         elif node.label() != TRACE:
             done[-1].append(Tree(clean_label(node.label()), [node[0]]))
-    if not done[0]:
-        return None
-    (root,) = done[0]
+    return _without_outer_brackets(*done[0]) if done[0] else None
+
+
+def _without_outer_brackets(root: "Tree") -> "Tree":
     while root.label() in ROOTS and not is_leaf(root):
         if len(root) > 1:
             root.set_label(TOP)

@@ -5,16 +5,15 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from keras_transformer.data.trees.linearizing import UNKNOWN_TAG
-from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN, Step
+from keras_transformer.data.trees.linearization import UNKNOWN_TAG
+from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN, LabelledStep
 
-Symbol = tuple[Step, str]  # what it does, and its label
-_MISSING: Symbol = (LEAF, UNKNOWN_TAG)
+_MISSING_LEAF: LabelledStep = (LEAF, UNKNOWN_TAG)
 
 
 def fit_leaves(
-    symbols: Sequence[Symbol], words: Sequence[str], repairs: Counter[str]
-) -> tuple[list[Symbol], int]:
+    steps: Sequence[LabelledStep], words: Sequence[str], repairs: Counter[str]
+) -> tuple[list[LabelledStep], int]:
     """Adds and takes out leaves until there is one for each word.
 
     Leaf and word number n belong together, so one leaf too many or too few moves all brackets to
@@ -24,75 +23,85 @@ def fit_leaves(
     both sides in place; unless the symbols break off, as then what is missing is the end.
 
     Args:
-        symbols: the symbols.
+        steps: what the symbols do.
         words: the words.
         repairs: counts of repairs, to be added to.
 
     Returns:
-        Symbols, and the number of words for which there is still no leaf as they belong at the end
-        of a tree that breaks off. Leaves and that number together are as many as words.
+        The steps, and the number of words for which there is still no leaf as they belong at the
+        end of a tree that breaks off. Leaves and that number together are as many as words.
     """
-    num_missing = len(words) - sum(step == LEAF for step, _ in symbols)
+    num_missing = len(words) - sum(step == LEAF for step, _ in steps)
     if num_missing > 0:
-        symbols = _fill_empty(symbols, num_missing, repairs)
-    tags = [tag for step, tag in symbols if step == LEAF]
+        steps = _fill_empty(steps, num_missing, repairs)
+    tags = [tag for step, tag in steps if step == LEAF]
     if len(tags) == len(words):
-        return list(symbols), 0
-    breaks_off = len(tags) < len(words) and _leaves_open(symbols)
-    is_kept = [True] * len(tags)  # whether leaf k stays
-    num_missing_at = [0] * (len(tags) + 1)  # how many are added after k leaves
+        return list(steps), 0
+    breaks_off = len(tags) < len(words) and _breaks_off(steps)
+    is_kept, num_missing_after = _changes(tags, words, breaks_off)
+    repairs["extra_leaf"] += is_kept.count(False)
+    repairs["missing_leaf"] += sum(num_missing_after)
+    num_at_end = 0
+    if breaks_off:
+        num_at_end, num_missing_after[-1] = num_missing_after[-1], 0
+    return _with_changes(steps, is_kept, num_missing_after), num_at_end
+
+
+def _changes(
+    tags: Sequence[str], words: Sequence[str], breaks_off: bool
+) -> tuple[list[bool], list[int]]:
+    """Whether each leaf stays, and how many are added after none of them, after the first, ..."""
+    is_kept = [True] * len(tags)
+    num_missing_after = [0] * (len(tags) + 1)
     for stretch in _stretches(tags, words):
         size = min(stretch.num_tags, stretch.num_words)
         is_end = stretch.first + stretch.num_tags == len(tags)
-        place = stretch.first + (size if breaks_off and is_end else (size + 1) // 2)
+        middle = stretch.first + (size if breaks_off and is_end else (size + 1) // 2)
         num_extra = stretch.num_tags - size
-        is_kept[place : place + num_extra] = [False] * num_extra
-        num_missing_at[place] += stretch.num_words - size
-    repairs["extra_leaf"] += is_kept.count(False)
-    repairs["missing_leaf"] += sum(num_missing_at)
-    num_at_end = 0
-    if breaks_off:
-        num_at_end, num_missing_at[-1] = num_missing_at[-1], 0
-    return _with_leaves(symbols, is_kept, num_missing_at), num_at_end
+        is_kept[middle : middle + num_extra] = [False] * num_extra
+        num_missing_after[middle] += stretch.num_words - size
+    return is_kept, num_missing_after
 
 
-def _with_leaves(
-    symbols: Sequence[Symbol], is_kept: Sequence[bool], num_missing_at: Sequence[int]
-) -> list[Symbol]:
-    missing = [[_MISSING] * number for number in num_missing_at]
+def _with_changes(
+    steps: Sequence[LabelledStep], is_kept: Sequence[bool], num_missing_after: Sequence[int]
+) -> list[LabelledStep]:
+    missing = [[_MISSING_LEAF] * number for number in num_missing_after]
     if not is_kept:
-        return [*missing[0], *symbols]
-    fitted: list[Symbol] = []
-    num_seen = 0
-    for symbol in symbols:
-        if symbol[0] != LEAF:
-            fitted.append(symbol)
+        return [*missing[0], *steps]
+    fitted: list[LabelledStep] = []
+    num_leaves = 0
+    for step, label in steps:
+        if step != LEAF:
+            fitted.append((step, label))
             continue
-        if num_seen == 0:
+        if num_leaves == 0:
             fitted += missing[0]
-        if is_kept[num_seen]:
-            fitted.append(symbol)
-        num_seen += 1
-        fitted += missing[num_seen]
+        if is_kept[num_leaves]:
+            fitted.append((step, label))
+        num_leaves += 1
+        fitted += missing[num_leaves]
     return fitted
 
 
-def _fill_empty(symbols: Sequence[Symbol], num_missing: int, repairs: Counter[str]) -> list[Symbol]:
+def _fill_empty(
+    steps: Sequence[LabelledStep], num_missing: int, repairs: Counter[str]
+) -> list[LabelledStep]:
     """Puts missing leaves into constituents that are opened and at once closed."""
-    filled: list[Symbol] = []
-    for step, label in symbols:
+    filled: list[LabelledStep] = []
+    for step, label in steps:
         if num_missing and step == CLOSE and filled and filled[-1][0] == OPEN:
-            filled.append(_MISSING)
+            filled.append(_MISSING_LEAF)
             repairs["missing_leaf"] += 1
             num_missing -= 1
         filled.append((step, label))
     return filled
 
 
-def _leaves_open(symbols: Sequence[Symbol]) -> bool:
+def _breaks_off(steps: Sequence[LabelledStep]) -> bool:
     """Whether there are closers too few at the end."""
     num_open = 0
-    for step, _ in symbols:
+    for step, _ in steps:
         if step != LEAF:
             num_open = max(0, num_open + (1 if step == OPEN else -1))
     return num_open > 0
@@ -113,14 +122,14 @@ def _stretches(tags: Sequence[str], words: Sequence[str]) -> Iterator[_Stretch]:
     """
     num_words = Counter(words)
     marks = {tag for tag, number in Counter(tags).items() if num_words[tag] == number}
-    tag_places = [n for n, tag in enumerate(tags) if tag in marks]
-    word_places = [n for n, word in enumerate(words) if word in marks]
+    tag_marks = [n for n, tag in enumerate(tags) if tag in marks]
+    word_marks = [n for n, word in enumerate(words) if word in marks]
 
     def agree(pair: tuple[int, int]) -> bool:
         return tags[pair[0]] == words[pair[1]]
 
-    pairs = list(takewhile(agree, zip(tag_places, word_places)))
-    rest = zip(tag_places[len(pairs) :][::-1], word_places[len(pairs) :][::-1])
+    pairs = list(takewhile(agree, zip(tag_marks, word_marks)))
+    rest = zip(tag_marks[len(pairs) :][::-1], word_marks[len(pairs) :][::-1])
     pairs += reversed(list(takewhile(agree, rest)))
     first_tag = first_word = 0
     for tag, word in [*pairs, (len(tags), len(words))]:

@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
+from keras_transformer.errors import UserError
+
 if TYPE_CHECKING:
     from nltk import Tree
 
 Step = Literal["open", "leaf", "close"]
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
+# What a symbol of a linearised tree does: a step, and the label or tag of the constituent or leaf.
+# Some symbols close a constituent of any label (None). The step of what is no symbol is None.
+LabelledStep = tuple[Step | None, str | None]
 
 
 def walk(tree: "Tree") -> Iterator[tuple[Step, "Tree"]]:
@@ -21,14 +26,14 @@ def walk(tree: "Tree") -> Iterator[tuple[Step, "Tree"]]:
         before its children and `("close", node)` after them.
 
     Raises:
-        ValueError: if a word has no tag of its own, or a constituent is empty.
+        UserError: if a word has no tag of its own, or a constituent is empty.
     """
     # The constituents around the present place from the root down, with their children to come.
     around: list[tuple[Tree, Iterator[Tree]]] = []
     node = tree
     while True:
         if isinstance(node, str):
-            raise ValueError(
+            raise UserError(
                 f"A word of the tree has no tag of its own: {node!r}. Expected (TAG word)."
             )
         if is_leaf(node):
@@ -37,7 +42,7 @@ def walk(tree: "Tree") -> Iterator[tuple[Step, "Tree"]]:
             around.append((node, iter(node)))
             yield OPEN, node
         else:
-            raise ValueError(f"A constituent of the tree is empty: ({node.label()} ).")
+            raise UserError(f"A constituent of the tree is empty: ({node.label()} ).")
         while around and (node := next(around[-1][1], None)) is None:
             yield CLOSE, around.pop()[0]
         if not around:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb.evaluate import read_files, score_sentences
 from keras_transformer.evaluation.evalb.parameters import Parameters, named_parameters
 from keras_transformer.evaluation.evalb.scores import TABLE_HEAD, EvalbScores
@@ -19,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parameters = _parameters(options)
         gold, predicted = read_files(options.gold, options.test, parameters)
-    except ValueError as error:
+    except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if parameters.debug:

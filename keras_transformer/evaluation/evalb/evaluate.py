@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb.parameters import Parameters
 from keras_transformer.evaluation.evalb.scores import EvalbScores, SentenceScores, Status
 from keras_transformer.evaluation.evalb.sentence import Bracket, Sentence, read_sentence
@@ -38,14 +39,14 @@ def evaluate_trees(
         An `EvalbScores`.
 
     Raises:
-        ValueError: if there is nothing to score, if the numbers of trees differ, or if brackets do
+        UserError: if there is nothing to score, if the numbers of trees differ, or if brackets do
             not pair.
     """
     gold, predicted = list(gold), list(predicted)
     if not gold:
-        raise ValueError("`gold` must hold at least one tree. Received: gold=[]")
+        raise UserError("`gold` must hold at least one tree. Received: gold=[]")
     if len(gold) != len(predicted):
-        raise ValueError(
+        raise UserError(
             "`predicted` must hold one tree for each gold tree. "
             f"Received: {len(gold):,} gold and {len(predicted):,} predicted trees"
         )
@@ -65,7 +66,7 @@ def evaluate_files(
     An empty line is an empty tree.
 
     Raises:
-        ValueError: if a file cannot be read or is empty, if the numbers of lines differ (the C
+        UserError: if a file cannot be read or is empty, if the numbers of lines differ (the C
             program then scores the lines that both have), or if the brackets of a line do not pair
             (it then counts an error, or stops).
     """
@@ -81,9 +82,9 @@ def read_files(
     lines = [read_lines(path) for path in paths]
     for path, found in zip(paths, lines):
         if not found:
-            raise ValueError(f"The file {path} is empty. Expected one tree a line.")
+            raise UserError(f"The file {path} is empty. Expected one tree a line.")
     if len(lines[0]) != len(lines[1]):
-        raise ValueError(
+        raise UserError(
             f"{gold_path} has {len(lines[0]):,} lines and {predicted_path} has {len(lines[1]):,}. "
             "Expected one tree a line, the same sentences in both; a sentence without a parse is "
             "an empty line."
@@ -109,7 +110,7 @@ def _read_all(trees, parameters, where) -> list[Sentence]:
             sentences.append(read_sentence(tree, parameters))
         except ValueError as error:
             shown = f" Received: {tree[:_SHOWN]!r}" if isinstance(tree, str) else ""
-            raise ValueError(f"{where(number)}: {error}{shown}") from None
+            raise UserError(f"{where(number)}: {error}{shown}") from None
     return sentences
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb.text import read_lines
 
 _FOLDER = Path(__file__).parent
@@ -61,7 +62,7 @@ class Parameters:
         """Reads a parameter file.
 
         Raises:
-            ValueError: if the file cannot be read, or has a line that is not understood (the C
+            UserError: if the file cannot be read, or has a line that is not understood (the C
                 program leaves such a line out).
         """
         fields = {name: set() for name in (*_LABELS.values(), *_PAIRS.values())}
@@ -73,7 +74,7 @@ class Parameters:
             try:
                 _set(fields, keyword, values)
             except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error} Received: {line!r}") from None
+                raise UserError(f"{path}, line {number}: {error} Received: {line!r}") from None
         return cls(**{name: _frozen(value) for name, value in fields.items()})
 
     @classmethod
@@ -85,7 +86,7 @@ class Parameters:
                 back; or `"nk"`, which is `"new"` with a `max_error` of 10,000.
         """
         if name not in named_parameters():
-            raise ValueError(
+            raise UserError(
                 f"`name` must be one of {', '.join(named_parameters())}. Received: name={name!r}"
             )
         return cls.from_file(_FOLDER / f"{name}.prm")
@@ -108,17 +109,17 @@ def named_parameters() -> list[str]:
 
 def _set(fields: dict, keyword: str, values: list[str]) -> None:
     if keyword not in _KEYWORDS:
-        raise ValueError(f"a line must begin with one of {', '.join(_KEYWORDS)}, or with #.")
+        raise UserError(f"a line must begin with one of {', '.join(_KEYWORDS)}, or with #.")
     expected = 2 if keyword in _PAIRS else 1
     if len(values) != expected:
-        raise ValueError(f"{keyword} takes {expected} value{'s' * (expected > 1)}.")
+        raise UserError(f"{keyword} takes {expected} value{'s' * (expected > 1)}.")
     if keyword in _LABELS:
         fields[_LABELS[keyword]].add(values[0])
     elif keyword in _PAIRS:
         fields[_PAIRS[keyword]].add((values[0], values[1]))
     else:
         if not re.fullmatch(r"[+-]?[0-9]+", values[0]):
-            raise ValueError(f"{keyword} takes an integer.")
+            raise UserError(f"{keyword} takes an integer.")
         if keyword == "LABELED":
             fields["labeled"] = int(values[0]) != 0
         else:

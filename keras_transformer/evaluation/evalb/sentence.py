@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb.parameters import Parameters
 
 # "(TAG word)", or an opening bracket with its label, or a closing one, or what should not be there.
@@ -92,7 +93,7 @@ def read_sentence(tree: Any, parameters: Parameters) -> Sentence:
     """Reads a bracketed string or an `nltk.Tree`.
 
     Raises:
-        ValueError: if brackets do not pair, or if a word does not stand alone under its tag.
+        UserError: if brackets do not pair, or if a word does not stand alone under its tag.
     """
     sentence = Sentence(parameters)
     if isinstance(tree, str):
@@ -100,7 +101,7 @@ def read_sentence(tree: Any, parameters: Parameters) -> Sentence:
     elif _is_tree(tree):
         _read_tree(tree, sentence)
     else:
-        raise ValueError(f"{type(tree).__name__} is neither an nltk Tree nor a bracketed string.")
+        raise UserError(f"{type(tree).__name__} is neither an nltk Tree nor a bracketed string.")
     return sentence
 
 
@@ -112,15 +113,15 @@ def _read_string(text: str, sentence: Sentence) -> None:
         elif label is not None:
             sentence.open(label)
         elif token[0] != ")":
-            raise ValueError(
+            raise UserError(
                 f"{token[0]!r} stands where a bracket should. Write words as (TAG word)."
             )
         elif not sentence.open_brackets:
-            raise ValueError("a closing bracket has no opening one.")
+            raise UserError("a closing bracket has no opening one.")
         else:
             sentence.close()
     if sentence.open_brackets:
-        raise ValueError(f"brackets that are not closed: {len(sentence.open_brackets)}.")
+        raise UserError(f"brackets that are not closed: {len(sentence.open_brackets)}.")
 
 
 def _read_tree(tree: Any, sentence: Sentence) -> None:
@@ -133,7 +134,7 @@ def _read_tree(tree: Any, sentence: Sentence) -> None:
             if waiting:
                 sentence.close()
         elif not _is_tree(node):
-            raise ValueError(f"the word {node!r} does not stand alone under its tag.")
+            raise UserError(f"the word {node!r} does not stand alone under its tag.")
         elif len(node) == 1 and not _is_tree(node[0]):
             sentence.add_word(node.label(), node[0])
         else:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from keras_transformer.errors import UserError
+
 
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a file, which end at "\\n" alone.
@@ -12,6 +14,6 @@ def read_lines(path: str | Path) -> list[str]:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
             return [line.removesuffix("\n") for line in file]
     except FileNotFoundError:
-        raise ValueError(f"There is no file {path}. Check the path.") from None
+        raise UserError(f"There is no file {path}. Check the path.") from None
     except OSError as error:
-        raise ValueError(f"The file {path} could not be read: {error.strerror}.") from None
+        raise UserError(f"The file {path} could not be read: {error.strerror}.") from None

@@ -1,4 +1,4 @@
-"""Pictures."""
+"""A picture of a training."""
 
 import math
 from itertools import count

@@ -1,0 +1,35 @@
+"""Constraints on the outputs of a search, which combine: `BeamSearch(constraints=(...,))`.
+
+- `MinLength`: outputs end only after so many tokens.
+- `BannedTokens`, `NoUnknownToken`: tokens that no output may hold.
+- `NoRepeatedNgrams`, `RepetitionPenalty`: against outputs that go round in circles.
+- `FirstToken`, `ForcedPrefix`: what outputs begin with, all alike or each its own.
+- `TreeGrammar`: outputs are trees over the words of their sentences.
+- `Constraint`: what to derive others from.
+
+Probabilities stay the model's own: what is forbidden keeps its share.
+"""
+
+from keras_transformer.decoding.constraint import Constraint
+from keras_transformer.decoding.constraints import (
+    BannedTokens,
+    FirstToken,
+    ForcedPrefix,
+    MinLength,
+    NoRepeatedNgrams,
+    NoUnknownToken,
+    RepetitionPenalty,
+)
+from keras_transformer.decoding.tree_grammar import TreeGrammar
+
+__all__ = [
+    "BannedTokens",
+    "Constraint",
+    "FirstToken",
+    "ForcedPrefix",
+    "MinLength",
+    "NoRepeatedNgrams",
+    "NoUnknownToken",
+    "RepetitionPenalty",
+    "TreeGrammar",
+]

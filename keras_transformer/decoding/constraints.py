@@ -1,0 +1,273 @@
+"""The constraints that any search can have. `TreeGrammar` has a file of its own."""
+
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from keras_transformer.decoding.checks import values_of
+from keras_transformer.decoding.constraint import Constraint
+from keras_transformer.decoding.history import followers, longer, mark
+from keras_transformer.decoding.settings import integer, positive_integer, real_number, rows, shared
+from keras_transformer.errors import UserError
+
+_register = keras.saving.register_keras_serializable(package="keras_transformer")
+
+# More tokens than these are banned by a pass over the vocabulary.
+_MOST_FEW = 64
+
+
+@_register
+@dataclass(frozen=True)
+class MinLength(Constraint):
+    """Outputs have `min_length` tokens at least, the end token included.
+
+    Args:
+        min_length: a number of tokens.
+
+    Raises:
+        UserError: if `min_length` is no integer, or negative.
+    """
+
+    min_length: int = shared("int32")
+    num_forbidden = 1
+
+    def __post_init__(self):
+        value = integer("min_length", self.min_length, 0, "an integer, 0 or larger")
+        object.__setattr__(self, "min_length", value)
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        is_early_end = ops.logical_and(token_ids == END_ID, progress.step + 1 < self.min_length)
+        return ops.where(is_early_end, -np.inf, log_probs)
+
+
+@_register
+@dataclass(frozen=True)
+class BannedTokens(Constraint):
+    """Outputs hold none of some tokens.
+
+    Args:
+        banned_token_ids: ids of tokens, in any order. The end token cannot be banned.
+
+    Raises:
+        UserError: if one is no id, or is the end token's.
+    """
+
+    banned_token_ids: tuple = shared("int32")
+
+    def __post_init__(self):
+        token_ids = np.asarray(self.banned_token_ids).ravel()
+        is_id = token_ids.dtype.kind in "iu" or not len(token_ids)
+        if not is_id or (token_ids < 0).any() or END_ID in token_ids:
+            raise self._error("not negative")
+        token_ids = tuple(sorted(set(token_ids.tolist())))
+        object.__setattr__(self, "banned_token_ids", token_ids)
+
+    @property
+    def num_forbidden(self):
+        count = self.banned_token_ids.shape[0]  # a tensor's, inside the search
+        return count if count <= _MOST_FEW else None
+
+    def shared_tensors(self):
+        # Few sizes, for few programs. -1 is no token's id.
+        size = 1 << max(len(self.banned_token_ids) - 1, 0).bit_length()
+        token_ids = np.full(size, -1, "int32")
+        token_ids[: len(self.banned_token_ids)] = self.banned_token_ids
+        return {"banned_token_ids": token_ids}
+
+    def check(self, model, encoder_token_ids, limits):
+        size = model.hyperparameters["vocabulary_size"]
+        if self.banned_token_ids and self.banned_token_ids[-1] >= size:
+            raise self._error(f"below {size}, the vocabulary size")
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        if self.num_forbidden is None:
+            banned = ops.maximum(self.banned_token_ids, PAD_ID)  # which may not come anyway
+            is_banned = mark(banned[None], token_ids)[0]
+        else:
+            token_ids = ops.convert_to_tensor(token_ids, "int32")
+            is_banned = ops.any(ops.expand_dims(token_ids, -1) == self.banned_token_ids, axis=-1)
+        return ops.where(is_banned, -np.inf, log_probs)
+
+    def _error(self, expected):
+        return UserError(
+            f"`banned_token_ids` must be ids of tokens: integers, {expected}, and not the end "
+            f"token's {END_ID}. Received: banned_token_ids={self.banned_token_ids}"
+        )
+
+
+@_register
+@dataclass(frozen=True)
+class NoUnknownToken(Constraint):
+    """Outputs do not hold the unknown token."""
+
+    num_forbidden = 1
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        return ops.where(token_ids == UNKNOWN_ID, -np.inf, log_probs)
+
+
+@_register
+@dataclass(frozen=True)
+class NoRepeatedNgrams(Constraint):
+    """No n tokens follow one another twice in an output.
+
+    Args:
+        size: n.
+
+    Raises:
+        UserError: if n is no positive integer.
+    """
+
+    size: int
+
+    def __post_init__(self):
+        object.__setattr__(self, "size", positive_integer("size", self.size))
+
+    def first_state(self, sizes):
+        return ops.zeros(tuple(sizes), "int32")
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        is_forbidden = mark(followers(state, self.size - 1), token_ids)
+        return ops.where(is_forbidden, -np.inf, log_probs)
+
+    def next_state(self, state, parents, tokens):
+        return longer(state, parents, tokens)
+
+
+@_register
+@dataclass(frozen=True)
+class RepetitionPenalty(Constraint):
+    """The log-probability of a token that the output has already is multiplied by a factor (after
+    Keskar et al., 2019, section 4.1, who divide logits).
+
+    Scores are then the penalised ones.
+
+    Args:
+        penalty: the factor, 1 or larger.
+
+    Raises:
+        UserError: if `penalty` is no number, or less than 1.
+    """
+
+    penalty: float = shared("float32")
+
+    def __post_init__(self):
+        value = real_number(
+            "penalty", self.penalty, lambda x: 1 <= x < np.inf, "a number, 1 or larger"
+        )
+        object.__setattr__(self, "penalty", value)
+
+    def first_state(self, sizes):
+        return ops.zeros(tuple(sizes), "int32")
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        return ops.where(mark(state, token_ids), self.penalty * log_probs, log_probs)
+
+    def next_state(self, state, parents, tokens):
+        return longer(state, parents, tokens)
+
+
+@_register
+@dataclass(frozen=True)
+class FirstToken(Constraint):
+    """All outputs begin with one token, such as that of a language. It counts in length and score.
+
+    Args:
+        token_id: its id.
+
+    Raises:
+        UserError: if it is no id of a token that an output may hold.
+    """
+
+    token_id: int = shared("int32")
+    num_forbidden = 0
+
+    def __post_init__(self):
+        value = integer(
+            "token_id", self.token_id, END_ID, "the id of a token that an output may hold"
+        )
+        object.__setattr__(self, "token_id", value)
+
+    def check(self, model, encoder_token_ids, limits):
+        size = model.hyperparameters["vocabulary_size"]
+        if self.token_id >= size:
+            raise UserError(
+                f"`token_id` must be below {size}, the vocabulary size. "
+                f"Received: token_id={self.token_id}"
+            )
+
+    def forced(self, state, progress):
+        return ops.reshape(ops.where(progress.step == 0, self.token_id, PAD_ID), (1, 1))
+
+
+@_register
+@dataclass(frozen=True)
+class ForcedPrefix(Constraint):
+    """Each output begins with tokens of its own, which other constraints do not keep out.
+
+    They count in length and score.
+
+    Args:
+        prefix_token_ids: int array `(batch, prefix)`, padded with 0.
+    """
+
+    prefix_token_ids: object = rows()
+    num_forbidden = 0
+
+    def check(self, model, encoder_token_ids, limits):
+        _check_shape(self.prefix_token_ids, encoder_token_ids)
+        prefix = values_of(self.prefix_token_ids)
+        if prefix is None or limits is None:
+            return
+        _check_ids(prefix, model.hyperparameters["vocabulary_size"])
+        is_token = prefix != PAD_ID
+        limits = np.where(limits, limits, prefix.shape[1])  # a source without tokens has no output
+        if (is_token.sum(axis=1) > limits).any():
+            row = (is_token.sum(axis=1) > limits).argmax()
+            raise UserError(
+                f"`prefix_token_ids` must fit in the outputs. Received: row {row} of "
+                f"{is_token[row].sum()} tokens, for an output of {limits[row]} at most. Pass a "
+                "larger `extra_length`."
+            )
+
+    def row_tensors(self):
+        tensors = super().row_tensors()
+        # A column of padding says where a prefix ends, and that there is none.
+        return {name: ops.pad(x, ((0, 0), (0, 1))) for name, x in tensors.items()}
+
+    def first_state(self, sizes):
+        return self.prefix_token_ids
+
+    def forced(self, state, progress):
+        index = ops.minimum(progress.step, ops.shape(state)[1] - 1)
+        return ops.take(state, ops.reshape(index, (1,)), axis=1)
+
+
+def _check_shape(prefix, encoder_token_ids):
+    shape = tuple(ops.convert_to_tensor(prefix, "int32").shape)
+    batch = encoder_token_ids.shape[0]
+    if len(shape) != 2 or (None not in (shape[0], batch) and shape[0] != batch):
+        raise UserError(
+            "`prefix_token_ids` must have the shape (batch, prefix), one row for each source. "
+            f"Received: shape={shape} for {batch} sources"
+        )
+
+
+def _check_ids(prefix, vocabulary_size):
+    wrong = prefix[(prefix < 0) | (prefix >= vocabulary_size) | (prefix == START_ID)]
+    if len(wrong):
+        raise UserError(
+            f"`prefix_token_ids` must be ids of tokens: below {vocabulary_size}, the vocabulary "
+            f"size, and not the start token {START_ID}. Received: the id {wrong[0]}"
+        )
+    is_token = prefix != PAD_ID
+    is_gap = (is_token[:, 1:] > is_token[:, :-1]).any(axis=1)
+    if is_gap.any():
+        row = is_gap.argmax()
+        raise UserError(
+            "`prefix_token_ids` must be padded with 0 at the end, and only there. "
+            f"Received: row {row}={prefix[row].tolist()}"
+        )

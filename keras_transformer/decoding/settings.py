@@ -1,0 +1,182 @@
+"""Searches and constraints as frozen dataclasses: what of them a program is compiled for, and what
+it takes as tensors.
+
+A program is compiled for a template, in which tensors have a `...` in their place. So two searches
+that differ in their temperature alone share one program.
+"""
+
+import dataclasses
+import difflib
+import numbers
+import operator
+
+import keras
+import numpy as np
+
+from keras_transformer.errors import UserError
+
+# What a field is to a compiled program.
+_SHARED, _ROWS = "shared", "rows"
+
+
+def shared(dtype, default=dataclasses.MISSING, off=None):
+    """A field that programs take as a tensor, the same for all sentences.
+
+    Args:
+        dtype: the tensor's dtype.
+        default: the field's default, if it has one.
+        off: a value with which the field does nothing. It is compiled in, and so costs nothing.
+    """
+    return dataclasses.field(
+        default=default, metadata={"kind": _SHARED, "dtype": dtype, "off": off}
+    )
+
+
+def rows(default=dataclasses.MISSING):
+    """A field that programs take as an int32 tensor with a row for each sentence of the batch, or
+    None.
+    """
+    return dataclasses.field(
+        default=default, metadata={"kind": _ROWS, "dtype": "int32", "off": None}
+    )
+
+
+class Settings:
+    """What frozen dataclasses with such fields have in common."""
+
+    def template(self):
+        """Itself with `...` in place of tensors: what a program is compiled for, by value."""
+        names = [*self._values(_SHARED), *self._values(_ROWS)]
+        return self._with(dict.fromkeys(names, ...))
+
+    def shared_tensors(self):
+        """The tensors that all sentences share: name -> array."""
+        return {
+            name: np.asarray(value, self._field(name).metadata["dtype"])
+            for name, value in self._values(_SHARED).items()
+        }
+
+    def row_tensors(self):
+        """The tensors that have a row for each sentence: name -> int32 tensor `(batch, ...)`."""
+        values = self._values(_ROWS)
+        return {name: keras.ops.convert_to_tensor(x, "int32") for name, x in values.items()}
+
+    def filled(self, tensors):
+        """Itself with tensors in the place of the fields that they are named after."""
+        return self._with(tensors)
+
+    def get_config(self):
+        """JSON values that make the same again: see `from_config`."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    def _values(self, kind):
+        """The fields of a kind that are not off: name -> value."""
+        fields = [field for field in dataclasses.fields(self) if field.metadata.get("kind") == kind]
+        values = {field: getattr(self, field.name) for field in fields}
+        return {
+            field.name: value
+            for field, value in values.items()
+            if value is ... or not (value is None or _equals(value, field.metadata["off"]))
+        }
+
+    def _field(self, name):
+        return next(field for field in dataclasses.fields(self) if field.name == name)
+
+    def _with(self, values):
+        new = object.__new__(type(self))  # the values are no user's: they are not checked again
+        for field in dataclasses.fields(self):
+            value = values.get(field.name, getattr(self, field.name))
+            object.__setattr__(new, field.name, value)
+        return new
+
+
+def _equals(value, off):
+    return off is not None and isinstance(value, numbers.Number) and value == off
+
+
+def serialize(settings):
+    """A search or a constraint as JSON values: `{"class_name": ..., "config": {...}}`."""
+    name = keras.saving.get_registered_name(type(settings))
+    return {"class_name": name, "config": settings.get_config()}
+
+
+def deserialize(config):
+    """The search or constraint that `serialize` wrote.
+
+    Raises:
+        UserError: if it is of no class that is known here, or its class refuses the values.
+    """
+    try:
+        name, values = config["class_name"], dict(config["config"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            'Expected a search or a constraint as {"class_name": ..., "config": {...}}. '
+            f"Received: {config!r}"
+        ) from None
+    cls = keras.saving.get_registered_object(name)
+    if cls is None:
+        raise UserError(
+            f"There is no search or constraint {name!r} here. Import the module that registers it "
+            "with `keras.saving.register_keras_serializable` first."
+        )
+    check_names(values, cls)
+    return cls.from_config(values)
+
+
+def check_names(options, cls, also=()):
+    """Raise a `UserError` if an option is none of a dataclass's fields, nor one of `also`."""
+    known = [*(field.name for field in dataclasses.fields(cls)), *also]
+    for name in options:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean `{nearest[0]}`?" if nearest else ""
+            raise UserError(
+                f"{cls.__name__} has no option `{name}`.{hint} It has: {', '.join(known)}."
+            )
+
+
+def integer(name, value, least, at_least):
+    """A Python integer of any integer, NumPy's too.
+
+    Args:
+        name: the argument's name.
+        value: what was passed for it.
+        least: the smallest value that is allowed.
+        at_least: words that say so, such as "a positive integer".
+
+    Raises:
+        UserError: if it is none, or too small.
+    """
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise UserError(f"`{name}` must be {at_least}. Received: {name}={value}")
+    return number
+
+
+def positive_integer(name, value):
+    return integer(name, value, 1, "a positive integer")
+
+
+def real_number(name, value, is_allowed, expected):
+    """A Python float of any real number for which `is_allowed` is true.
+
+    Raises:
+        UserError: if it is none.
+    """
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not is_allowed(value):
+        raise UserError(f"`{name}` must be {expected}. Received: {name}={value}")
+    return float(value)
+
+
+def not_negative(name, value):
+    return real_number(name, value, lambda x: 0 <= x < np.inf, "a number, 0 or larger")

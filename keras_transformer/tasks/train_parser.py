@@ -1,0 +1,205 @@
+"""Train a constituency parser, from trees to a model folder (section 6.3)."""
+
+import copy
+from dataclasses import dataclass, field
+
+from keras_transformer.data.tag_dictionary import TagDictionary
+from keras_transformer.data.tokenizer import VocabularyOptions, make_tokenizer
+from keras_transformer.data.tree_pairs import TreePairs
+from keras_transformer.data.tree_symbols import TreeSymbols
+from keras_transformer.data.trees import most_openings, symbol_inventory, to_bracketed
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
+from keras_transformer.options import from_keywords
+from keras_transformer.tasks.training import (
+    TrainingOptions,
+    begin_training,
+    make_batches,
+    make_model,
+    save_training,
+)
+from keras_transformer.training.fitting import average_weights, fit
+from keras_transformer.training.run import check_data
+
+
+@dataclass(kw_only=True)
+class TreeVocabularyOptions(VocabularyOptions):
+    """The vocabulary of a parser (section 6.3)."""
+
+    vocabulary_size: int = 4000
+    """Size of the vocabulary: symbols of trees, and BPE of the words. The paper's: 16000, and 32000
+    with extra trees."""
+
+
+@dataclass(kw_only=True)
+class TreeOptions:
+    """What to predict of the trees, and from which."""
+
+    keep_tags: bool = True
+    """Predict the words' tags. Otherwise one symbol stands for all (Vinyals et al., 2015)."""
+    extra_ratio: float = 1.0
+    """How many of the extra trees there are to be for one of the treebank."""
+    constituents: bool = False
+    """Train on each constituent as a sentence of its own, too: for small treebanks."""
+    tag_dictionary: int = 5
+    """Words that occur so often may only have their tags of training. 0: any word, any tag."""
+
+
+@dataclass(kw_only=True)
+class ParsingOptions:
+    """How trees are searched for where they are scored."""
+
+    extra_length: int = 300
+    """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    beam_size: int = 4
+    """Live hypotheses of a sentence where trees are scored. `evaluate.py` takes the paper's 21."""
+    alpha: float = 0.3
+    """Strength of the length penalty (section 6.3)."""
+    val_sentences: int = 500
+    """How many validation sentences to parse at each interval."""
+
+
+@dataclass(kw_only=True)
+class ParserTrainingOptions(TrainingOptions):
+    """Options of a parser's training."""
+
+    vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
+    trees: TreeOptions = field(default_factory=TreeOptions)
+    parsing: ParsingOptions = field(default_factory=ParsingOptions)
+
+
+def train_parser(task_class, train, val, extra=None, **options):
+    """Train a parser: see `ConstituencyParser.train`.
+
+    Args:
+        task_class: `ConstituencyParser`, or a class derived from it.
+        train: `Treebank` to train on.
+        val: `Treebank` to validate on.
+        extra: a second `Treebank` to train on.
+        **options: those of `ParserTrainingOptions`.
+
+    Returns:
+        A `task_class`.
+
+    Raises:
+        UserError: if an option or a tree is wrong, or the output folder holds another training.
+    """
+    options = from_keywords(ParserTrainingOptions, options)
+    run = begin_training(options)
+
+    # Data (section 6.3) and batching (5.1)
+    pairs = make_tree_pairs(train, options.trees, extra)
+    val_pairs = TreePairs(val, options.trees.keep_tags)
+    tokenizer, symbols = make_tree_tokenizer(train, pairs, options, run)
+    run = check_data(run, pairs, tokenizer)
+    batches = make_batches(pairs, val_pairs, tokenizer, options, run, symbols)
+
+    # Model (section 3), optimizer (5.3), regularisation (5.4)
+    model = make_model(tokenizer.vocabulary_size, options, run)
+    metadata = parser_metadata(train, symbols, options.trees)
+    parser = task_class(model, tokenizer, metadata)
+    quick = quick_parser(parser, options.parsing)
+
+    # Training (section 5.2)
+    some = list(val)[: options.parsing.val_sentences]
+    scores = {"val_f1": lambda: round(score_trees(quick, some).f1, 2)}
+    fitted = fit(model, *batches, run, options.fitting, options.checkpoints, scores)
+
+    # Averaging the last checkpoints (section 6.1), and evaluation
+    weights = average_weights(model, run, options.checkpoints)
+    validation = model.evaluate(batches.val, verbose=0, return_dict=True)
+    result = score_trees(quick, some)
+
+    # Saving
+    facts = {"dataset": train.name, "validation": validation, "scores": {"val": result.to_dict()}}
+    title = f"Constituency parsing, trained on {train.name}"
+    line = f"{len(some)} sentences of validation, {weights}: {describe_evalb(result)}"
+    save_training(parser, facts, title, [line], options, run, batches, fitted)
+    return parser
+
+
+def make_tree_pairs(train, options, extra=None):
+    """The pairs (words, symbols) to train on: `TreePairs` as `TreeOptions` say.
+
+    Args:
+        train: a `Treebank`.
+        options: `TreeOptions`.
+        extra: a second `Treebank`, such as the output of another parser.
+    """
+    return TreePairs(train, options.keep_tags, extra, options.extra_ratio, options.constituents)
+
+
+def make_tree_tokenizer(train, pairs, options, run):
+    """Train the vocabulary of words and of the symbols of trees, or read a resumed training's.
+
+    Args:
+        train: a `Treebank`.
+        pairs: what `make_tree_pairs` returned.
+        options: `ParserTrainingOptions`.
+        run: the `Run`.
+
+    Returns:
+        The tuple `(tokenizer, symbols)` of the `Tokenizer` and the `TreeSymbols`.
+    """
+    symbols = symbol_inventory(train, options.trees.keep_tags)
+    tokenizer = make_tokenizer(
+        (words for words, _ in pairs),
+        options.vocabulary,
+        run.folder / "tokenizer.spm",
+        keep=run.is_resumed,
+        user_defined_symbols=symbols,
+    )
+    return tokenizer, TreeSymbols(symbols, tokenizer)
+
+
+def parser_metadata(train, symbols, options):
+    """What a `ConstituencyParser` needs to know of the trees that it was trained on.
+
+    Args:
+        train: a `Treebank`.
+        symbols: its `TreeSymbols`.
+        options: `TreeOptions`.
+
+    Returns:
+        A dict of JSON values.
+    """
+    metadata = {
+        "dataset": train.name,
+        "symbols": symbols.symbols,
+        "max_openings": most_openings(train),
+    }
+    if options.tag_dictionary and options.keep_tags:
+        metadata["tag_dictionary"] = TagDictionary.from_trees(
+            train, options.tag_dictionary
+        ).to_dict()
+    return metadata
+
+
+def quick_parser(parser, options):
+    """The parser, with the search that trees are scored with while it is trained.
+
+    Args:
+        parser: a `ConstituencyParser`.
+        options: `ParsingOptions`.
+    """
+    quick = copy.copy(parser)
+    names = ("extra_length", "beam_size", "alpha")
+    quick.search = BeamSearch(**{name: getattr(options, name) for name in names})
+    quick.max_source_length = None  # every sentence that is scored has its tree
+    return quick
+
+
+def score_trees(parser, trees):
+    """The `EvalbScores` of a parser's trees, with the parameters of COLLINS.prm."""
+    predicted = parser([tree.leaves() for tree in trees])
+    gold = map(to_bracketed, trees)
+    return evaluate_trees(gold, map(to_bracketed, predicted), Parameters.named("COLLINS"))
+
+
+def describe_evalb(result):
+    """The `EvalbScores` that `score_trees` returns in one line."""
+    return (
+        f"F1 {result.f1:.2f}, recall {result.recall:.2f}, precision {result.precision:.2f}, "
+        f"complete match {result.complete_match:.2f} (EVALB, COLLINS.prm; {result.errors} error "
+        f"and {result.skipped} skip sentences)"
+    )

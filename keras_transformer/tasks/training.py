@@ -1,0 +1,142 @@
+"""What the trainings of all tasks share: their options, and the stages that need nothing else.
+
+The stages are those of `keras_transformer.data` and `keras_transformer.training`, called in the
+order of the paper's section 5.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
+from keras_transformer.data.token_store import TokenStore
+from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.models.variants import ModelOptions, get_hyperparameters
+from keras_transformer.options import fixed_settings
+from keras_transformer.training.distribution import DeviceOptions
+from keras_transformer.training.fitting import FitOptions, compile_model
+from keras_transformer.training.optimizer import OptimizerOptions, make_optimizer
+from keras_transformer.training.results import model_card, training_facts, write_results
+from keras_transformer.training.rolling_checkpoints import CheckpointOptions
+from keras_transformer.training.run import RunOptions, begin_run
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class TrainingOptions:
+    """Options of every training: those of its stages."""
+
+    run: RunOptions
+    vocabulary: VocabularyOptions = field(default_factory=VocabularyOptions)
+    batching: BatchingOptions = field(default_factory=BatchingOptions)
+    model: ModelOptions = field(default_factory=ModelOptions)
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    fitting: FitOptions = field(default_factory=FitOptions)
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
+
+
+class Batches(NamedTuple):
+    """The planned batches of both texts."""
+
+    train: TokenBatches
+    val: TokenBatches
+
+
+def begin_training(options):
+    """Begin or resume the training that `TrainingOptions` describe: see `begin_run`.
+
+    Args:
+        options: `TrainingOptions`, or a class derived from them.
+
+    Returns:
+        A `Run`.
+
+    Raises:
+        UserError: if there are no such devices, or the folder holds another training.
+    """
+    settings = fixed_settings(options)
+    return begin_run(options.run, options.devices, options.fitting.steps, settings)
+
+
+def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
+    """Tokenise the texts once, and plan the batches of both (section 5.1).
+
+    Args:
+        train: pairs of strings to train on, such as a `ParallelText`.
+        val: pairs to validate on.
+        tokenizer: the `Tokenizer`.
+        options: `TrainingOptions`.
+        run: the `Run`.
+        target_tokenizer: what encodes the targets, with the same vocabulary. Defaults to
+            `tokenizer`.
+
+    Returns:
+        `Batches`.
+
+    Raises:
+        UserError: if the longest pair does not fit into a batch.
+    """
+    stores = (
+        TokenStore.build_once(run.folder / "tokens" / name, text, tokenizer, target_tokenizer)
+        for name, text in (("train", train), ("val", val))
+    )
+    return Batches(
+        *plan_batches(
+            *stores,
+            options.batching,
+            accumulate=options.optimizer.accumulate,
+            seed=run.seed,
+            num_replicas=run.devices.num_replicas,
+            shard=run.devices.shard,
+        )
+    )
+
+
+def make_model(vocabulary_size, options, run):
+    """The model (section 3) with its optimizer (5.3) and regularisation (5.4), where it stands.
+
+    Args:
+        vocabulary_size: size of the vocabulary.
+        options: `TrainingOptions`.
+        run: the `Run`.
+
+    Returns:
+        A compiled `Transformer`.
+
+    Raises:
+        UserError: if an option is out of its range, or the training that goes on had another model.
+    """
+    hyperparameters = get_hyperparameters(options.model)
+    with run.devices.scope():
+        model = Transformer.from_options(options.model, vocabulary_size)
+        optimizer = make_optimizer(
+            options.optimizer,
+            hyperparameters["hidden_dim"],
+            loss_scaling=model.policy.compute_dtype == "float16",
+        )
+    compile_model(model, optimizer, hyperparameters["label_smoothing"], run)
+    return model
+
+
+def save_training(task, facts, title, lines, options, run, batches, fitted):
+    """Write the results, and the preset in `model` with its model card.
+
+    Args:
+        task: a `Translator` or another task with the trained model.
+        facts: dict of JSON values for `results.json`, `"command"` for the card among them if there
+            was one.
+        title: title of the model card.
+        lines: further lines of the card, such as scores.
+        options: `TrainingOptions`.
+        run: the `Run`.
+        batches: `Batches`.
+        fitted: what `fit` returned.
+    """
+    hyperparameters = get_hyperparameters(options.model)
+    facts = {**facts, **training_facts(task.model, batches.train, run, fitted, hyperparameters)}
+    write_results(facts, fitted.history, run.folder)
+    task.save_to_preset(run.folder / "model", card=model_card(title, facts, lines))
+    logger.info("The model is in %s.", run.folder / "model")

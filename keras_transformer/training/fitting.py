@@ -1,0 +1,224 @@
+"""Compile, fit and average: sections 5.2 and 6.1."""
+
+import importlib.util
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import keras
+
+from keras_transformer.errors import UserError
+from keras_transformer.options import may_change
+from keras_transformer.training.callbacks import LogScore, StopOnNonFinite
+from keras_transformer.training.checkpoints import (
+    average_checkpoints,
+    list_checkpoints,
+    load_weights,
+)
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.progress import LogProgress, SkipNonFinite
+from keras_transformer.training.results import write_history
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.signals import stop_on_signals
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class FitOptions:
+    """How long to train, and how often to validate (section 5.2)."""
+
+    steps: int = may_change(7500)
+    """Number of updates."""
+    interval: int = 500
+    """Updates between two validations."""
+
+
+class Fitted(NamedTuple):
+    """What `fit` returns."""
+
+    history: dict  # as Keras keeps it: name -> values, one for each interval
+    seconds: float  # of training, those before it was resumed included
+
+
+class Part(NamedTuple):
+    """A part of a training whose epochs have one length: one call of Keras's `fit`."""
+
+    first_batch: int  # of the whole training, from 0
+    first_epoch: int
+    end_epoch: int
+    batches_per_epoch: int
+
+
+def compile_model(model, optimizer, label_smoothing, run):
+    """Compile a model for its training, and give it the state that the training goes on from.
+
+    The loss is the token mean over the batch of all replicas: see `TokenBatches`.
+
+    Args:
+        model: a `Transformer`, made in `run.devices.scope()`.
+        optimizer: a `WholeBatchOptimizer`.
+        label_smoothing: ε_ls (section 5.4).
+        run: the `Run`.
+
+    Raises:
+        UserError: if the training that goes on had another model or optimizer.
+    """
+    with run.devices.scope():
+        model.compile(
+            optimizer=optimizer,
+            loss=LabelSmoothedCrossentropy(label_smoothing, reduction="sum"),
+            weighted_metrics=[TokenAccuracy(), Perplexity()],
+            jit_compile=run.devices.jit_compile,
+        )
+        # TensorFlow would trace a first step that makes variables twice.
+        model.optimizer.build(model.trainable_variables)
+        run.start.restore(model)
+    logger.info("%s parameters", f"{model.count_params():,}")
+
+
+def fit(model, train_batches, val_batches, run, options, checkpoint_options, scores=None):
+    """Train (section 5.2), in intervals that end with a validation.
+
+    Writes checkpoints, and at the end `history.json` and `training.png`, into the run's folder.
+
+    Whenever it is stopped or killed, the same call on a resumed run comes to the same weights,
+    validations and scores. The means of training in the history, such as the loss, are those of an
+    interval as far as it was trained since the last start.
+
+    Args:
+        model: a model that `compile_model` has compiled.
+        train_batches: `TokenBatches` to train on.
+        val_batches: `TokenBatches` to validate on.
+        run: the `Run`.
+        options: `FitOptions`.
+        checkpoint_options: `CheckpointOptions`.
+        scores: dict of names in the history, such as `"val_bleu"`, and functions without arguments
+            that return a number: called at the end of each interval.
+
+    Returns:
+        `Fitted`.
+
+    Raises:
+        UserError: if the loss is infinite or not a number, or a checkpoint cannot be written.
+        TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
+    """
+    _check_positive(steps=options.steps, interval=options.interval)
+    num_batches = options.steps * train_batches.accumulate
+    checkpoints = RollingCheckpoints(
+        run.checkpoints_folder,
+        keep=max(checkpoint_options.keep, checkpoint_options.average),
+        every_steps=checkpoint_options.checkpoint_steps,
+        every_minutes=checkpoint_options.checkpoint_minutes,
+        start=run.start,
+        run=run.settings,
+        num_batches=num_batches,
+    )
+    with stop_on_signals(checkpoints):
+        fit_in_parts(
+            model,
+            train_batches.stream,
+            plan_parts(run.start.batches, num_batches, options.interval * train_batches.accumulate),
+            validation_data=val_batches,
+            callbacks=_callbacks(model, train_batches, run, options, checkpoints, scores or {}),
+            verbose=0 if run.devices.shard[0] else "auto",
+        )
+    write_history(checkpoints.history, run.folder, options.interval)
+    return Fitted(checkpoints.history, checkpoints.seconds)
+
+
+def plan_parts(first_batch, num_batches, interval):
+    """Part a training so that its epochs end at multiples of the interval, wherever it begins.
+
+    Args:
+        first_batch: the number of batches that were consumed already.
+        num_batches: those of the whole training.
+        interval: batches of an epoch.
+
+    Returns:
+        A list of `Part`: the rest of an epoch that was left, whole epochs, and a short last one, as
+        far as there are such.
+    """
+    parts = []
+    while first_batch < num_batches:
+        epoch, within = divmod(first_batch, interval)
+        left = num_batches - first_batch
+        if within or left < interval:
+            size, epochs = min(interval - within, left), 1
+        else:
+            size, epochs = interval, left // interval
+        parts.append(Part(first_batch, epoch, epoch + epochs, size))
+        first_batch += size * epochs
+    return parts
+
+
+def fit_in_parts(model, stream, parts, **options):
+    """Call Keras's `fit` for one part of a training after the other.
+
+    Args:
+        model: a compiled model.
+        stream: function that takes the number of batches to skip, and returns the others without
+            end, such as `TokenBatches.stream`.
+        parts: what `plan_parts` returns.
+        **options: further arguments of `fit`.
+    """
+    for part in parts:
+        model.fit(
+            stream(part.first_batch),
+            shuffle=False,  # the batches are planned
+            initial_epoch=part.first_epoch,
+            epochs=part.end_epoch,
+            steps_per_epoch=part.batches_per_epoch,
+            **options,
+        )
+
+
+def average_weights(model, run, options):
+    """Average the last checkpoints into the model (section 6.1), or take its moving average.
+
+    Args:
+        model: the model after `fit`.
+        run: the `Run`.
+        options: `CheckpointOptions`.
+
+    Returns:
+        Words that say what the weights are.
+
+    Raises:
+        UserError: if a checkpoint is missing or damaged.
+    """
+    if model.optimizer.inner_optimizer.use_ema:
+        model.optimizer.overwrite_with_average(model.trainable_variables)
+        return "moving average of the weights"
+    averaged = run.folder / "averaged.weights.h5"
+    paths = list_checkpoints(run.checkpoints_folder)[-options.average :]
+    average_checkpoints(paths, averaged)
+    load_weights(model, averaged)
+    return f"last {len(paths)} checkpoints averaged"
+
+
+def _callbacks(model, train_batches, run, options, checkpoints, scores):
+    return [
+        LogProgress(train_batches.mean_target_tokens, options.steps),
+        SkipNonFinite()
+        if model.optimizer.skip_nonfinite
+        else StopOnNonFinite(train_batches, checkpoints),
+        *(LogScore(name, score) for name, score in scores.items()),
+        *_tensorboard(run.folder),
+        checkpoints,
+    ]
+
+
+def _tensorboard(folder):
+    """TensorBoard's log is written by TensorFlow, which the other backends do without."""
+    if importlib.util.find_spec("tensorflow") is None:
+        logger.info("No TensorBoard log: tensorflow is not installed.")
+        return []
+    return [keras.callbacks.TensorBoard(folder / "tensorboard")]
+
+
+def _check_positive(**values):
+    for name, value in values.items():
+        if value < 1:
+            raise UserError(f"`{name}` must be positive. Received: {name}={value}")

@@ -1,0 +1,97 @@
+"""What a training leaves beside its model: history, facts, and lines of a model card."""
+
+import json
+import logging
+import time
+
+import keras
+
+from keras_transformer.files import whole
+from keras_transformer.memory import peak_memory_mib
+from keras_transformer.training.cost import training_flops
+from keras_transformer.training.plot import plot_training
+
+logger = logging.getLogger(__name__)
+
+
+def write_history(history, folder, interval):
+    """Write `history.json` and `training.png`.
+
+    Args:
+        history: name -> values, one for each interval.
+        folder: the run's folder.
+        interval: updates between two values.
+    """
+    with whole(folder / "history.json") as path:
+        path.write_text(json.dumps(history, indent=2) + "\n", "utf-8")
+    with whole(folder / "training.png") as path:
+        plot_training(history, path, interval)
+
+
+def training_facts(model, train_batches, run, fitted, hyperparameters):
+    """What a training was and what it cost, as JSON values.
+
+    Args:
+        model: the trained model.
+        train_batches: its `TokenBatches`.
+        run: the `Run`.
+        fitted: what `fit` returned.
+        hyperparameters: those of the model and its training.
+
+    Returns:
+        A dict.
+    """
+    optimizer, store = model.optimizer, train_batches.store
+    batches = int(optimizer.batches.numpy())
+    epochs = batches / len(train_batches)
+    lengths = (sequences.lengths + 1 for sequences in (store.source, store.target))
+    vocabulary_size = model.hyperparameters["vocabulary_size"]
+    tokens = batches * train_batches.mean_target_tokens
+    return {
+        "backend": keras.backend.backend(),
+        "seed": run.seed,
+        "steps": int(optimizer.iterations.numpy()),
+        "skipped_updates": int(optimizer.num_skipped.numpy()),
+        "parameters": model.count_params(),
+        "hyperparameters": dict(hyperparameters),
+        "training_flops": epochs * training_flops(hyperparameters, vocabulary_size, *lengths),
+        "seconds": round(time.time() - run.began + run.start.seconds),
+        "seconds_of_fit": round(fitted.seconds),
+        "target_tokens_per_second": round(float(tokens / fitted.seconds)),
+        "peak_memory_mib": peak_memory_mib(),
+    }
+
+
+def write_results(facts, history, folder):
+    """Write `results.json`.
+
+    Args:
+        facts: dict of JSON values, those of `training_facts` among them.
+        history: name -> values, one for each interval.
+        folder: the run's folder.
+    """
+    with whole(folder / "results.json") as path:
+        path.write_text(json.dumps({**facts, "history": history}, indent=2) + "\n", "utf-8")
+    cost = f"{facts['seconds']} s in all"
+    if facts["peak_memory_mib"]:
+        cost += f", {facts['peak_memory_mib']} MiB of memory at most"
+    logger.info("%s.", cost)
+
+
+def model_card(title, facts, lines):
+    """A model card, in Markdown.
+
+    Args:
+        title: its title.
+        facts: what `training_facts` returned, and `"command"` if there was one.
+        lines: further lines, such as scores.
+
+    Returns:
+        A string.
+    """
+    command = [f"command: `{facts['command']}`"] if "command" in facts else []
+    run = (
+        f"backend {facts['backend']}, seed {facts['seed']}, {facts['steps']} updates, "
+        f"{facts['parameters']:,} parameters, {facts['seconds']} s in all"
+    )
+    return "\n".join([f"# {title}", "", *(f"- {line}" for line in [*command, run, *lines])]) + "\n"

@@ -1,0 +1,111 @@
+"""Where a training works, where it stands, and what must stay as it is when it goes on."""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+
+from keras_transformer.files import remove_leftovers
+from keras_transformer.options import may_change
+from keras_transformer.training.distribution import Devices, use_devices
+from keras_transformer.training.training_state import TrainingState, find_start
+
+
+@dataclass(kw_only=True)
+class RunOptions:
+    """Where a training writes, and whether it goes on."""
+
+    output_dir: Path = may_change()
+    """Folder for the tokenizer, checkpoints, logs and, in model/, the trained model."""
+    resume: bool = may_change(False)
+    """Go on from the newest checkpoint in the output folder, exactly where it was; without one,
+    begin at the beginning."""
+    overwrite: bool = may_change(False)
+    """Begin at the beginning, in place of an earlier training in the output folder."""
+    seed: int = 1
+    """Seed of weights, dropout and batches."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the stages of a training need to know of it.
+
+    Attributes:
+        folder: where this process writes.
+        devices: the `Devices` that share each batch.
+        start: the `TrainingState` that the training goes on from.
+        settings: dict of what must stay as it is when the training goes on.
+        seed: seed of weights, dropout and batches.
+        began: when this process began, as `time.time()`.
+    """
+
+    folder: Path
+    devices: Devices
+    start: TrainingState
+    settings: dict
+    seed: int
+    began: float
+
+    @property
+    def checkpoints_folder(self):
+        """The folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def is_resumed(self):
+        """Whether the training goes on from a checkpoint."""
+        return self.start.step > 0
+
+
+def begin_run(options, devices, steps, settings):
+    """Look where a training stands, choose its devices and seed everything that draws numbers.
+
+    Args:
+        options: `RunOptions`. Seeds are the whole process's from here on.
+        devices: `DeviceOptions`.
+        steps: the number of updates of the whole training.
+        settings: dict of what must stay as it is when the training goes on, as `fixed_settings`
+            finds it.
+
+    Returns:
+        A `Run`.
+
+    Raises:
+        UserError: if there are no such devices, or the folder holds another training.
+    """
+    began = time.time()
+    folder = Path(options.output_dir)
+    chosen = use_devices(devices)
+    keras.utils.set_random_seed(options.seed)
+    if devices.process_id:
+        folder /= f"process-{devices.process_id}"
+    remove_leftovers(folder)
+    start = find_start(folder / "checkpoints", steps, options.resume, options.overwrite)
+    settings = {**settings, "num_replicas": chosen.num_replicas}
+    start.check_run(settings)
+    return Run(folder, chosen, start, settings, options.seed, began)
+
+
+def check_data(run, train, tokenizer):
+    """Hold a run to its text and vocabulary: a training that goes on must have the same.
+
+    Args:
+        run: a `Run`.
+        train: the training text, which has a `fingerprint()`.
+        tokenizer: the `Tokenizer`.
+
+    Returns:
+        The `Run`, in whose settings both are noted.
+
+    Raises:
+        UserError: if one of them is not what the training began with.
+    """
+    settings = {
+        **run.settings,
+        "training_text": train.fingerprint(),
+        "tokenizer": tokenizer.fingerprint(),
+    }
+    run.start.check_run(settings)
+    return dataclasses.replace(run, settings=settings)

@@ -1,0 +1,209 @@
+"""Each constraint, and several at once: a wide beam finds all outputs that they leave."""
+
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.constraints import (
+    BannedTokens,
+    Constraint,
+    FirstToken,
+    ForcedPrefix,
+    MinLength,
+    NoRepeatedNgrams,
+    NoUnknownToken,
+    RepetitionPenalty,
+)
+from keras_transformer.decoding.history import followers, longer, mark
+from tests.decoding.comparison import model_of, new_model, reweight, without_padding
+from tests.decoding.reference_search import NumpyTransformer, all_outputs, brute_force
+from tests.helpers import assert_close, to_numpy
+
+# `compiled_search_test.py` has a compiled search with all of them.
+pytestmark = pytest.mark.compiles
+
+END, UNKNOWN, A, B = 2, 3, 4, 5
+SOURCE = [A, B, END]
+EXTRA_LENGTH, LIMIT = 2, 4
+WIDE = kt.BeamSearch(beam_size=130, alpha=0.0, extra_length=EXTRA_LENGTH)
+
+
+def small_model(seed=5):
+    sizes = {"num_layers": 1, "intermediate_dim": 12}
+    return reweight(model_of(vocabulary_size=6, normalize_first=True, **sizes), seed)
+
+
+def found(*constraints, source=SOURCE, search=WIDE):
+    """Tokens -> score, of all outputs of one sentence."""
+    token_ids, scores = search(
+        small_model(), np.array([source]), num_results=130, constraints=constraints
+    )
+    is_there = to_numpy(scores)[0] > -np.inf
+    outputs = [tuple(without_padding(row)) for row in to_numpy(token_ids)[0][is_there]]
+    assert len(set(outputs)) == len(outputs) or isinstance(search, kt.Sampling)
+    return dict(zip(outputs, to_numpy(scores)[0][is_there].tolist()))
+
+
+def has_no_repeats(size):
+    def check(output):
+        grams = [output[i : i + size] for i in range(len(output) - size + 1)]
+        return len(set(grams)) == len(grams)
+
+    return check
+
+
+@keras.saving.register_keras_serializable(package="tests")
+@dataclass(frozen=True)
+class OnlyEvenTokens(Constraint):
+    """As a user would write one: it does not say how many tokens it forbids."""
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        return ops.where(token_ids % 2 == 0, log_probs, -np.inf)
+
+
+CASES = {
+    "min length": ([MinLength(3)], lambda output: len(output) >= 3),
+    "banned": ([BannedTokens((B, A))], lambda output: not {A, B} & set(output)),
+    "no unknown": ([NoUnknownToken()], lambda output: UNKNOWN not in output),
+    "no token twice": ([NoRepeatedNgrams(1)], has_no_repeats(1)),
+    "no pair twice": ([NoRepeatedNgrams(2)], has_no_repeats(2)),
+    "no triple twice": ([NoRepeatedNgrams(3)], has_no_repeats(3)),
+    "first": ([FirstToken(B)], lambda output: output[0] == B),
+    "prefix": ([ForcedPrefix([[B, A, 0]])], lambda output: output[:2] == (B, A)),
+    "of the user's": ([OnlyEvenTokens()], lambda output: not {UNKNOWN, B} & set(output)),
+    "together": (
+        [FirstToken(A), NoRepeatedNgrams(2), MinLength(3), BannedTokens((UNKNOWN,))],
+        lambda output: (
+            output[0] == A
+            and has_no_repeats(2)(output)
+            and len(output) >= 3
+            and UNKNOWN not in output
+        ),
+    ),
+    # What is forced is not kept out, and counts.
+    "forced and banned": (
+        [ForcedPrefix([[B, B]]), BannedTokens((B,)), NoRepeatedNgrams(1)],
+        lambda output: (
+            output[:2] == (B, B) and B not in output[2:] and has_no_repeats(1)(output[1:])
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_wide_beam_finds_what_is_left(name):
+    constraints, is_allowed = CASES[name]
+    predict = NumpyTransformer(small_model())
+    every = brute_force(predict, SOURCE, extra_length=EXTRA_LENGTH, alpha=0.0)
+    expected = {each.tokens: each.score for each in every if is_allowed(each.tokens)}
+    assert 1 < len(expected) < len(every) == len(list(all_outputs(LIMIT, 6)))
+    outputs = found(*constraints)
+    assert set(outputs) == set(expected)
+    # Probabilities are the model's own: what is forbidden keeps its share.
+    assert_close([outputs[x] for x in expected], list(expected.values()), atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_p": 0.9}])
+@pytest.mark.parametrize("name", CASES)
+def test_samples_keep_to_the_constraints(name, options):
+    constraints, is_allowed = CASES[name]
+    outputs = found(*constraints, search=kt.Sampling(extra_length=EXTRA_LENGTH, **options))
+    assert outputs and all(map(is_allowed, outputs))
+
+
+def test_repetition_penalty():
+    predict = NumpyTransformer(small_model())
+    log_probs, _ = predict(SOURCE, [[1, A, A, B]])
+    steps = [log_probs[0, i, token] for i, token in enumerate((A, A, B, A))]
+    outputs = found(RepetitionPenalty(1.5))
+    assert len(outputs) == len(list(all_outputs(LIMIT, 6)))
+    expected = steps[0] + 1.5 * steps[1] + steps[2] + 1.5 * steps[3]
+    assert outputs[A, A, B, A] == pytest.approx(expected, abs=1e-4)
+    assert outputs == pytest.approx(found(RepetitionPenalty(np.float32(1.5))))
+
+
+def test_constraints_of_the_search_and_of_the_call_combine():
+    search = kt.BeamSearch(130, 0.0, extra_length=EXTRA_LENGTH, constraints=(FirstToken(A),))
+    outputs = found(NoUnknownToken(), search=search)
+    assert set(outputs) == {
+        output for output in all_outputs(LIMIT, 6) if output[0] == A and UNKNOWN not in output
+    }
+
+
+def test_constraints_that_leave_nothing_give_an_empty_output():
+    search = kt.BeamSearch(extra_length=EXTRA_LENGTH)
+    constraints = (BannedTokens((UNKNOWN, A, B)), MinLength(2))
+    token_ids, scores = search(small_model(), [SOURCE], constraints=constraints)
+    assert not to_numpy(token_ids).any() and to_numpy(scores).tolist() == [[-np.inf]]
+
+
+def test_a_grammar_combines_with_the_others():
+    x, y = 8, 9
+    model = new_model()
+    grammar = kt.TreeGrammar((4, 5), (6, 7), (x, y)).over(np.array([2]))
+    constraints = (grammar, BannedTokens((5, 3)), ForcedPrefix([[4, x]]), MinLength(7))
+    token_ids, _ = kt.beam_search(
+        reweight(model, 5), [[10, 11, 2]], extra_length=6, constraints=constraints
+    )
+    (output,) = [without_padding(row) for row in to_numpy(token_ids)[0]]
+    assert output[:2] == [4, x] and 5 not in output and len(output) >= 7 and output[-1] == END
+    assert output.count(4) == output.count(6) and sum(t in (x, y) for t in output) == 2
+
+
+# What looks back
+
+
+def test_history():
+    history = ops.convert_to_tensor([[[4, 3, 0], [5, 0, 0]]])
+    history = longer(history, ops.convert_to_tensor([[0, 0]]), ops.convert_to_tensor([[6, 7]]))
+    assert to_numpy(history).tolist() == [[[6, 4, 3], [7, 4, 3]]]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    # The tokens, the last first: 5 4 3 5 4 6.
+    [(0, {3, 4, 5, 6}), (1, {3}), (2, {3}), (3, set())],
+)
+def test_followers(count, expected):
+    history = ops.convert_to_tensor([[[5, 4, 3, 5, 4, 6, 0, 0]]])
+    assert set(to_numpy(followers(history, count)).ravel().tolist()) - {0} == expected
+
+
+def test_mark():
+    tokens = ops.convert_to_tensor([[5, 9, 0], [3, 3, 3]])
+    marks = to_numpy(mark(tokens, np.array([2, 3, 5, 7])))
+    assert marks.tolist() == [[False, False, True, False], [False, True, False, False]]
+
+
+# Objects
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MinLength(-1), "`min_length`.*min_length=-1"),
+        (lambda: MinLength(1.5), "`min_length`.*min_length=1.5"),
+        (lambda: BannedTokens((END,)), "`banned_token_ids`"),
+        (lambda: BannedTokens((-4,)), "`banned_token_ids`"),
+        (lambda: NoRepeatedNgrams(0), "`size`.*size=0"),
+        (lambda: RepetitionPenalty(0.9), "`penalty`.*penalty=0.9"),
+        (lambda: RepetitionPenalty("2"), "`penalty`"),
+        (lambda: FirstToken(1), "`token_id`.*token_id=1"),
+        (lambda: found(FirstToken(6)), "`token_id` must be below 6"),
+        (lambda: found(BannedTokens((6,))), "below 6, the vocabulary size"),
+        (lambda: found("no unknown"), "`constraints` must be"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(kt.UserError, match=message):
+        make()
+
+
+def test_equal_by_value():
+    assert MinLength(np.int64(3)) == MinLength(3) != MinLength(4)
+    assert hash(BannedTokens(np.array([5, 4, 4]))) == hash(BannedTokens((4, 5)))
+    assert NoUnknownToken() == NoUnknownToken() != NoRepeatedNgrams(1)

@@ -1,0 +1,139 @@
+"""Searches as objects: made, compared, kept, and compiled once for many values."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer import constraints
+from keras_transformer.decoding import compilation
+from keras_transformer.decoding.make_search import make_search
+from keras_transformer.decoding.settings import deserialize, serialize
+from tests.decoding.comparison import new_model, reweight
+from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
+from tests.helpers import to_numpy
+
+ALL = (
+    constraints.MinLength(2),
+    constraints.BannedTokens((5, 7)),
+    constraints.NoUnknownToken(),
+    constraints.NoRepeatedNgrams(2),
+    constraints.RepetitionPenalty(1.2),
+    constraints.FirstToken(9),
+)
+BEAM = kt.BeamSearch(3, 0.8, "power", 0.1, EXTRA_LENGTH, ALL)
+SAMPLING = kt.Sampling(0.7, 4, 0.9, 3, EXTRA_LENGTH, ALL)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("search", [BEAM, SAMPLING, kt.BeamSearch(), kt.Sampling(seed=None)])
+def test_json_and_back(search):
+    again = deserialize(json.loads(json.dumps(serialize(search))))
+    assert again == search and hash(again) == hash(search)
+    assert type(search).from_config(json.loads(json.dumps(search.get_config()))) == search
+
+
+@pytest.mark.once
+def test_equal_by_value():
+    assert kt.BeamSearch(np.int64(4), np.float64(0.6)) == kt.BeamSearch()
+    assert len({kt.BeamSearch(), kt.BeamSearch(4), kt.BeamSearch(5), kt.Sampling()}) == 3
+    with pytest.raises(AttributeError):
+        kt.BeamSearch().beam_size = 5
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: kt.BeamSearch(0), "beam_size=0"),
+        (lambda: kt.BeamSearch(True), "beam_size=True"),
+        (lambda: kt.BeamSearch(alpha=-1), "alpha=-1"),
+        (lambda: kt.BeamSearch(alpha=float("nan")), "alpha=nan"),
+        (lambda: kt.BeamSearch(extra_length=0), "extra_length=0"),
+        (lambda: kt.BeamSearch(constraints=("x",)), "`constraints`"),
+        (lambda: kt.Sampling(top_p=1.5), "top_p=1.5"),
+        (lambda: kt.Sampling(seed=0.5), "seed=0.5"),
+        (lambda: kt.Sampling(temperature=float("inf")), "temperature=inf"),
+        (lambda: deserialize({"class_name": "mine>No", "config": {}}), "'mine>No'"),
+        (lambda: deserialize(["x"]), "class_name"),
+        (
+            lambda: deserialize({**serialize(kt.BeamSearch()), "config": {"beam": 4}}),
+            "no option `beam`.*`beam_size`",
+        ),
+        (lambda: make_search("beam", kt.BeamSearch()), "search='beam'"),
+        (lambda: make_search(None, kt.BeamSearch(), beam_sise=8), "Did you mean `beam_size`"),
+        (lambda: make_search(kt.sample, kt.BeamSearch(), beam_size=8), "Sampling has no option"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(kt.UserError, match=message):
+        make()
+
+
+@pytest.mark.once
+def test_search_from_what_users_pass():
+    default = kt.BeamSearch(21, 0.3, extra_length=300, constraints=(ALL[0],))
+    assert make_search(None, default) == default
+    assert make_search(None, default, beam_size=8).extra_length == 300
+    greedy = make_search(kt.greedy_search, default)
+    assert greedy == kt.BeamSearch(1, 0.0, extra_length=300, constraints=(ALL[0],))
+    sampling = make_search(kt.sample, default, top_p=0.9)
+    assert sampling == kt.Sampling(top_p=0.9, extra_length=300, constraints=(ALL[0],))
+    assert make_search(SAMPLING, default, seed=5) == kt.Sampling(0.7, 4, 0.9, 5, EXTRA_LENGTH, ALL)
+    limited = make_search(None, kt.BeamSearch(), min_length=2, banned_token_ids=[7, 5])
+    assert limited.constraints == ALL[:2]
+
+
+def outputs(search, model, **options):
+    return [to_numpy(x) for x in search(model, SOURCE, **options)]
+
+
+@pytest.mark.compiles
+def test_function_is_a_front():
+    model = reweight(new_model(), 9)
+    options = {"extra_length": EXTRA_LENGTH, "num_results": 2}
+    first = kt.beam_search(model, SOURCE, 3, 0.8, min_length=3, banned_token_ids=[5], **options)
+    search = kt.BeamSearch(3, 0.8, extra_length=EXTRA_LENGTH)
+    limits = (constraints.MinLength(3), constraints.BannedTokens((5,)))
+    second = outputs(search, model, num_results=2, constraints=limits)
+    assert to_numpy(first[0]).tolist() == second[0].tolist()
+
+
+@pytest.mark.compiles
+def test_without_a_seed_each_call_draws_anew():
+    model, search = new_model(), kt.Sampling(seed=None, extra_length=EXTRA_LENGTH)
+    keras.utils.set_random_seed(1)
+    first, second = (outputs(search, model, num_results=5)[0].tolist() for _ in range(2))
+    assert first != second
+    keras.utils.set_random_seed(1)
+    assert outputs(search, model, num_results=5)[0].tolist() == first
+
+
+def test_values_that_vary_share_a_program():
+    model = reweight(new_model(), 9)
+    seen = set()
+    for temperature, top_p, seed, extra_length, banned in [
+        (0.5, 0.9, 0, 4, 5),
+        (1.0, 0.8, 1, 5, 6),
+        (1.7, 1.0, 2, 9, 7),
+    ]:
+        search = kt.Sampling(temperature, None, top_p, seed, extra_length)
+        ban = constraints.BannedTokens((banned,))
+        token_ids, _ = outputs(search, model, constraints=(ban, constraints.MinLength(seed)))
+        assert banned not in token_ids and token_ids.shape[-1] == SOURCE.shape[1] + extra_length
+        seen.add(token_ids.tobytes())
+    assert len(seen) == 3
+    assert model.traces == (3 if keras.backend.backend() == "torch" else 1)
+
+
+@pytest.mark.once
+def test_programs_have_a_bound(monkeypatch):
+    monkeypatch.setattr(compilation, "_MOST_PROGRAMS", 2)
+    model = new_model()
+    for beam_size in (1, 2, 3):
+        kt.beam_search(model, SOURCE, beam_size, extra_length=1)
+    programs = compilation._compiled[model]
+    sizes = [dict(options)["template"].beam_size for _, _, options in programs]
+    assert sizes == [2, 3]

@@ -1,0 +1,104 @@
+"""`kt.data`, `kt.training` and `kt.evaluation`: what they name is there, documented, loaded late.
+And the library leaves to command lines what is theirs.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import keras_transformer as kt
+from tests.imports_test import run_python
+
+pytestmark = pytest.mark.once
+
+PACKAGE = Path(kt.__file__).parent
+NAMESPACES = ("data", "evaluation", "training")
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_each_name_is_there_and_documented(namespace):
+    module = getattr(kt, namespace)
+    assert dir(module) == sorted(module.__all__)
+    for name in module.__all__:
+        value = getattr(module, name)
+        # A dataclass or tuple without a docstring gets its signature for one.
+        assert inspect.getdoc(value) and not inspect.getdoc(value).startswith(f"{name}("), name
+        assert f"`{name}`" in module.__doc__, f"{name} is missing in the table of contents"
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_no_name_is_a_module_s_too(namespace):
+    # Whichever was loaded last would be meant.
+    module = importlib.import_module(f"keras_transformer.{namespace}")
+    modules = {path.stem for path in Path(module.__file__).parent.iterdir()}
+    assert not modules & set(module.__all__)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="keras_transformer.data.*ParalelText"):
+        _ = kt.data.ParalelText
+
+
+def test_names_are_loaded_when_asked_for():
+    process = run_python("""
+import sys
+import keras
+import keras_transformer as kt
+module = "keras_transformer.evaluation.evalb.scores"
+assert module not in sys.modules
+assert kt.evaluation.EvalbScores.__module__ == module
+assert "keras_transformer.data.treebanks" not in sys.modules and "nltk" not in sys.modules
+""")
+    assert process.returncode == 0, process.stderr
+
+
+# What belongs to command lines
+
+# Those that talk to a terminal: commands, and bars of progress.
+MAY_PRINT = ("command_line.py", "evaluation/evalb/__main__.py", "training/progress.py")
+# Options of the compilers of the backends.
+NOT_OURS = ("compilation_cache.py", "training/distribution.py")
+
+
+def prints_and_flags(source):
+    """The calls of `print`, and the flags in strings, of a module: lists of line numbers."""
+    prints, flags = [], []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+            prints.append(node.lineno)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            flags += [node.lineno] * bool(re.search(r"(?<![\w-])--[a-z]", node.value))
+    return prints, flags
+
+
+@pytest.mark.parametrize(
+    "path", sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+)
+def test_library_prints_nothing_and_names_no_flag(path):
+    prints, flags = prints_and_flags((PACKAGE / path).read_text("utf-8"))
+    assert not prints or path in MAY_PRINT
+    assert not flags or path in (*MAY_PRINT, *NOT_OURS)
+
+
+def test_prints_and_flags_are_found():
+    assert prints_and_flags('x = 1\nprint(x)\ny = "pass --resume"\n') == ([2], [3])
+    assert prints_and_flags('x = f"-- {1} --"\n') == ([], [])
+
+
+def test_no_function_is_long():
+    """40 lines, docstring aside; in training, its data and what trains tasks."""
+    long = []
+    folders = [PACKAGE / "training", *(PACKAGE.parent / "recipes").glob("*/train.py")]
+    files = [PACKAGE / "options.py", PACKAGE / "command_line.py", *folders[1:]]
+    files += [*folders[0].glob("*.py"), *(PACKAGE / "tasks").glob("train*.py")]
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[ast.get_docstring(node) is not None :]
+                if body and node.end_lineno - body[0].lineno >= 40:
+                    long.append(f"{path.name} {node.name}")
+    assert not long

@@ -1,0 +1,119 @@
+"""Options of stages, put together: command lines, keywords, and what may change on resume."""
+
+import re
+import runpy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.command_line import name_flags
+from keras_transformer.errors import UserError
+from keras_transformer.options import fixed_settings, from_keywords, may_change, option_names
+from keras_transformer.tasks.train_parser import ParserTrainingOptions
+from keras_transformer.tasks.training import TrainingOptions
+
+pytestmark = pytest.mark.once
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+# The flags of both `train.py`: files of options and scripts of users hold them.
+COMMON = tuple(
+    """
+    --compilation-cache --output-dir --data-dir --variant --scale --num-layers
+    --vocabulary-size --vocabulary-sentences --batch-tokens --num-shapes --steps
+    --warmup-steps --peak-learning-rate --dropout --label-smoothing --interval
+    --checkpoint-steps --checkpoint-minutes --average --keep --ema --accumulate --clip-norm
+    --skip-nonfinite --no-skip-nonfinite --precision --deterministic --no-deterministic
+    --resume --no-resume --overwrite --no-overwrite --replicas --coordinator --num-processes
+    --process-id --seed --dataset
+    """.split()
+)
+TRANSLATION = tuple(
+    """
+    --source --target
+    """.split()
+)
+PARSING = tuple(
+    """
+    --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
+    --extra-ratio --constituents --no-constituents --tag-dictionary --extra-length
+    --beam-size --alpha --val-sentences
+    """.split()
+)
+
+
+@pytest.mark.parametrize(("recipe", "flags"), [("translation", TRANSLATION), ("parsing", PARSING)])
+def test_flags_of_train(recipe, flags, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train.py", "--help"])
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(RECIPES / recipe / "train.py"), run_name="__main__")
+    # A flag begins a line, in a box where the terminal can draw one; its negation follows it.
+    printed = capsys.readouterr().out
+    found = re.findall(r"^[│ ]? (--[a-z][a-z-]*)(?:, (--no-[a-z-]+))?", printed, re.MULTILINE)
+    found = [flag for pair in found for flag in pair if flag]
+    assert sorted(found) == sorted([*COMMON, *flags])
+
+
+# The names that states of the first version hold, of which a training still goes on.
+FIXED = {
+    *("variant", "scale", "num_layers", "vocabulary_size", "vocabulary_sentences"),
+    *("batch_tokens", "num_shapes", "warmup_steps", "peak_learning_rate", "dropout"),
+    *("label_smoothing", "interval", "ema", "accumulate", "clip_norm", "skip_nonfinite"),
+    *("precision", "deterministic", "num_processes", "seed"),
+}
+OF_TREES = {
+    *("keep_tags", "extra_ratio", "constituents", "tag_dictionary"),
+    *("extra_length", "beam_size", "alpha", "val_sentences"),
+}
+
+
+def test_what_must_stay_when_a_training_goes_on():
+    for kind, names in ((TrainingOptions, FIXED), (ParserTrainingOptions, FIXED | OF_TREES)):
+        options = from_keywords(kind, {"output_dir": "runs/x", "steps": 3})
+        assert fixed_settings(options).keys() == names
+    options = from_keywords(TrainingOptions, {"output_dir": "x", "clip_norm": 2.0})
+    assert fixed_settings(options)["clip_norm"] == 2.0
+
+
+@dataclass(kw_only=True)
+class Inner:
+    size: int = 3
+    folder: str = may_change()
+
+
+@dataclass(kw_only=True)
+class Outer:
+    inner: Inner
+    name: str = may_change("x")
+
+
+def test_keywords_find_their_stage():
+    assert option_names(Outer) == ["size", "folder", "name"]
+    options = from_keywords(Outer, {"folder": "here", "name": "y"})
+    assert options == Outer(inner=Inner(folder="here"), name="y")
+    assert fixed_settings(options) == {"size": 3}
+
+
+def test_wrong_keywords():
+    with pytest.raises(UserError, match="no option `folders`. The nearest is `folder`"):
+        from_keywords(Outer, {"folders": "here"})
+    with pytest.raises(UserError, match="option `folder` is missing"):
+        from_keywords(Outer, {})
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Pass `resume=True` to go on.", "Pass --resume to go on."),
+        ("Pass `resume=False`.", "Pass --no-resume."),
+        ("Pass `steps=30` or more.", "Pass --steps 30 or more."),
+        ("Name it with `data_dir`.", "Name it with `data_dir` (--data-dir)."),
+        ("`steps` must be positive.", "`steps` must be positive."),
+        ("`key_dim` is no option.", "`key_dim` is no option."),
+    ],
+)
+def test_flags_are_named_where_the_package_names_arguments(message, expected):
+    assert name_flags(message, ["resume", "steps", "data_dir"]) == expected

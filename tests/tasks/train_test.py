@@ -1,0 +1,150 @@
+"""`Translator.train` and `ConstituencyParser.train`: from text to a task, from Python."""
+
+import json
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.data.synthetic import generate
+from keras_transformer.training.training_state import list_states
+
+# A model and batches that take a second.
+SMALL = {
+    **{"vocabulary_size": 300, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},
+    **{"num_shapes": 1, "interval": 2, "average": 2, "seed": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    for split, size in (("train", 200), ("val", 6)):
+        examples = list(generate(split, size))
+        (folder / f"{split}.en").write_text("".join(f"{x.english}\n" for x in examples))
+        (folder / f"{split}.de").write_text("".join(f"{x.german}\n" for x in examples))
+        (folder / f"{split}.mrg").write_text("".join(f"( {x.tree} )\n" for x in examples))
+    return folder
+
+
+def parallel_texts(folder):
+    return [
+        kt.data.ParallelText.from_files(folder / f"{split}.en", folder / f"{split}.de")
+        for split in ("train", "val")
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(texts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    options = {**SMALL, "steps": 5, "output_dir": str(folder)}
+    return folder, kt.Translator.train(*parallel_texts(texts), **options)
+
+
+@pytest.mark.compiles
+def test_train_a_translator(trained, tmp_path):
+    folder, translator = trained
+    results = json.loads((folder / "results.json").read_text())
+    assert results["steps"] == 5 and len(results["history"]["val_bleu"]) == 3
+    assert results["scores"]["val"]["num_sentences"] == 6
+    assert (results["source"], results["target"]) == ("en", "de")
+    # The task that is returned is the one that is saved, and a task like any other.
+    sentences = ["The dog sleeps.", "A man sees the house."]
+    translator.search = kt.BeamSearch(extra_length=5)
+    translations = translator(sentences)
+    translator.save_to_preset(tmp_path / "preset")
+    for path in (folder / "model", tmp_path / "preset"):
+        loaded = kt.Translator.from_preset(path, extra_length=5)
+        assert loaded(sentences) == translations
+    assert loaded.metadata == {"source": "en", "target": "de", "dataset": "text"}
+    card = (folder / "model" / "README.md").read_text()
+    assert "# en to de, trained on text" in card and "command" not in card
+
+
+@pytest.mark.compiles
+def test_stopped_and_resumed_is_the_same_training(trained, texts, tmp_path, monkeypatch):
+    folder, translator = trained
+    options = {**SMALL, "steps": 5, "output_dir": tmp_path, "resume": True}
+    batch, signals = kt.data.TokenBatches.batch, [signal.SIGTERM]
+
+    def batch_and_signal(self, epoch, index):
+        if self.training and epoch * len(self) + index == 2 and signals:
+            signal.raise_signal(signals.pop())
+        return batch(self, epoch, index)
+
+    with monkeypatch.context() as patch, pytest.raises(kt.training.TrainingStopped) as stop:
+        patch.setattr(kt.data.TokenBatches, "batch", batch_and_signal)
+        kt.Translator.train(*parallel_texts(texts), **options)
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert 1 <= len(list_states(tmp_path / "checkpoints")) <= 2
+    assert not (tmp_path / "model").exists()
+    resumed = kt.Translator.train(*parallel_texts(texts), **options)
+    weights = [task.model.get_weights() for task in (translator, resumed)]
+    assert all(map(np.array_equal, *weights))
+    histories = [json.loads((x / "history.json").read_text()) for x in (folder, tmp_path)]
+    for name in ("val_bleu", "val_loss", "learning_rate"):
+        assert histories[0][name] == histories[1][name]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "earlier training. Pass `resume=True`.*`overwrite=True`.*`output_dir`"),
+        ({"resume": True, "steps": 4}, "step-5.*`steps=5`"),
+        ({"resume": True, "seed": 4}, "seed=3 .now 4."),
+        ({"resume": True, "overwrite": True}, "not both"),
+        ({"batch_token": 9}, "no option `batch_token`. The nearest is `batch_tokens`"),
+        ({"beam_size": 9}, "no option `beam_size`"),
+    ],
+    ids=str,
+)
+def test_wrong_options(trained, texts, options, words):
+    folder, _ = trained
+    options = {**SMALL, "steps": 5, "output_dir": folder, **options}
+    with pytest.raises(kt.UserError, match=words):
+        kt.Translator.train(*parallel_texts(texts), **options)
+    assert (folder / "model").is_dir()
+
+
+@pytest.mark.once
+def test_the_folder_must_be_named(texts):
+    with pytest.raises(kt.UserError, match="`output_dir` is missing"):
+        kt.Translator.train(*parallel_texts(texts), **SMALL)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("ema", [None, 0.5])
+def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, ema):
+    # With a moving average too, which must not find its way into the weights between two `fit`.
+    options = {**SMALL, "steps": 3, "output_dir": tmp_path, "ema": ema}
+    first = kt.Translator.train(*parallel_texts(texts), **options)
+    again = kt.Translator.train(*parallel_texts(texts), **options, resume=True)
+    assert all(map(np.array_equal, first.model.get_weights(), again.model.get_weights()))
+    averages = first.model.optimizer.inner_optimizer.use_ema
+    assert averages == (ema is not None)
+    if ema is None:
+        return
+    checkpoint = kt.Transformer(**first.model.hyperparameters)
+    kt.training.load_weights(checkpoint, list_states(tmp_path / "checkpoints")[-1])
+    assert not all(map(np.array_equal, first.model.get_weights(), checkpoint.get_weights()))
+
+
+@pytest.mark.compiles
+def test_train_a_parser(texts, tmp_path):
+    train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
+    parser = kt.ConstituencyParser.train(
+        *(train, val),
+        **{**SMALL, "steps": 2, "output_dir": tmp_path},
+        **{"beam_size": 1, "extra_length": 30, "val_sentences": 2},
+    )
+    (tree,) = parser([["The", "dog", "runs", "."]])
+    assert tree.leaves() == ["The", "dog", "runs", "."]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["scores"]["val"]["sentences"] == 2 and len(results["history"]["val_f1"]) == 1
+    loaded = kt.ConstituencyParser.from_preset(tmp_path / "model")
+    assert loaded.search == parser.search == kt.ConstituencyParser.default_search
+    assert loaded([["The", "dog", "runs", "."]]) == [tree]
+    assert keras.config.dtype_policy().name == "float32"

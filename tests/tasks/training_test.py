@@ -1,0 +1,58 @@
+import keras
+import pytest
+
+from keras_transformer.data.parallel_text import ParallelText
+from keras_transformer.data.tokenizer import VocabularyOptions, make_tokenizer
+from keras_transformer.options import from_keywords
+from keras_transformer.tasks.training import (
+    TrainingOptions,
+    begin_training,
+    make_batches,
+    make_model,
+)
+from keras_transformer.training import run as run_module
+from keras_transformer.training.distribution import Devices
+from tests.small_corpus import sentence_pairs
+
+JAX = keras.backend.backend() == "jax"
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch traces nothing")
+def test_the_training_step_is_traced_once_for_a_shape(tmp_path):
+    sizes = {"num_layers": 1, "scale": 0.25, "batch_tokens": 100, "num_shapes": 2}
+    options = from_keywords(TrainingOptions, {"output_dir": tmp_path, **sizes})
+    run = begin_training(options)
+    text = ParallelText("words", "train", "en", "de", lambda: iter(sentence_pairs(100)))
+    vocabulary = VocabularyOptions(vocabulary_size=60)
+    sentences = (sentence for pair in text for sentence in pair)
+    tokenizer = make_tokenizer(sentences, vocabulary, tmp_path / "tokenizer.spm")
+    batches = make_batches(text, text, tokenizer, options, run)
+    model = make_model(tokenizer.vocabulary_size, options, run)
+    assert len(batches.train.shapes) == 2
+
+    calls, step = [], model.train_step
+    model.train_step = lambda *args, **kwargs: calls.append(1) or step(*args, **kwargs)
+    model.fit(batches.train.stream(), shuffle=False, steps_per_epoch=4, verbose=0)
+    assert len(calls) == (2 if JAX else 1)  # TensorFlow's has free axes.
+
+
+@pytest.mark.once
+def test_each_process_but_the_first_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "use_devices", lambda options: Devices(2, (0, 2)))
+    for process_id, folder in ((0, tmp_path), (1, tmp_path / "process-1")):
+        processes = {"num_processes": 2, "process_id": process_id}
+        options = from_keywords(TrainingOptions, {"output_dir": tmp_path, **processes})
+        assert begin_training(options).folder == folder
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_precision_is_the_model_s_and_no_other_s(tmp_path, precision):
+    options = from_keywords(
+        TrainingOptions,
+        {"output_dir": tmp_path, "num_layers": 1, "scale": 0.25, "precision": precision},
+    )
+    before = keras.config.dtype_policy().name
+    model = make_model(60, options, begin_training(options))
+    assert model.encoder.layers[0].compute_dtype == precision.removeprefix("mixed_")
+    assert model.optimizer.loss_scaling == (precision == "mixed_float16")
+    assert keras.config.dtype_policy().name == before

@@ -1,0 +1,63 @@
+"""A training in parts: where its epochs end, and which batches it sees."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.token_store import TokenStore
+from keras_transformer.training.fitting import Part, fit_in_parts, plan_parts
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from tests.small_corpus import quick_model, sentence_pairs, tokenizer
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("first_batch", "num_batches", "parts"),
+    [
+        (0, 8, [Part(0, 0, 2, 4)]),
+        (0, 10, [Part(0, 0, 2, 4), Part(8, 2, 3, 2)]),
+        (0, 3, [Part(0, 0, 1, 3)]),  # shorter than an interval
+        (4, 12, [Part(4, 1, 3, 4)]),
+        (5, 14, [Part(5, 1, 2, 3), Part(8, 2, 3, 4), Part(12, 3, 4, 2)]),
+        (5, 7, [Part(5, 1, 2, 2)]),
+        (8, 8, []),
+        (9, 8, []),
+    ],
+)
+def test_parts(first_batch, num_batches, parts):
+    assert plan_parts(first_batch, num_batches, interval=4) == parts
+
+
+def model_and_batches(tmp_path):
+    store = TokenStore.build(tmp_path / "store", sentence_pairs(30), tokenizer())
+    model = quick_model()
+    model.compile("sgd", LabelSmoothedCrossentropy(reduction="sum"))
+    return model, TokenBatches(store, 80, num_shapes=1)
+
+
+def test_epochs_end_at_multiples_of_the_interval(tmp_path):
+    # As when a training goes on after 5 updates: the marks stay where they were.
+    model, batches = model_and_batches(tmp_path)
+    model.optimizer.iterations.assign(5)
+    ends, losses = [], []
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            losses.append(logs["loss"])
+
+        def on_epoch_end(self, epoch, logs=None):
+            ends.append((epoch, int(self.model.optimizer.iterations)))
+
+    parts = plan_parts(5, 14, interval=4)
+    fit_in_parts(model, batches.stream, parts, callbacks=[Watch()], verbose=0)
+    assert ends == [(1, 8), (2, 12), (3, 14)]
+    # No batch was passed over, or trained on twice, where a part ends.
+    model, _ = model_and_batches(tmp_path)
+    expected = []
+    for epoch in (range(5, 8), range(8, 12), range(12, 14)):
+        batch_losses = [
+            model.train_on_batch(*batches.batch(*divmod(step, len(batches)))) for step in epoch
+        ]
+        expected += [np.mean(batch_losses[:end]) for end in range(1, len(epoch) + 1)]
+    assert losses == pytest.approx(expected, abs=1e-5)
