@@ -51,6 +51,7 @@ class Sampling(Search):
     constraints: tuple = ()
 
     drops = False  # samples are independent from the beginning
+    draws = True
 
     def __post_init__(self):
         top_k, top_p, seed = self.top_k, self.top_p, self.seed

@@ -2,6 +2,7 @@
 
 import abc
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID, START_ID
@@ -53,6 +54,8 @@ class Search(Settings, abc.ABC):
     coverage_penalty = 0.0
     # Whether hypotheses that score too little are given up, and others take their places.
     drops = True
+    # Whether random numbers decide.
+    draws = False
 
     def __call__(
         self, model, encoder_token_ids, num_results=1, constraints=(), return_attention=False
@@ -106,7 +109,7 @@ class Search(Settings, abc.ABC):
 
     def seed_value(self):
         """The seed of the random numbers: int32 scalar."""
-        return 0
+        return np.int32(0)
 
     def template(self):
         return (

@@ -40,7 +40,8 @@ class SearchLoop:
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
         self.limits = self.source_lengths - 1 + search.extra_length
-        self.keys = sentence_keys(sentences.token_ids, seed)  # once, and not in each step
+        # Once, and not in each step.
+        self.keys = sentence_keys(sentences.token_ids, seed) if search.draws else None
 
     def first_state(self, caches, length):
         """Live hypotheses without tokens; for a source without tokens, nothing to do.
