@@ -65,8 +65,9 @@ def test_learns_a_tree(parser):
         "encoder_token_ids": source,
         "decoder_token_ids": np.concatenate([[[1]], target[:, :-1]], axis=1),
     }
-    learner.model.compile(keras.optimizers.Adam(0.02), loss=kt.LabelSmoothedCrossentropy(0.0))
-    for _ in range(40):
-        learner.model.train_on_batch(inputs, target)
+    learner.model.compile(keras.optimizers.Adam(0.005), loss=kt.LabelSmoothedCrossentropy(0.0))
+    # 78 updates on one machine: the last digits differ between machines.
+    losses = (learner.model.train_on_batch(inputs, target) for _ in range(300))
+    assert any(loss < 0.05 for loss in losses)
     (parse,) = learner.parse([words])
     assert parse.tree == tree
