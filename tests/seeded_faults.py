@@ -87,26 +87,24 @@ FAULTS = {
         ("positions = cache_index + ops.arange", "positions = ops.arange"),
     ],
     "models/training_step.py": [
-        ("start=reduce(y, y_pred.losses, x[WEIGHTS])", "start=reduce(y, y_pred.losses)"),
         (
-            "return type(self.loss) is LabelSmoothedCrossentropy",
-            "return isinstance(self.loss, LabelSmoothedCrossentropy)",
+            "if type(loss) is not LabelSmoothedCrossentropy",
+            "if not isinstance(loss, LabelSmoothedCrossentropy)",
         ),
+        ("for name in _METHODS:", "for name in _METHODS[1:]:"),
+        ("self.train_function = None  #", "#"),
     ],
     # Loss, metrics, schedule, optimizer
     "training/losses.py": [
-        (
-            "ops.not_equal(y_true, 0) if sample_weight is None",
-            "ops.ones_like(y_true) if sample_weight is None",
-        ),
+        ("ops.not_equal(y_true, 0)", "ops.ones_like(y_true)"),
+        ("while 0 < len(weights.shape) < rank", "while False"),
+        ("share = ops.divide_no_nan(mean * own, whole)", "share = loss"),
         ("smoothing * ops.mean(y_pred, axis=-1)", "smoothing * ops.sum(y_pred, axis=-1)"),
     ],
     "training/fused_crossentropy.py": [
-        ("ops.where(is_true, 1.0 - label_smoothing, 0.0)", "ops.where(is_true, 1.0, 0.0)"),
-        (
-            "zero = zero * largest / ops.where(total > 0, total, 1.0)",
-            "zero = zero / ops.where(total > 0, total, 1.0)",
-        ),
+        ("w[:, None] * share", "0.0"),
+        ("shares = relative / ops.where(squares > 0, squares, 1.0)", "shares = relative"),
+        ("if num_devices == 1:", "if True:"),
         ("exponentials = ops.exp(logits - maximum[:, None])", "exponentials = ops.exp(logits)"),
         ("lambda part, *_: part < _NUM_PARTS", "lambda part, *_: part < _NUM_PARTS - 1"),
     ],

@@ -1,81 +1,163 @@
-"""The training step of `Transformer`: projection and loss at once."""
+"""The steps of `fit` and `evaluate` for `Transformer`: projection and loss at once."""
 
 import keras
 from keras import ops
 
-from keras_transformer.training.fused_crossentropy import TokenScores, fused_crossentropy
-from keras_transformer.training.losses import LabelSmoothedCrossentropy, token_weights
+from keras_transformer.errors import UserError
+from keras_transformer.models.class_weights import take_class_weight, weigh_classes
+from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
+from keras_transformer.training.losses import (
+    LabelSmoothedCrossentropy,
+    TokenScores,
+    token_weights,
+)
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 
-# What the inputs of a fused training step hold beside the token ids.
-TARGETS, WEIGHTS = "target_token_ids", "target_weights"
+# What the inputs of a fused step hold beside the token ids; the weights in training alone.
+_TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
+# What a step consists of. A class that overrides one of them may want logits there.
+_METHODS = ("call", "compute_loss", "compute_metrics", "train_step", "test_step")
 
 
 class FusedTrainingStep(keras.Model):
-    """A model that makes no logits of a whole batch while it trains.
+    """A model that makes no logits of a whole batch while it trains or is evaluated.
 
-    Where the loss is `LabelSmoothedCrossentropy` and all metrics are this package's, a training
-    step gives the true tokens to `call` with the inputs; `call` returns their `TokenScores` instead
-    of logits, and loss and metrics are made of these. With any other loss or metric, and in
-    validation, there are logits as usual.
+    Such a step gives the true tokens to `call` with the inputs; `call` returns what `TokenScores`
+    holds of them instead of logits, and Keras gives these to loss and metrics. Of other steps, and
+    of `predict`, the model's output is logits.
+
+    A derived class has `target_sequence(inputs, training)`, the tensor `(batch, target,
+    hidden_dim)` that the logits are made from, and `token_embedding`.
     """
+
+    # As compiled; and why the steps cannot be fused, in words, or None.
+    _fused, _obstacle = "auto", None
+    _class_weight = None
+
+    def compile(
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics=None,
+        *args,
+        fused="auto",
+        **kwargs,
+    ):
+        """Configure the model for training, as `keras.Model.compile`.
+
+        Args:
+            optimizer: as all that is not named here, an argument of `keras.Model.compile`.
+            fused: whether `fit` and `evaluate` compute the loss together with the logits, a part
+                of the batch at a time, which is faster and takes less memory. `"auto"` does so
+                where loss and metrics are this package's own (`LabelSmoothedCrossentropy`,
+                `TokenAccuracy`, `Perplexity`, not classes derived from them) and the model's class
+                overrides none of `call`, `compute_loss`, `compute_metrics`, `train_step` and
+                `test_step`. True raises an error elsewhere; with false there are logits always.
+
+        Raises:
+            UserError: if `fused` is none of these, or true where it is impossible.
+        """
+        if fused not in ("auto", True, False):
+            raise UserError(f'`fused` must be "auto", True or False. Received: fused={fused!r}')
+        obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
+        if fused is True and obstacle:
+            raise UserError(f"`fused=True` is impossible: {obstacle}. Leave `fused` out.")
+        super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, *args, **kwargs)
+        self._fused, self._obstacle = fused, obstacle
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        return {**config, "fused": self._fused} if config else config
+
+    def compile_from_config(self, config):
+        # Not the parent's, which calls no `compile` that is overridden.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, *args, **kwargs):
+        """As `keras.Model.fit`; `class_weight` is a dict of token ids and the weights of tokens."""
+        return super().fit(**self._keep_class_weight(super().fit, args, kwargs))
+
+    def train_on_batch(self, *args, **kwargs):
+        """As `keras.Model.train_on_batch`, with `class_weight` as in `fit`."""
+        arguments = self._keep_class_weight(super().train_on_batch, args, kwargs)
+        return super().train_on_batch(**arguments)
 
     def train_step(self, *args):
         *state, data = args  # JAX has a state.
         inputs, y_true, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        if self._is_fused() and isinstance(inputs, dict):
+        if self._class_weight:
+            sample_weight = weigh_classes(self._class_weight, y_true, sample_weight)
+        if self._is_fused(inputs):
             weights = token_weights(y_true, sample_weight)
-            inputs = {**inputs, TARGETS: y_true, WEIGHTS: weights}
-            inputs = keras.tree.map_structure(ops.convert_to_tensor, inputs)
-            data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
+            inputs = _tensors({**inputs, _TARGETS: y_true, _WEIGHTS: weights})
+        data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
         return super().train_step(*state, data)
 
-    def score_targets(self, sequence, embeddings, inputs):
-        """The `TokenScores` of the targets among the inputs of a training step."""
-        return fused_crossentropy(
-            sequence,
-            embeddings,
-            inputs[TARGETS],
-            inputs[WEIGHTS],
-            self.loss.label_smoothing,
-        )
+    def test_step(self, *args):
+        *state, data = args
+        inputs, y_true, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        if self._is_fused(inputs):
+            inputs = _tensors({**inputs, _TARGETS: y_true})
+        data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
+        return super().test_step(*state, data)
+
+    def call(self, inputs, training=None, mask=None):
+        if not (isinstance(inputs, dict) and _TARGETS in inputs):
+            return super().call(inputs, training=training, mask=mask)
+        sequence = self.target_sequence(inputs, training)
+        embeddings, y_true = self.token_embedding.embeddings, inputs[_TARGETS]
+        smoothing = self.loss.label_smoothing
+        if _WEIGHTS in inputs:
+            scores = fused_crossentropy(sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing)
+        else:
+            scores = score_tokens(sequence, embeddings, y_true, smoothing)
+        # A structure of tensors, as JAX must have it.
+        return scores.losses, scores.log_probs, scores.is_predicted
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        if not isinstance(y_pred, TokenScores):
-            return super().compute_loss(x, y, y_pred, sample_weight, training)
-        reduce = Reduction(reduction=self.loss.reduction)
-        return sum(self.losses, start=reduce(y, y_pred.losses, x[WEIGHTS]))
+        return super().compute_loss(x, y, _as_one(y_pred), sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        if not isinstance(y_pred, TokenScores):
-            return super().compute_metrics(x, y, y_pred, sample_weight)
-        compiled = self._compile_metrics
-        if compiled is not None and not compiled.built:
-            compiled.build(y, y_pred.losses)
-        for metrics, weight in zip(self._lists_of_metrics(), (None, sample_weight)):
-            for metric in metrics:
-                metric.update_scores(y, y_pred, weight)
-        return self.get_metrics_result()
+        return super().compute_metrics(x, y, _as_one(y_pred), sample_weight)
 
-    def _is_fused(self):
+    def _is_fused(self, inputs):
+        if self._fused is False or self._obstacle or not isinstance(inputs, dict):
+            return False
+        return self.token_embedding.quantization_mode is None
+
+    def _find_obstacle(self, loss, metrics, weighted_metrics):
+        """Why the steps cannot be fused, in words, or None."""
+        for name in _METHODS:
+            if getattr(type(self), name) is not getattr(FusedTrainingStep, name):
+                return f"{type(self).__name__} overrides `{name}`, which may need logits"
         # Not of classes derived from these, which may do otherwise with logits.
-        return type(self.loss) is LabelSmoothedCrossentropy and all(
-            isinstance(metrics, list | tuple)
-            and all(type(metric) in (TokenAccuracy, Perplexity) for metric in metrics)
-            for metrics in self._lists_of_metrics()
-        )
+        if type(loss) is not LabelSmoothedCrossentropy:
+            return f"`loss` is not a LabelSmoothedCrossentropy, but {loss!r}"
+        for name, given in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
+            if not isinstance(given or [], list | tuple):
+                return f"`{name}` is not a list"
+            for metric in given or []:
+                if type(metric) not in (TokenAccuracy, Perplexity):
+                    return f"`{name}` has one that is no TokenAccuracy or Perplexity: {metric!r}"
+        return None
 
-    def _lists_of_metrics(self):
-        """`metrics` and `weighted_metrics` as they were compiled."""
-        # (Were `compile` overridden to see them, Keras would not call it when a model is loaded.)
-        compiled = self._compile_metrics
-        if compiled is None:
-            return [], []
-        return compiled._user_metrics or [], compiled._user_weighted_metrics or []
+    def _keep_class_weight(self, method, args, kwargs):
+        """Keep `class_weight` for the steps, and return the other arguments by name."""
+        arguments, class_weight = take_class_weight(method, args, kwargs)
+        if class_weight != self._class_weight:
+            self._class_weight = class_weight
+            self.train_function = None  # The weights are part of it.
+        return arguments
 
 
-class Reduction(keras.losses.Loss):
-    """A loss of what was computed for each token."""
+def _tensors(inputs):
+    return keras.tree.map_structure(ops.convert_to_tensor, inputs)
 
-    def call(self, y_true, y_pred):
-        return y_pred
+
+def _as_one(y_pred):
+    """A fused step's output as one thing, which Keras passes on to loss and metrics."""
+    return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred

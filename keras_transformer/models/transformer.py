@@ -4,7 +4,7 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
-from keras_transformer.models.training_step import TARGETS, FusedTrainingStep
+from keras_transformer.models.training_step import FusedTrainingStep
 from keras_transformer.models.variants import TRAINING_ONLY, get_hyperparameters, get_variant
 
 
@@ -167,14 +167,16 @@ class Transformer(FusedTrainingStep):
         sizes = _of_model(get_hyperparameters(options))
         return cls(vocabulary_size, **sizes, dtype=options.precision)
 
-    def call(self, inputs, training=None, mask=None):
-        if not (isinstance(inputs, dict) and TARGETS in inputs):
-            return super().call(inputs, training=training, mask=mask)
+    @property
+    def token_embedding(self):
+        """The layer of the matrix that embeds and projects."""
+        return self.decoder.token_embedding
+
+    def target_sequence(self, inputs, training=False):
+        """What the logits are made from, `(batch, target, hidden_dim)`; inputs as of a call."""
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
-        sequence = self.decoder.sequence(
-            target, self.encode(source, training), padding_mask(source), training
-        )
-        return self.score_targets(sequence, self.decoder.token_embedding.embeddings, inputs)
+        encoded = self.encoder(source, training=training)
+        return self.decoder.sequence(target, encoded, padding_mask(source), training)
 
     def encode(self, encoder_token_ids, training=False):
         """Run the encoder stack.

@@ -5,22 +5,13 @@ written again for their maximum, for the sum of their exponentials, for the loss
 gradient. Of a part of the tokens they stay in the processor's cache until all that is done.
 """
 
-from typing import NamedTuple
-
+import keras
 from keras import ops
 
-from keras_transformer.training.losses import logit_of
+from keras_transformer.training.losses import TokenScores, is_argmax, logit_of
 
 # Some hundred tokens of a usual batch each: enough for fast matrix products.
 _NUM_PARTS = 8
-
-
-class TokenScores(NamedTuple):
-    """What loss and metrics need to know about each true token."""
-
-    losses: object  # float32 (batch, target): the smoothed cross-entropies
-    log_probs: object  # float32 (batch, target): the log-probabilities
-    is_largest: object  # bool (batch, target): whether no other token has a larger logit
 
 
 def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
@@ -41,7 +32,7 @@ def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
         sequence: float tensor `(batch, target, hidden_dim)`, the decoder's output.
         embeddings: float tensor `(vocabulary_size, hidden_dim)`, E (section 3.4).
         y_true: int tensor `(batch, target)`, the true token ids.
-        weights: float32 tensor `(batch, target)`, not negative.
+        weights: float32 tensor `(batch, target)`.
         label_smoothing: ε_ls.
 
     Returns:
@@ -49,89 +40,155 @@ def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
     """
     embeddings = ops.cast(embeddings, sequence.dtype)
     constant, table = ops.stop_gradient(sequence), ops.stop_gradient(embeddings)
-    rows = ops.reshape(constant, (-1, sequence.shape[-1]))
     # In units of the largest weight, for float16 has no room for the share of a token in a batch.
-    largest = ops.max(weights)
+    largest = ops.max(ops.abs(weights))
     relative = weights / ops.where(largest > 0, largest, 1.0)
-    parts = tuple(map(_split, (rows, ops.reshape(y_true, (-1,)), ops.reshape(relative, (-1,)))))
-    scores, rows_gradient, table_gradient = _by_parts(*parts, table, label_smoothing)
 
-    count, shape = ops.shape(rows)[0], ops.shape(y_true)
-    losses, log_probs, is_largest = (ops.reshape(_join(x)[:count], shape) for x in scores)
-    sequence_gradient = ops.reshape(_join(rows_gradient)[:count], ops.shape(sequence))
+    def of_rows(sequence, y_true, weights):
+        return _score_and_derive(sequence, y_true, weights, table, label_smoothing)
+
+    (*scores, sequence_gradient), table_gradient = _on_each_device(
+        of_rows, constant, y_true, relative
+    )
     # Zero, with the gradients as its gradients.
     zero = _zero_with_gradient(sequence, constant, sequence_gradient)
     zero = zero + _zero_with_gradient(embeddings, table, table_gradient)
-    total = ops.sum(weights)
-    zero = zero * largest / ops.where(total > 0, total, 1.0)
-    return TokenScores(losses + zero, log_probs, is_largest)
+    # A loss `c Σ w losses` gives it the gradient c times the unit, whatever the signs of weights.
+    squares = ops.sum(ops.square(relative))
+    shares = relative / ops.where(squares > 0, squares, 1.0)
+    losses, log_probs, is_predicted = scores
+    return TokenScores(losses + zero * shares, log_probs, is_predicted)
 
 
-def _by_parts(rows, y_true, weights, table, label_smoothing):
-    """The scores of the tokens, and the gradients of the rows and of the table.
+def score_tokens(sequence, embeddings, y_true, label_smoothing):
+    """As `fused_crossentropy`, where no gradient is wanted: none is computed."""
+    table = ops.cast(embeddings, sequence.dtype)
 
-    All but the table have the axes `(parts, tokens of a part)` first.
+    def of_rows(sequence, y_true):
+        return _score(sequence, y_true, table, label_smoothing)
+
+    scores, _ = _on_each_device(of_rows, sequence, y_true)
+    return TokenScores(*scores)
+
+
+def _on_each_device(function, *arrays):
+    """A function of the rows of a batch, called by each device on its own.
+
+    It returns values for each token, and a sum over all tokens, which the devices then add up.
+    (Devices that went through the parts together would add up theirs after each part.)
     """
-    table_transposed = ops.transpose(table)
+    num_devices = _num_devices(arrays[0].shape[0])
+    if num_devices == 1:
+        return function(*arrays)
+    rows = [ops.reshape(x, (num_devices, -1, *x.shape[1:])) for x in arrays]
+    values, total = ops.vectorized_map(lambda rows: function(*rows), rows)
+    values = [ops.reshape(x, (-1, *x.shape[2:])) for x in values]
+    return values, ops.sum(total, axis=0)
 
-    def score(part, scores, rows_gradient, table_gradient):
-        x, y, w = (ops.take(parts, part, axis=0) for parts in (rows, y_true, weights))
+
+def _num_devices(batch_size):
+    """How many devices share the batch in one program: those of a `keras.distribution`."""
+    distribution = keras.distribution.distribution()
+    if distribution is None or batch_size is None:
+        return 1
+    mesh = distribution.device_mesh
+    num_devices = mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
+    return 1 if batch_size % num_devices else num_devices
+
+
+def _score_and_derive(sequence, y_true, weights, table, label_smoothing):
+    """The scores of some rows and the gradient of their sequence; and the gradient of the table."""
+    table_transposed, table_mean = ops.transpose(table), _mean_embedding(table)
+    split = [_split(x) for x in (sequence, y_true, weights)]
+    token_ids = ops.arange(table.shape[0], dtype="int32")
+    share = label_smoothing / table.shape[0]
+
+    def of_part(part):
+        x, y, w = (ops.take(parts, part, axis=0) for parts in split)
         logits = ops.cast(ops.matmul(x, table_transposed), "float32")
-        values, logits_gradient = _score(logits, y, label_smoothing)
-        logits_gradient = ops.cast(logits_gradient * w[:, None], table.dtype)
-        x_gradient = ops.cast(ops.matmul(logits_gradient, table), "float32")
-        product = ops.matmul(ops.transpose(logits_gradient), x)
-        return (
-            part + 1,
-            TokenScores(*(_write(old, part, new) for old, new in zip(scores, values))),
-            _write(rows_gradient, part, x_gradient),
-            table_gradient + ops.cast(product, "float32"),
+        values, exponentials, total = _scores_of(logits, x, y, table_mean, label_smoothing)
+        is_true = token_ids == ops.cast(y, "int32")[:, None]
+        targets = ops.where(
+            is_true, (w * (1 - label_smoothing + share))[:, None], w[:, None] * share
         )
+        gradient = ops.cast(exponentials * (w / total)[:, None] - targets, table.dtype)
+        x_gradient = ops.cast(ops.matmul(gradient, table), "float32")
+        product = ops.matmul(ops.transpose(gradient), x)
+        return (*values, x_gradient), ops.cast(product, "float32")
 
-    zeros = ops.zeros_like(weights)
-    _, *results = ops.while_loop(
-        lambda part, *_: part < _NUM_PARTS,
-        score,
-        (
-            ops.convert_to_tensor(0, "int32"),
-            TokenScores(zeros, zeros, ops.cast(zeros, "bool")),
-            ops.zeros_like(rows, dtype="float32"),
-            ops.zeros_like(table, dtype="float32"),
-        ),
-    )
-    return results
+    sequence_zeros = ops.zeros_like(split[0], dtype="float32")
+    zeros = (*_zero_scores(split[1]), sequence_zeros)
+    values, table_gradient = _add_parts(of_part, zeros, ops.zeros_like(table, dtype="float32"))
+    shapes = [ops.shape(y_true)] * 3 + [ops.shape(sequence)]
+    return tuple(map(_join, values, shapes)), table_gradient
 
 
-def _score(logits, y_true, label_smoothing):
-    """`TokenScores` of some tokens, and the gradients of their losses."""
+def _score(sequence, y_true, table, label_smoothing):
+    """The scores of some rows, and zero."""
+    table_transposed, table_mean = ops.transpose(table), _mean_embedding(table)
+    rows, tokens = _split(sequence), _split(y_true)
+
+    def of_part(part):
+        x, y = (ops.take(parts, part, axis=0) for parts in (rows, tokens))
+        logits = ops.cast(ops.matmul(x, table_transposed), "float32")
+        values, *_ = _scores_of(logits, x, y, table_mean, label_smoothing)
+        return values, 0.0
+
+    values, zero = _add_parts(of_part, _zero_scores(tokens), ops.zeros(()))
+    return tuple(_join(x, ops.shape(y_true)) for x in values), zero
+
+
+def _mean_embedding(table):
+    """The mean of the rows of E, float32: its product with x is the mean of the logits `x E^T`."""
+    return ops.mean(ops.cast(table, "float32"), axis=0)
+
+
+def _scores_of(logits, x, y_true, table_mean, label_smoothing):
+    """What `TokenScores` holds of some tokens; then what softmax is the quotient of."""
     maximum = ops.max(logits, axis=-1)
     exponentials = ops.exp(logits - maximum[:, None])
     total = ops.sum(exponentials, axis=-1)
     log_normalizer, true_logit = maximum + ops.log(total), logit_of(y_true, logits)
-    mean_logit = ops.mean(logits, axis=-1)
+    mean_logit = ops.matmul(ops.cast(x, "float32"), table_mean)
     losses = log_normalizer - (1 - label_smoothing) * true_logit - label_smoothing * mean_logit
-    vocabulary_size = logits.shape[-1]
-    is_true = ops.arange(vocabulary_size, dtype="int32") == ops.cast(y_true, "int32")[:, None]
-    gradient = exponentials / total[:, None] - ops.where(is_true, 1.0 - label_smoothing, 0.0)
-    gradient = gradient - label_smoothing / vocabulary_size
-    return TokenScores(losses, true_logit - log_normalizer, true_logit == maximum), gradient
+    values = losses, true_logit - log_normalizer, is_argmax(y_true, logits, maximum)
+    return values, exponentials, total
+
+
+def _zero_scores(tokens):
+    """What `TokenScores` holds, of nothing."""
+    zeros = ops.zeros_like(tokens, dtype="float32")
+    return zeros, zeros, ops.zeros_like(tokens, dtype="bool")
+
+
+def _add_parts(function, values, total):
+    """Call `function(part)` for each part: the values of its tokens, and what adds to the total."""
+
+    def step(part, values, total):
+        new_values, addend = function(part)
+        values = tuple(_write(old, part, new) for old, new in zip(values, new_values))
+        return part + 1, values, total + addend
+
+    first = ops.convert_to_tensor(0, "int32")
+    _, values, total = ops.while_loop(
+        lambda part, *_: part < _NUM_PARTS, step, (first, values, total)
+    )
+    return values, total
 
 
 def _split(x):
-    """`(tokens, ...)` as `(parts, tokens of a part, ...)`, zeros added.
-
-    A part has every eighth token, so that devices which share the batch share each part.
-    """
+    """`(rows, target, ...)` as `(parts, tokens of a part, ...)`, zeros added."""
+    x = ops.reshape(x, (-1, *x.shape[2:]))
     size = ops.shape(x)[0]
     x = ops.pad(x, [(0, _NUM_PARTS - 1), *[(0, 0)] * (len(x.shape) - 1)])
     x = x[: (size + _NUM_PARTS - 1) // _NUM_PARTS * _NUM_PARTS]
-    return ops.swapaxes(ops.reshape(x, (-1, _NUM_PARTS, *x.shape[1:])), 0, 1)
+    return ops.reshape(x, (_NUM_PARTS, -1, *x.shape[1:]))
 
 
-def _join(parts):
-    """What `_split` splits, with the zeros."""
-    x = ops.swapaxes(parts, 0, 1)
-    return ops.reshape(x, (-1, *x.shape[2:]))
+def _join(parts, shape):
+    """What `_split` splits, without the zeros."""
+    x = ops.reshape(parts, (-1, *parts.shape[2:]))
+    return ops.reshape(x[: shape[0] * shape[1]], shape)
 
 
 def _write(parts, part, values):

@@ -1,22 +1,19 @@
-"""Token-level metrics. Padding (id 0) is left out when no sample weights are given."""
+"""Token-level metrics. Padding (id 0) is left out."""
 
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import logit_of, token_weights
+from keras_transformer.training.losses import TokenScores, is_argmax, logit_of, token_weights
 
 
 class TokenMean(keras.metrics.Mean):
     """The mean over the tokens of what a subclass computes for each."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        self._update(y_true, self.values(y_true, y_pred), sample_weight)
-
-    def update_scores(self, y_true, scores, sample_weight=None):
-        """As `update_state`, with the tokens' `TokenScores` in place of logits."""
-        self._update(y_true, self.values_of_scores(scores), sample_weight)
-
-    def _update(self, y_true, values, sample_weight):
+        if isinstance(y_pred, TokenScores):
+            values = self.values_of_scores(y_pred)
+        else:
+            values = self.values(y_true, y_pred)
         weights = token_weights(y_true, sample_weight)
         # Flat, or Keras would take the mean of each row first: batches of long and of short rows
         # would count alike.
@@ -25,25 +22,26 @@ class TokenMean(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenAccuracy(TokenMean):
-    """The share of tokens whose logit is the largest.
+    """The share of tokens that argmax of the logits gives.
+
+    Of equal logits, which bfloat16 has many of, argmax takes the first.
 
     Call arguments:
         y_true: int tensor `(batch, target)`.
-        y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
-        sample_weight: float tensor that broadcasts to `(batch, target)`. Defaults to 1 for a token
-            and 0 for padding.
+        y_pred: float tensor `(batch, target, vocabulary_size)`, logits; or their `TokenScores`.
+        sample_weight: float tensor `(batch,)`, of rows, or one that broadcasts to `(batch,
+            target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
     """
 
     def __init__(self, name="accuracy", dtype=None):
         super().__init__(name=name, dtype=dtype)
 
     def values(self, y_true, y_pred):
-        # Not by argmax, which XLA makes a slow loop of on a CPU: a tenth of a training step. The
-        # maximum is part of the loss's logsumexp, and XLA takes it once for both.
-        return ops.equal(logit_of(y_true, y_pred), ops.max(y_pred, axis=-1))
+        # The maximum is part of the loss's logsumexp, and XLA takes it once for both.
+        return is_argmax(y_true, y_pred, ops.max(y_pred, axis=-1))
 
     def values_of_scores(self, scores):
-        return scores.is_largest
+        return scores.is_predicted
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -54,9 +52,9 @@ class Perplexity(TokenMean):
 
     Call arguments:
         y_true: int tensor `(batch, target)`.
-        y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
-        sample_weight: float tensor that broadcasts to `(batch, target)`. Defaults to 1 for a token
-            and 0 for padding.
+        y_pred: float tensor `(batch, target, vocabulary_size)`, logits; or their `TokenScores`.
+        sample_weight: float tensor `(batch,)`, of rows, or one that broadcasts to `(batch,
+            target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
     """
 
     def __init__(self, name="perplexity", dtype=None):

@@ -35,19 +35,13 @@ TOKEN_WEIGHTS = np.random.default_rng(2).random((6, 9)).astype("float32") * (TAR
 ROW_WEIGHTS = np.arange(6, dtype="float32")[:, None]
 
 
-class Plain(Transformer):
-    """Without the fused step."""
-
-    def _is_fused(self):
-        return False
-
-
-def trained(model_class, weights, reduction, metrics):
+def trained(fused, weights, reduction, metrics):
     keras.utils.set_random_seed(3)
-    model = model_class(50, 1, 16, 32, 2, dropout=0.1)
+    model = Transformer(50, 1, 16, 32, 2, dropout=0.1)
     model.compile(
         keras.optimizers.SGD(0.002 if reduction == "sum" else 0.1),
         loss=LabelSmoothedCrossentropy(0.1, reduction),
+        fused=fused,
         **{name: [TokenAccuracy(), Perplexity()] for name in metrics},
     )
     logs = [
@@ -69,7 +63,7 @@ def trained(model_class, weights, reduction, metrics):
 )
 def test_fused_step_is_the_plain_one(weights, reduction, metrics):
     (plain, plain_logs), (fused, fused_logs) = (
-        trained(model_class, weights, reduction, metrics) for model_class in (Plain, Transformer)
+        trained(fused, weights, reduction, metrics) for fused in (False, True)
     )
     for before, after in zip(plain_logs, fused_logs, strict=True):
         assert after == pytest.approx(before, rel=1e-4)
@@ -103,3 +97,175 @@ def test_other_losses_and_metrics_get_logits(options):
     logs = model.train_on_batch(INPUTS, TARGET, return_dict=True)
     factor = 2 if isinstance(options["loss"], Doubled) else 1
     assert 2 < logs["loss"] / factor < 8 and len(logs) == 1 + ("metrics" in options)
+
+
+class Distilled(Transformer):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        assert y_pred.shape[-1] == 50  # logits, of which a teacher's would be the target
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+
+class Called(Transformer):
+    def call(self, inputs, training=None, mask=None):
+        logits = super().call(inputs, training=training, mask=mask)
+        assert logits.shape[-1] == 50  # as two of them would be compared by R-Drop
+        return logits
+
+
+def small(model_class=Transformer, **options):
+    model = model_class(50, 1, 8, 16, 2, dropout=0.0)
+    model.compile(keras.optimizers.SGD(0.1), **{"loss": LabelSmoothedCrossentropy(), **options})
+    return model
+
+
+@pytest.mark.parametrize("model_class", [Distilled, pytest.param(Called, marks=compiles)])
+def test_a_class_that_overrides_a_method_gets_logits(model_class):
+    model = small(model_class)
+    assert 2 < model.train_on_batch(INPUTS, TARGET) < 8
+    assert 2 < model.test_on_batch(INPUTS, TARGET) < 8
+    method = "compute_loss" if model_class is Distilled else "call"
+    with pytest.raises(ValueError, match=f"`fused=True`.*{model_class.__name__}.*`{method}`"):
+        small(model_class, fused=True)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fused": "always"}, "`fused` must be .*'always'"),
+        ({"fused": True, "loss": Doubled()}, "`fused=True`.*`loss`.*Doubled"),
+        ({"fused": True, "loss": "mse"}, "`fused=True`.*`loss`.*'mse'"),
+        ({"fused": True, "metrics": ["accuracy"]}, "`metrics`.*'accuracy'"),
+        ({"fused": True, "weighted_metrics": {"a": []}}, "`weighted_metrics` is not a list"),
+    ],
+)
+def test_refuses_to_fuse_what_needs_logits(options, words):
+    with pytest.raises(ValueError, match=words):
+        small(**options)
+
+
+def test_steps_make_no_logits_and_predictions_are_logits(monkeypatch):
+    model = small()
+    model.train_on_batch(INPUTS, TARGET)  # Keras makes symbolic logits the first time.
+    model.test_on_batch(INPUTS, TARGET)
+    project = model.token_embedding.call
+
+    def call(inputs, reverse=False):
+        if reverse:
+            raise AssertionError("logits were made")
+        return project(inputs)
+
+    monkeypatch.setattr(model.token_embedding, "call", call)
+    inputs = {name: token_ids[:4] for name, token_ids in INPUTS.items()}  # another shape is traced
+    assert 2 < model.train_on_batch(inputs, TARGET[:4]) < 8
+    assert 2 < model.test_on_batch(inputs, TARGET[:4]) < 8
+    with pytest.raises(AssertionError, match="logits were made"):
+        model.predict_on_batch(inputs)
+    monkeypatch.undo()
+    assert model.predict_on_batch(inputs).shape == (4, 9, 50)
+
+
+def regularized(model):
+    # As `add_loss` and regularisers of layers too: one of `model.losses`.
+    model.token_embedding.embeddings.regularizer = keras.regularizers.L2(0.01)
+    return model
+
+
+@pytest.mark.parametrize(
+    "weights", [pytest.param(None, marks=compiles), ROW_WEIGHTS[:, 0]], ids=["unweighted", "rows"]
+)
+def test_fused_evaluation_is_the_plain_one(weights):
+    metrics = {"metrics": [TokenAccuracy()], "weighted_metrics": [Perplexity()]}
+    logs = []
+    for fused in (False, True):
+        keras.utils.set_random_seed(0)
+        model = regularized(small(fused=fused, loss_weights=0.5, **metrics))
+        logs.append(model.test_on_batch(INPUTS, TARGET, sample_weight=weights, return_dict=True))
+    assert set(logs[0]) == {"loss", "accuracy", "perplexity"}
+    assert logs[1] == pytest.approx(logs[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("loss_weights", [0.5, pytest.param([0.5], marks=compiles)], ids=str)
+def test_loss_weights_and_regularizers_count_in_training(loss_weights):
+    plain = small()
+    fused = regularized(small(fused=True, loss_weights=loss_weights))
+    fused.set_weights(plain.get_weights())
+    embeddings = plain.token_embedding.embeddings.numpy()
+    expected = plain.test_on_batch(INPUTS, TARGET) / 2 + 0.01 * (embeddings**2).sum()
+    assert fused.test_on_batch(INPUTS, TARGET) == pytest.approx(expected, rel=1e-5)
+    assert fused.train_on_batch(INPUTS, TARGET) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("fused", ["auto", pytest.param(False, marks=compiles)])
+def test_a_saved_model_goes_on_training_as_it_did(tmp_path, fused):
+    options = {"weighted_metrics": [TokenAccuracy()], "loss_weights": 0.5, "fused": fused}
+    model = small(loss=LabelSmoothedCrossentropy(0.2), **options)
+    model.train_on_batch(INPUTS, TARGET)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded) is Transformer and loaded.loss.label_smoothing == 0.2
+    assert loaded.get_compile_config() == model.get_compile_config()
+    assert loaded.get_compile_config()["fused"] == fused
+    assert int(loaded.optimizer.iterations.numpy()) == 1
+    model.reset_metrics()
+    expected, actual = (x.train_on_batch(INPUTS, TARGET, return_dict=True) for x in (model, loaded))
+    assert actual == pytest.approx(expected, rel=1e-6) and set(actual) == {"loss", "accuracy"}
+    for before, after in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
+
+
+@pytest.mark.once
+def test_a_model_saved_without_being_compiled_is_not_compiled(tmp_path):
+    Transformer(50, 1, 8, 16, 2).save(tmp_path / "model.keras")
+    assert not keras.saving.load_model(tmp_path / "model.keras").compiled
+
+
+# Of each token of the targets, by its id.
+CLASS_WEIGHT = {5: 3.0, 17: 0.0, 30: 0.25}
+WEIGHT_OF = np.ones(50, "float32")
+WEIGHT_OF[list(CLASS_WEIGHT)] = list(CLASS_WEIGHT.values())
+
+
+@pytest.mark.parametrize("fused", [True, pytest.param(False, marks=compiles)])
+def test_class_weights_are_those_of_tokens(fused):
+    model, again = small(fused=fused), small(fused=fused)
+    again.set_weights(model.get_weights())
+    rows, of_tokens = ROW_WEIGHTS[:, 0], WEIGHT_OF[TARGET]
+    # The second `fit` has none.
+    for given, explicit in (
+        ({"class_weight": CLASS_WEIGHT, "sample_weight": rows}, of_tokens * ROW_WEIGHTS),
+        ({}, None),
+    ):
+        actual = model.fit(INPUTS, TARGET, verbose=0, shuffle=False, **given)
+        expected = again.fit(INPUTS, TARGET, verbose=0, shuffle=False, sample_weight=explicit)
+        assert actual.history["loss"] == pytest.approx(expected.history["loss"], rel=1e-5)
+    for actual, expected in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+@compiles
+def test_class_weights_of_one_batch():
+    model, again = small(), small()
+    again.set_weights(model.get_weights())
+    actual = model.train_on_batch(INPUTS, TARGET, class_weight=CLASS_WEIGHT)
+    assert actual == pytest.approx(again.train_on_batch(INPUTS, TARGET, WEIGHT_OF[TARGET]))
+    assert actual != pytest.approx(small().train_on_batch(INPUTS, TARGET), rel=1e-3)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("token_id", [-1, "the", 2.5])
+def test_bad_class_weights(token_id):
+    with pytest.raises(ValueError, match=f"`class_weight` is .*{token_id!r}"):
+        small().fit(INPUTS, TARGET, class_weight={token_id: 2.0})
+
+
+@compiles
+def test_row_weights_where_there_are_as_many_rows_as_positions():
+    inputs = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET[:, :6]}
+    models = [small() for _ in range(3)]
+    rows = ROW_WEIGHTS[:, 0]
+    losses = []
+    for model, weights in zip(models, (rows, ROW_WEIGHTS, np.tile(ROW_WEIGHTS, (1, 6)))):
+        model.set_weights(models[0].get_weights())
+        losses.append(model.test_on_batch(inputs, TARGET[:, :6], weights))
+    assert losses == pytest.approx(losses[:1] * 3)

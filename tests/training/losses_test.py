@@ -69,9 +69,10 @@ def test_weights_equal_torch(label_smoothing):
         label_smoothing=label_smoothing,
         reduction="none",
     )
-    weighted = float((tokens * torch.tensor(weights).flatten()).sum())
+    of_tokens = weights * (TARGETS != 0)  # not the 3.0 of padding
+    weighted = float((tokens * torch.tensor(of_tokens).flatten()).sum())
     loss = LabelSmoothedCrossentropy(label_smoothing)
-    assert value(loss, TARGETS, LOGITS, weights) == pytest.approx(weighted / 7.5, rel=1e-5)
+    assert value(loss, TARGETS, LOGITS, weights) == pytest.approx(weighted / 4.5, rel=1e-5)
     loss = LabelSmoothedCrossentropy(label_smoothing, reduction="sum")
     assert value(loss, TARGETS, LOGITS, weights) == pytest.approx(weighted, rel=1e-5)
 
@@ -83,6 +84,24 @@ def test_padding_is_left_out_without_weights():
     expected = value(loss, TARGETS, LOGITS)
     assert value(loss, TARGETS, padded) == pytest.approx(expected, rel=1e-6)
     assert value(loss, TARGETS, LOGITS, np.float32(TARGETS != 0)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (4, 1), (4, 4), (4, 4, 1)], ids=str)
+def test_weights_of_any_rank_multiply_the_mask(shape):
+    # As many rows as positions: weights of rank 1 are of rows all the same.
+    targets, logits = np.array([*TARGETS, *TARGETS[::-1]]), 3 * normal(4, 4, 7, seed=6)
+    weights = np.random.default_rng(7).random(shape).astype("float32")
+    of_tokens = weights[:, None] if len(shape) == 1 else weights
+    of_tokens = np.broadcast_to(of_tokens[..., 0] if len(shape) == 3 else of_tokens, (4, 4))
+    tokens = [
+        value(
+            LabelSmoothedCrossentropy(), targets[i : i + 1, j : j + 1], logits[i : i + 1, j:][:, :1]
+        )
+        for i, j in np.ndindex(4, 4)
+    ]
+    expected = np.average(np.reshape(tokens, (4, 4)), weights=of_tokens * (targets != 0))
+    loss = LabelSmoothedCrossentropy()
+    assert value(loss, targets, logits, weights) == pytest.approx(expected, rel=1e-5)
 
 
 def test_mean_is_over_tokens_not_sentences():

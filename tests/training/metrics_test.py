@@ -62,11 +62,11 @@ def test_weights_are_honoured():
     weights = np.array([[1.0, 0.0, 0.5], [2.0, 0.0, 0.5]])
     accuracy = TokenAccuracy()
     accuracy.update_state(TARGETS, logits_that_predict(PREDICTIONS), weights)
-    assert result(accuracy) == pytest.approx((1 + 0.5) / 4)
+    assert result(accuracy) == pytest.approx(1 / 3.5)  # without the 0.5 of padding
     perplexity = Perplexity()
     logits = logits_with_probabilities(TARGETS, PROBABILITIES)
     perplexity.update_state(TARGETS, logits, weights)
-    assert result(perplexity) == pytest.approx(2 ** ((1 + 0.5 * 3 + 2 * 4) / 4), rel=1e-5)
+    assert result(perplexity) == pytest.approx(2 ** ((1 + 0.5 * 3 + 2 * 4) / 3.5), rel=1e-5)
 
 
 @pytest.mark.parametrize("metric_class", [TokenAccuracy, Perplexity])
@@ -90,6 +90,17 @@ def test_mean_is_over_the_tokens_of_all_batches(metric_class, lengths):
         log_normalizers = np.log(np.exp(logits).sum(-1))
         expected = np.exp(np.mean(log_normalizers - logits[np.arange(len(targets)), targets]))
     assert result(metric) == pytest.approx(expected, rel=1e-5)
+
+
+def test_of_equal_logits_the_first_is_predicted():
+    # Tokens 1 and 3 have the largest logit, as rounding to bfloat16 makes of nearly equal ones.
+    logits = keras.ops.cast([[[0.0, 2.001, 1.0, 2.002]] * 3], "bfloat16")
+    metric = TokenAccuracy()
+    metric.update_state(np.array([[1, 3, 2]]), logits)
+    assert result(metric) == pytest.approx(1 / 3)
+    metric.reset_state()
+    metric.update_state(np.array([[1, 3]]), np.full((1, 2, 4), np.nan))
+    assert result(metric) == 0
 
 
 def test_reset():

@@ -1,0 +1,73 @@
+"""Train with nothing but `compile` and `fit` on any devices, and write down what came of it.
+
+python -m tests.training.plain_fit OUTPUT.npz [choose_devices' arguments as JSON]
+"""
+
+import json
+import sys
+
+import keras
+import numpy as np
+
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.distribution import choose_devices
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+
+# With a metric of another kind the step is not fused.
+RUNS = {
+    "fused": lambda: [TokenAccuracy(), Perplexity()],
+    "plain": lambda: [
+        TokenAccuracy(),
+        keras.metrics.SparseCategoricalCrossentropy(from_logits=True),
+    ],
+}
+# The last batch of 4 is a smaller one. TensorFlow's replicas have 2 rows and 1 of it; JAX's
+# devices must have equal parts.
+NUM_ROWS = 14 if keras.backend.backend() == "jax" else 15
+
+
+def make_data():
+    """Rows of 1 to 9 tokens, the short ones on the even places: replicas have unequal numbers."""
+    rng = np.random.default_rng(0)
+    lengths = np.where(np.arange(NUM_ROWS) % 4 < 2, 2, 9) - rng.integers(0, 2, NUM_ROWS)
+    targets = rng.integers(4, 20, (NUM_ROWS, 9)) * (np.arange(9) < lengths[:, None])
+    inputs = {"encoder_token_ids": rng.integers(4, 20, (NUM_ROWS, 5)), "decoder_token_ids": targets}
+    return inputs, targets, rng.random(NUM_ROWS).astype("float32")
+
+
+def train(name, devices):
+    """Losses, metrics and final weights of one of the runs: `{name: array}`."""
+    inputs, targets, weights = make_data()
+    keras.utils.set_random_seed(0)
+    with devices.scope():
+        model = Transformer(20, 1, 8, 16, 2, dropout=0.0)
+        model.token_embedding.embeddings.regularizer = keras.regularizers.L2(0.02)
+        model.compile(
+            keras.optimizers.SGD(0.5),
+            LabelSmoothedCrossentropy(),
+            weighted_metrics=RUNS[name](),
+            jit_compile=keras.backend.backend() == "jax",
+        )
+    history = model.fit(
+        inputs,
+        targets,
+        sample_weight=weights,
+        batch_size=4,
+        epochs=2,
+        shuffle=False,
+        validation_data=(inputs, targets),
+        verbose=0,
+    ).history
+    arrays = {f"weights {i}": weight for i, weight in enumerate(model.get_weights())}
+    return {**{key: np.array(values) for key, values in history.items()}, **arrays}
+
+
+def main(output, devices):
+    devices = choose_devices(**json.loads(devices))
+    runs = {f"{name} {key}": value for name in RUNS for key, value in train(name, devices).items()}
+    np.savez(output, num_replicas=devices.num_replicas, **runs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
