@@ -25,7 +25,7 @@ def two_devices(tmp_path_factory):
 
 def test_the_replicas_parts_are_uneven():
     _, targets, _ = make_data()
-    parts = [(targets[i : i + 2] != 0).sum() for i in range(0, 14, 2)]
+    parts = [(targets[i : i + 2] != 0).sum() for i in range(0, 8, 2)]
     assert all(2 * x < y for x, y in zip(parts[::2], parts[1::2]))
 
 
@@ -44,4 +44,4 @@ def test_fused_and_plain_steps_come_to_the_same():
     fused, plain = (train(name, Devices(1)) for name in RUNS)
     for key in fused.keys() & plain.keys():
         np.testing.assert_allclose(fused[key], plain[key], atol=1e-6, rtol=1e-5, err_msg=key)
-    assert fused["loss"][1] < fused["loss"][0] - 0.1
+    assert fused["loss"][-1] < fused["loss"][0] - 0.1
