@@ -25,7 +25,7 @@ class CommonOptions:
 
     compilation_cache: Path | None = may_change(None)
     """Folder in which to keep compiled programs, for the next run: on JAX all, on TensorFlow those
-    of XLA."""
+    of XLA; "off" for none. Defaults, on JAX, to keras-transformer/programs in the user's cache."""
 
 
 @dataclass(kw_only=True)
@@ -73,8 +73,8 @@ def run(main, options_class):
 
     A `UserError` is printed in one line, and the exit status is 2. Any other error is a defect and
     keeps its traceback. What the package logs is printed: warnings on standard error, the rest on
-    standard output. Where an error or a warning names an argument that is an option, its flag is
-    named.
+    standard output, or on standard error too where that is for answers (`StreamOptions`). Where an
+    error or a warning names an argument that is an option, its flag is named.
 
     Args:
         main: function of one argument, the options.
@@ -96,7 +96,7 @@ def run(main, options_class):
         )
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
-        with _printed_log(names):
+        with _printed_log(names, answers=issubclass(options_class, StreamOptions)):
             main(options)
     except UserError as error:
         print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
@@ -132,9 +132,9 @@ def name_flags(message, names):
 
 
 @contextlib.contextmanager
-def _printed_log(names):
+def _printed_log(names, answers):
     """Within the block, print what the package logs."""
-    logger, handler = logging.getLogger("keras_transformer"), _Printer(names)
+    logger, handler = logging.getLogger("keras_transformer"), _Printer(names, answers)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -146,12 +146,14 @@ def _printed_log(names):
 
 
 class _Printer(logging.Handler):
-    def __init__(self, names):
+    def __init__(self, names, answers):
         super().__init__()
         self.names = names
+        self.answers = answers
 
     def emit(self, record):
-        stream = sys.stderr if record.levelno >= logging.WARNING else sys.stdout
+        is_warning = record.levelno >= logging.WARNING
+        stream = sys.stderr if is_warning or self.answers else sys.stdout
         print(name_flags(record.getMessage(), self.names), file=stream, flush=True)
 
 

@@ -1,12 +1,19 @@
 """Errors in one line, and exit statuses."""
 
 import json
+import logging
 import sys
 from dataclasses import dataclass
 
 import pytest
 
-from keras_transformer.command_line import CommonOptions, LineNotes, resume_command, run
+from keras_transformer.command_line import (
+    CommonOptions,
+    LineNotes,
+    StreamOptions,
+    resume_command,
+    run,
+)
 from keras_transformer.errors import UserError
 from keras_transformer.models.variants import get_variant
 
@@ -85,6 +92,14 @@ def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp
     monkeypatch.setattr(sys, "argv", ["train.py", "--compilation-cache", str(path)])
     status, (line,) = exit_of(capsys, run, lambda options: pytest.fail("began"), CommonOptions)
     assert status == 2 and "must be a folder" in line and str(path) in line
+
+
+@pytest.mark.parametrize("options_class", [CommonOptions, StreamOptions])
+def test_log_leaves_standard_output_to_answers(monkeypatch, capsys, options_class):
+    monkeypatch.setattr(sys, "argv", ["script.py"])
+    run(lambda _: logging.getLogger("keras_transformer").info("compiling"), options_class)
+    streams = capsys.readouterr()
+    assert "compiling\n" == (streams.err if options_class is StreamOptions else streams.out)
 
 
 def test_error_of_the_script_is_one_line(monkeypatch, capsys):

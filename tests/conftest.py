@@ -11,6 +11,10 @@ import keras
 import pytest
 
 from keras_transformer import command_line
+from keras_transformer.compilation_cache import OFF, VARIABLE
+
+# Not the user's programs, in this process or one that a test starts.
+os.environ[VARIABLE] = OFF
 
 # Seconds of CPU time; a test that takes more needs the mark `slow`. Not the clock's time, of which
 # other work on the machine takes its share; and without the fixtures, which several tests share.

@@ -94,7 +94,7 @@ MAY_IMPORT = {
     "constraints": {"decoding"},
     **{leaf: set() for leaf in LEAVES},
     "training": {"memory"},
-    "tasks": {"layers", "models", "decoding", *LEAVES},
+    "tasks": {"compilation_cache", "layers", "models", "decoding", *LEAVES},
     "export": {"layers", "models", "decoding", "tasks", *LEAVES},
     "convert": {"layers", "models", "decoding", "tasks", *LEAVES},
     "__init__": {"layers", "models", "decoding", "constraints", "tasks", "version", *LEAVES},

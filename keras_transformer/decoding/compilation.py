@@ -1,6 +1,8 @@
 """Compile a function of (model, tensors) once, with the backend's own compiler."""
 
+import contextlib
 import functools
+import logging
 import threading
 import weakref
 from collections import OrderedDict
@@ -8,10 +10,15 @@ from collections import OrderedDict
 import keras
 import numpy as np
 
+logger = logging.getLogger(__name__)
+
 # model -> {(function, specification of tensors, options): program}, the last used last.
 _compiled = weakref.WeakKeyDictionary()
 _MOST_PROGRAMS = 64  # of a model
 _lock = threading.Lock()  # so that threads that come at the same time share a program
+
+_SECONDS_BEFORE_NOTICE = 1.0
+_compiling = threading.local()  # the timer of the program that this thread compiles
 
 
 def run_compiled(function, model, *tensors, **options):
@@ -89,11 +96,40 @@ def _compile_jax(function, model, specification):
 
     @jax.jit
     def program(values, *tensors):
+        # Python comes here to trace alone: what follows is compiled, or read from the disk.
+        if _compiling.timer.ident is None:
+            _compiling.timer.start()
         mapping = list(zip(model().variables, values))
         with keras.StatelessScope(state_mapping=mapping):
             return function(*tensors)
 
-    return lambda *tensors: program([v.value for v in model().variables], *tensors)
+    def run(*tensors):
+        with _notice_if_long():
+            return program([v.value for v in model().variables], *tensors)
+
+    return run
+
+
+@contextlib.contextmanager
+def _notice_if_long():
+    """Say what is waited for, if a program that is compiled within takes long."""
+    outer = getattr(_compiling, "timer", None)  # of a program that this one becomes a part of
+    timer = _compiling.timer = threading.Timer(_SECONDS_BEFORE_NOTICE, _tell)
+    timer.daemon = True
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _compiling.timer = outer
+
+
+@functools.cache
+def _tell():
+    """Once a process."""
+    logger.info(
+        "JAX compiles the search, as it does for each new size of a batch: seconds each. (Later "
+        "processes find what is compiled on the disk, where a compilation cache is on.)"
+    )
 
 
 def _compile_torch(function, model, specification):

@@ -1,5 +1,6 @@
 import numbers
 
+from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.make_search import make_search
 from keras_transformer.decoding.settings import deserialize, serialize
@@ -12,6 +13,9 @@ _SHORTEST_SOURCE = 2
 
 class Task:
     """A model, its tokenizer and a search, kept in a preset folder; a base class.
+
+    On JAX the process then keeps what it compiles for the next one: see
+    `compilation_cache.keep_in_user_folder`.
 
     Args:
         model: a `Transformer`.
@@ -43,6 +47,7 @@ class Task:
         **search_options,
     ):
         check_max_source_length(max_source_length)
+        keep_in_user_folder()
         self.model = model
         self.tokenizer = tokenizer
         self.metadata = dict(metadata or {})
@@ -68,6 +73,7 @@ class Task:
         Raises:
             UserError: if the folder or a part of it is missing or damaged, or is of another task.
         """
+        keep_in_user_folder()  # before the model is made: that compiles too
         preset = load_preset(path, cls.__name__, dtype=dtype)
         saved = cls.default_search if preset.search is None else _search_of(path, preset)
         search = make_search(search, saved)

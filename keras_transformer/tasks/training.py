@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import VocabularyOptions
@@ -57,6 +58,7 @@ def begin_training(options):
     Raises:
         UserError: if there are no such devices, or the folder holds another training.
     """
+    keep_in_user_folder()
     settings = fixed_settings(options)
     return begin_run(options.run, options.devices, options.fitting.steps, settings)
 
