@@ -23,7 +23,7 @@ COMMON = tuple(
     """
     --compilation-cache --output-dir --data-dir --variant --scale --num-layers
     --vocabulary-size --vocabulary-sentences --batch-tokens --num-shapes --steps
-    --warmup-steps --peak-learning-rate --dropout --label-smoothing --interval
+    --steps-per-execution --warmup-steps --peak-learning-rate --dropout --label-smoothing --interval
     --checkpoint-steps --checkpoint-minutes --average --keep --ema --accumulate --clip-norm
     --skip-nonfinite --no-skip-nonfinite --precision --deterministic --no-deterministic
     --resume --no-resume --overwrite --no-overwrite --replicas --coordinator --num-processes

@@ -119,7 +119,8 @@ def make_model(vocabulary_size, options, run):
             hyperparameters["hidden_dim"],
             loss_scaling=model.policy.compute_dtype == "float16",
         )
-    compile_model(model, optimizer, hyperparameters["label_smoothing"], run)
+    at_once = options.fitting.steps_per_execution
+    compile_model(model, optimizer, hyperparameters["label_smoothing"], run, at_once)
     return model
 
 

@@ -1,10 +1,49 @@
-"""Keras callbacks of a training."""
+"""Keras callbacks of a training.
+
+On JAX and PyTorch, Keras calls `on_train_batch_end` in a thread, in no certain order, while the
+device goes on with the next batches, if all callbacks are `async_safe`. In the middle of an epoch
+`self.model` waits for the device there, and tensors of an earlier batch are gone. So the callbacks
+here count in Python; what needs the model is done in `on_train_batch_begin`, which Keras calls in
+order, and only where there is something to do.
+"""
+
+import threading
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
+
+# Should a step fail, its end is never told, and Keras raises the error at the next batch.
+_LONGEST_WAIT = 60.0
+
+
+class KeepPace(keras.callbacks.Callback):
+    """Let Keras begin no batch (or execution of several) before the last but one has ended.
+
+    The device has enough to do then, and whoever stops a training does not wait for the dozens of
+    steps that a backend would accept.
+    """
+
+    async_safe = True
+
+    def __init__(self):
+        super().__init__()
+        self._begun = 0
+        self._ended = threading.Semaphore(0)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._begun = 0
+        self._ended = threading.Semaphore(0)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._begun += 1
+        if self._begun > 2:
+            self._ended.acquire(timeout=_LONGEST_WAIT)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._ended.release()
 
 
 class StopOnNonFinite(keras.callbacks.Callback):
@@ -15,27 +54,70 @@ class StopOnNonFinite(keras.callbacks.Callback):
         checkpoints: its `RollingCheckpoints`, later in the list of callbacks.
 
     Raises:
-        UserError: with the step, the batch's sentence pairs and the last good checkpoint.
+        UserError: with the step, the batch's sentence pairs and the last good checkpoint; with
+            those of all batches of an execution, where Keras makes several at once
+            (`steps_per_execution`) and tells the loss after the last.
     """
+
+    async_safe = True
 
     def __init__(self, batches, checkpoints):
         super().__init__()
         self.batches = batches
         self.checkpoints = checkpoints
+        self._losses = {}  # by the last batch of an execution
+        self._next = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._first = self.checkpoints.batches
+        self._at_once = self.model.steps_per_execution
+        self._losses, self._next = {}, self._at_once - 1
 
     def on_train_batch_end(self, batch, logs=None):
-        # The mean over the epoch: the first batch that is not finite spoils it.
-        loss = (logs or {}).get("loss", 0.0)
-        if np.isfinite(loss):
-            return
-        _, pairs = self.batches.pairs_of_batch(
-            *divmod(self.checkpoints.batches - 1, len(self.batches))
+        self._losses[batch] = (logs or {}).get("loss", 0.0)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._look()
+
+    def on_test_begin(self, logs=None):
+        self._look()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._look()
+
+    def _look(self):
+        # One after the other: of a mean over the epoch, the first that is not finite spoils it.
+        while self._next in self._losses:
+            loss = self._losses.pop(self._next)
+            if not np.isfinite(loss):
+                raise UserError(self._message(loss, self._first + self._next))
+            self._next += self._at_once
+
+    def _message(self, loss, last):
+        batches = range(last + 1 - self._at_once, last + 1)
+        pairs = np.concatenate(
+            [self.batches.pairs_of_batch(*divmod(i, len(self.batches)))[1] for i in batches]
         )
         numbers = ", ".join(str(pair + 1) for pair in sorted(pairs.tolist()))
-        raise UserError(
-            f"The loss is {loss} at step {steps_done(self.model)}. The batch holds the sentence "
-            f"pairs {numbers} of the training text, counted from 1. {self.checkpoints.last_good()}"
+        first, last = (i // self.batches.accumulate + 1 for i in (batches[0], last))
+        steps = f"step {last}" if first == last else f"one of the steps {first} to {last}"
+        holds = "The batch holds" if len(batches) == 1 else f"The {len(batches)} batches hold"
+        return (
+            f"The loss is {loss} at {steps}. {holds} the sentence pairs {numbers} of the training "
+            f"text, counted from 1. {self.checkpoints.last_good()}"
         )
+
+
+class TensorBoard(keras.callbacks.TensorBoard):
+    """Keras's TensorBoard, for one value an epoch: at a batch it has nothing to write."""
+
+    async_safe = True
+
+    def on_train_batch_begin(self, batch, logs=None):
+        pass
+
+    def on_train_batch_end(self, batch, logs=None):
+        pass
 
 
 class LogScore(keras.callbacks.Callback):

@@ -1,5 +1,6 @@
 """Files of weights, and the average of several (section 6.1)."""
 
+import contextlib
 import math
 import re
 from pathlib import Path
@@ -41,7 +42,7 @@ def load_weights(model, path):
         UserError: if the file is damaged, or of another model.
     """
     # Keras passes over what the model has no layer for.
-    found, expected = len(_read(path)), len(model.weights)
+    found, expected = _count_tensors(path), len(model.weights)
     if found != expected:
         raise UserError(
             f"{path} is of another model: it has {found} tensors, and the model {expected}."
@@ -127,14 +128,27 @@ def datasets(file):
     return dict(sorted(found.items()))
 
 
+def _count_tensors(path):
+    """The number of tensors of a weights file, of which none is read."""
+    with _open(path) as file:
+        return len(_weights(file))
+
+
 def _read(path):
     """All tensors of a weights file, as float64: name -> array."""
+    with _open(path) as file:
+        return {name: np.asarray(item, "float64") for name, item in _weights(file).items()}
+
+
+def _weights(file):
+    """The datasets of an open file, but for those that are not the model's."""
+    return {x: item for x, item in datasets(file).items() if not x.startswith(f"{STATE_GROUP}/")}
+
+
+@contextlib.contextmanager
+def _open(path):
     try:
         with h5py.File(path) as file:
-            return {
-                name: np.asarray(item, "float64")
-                for name, item in datasets(file).items()
-                if not name.startswith(f"{STATE_GROUP}/")
-            }
+            yield file
     except OSError as error:
         raise UserError(f"{path} is no weights file, or is damaged.") from error

@@ -9,7 +9,12 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.options import may_change
-from keras_transformer.training.callbacks import LogScore, StopOnNonFinite
+from keras_transformer.training.callbacks import (
+    KeepPace,
+    LogScore,
+    StopOnNonFinite,
+    TensorBoard,
+)
 from keras_transformer.training.checkpoints import (
     average_checkpoints,
     list_checkpoints,
@@ -33,6 +38,9 @@ class FitOptions:
     """Number of updates."""
     interval: int = 500
     """Updates between two validations."""
+    steps_per_execution: int = may_change(1)
+    """Batches that Keras trains on before it looks at logs, checkpoints and signals (JAX,
+    TensorFlow): several where a step takes the device a few milliseconds."""
 
 
 class Fitted(NamedTuple):
@@ -51,7 +59,7 @@ class Part(NamedTuple):
     batches_per_epoch: int
 
 
-def compile_model(model, optimizer, label_smoothing, run):
+def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1):
     """Compile a model for its training, and give it the state that the training goes on from.
 
     The loss is the token mean over the batch of all replicas: see `TokenBatches`.
@@ -61,6 +69,7 @@ def compile_model(model, optimizer, label_smoothing, run):
         optimizer: a `WholeBatchOptimizer`.
         label_smoothing: ε_ls (section 5.4).
         run: the `Run`.
+        steps_per_execution: how many batches Keras trains on at once.
 
     Raises:
         UserError: if the training that goes on had another model or optimizer.
@@ -71,6 +80,7 @@ def compile_model(model, optimizer, label_smoothing, run):
             loss=LabelSmoothedCrossentropy(label_smoothing, reduction="sum"),
             weighted_metrics=[TokenAccuracy(), Perplexity()],
             jit_compile=run.devices.jit_compile,
+            steps_per_execution=steps_per_execution,
         )
         # TensorFlow would trace a first step that makes variables twice.
         model.optimizer.build(model.trainable_variables)
@@ -106,6 +116,8 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
     """
     _check_positive(steps=options.steps, interval=options.interval)
     num_batches = options.steps * train_batches.accumulate
+    interval = options.interval * train_batches.accumulate
+    check_executions(model.steps_per_execution, interval, num_batches, run.start.batches)
     checkpoints = RollingCheckpoints(
         run.checkpoints_folder,
         keep=max(checkpoint_options.keep, checkpoint_options.average),
@@ -119,7 +131,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         fit_in_parts(
             model,
             train_batches.stream,
-            plan_parts(run.start.batches, num_batches, options.interval * train_batches.accumulate),
+            plan_parts(run.start.batches, num_batches, interval),
             validation_data=val_batches,
             callbacks=_callbacks(model, train_batches, run, options, checkpoints, scores or {}),
             verbose=0 if run.devices.shard[0] else "auto",
@@ -198,8 +210,38 @@ def average_weights(model, run, options):
     return f"last {len(paths)} checkpoints averaged"
 
 
+def check_executions(at_once, interval, num_batches, first_batch):
+    """Raise a `UserError` if intervals do not consist of whole executions.
+
+    Keras would end the last one of an interval in the next.
+
+    Args:
+        at_once: how many batches Keras trains on at once.
+        interval: batches between two validations.
+        num_batches: those of the whole training.
+        first_batch: the number of batches that were consumed already.
+    """
+    if at_once == 1:
+        return
+    if keras.backend.backend() == "torch":
+        raise UserError(
+            "Keras trains on one batch after the other on PyTorch. Pass `steps_per_execution=1`. "
+            f"Received: steps_per_execution={at_once}"
+        )
+    batches = {"`interval`": interval, "`steps`": num_batches, "the checkpoint": first_batch}
+    for name, value in batches.items():
+        if at_once < 1 or value % at_once:
+            raise UserError(
+                "`steps_per_execution` must be positive, and divide the batches of an interval, of "
+                "the whole training, and of that part of it which is done. Received: "
+                f"steps_per_execution={at_once}, where {name} is at batch {value}. Pass "
+                "`steps_per_execution=1`, or another divisor."
+            )
+
+
 def _callbacks(model, train_batches, run, options, checkpoints, scores):
     return [
+        KeepPace(),
         LogProgress(train_batches.mean_target_tokens, options.steps),
         SkipNonFinite()
         if model.optimizer.skip_nonfinite
@@ -215,7 +257,7 @@ def _tensorboard(folder):
     if importlib.util.find_spec("tensorflow") is None:
         logger.info("No TensorBoard log: tensorflow is not installed.")
         return []
-    return [keras.callbacks.TensorBoard(folder / "tensorboard")]
+    return [TensorBoard(folder / "tensorboard")]
 
 
 def _check_positive(**values):

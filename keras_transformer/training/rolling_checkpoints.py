@@ -1,5 +1,7 @@
 """Write checkpoints while training, so that it can be stopped, or killed, and go on exactly."""
 
+import contextlib
+import functools
 import re
 import time
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ import keras
 from keras_transformer.errors import UserError
 from keras_transformer.files import remove_leftovers, whole
 from keras_transformer.options import may_change
+from keras_transformer.training.background import BackgroundJob
 from keras_transformer.training.callbacks import steps_done
 from keras_transformer.training.checkpoints import (
     copy_weights,
@@ -19,9 +22,9 @@ from keras_transformer.training.checkpoints import (
 )
 from keras_transformer.training.training_state import (
     STATE_ENDING,
+    Snapshot,
     TrainingState,
     list_states,
-    save_state,
 )
 
 # The newest, and one to fall back on should it be damaged.
@@ -61,6 +64,10 @@ class RollingCheckpoints(keras.callbacks.Callback):
     folder, or beyond the state that this one goes on from, and are deleted: an average must not mix
     the two.
 
+    The training waits only until the values are in the memory of the host: a thread writes them,
+    one checkpoint at a time. What goes wrong there is raised at the next batch that begins when it
+    has, and at the latest with the next checkpoint or at the end of the training.
+
     Put it last in the list of callbacks, so that the history that it keeps has all values of an
     epoch.
 
@@ -79,6 +86,8 @@ class RollingCheckpoints(keras.callbacks.Callback):
         history: as Keras keeps it, name -> values, one for each epoch of the whole training.
         stop_soon: set it to have a checkpoint written after the next batch, and `fit` left.
     """
+
+    async_safe = True
 
     def __init__(
         self,
@@ -109,6 +118,8 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.stop_soon = False
         self._began = self._last_time = time.monotonic()
         self._last_step = self.start.step
+        self._counted = (self.start.step, self.start.batches)
+        self._writing = None
 
     @property
     def seconds(self):
@@ -116,28 +127,56 @@ class RollingCheckpoints(keras.callbacks.Callback):
         return self.start.seconds + time.monotonic() - self._began
 
     def last_good(self):
-        """Words that say where the training can go on from."""
-        states = list_states(self.folder)
-        return f"The last good checkpoint is {states[-1]}." if states else "There is no checkpoint."
+        """Words that say where the training can go on from, once what is being written is there."""
+        if self._writing:
+            with contextlib.suppress(UserError):
+                self.wait()
+        return self._last_written()
+
+    def wait(self):
+        """Wait until the checkpoint that is being written, if any, is there.
+
+        Raises:
+            UserError: if it could not be written.
+        """
+        if self._writing:
+            writing, self._writing = self._writing, None
+            writing.wait()
 
     def on_train_begin(self, logs=None):
+        self.wait()
         remove_leftovers(self.folder)
-        self._delete_later_than(steps_done(self.model))
+        self._delete_later_than(self._count_updates())
+        self._batches_at_once = self.model.steps_per_execution
         # Keras's own history goes on too: it is what `fit` returns.
         self.model.history.history = {name: [*x] for name, x in self.history.items()}
 
-    def on_train_batch_begin(self, batch, logs=None):
-        self.batches += 1
+    def on_epoch_begin(self, epoch, logs=None):
+        self._first_batch = self.batches
 
-    def on_train_batch_end(self, batch, logs=None):
-        if batch + 1 != self.params["steps"]:  # at the end of an epoch, after the validation
+    def on_train_batch_begin(self, batch, logs=None):
+        # Not `on_train_batch_end`, at which the next batch may have begun.
+        self._consumed(batch)
+        if self._writing and self._writing.is_done:
+            self.wait()
+        if batch:  # else nothing has changed since the epoch before
             self._save_if(self._is_due())
+        self._begun = batch
 
     def on_epoch_end(self, epoch, logs=None):
+        consumed = self._begun + self._batches_at_once
+        # Of a dataset that has ended, the last execution may have found fewer batches.
+        self._consumed(min(consumed, self.params["steps"] or consumed))
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
         of_epochs = self.every_steps is None and self.every_minutes is None
-        self._save_if(of_epochs or self._is_last(epoch) or self._is_due())
+        is_last = self._is_last(epoch)
+        self._save_if(of_epochs or is_last or self._is_due())
+        if is_last:
+            self.wait()
+
+    def _consumed(self, of_epoch):
+        self.batches = self._first_batch + of_epoch
 
     def _is_last(self, epoch):
         if self.num_batches is None:
@@ -149,49 +188,69 @@ class RollingCheckpoints(keras.callbacks.Callback):
         if is_due or self.stop_soon:
             self._save(to_average=is_due)
         if self.stop_soon:
+            self.wait()
             raise StopAsked
 
     def _is_due(self):
         if self.every_steps:
-            # Whenever another multiple has been passed, wherever the training was resumed.
-            return steps_done(self.model) // self.every_steps > self._last_step // self.every_steps
+            step, batches = self._counted
+            # There cannot be more updates than batches: until then the device is left alone.
+            if self._is_passed(step + self.batches - batches):
+                return self._is_passed(self._count_updates())
         if self.every_minutes:
             return time.monotonic() - self._last_time >= 60 * self.every_minutes
         return False
 
-    def _save(self, to_average):
+    def _is_passed(self, step):
+        # Whenever another multiple has been passed, wherever the training was resumed.
+        return step // self.every_steps > self._last_step // self.every_steps
+
+    def _count_updates(self):
         step = steps_done(self.model)
+        self._counted = (step, self.batches)
+        return step
+
+    def _save(self, to_average):
+        self.wait()  # One is held in memory at a time.
+        step = self._count_updates()
+        snapshot = Snapshot(
+            self.model,
+            step=step,
+            batches=self.batches,
+            seconds=self.seconds,
+            history=self.history,
+            run=self.run,
+        )
+        self._writing = BackgroundJob(functools.partial(self._write, snapshot, step, to_average))
+        if to_average:
+            self._last_step, self._last_time = step, time.monotonic()
+
+    def _write(self, snapshot, step, to_average):
         try:
-            self._write(step, to_average)
+            self._write_files(snapshot, step, to_average)
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"No checkpoint could be written at step {step}: {_reason(error)} "
-                f"{self.last_good()}"
+                f"{self._last_written()}"
             ) from error
         for old in [
             *list_checkpoints(self.folder)[: -self.keep],
             *list_states(self.folder)[:-_STATES],
         ]:
             old.unlink()
-        if to_average:
-            self._last_step, self._last_time = step, time.monotonic()
 
-    def _write(self, step, to_average):
+    def _write_files(self, snapshot, step, to_average):
         with whole(self.folder / f"step-{step}.{STATE_ENDING}") as state:
-            save_state(
-                self.model,
-                state,
-                step=step,
-                batches=self.batches,
-                seconds=self.seconds,
-                history=self.history,
-                run=self.run,
-            )
+            snapshot.write(state)
             if to_average:
                 # Before the state is in place: a training that is killed here goes on from an
                 # earlier one, and writes these weights again. The other way they would miss.
                 with whole(self.folder / f"step-{step}.weights.h5") as weights:
                     copy_weights(state, weights)
+
+    def _last_written(self):
+        states = list_states(self.folder)
+        return f"The last good checkpoint is {states[-1]}." if states else "There is no checkpoint."
 
     def _delete_later_than(self, step):
         for ending in ("weights.h5", STATE_ENDING):

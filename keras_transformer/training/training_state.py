@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import h5py
+import keras
 import numpy as np
 from keras import ops
 
@@ -108,6 +109,42 @@ class TrainingState:
             }
 
 
+class Snapshot:
+    """The state of a training, copied to the memory of the host: the training may go on.
+
+    Args:
+        model: a functional model, compiled.
+        **facts: the fields of `TrainingState` without the path.
+    """
+
+    def __init__(self, model, **facts):
+        facts = json.dumps({"format": _FORMAT, **facts}, default=str)
+        self._model = model
+        # `convert_to_numpy` copies, on every backend.
+        self._weights = [(v, ops.convert_to_numpy(v)) for v in model.weights]
+        self._others = {name: _values(v) for name, v in _state_variables(model).items()}
+        # An attribute could hold only 64 kB.
+        self._others["facts"] = np.frombuffer(facts.encode(), "uint8")
+
+    def write(self, path):
+        """Write it to a new file: in any thread.
+
+        Args:
+            path: the file, whose name ends in `.weights.h5`.
+
+        Raises:
+            UserError: if anything is infinite or not a number.
+        """
+        # In the scope, which other threads do not see, the variables have the copied values.
+        with keras.device("cpu:0"), keras.StatelessScope(self._weights):
+            save_weights(self._model, path, room_for=self._others.values())
+        with h5py.File(path, "r+") as file:
+            state = file.create_group(STATE_GROUP)
+            for name, values in self._others.items():
+                state[name] = values
+            state.attrs["sha256"] = np.bytes_(_digest(file, must_be_finite=True))
+
+
 def save_state(model, path, **facts):
     """Write the state of a compiled model and its optimizer to a new file.
 
@@ -119,17 +156,7 @@ def save_state(model, path, **facts):
     Raises:
         UserError: if anything is infinite or not a number.
     """
-    # An attribute could hold only 64 kB.
-    facts = np.frombuffer(json.dumps({"format": _FORMAT, **facts}, default=str).encode(), "uint8")
-    variables = _state_variables(model)
-    save_weights(model, path, room_for=[*variables.values(), facts])
-    with h5py.File(path, "r+") as file:
-        state = file.create_group(STATE_GROUP)
-        for name, variable in variables.items():
-            state[name] = _values(variable)
-        state["facts"] = facts
-        state.attrs["sha256"] = np.bytes_(_digest(file))
-        _check_finite(file)
+    Snapshot(model, **facts).write(path)
 
 
 def read_state(path):
@@ -244,18 +271,16 @@ def _values(variable):
     return values.astype("float32") if values.dtype.name == "bfloat16" else values
 
 
-def _digest(file):
+def _digest(file, must_be_finite=False):
+    """The SHA-256 of all tensors of an open file, each of which is read once."""
     digest = hashlib.sha256()
     for name, item in datasets(file).items():
-        digest.update(f"{name} {item.dtype} {item.shape}".encode())
-        digest.update(np.ascontiguousarray(item[()]))
-    return digest.hexdigest()
-
-
-def _check_finite(file):
-    for name, item in datasets(file).items():
-        if item.dtype.kind == "f" and not np.isfinite(item[()]).all():
+        values = np.ascontiguousarray(item[()])
+        if must_be_finite and values.dtype.kind == "f" and not np.isfinite(values).all():
             raise UserError(f"{name} has values that are infinite or not a number.")
+        digest.update(f"{name} {item.dtype} {item.shape}".encode())
+        digest.update(values)
+    return digest.hexdigest()
 
 
 def _as_json(value):

@@ -1,11 +1,19 @@
+import itertools
+import threading
+
 import keras
 import numpy as np
 import pytest
 
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.training.callbacks import LogScore, StopOnNonFinite
+from keras_transformer.training import callbacks as callbacks_module
+from keras_transformer.training.callbacks import KeepPace, LogScore, StopOnNonFinite
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.optimizer import WholeBatchOptimizer
+from keras_transformer.training.progress import LogProgress, SkipNonFinite
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.schedules import NoamSchedule
 from tests.helpers import normal
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
@@ -61,6 +69,139 @@ def test_stop_on_non_finite(tmp_path, value):
     numbers = ", ".join(str(pair + 1) for pair in sorted(pairs))
     assert "step 7." in message and f"pairs {numbers} of" in message and "step-3" in message
     assert "\n" not in message
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
+def test_stop_on_non_finite_names_all_batches_of_an_execution(tmp_path):
+    model, batches = model_and_batches(tmp_path)
+    model.compile("sgd", LabelSmoothedCrossentropy(reduction="sum"), steps_per_execution=2)
+    spoil = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: batch == 3 and spoil_weights(spoil.model, np.nan)
+    )
+    checkpoints = Checkpoints()
+    callbacks = [StopOnNonFinite(batches, checkpoints), spoil]
+    with pytest.raises(ValueError) as error:
+        model.fit(batches.stream(3), steps_per_epoch=20, callbacks=callbacks, verbose=0)
+    pairs = np.concatenate([batches.pairs_of_batch(*divmod(i, len(batches)))[1] for i in (7, 8)])
+    numbers = ", ".join(str(pair + 1) for pair in sorted(pairs))
+    message = str(error.value)
+    assert "one of the steps 8 to 9. The 2 batches hold" in message
+    assert f"pairs {numbers} of" in message
+
+
+# What a callback may do while the device goes on
+
+
+class CountingModel(keras.Sequential):
+    """Counts how often JAX's values are brought back to the model's variables."""
+
+    syncs = 0
+
+    def jax_state_sync(self):
+        self.syncs += 1
+        super().jax_state_sync()
+
+
+def dense_model(optimizer, kind=keras.Sequential, **options):
+    model = kind([keras.Input((2,)), keras.layers.Dense(1, name="dense")])
+    model.compile(optimizer, "mse", **options)
+    return model
+
+
+def stream(spoiled=()):
+    x, y = normal(2, 2), normal(2, 1)
+    for i in itertools.count():
+        yield x, np.full_like(y, np.nan) if i in spoiled else y
+
+
+class Watch(keras.callbacks.Callback):
+    """Notes the logs of each batch, and in which thread they came."""
+
+    async_safe = True
+
+    def __init__(self):
+        super().__init__()
+        self.logs, self.threads = {}, set()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.logs[batch] = dict(logs)
+        self.threads.add(threading.current_thread())
+
+
+def skipping(rate=0.1):
+    return WholeBatchOptimizer(keras.optimizers.SGD(rate), skip_nonfinite=True)
+
+
+def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
+    watch, checkpoints = Watch(), RollingCheckpoints(tmp_path, every_steps=1000)
+    model = dense_model(skipping(), CountingModel)
+    stop = StopOnNonFinite(None, checkpoints)
+    callbacks = [KeepPace(), LogProgress(2, 60), SkipNonFinite(), stop, watch, checkpoints]
+    model.fit(stream(), steps_per_epoch=60, callbacks=callbacks, verbose=0)
+    assert sorted(watch.logs) == list(range(60))
+    # Keras's own thread has the logs, where it has one.
+    is_ahead = threading.main_thread() not in watch.threads
+    assert is_ahead == (keras.backend.backend() != "tensorflow")
+    if keras.backend.backend() == "jax":
+        # At the ends of `fit` and epoch, for which each callback asks, and at each tenth batch.
+        assert model.syncs < 30
+
+
+@pytest.mark.once
+def test_pace_is_kept(monkeypatch):
+    monkeypatch.setattr(callbacks_module, "_LONGEST_WAIT", 30.0)
+    pace = KeepPace()
+    pace.on_epoch_begin(0)
+    pace.on_train_batch_begin(0)
+    pace.on_train_batch_begin(1)  # while the first is computed
+    third = threading.Thread(target=pace.on_train_batch_begin, args=(2,))
+    third.start()
+    third.join(0.1)
+    assert third.is_alive()
+    pace.on_train_batch_end(0)
+    third.join(20)
+    assert not third.is_alive()
+    # A batch that has failed does not keep the next waiting for ever: Keras raises its error then.
+    monkeypatch.setattr(callbacks_module, "_LONGEST_WAIT", 0.01)
+    pace.on_train_batch_begin(3)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_progress_is_that_of_the_updates(accumulate):
+    schedule, watch = NoamSchedule(16, 8), Watch()
+    optimizer = WholeBatchOptimizer(keras.optimizers.SGD(schedule), accumulate=accumulate)
+    model = dense_model(optimizer)
+    callbacks = [LogProgress(7, 80 // accumulate), watch]
+    history = model.fit(
+        stream(), steps_per_epoch=40, epochs=2, callbacks=callbacks, verbose=0
+    ).history
+    ends = [float(schedule(40 * epoch // accumulate)) for epoch in (1, 2)]
+    assert history["learning_rate"] == pytest.approx(ends)
+    # It is worked out at each tenth batch: those of the second epoch's batch number 10, 20, ...
+    rates = {float(np.float32(schedule((40 + i) // accumulate))) for i in (0, 10, 20, 30, 40)}
+    shown = {logs["learning_rate"] for logs in watch.logs.values()}
+    assert sorted(shown) == pytest.approx(sorted(rates))
+    for logs in watch.logs.values():
+        assert logs["tokens_per_second"] > 0
+    assert watch.logs[39]["minutes_left"] == 0 <= watch.logs[0]["minutes_left"]
+
+
+def test_learning_rate_that_is_no_schedule():
+    watch = Watch()
+    model = dense_model(keras.optimizers.SGD(0.25))
+    model.fit(stream(), steps_per_epoch=3, callbacks=[LogProgress(7, 3), watch], verbose=0)
+    assert [logs["learning_rate"] for logs in watch.logs.values()] == [0.25] * 3
+
+
+@pytest.mark.parametrize("spoiled", [(13,), (2, 5, 13), (38,)], ids=str)
+def test_skipped_updates_are_told_and_leave_the_means_finite(capsys, spoiled):
+    model = dense_model(skipping(rate=0.0))
+    history = model.fit(
+        stream(spoiled), steps_per_epoch=40, callbacks=[SkipNonFinite()], verbose=0
+    ).history
+    # The weights stay, so the loss of every other batch is the same.
+    assert history["loss"] == pytest.approx([float(model.test_on_batch(*next(stream())))])
+    assert f"Left out so far: {len(spoiled)}." in capsys.readouterr().out
 
 
 def test_log_score_is_seen_by_the_history_and_by_later_callbacks():

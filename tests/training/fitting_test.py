@@ -6,7 +6,8 @@ import pytest
 
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.training.fitting import Part, fit_in_parts, plan_parts
+from keras_transformer.errors import UserError
+from keras_transformer.training.fitting import Part, check_executions, fit_in_parts, plan_parts
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
@@ -27,6 +28,24 @@ from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 )
 def test_parts(first_batch, num_batches, parts):
     assert plan_parts(first_batch, num_batches, interval=4) == parts
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
+@pytest.mark.parametrize(
+    ("batches", "word"), [((6, 8, 4), "`interval`"), ((4, 10, 4), "`steps`"), ((4, 8, 2), "point")]
+)
+def test_intervals_are_of_whole_executions(batches, word):
+    check_executions(4, 8, 20, 4)
+    check_executions(1, *batches)
+    with pytest.raises(UserError, match=word):
+        check_executions(4, *batches)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="several batches at a time")
+def test_no_executions_of_several_batches():
+    check_executions(1, 8, 20, 4)
+    with pytest.raises(UserError, match="PyTorch. Pass `steps_per_execution=1`"):
+        check_executions(4, 8, 20, 4)
 
 
 def model_and_batches(tmp_path):

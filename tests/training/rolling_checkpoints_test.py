@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 
 import keras
 import numpy as np
@@ -17,15 +18,15 @@ from keras_transformer.training.checkpoints import list_checkpoints
 from keras_transformer.training.fitting import fit_in_parts, plan_parts
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
-from keras_transformer.training.training_state import list_states, newest_state
+from keras_transformer.training.training_state import Snapshot, list_states, newest_state
 from tests.helpers import normal, to_numpy
 
 
-def small_model():
+def small_model(**options):
     keras.utils.set_random_seed(0)
     layers = [Dropout(0.5, name="dropout"), keras.layers.Dense(1, name="dense")]
     model = keras.Sequential([keras.Input((2,)), *layers], name="model")
-    model.compile("adam", "mse")
+    model.compile("adam", "mse", **options)
     return model
 
 
@@ -169,12 +170,79 @@ with stop_on_signals(types.SimpleNamespace(stop_soon=False)):
     assert process.stdout == "goes on\n"
 
 
+# Several batches at once
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
+def test_executions_of_several_batches(tmp_path):
+    one, _ = fit(RollingCheckpoints(tmp_path / "one", every_steps=4), 14, interval=6)
+    folder = tmp_path / "two"
+    for stop in (2, 99):
+        model = small_model(steps_per_execution=2)
+        checkpoints = RollingCheckpoints(folder, every_steps=4, start=newest_state(folder))
+        ask = At(stop, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+        with contextlib.suppress(SystemExit), stop_on_signals(checkpoints):
+            fit(checkpoints, 14, ask, model=model, interval=6)
+        # After the second execution; at the end.
+        assert checkpoints.batches == int(model.optimizer.iterations) == {2: 4, 99: 14}[stop]
+        assert newest_state(folder).batches == newest_state(folder).step == checkpoints.batches
+    assert all(map(np.array_equal, model.get_weights(), one.get_weights()))
+    assert steps_of(list_checkpoints(folder)) == steps_of(list_checkpoints(tmp_path / "one"))
+
+
+def test_consumed_batches_of_a_dataset_that_ends(tmp_path):
+    model = (
+        small_model() if keras.backend.backend() == "torch" else small_model(steps_per_execution=3)
+    )
+    checkpoints = RollingCheckpoints(tmp_path)
+    model.fit(normal(10, 2), normal(10, 1), batch_size=2, callbacks=[checkpoints], verbose=0)
+    assert checkpoints.batches == newest_state(tmp_path).batches == 5
+
+
+# In a thread
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+    write, goes_on = Snapshot.write, threading.Event()
+
+    def slow_write(self, path):
+        assert goes_on.wait(30), "The training waits for the file."
+        write(self, path)
+
+    monkeypatch.setattr(Snapshot, "write", slow_write)
+    fit(RollingCheckpoints(tmp_path), 8, At(6, lambda _: goes_on.set()))
+    assert steps_of(list_checkpoints(tmp_path)) == [4, 8]
+
+
+def test_a_snapshot_stays_as_it_was_taken(tmp_path):
+    model = small_model()
+    model.fit(*next(batches()), verbose=0)
+    before, path = model.get_weights(), tmp_path / "step-1.state.weights.h5"
+    facts = {"step": 1, "batches": 1, "seconds": 0.0, "history": {}, "run": {}}
+    snapshot = Snapshot(model, **facts)
+    moments = [to_numpy(v) for v in model.optimizer.variables]
+    model.fit(*next(batches(1)), epochs=3, verbose=0)
+    thread = threading.Thread(target=snapshot.write, args=(path,))
+    thread.start()
+    thread.join()
+    assert not np.array_equal(model.get_weights()[0], before[0])
+    newest_state(tmp_path).restore(model)
+    assert all(map(np.array_equal, model.get_weights(), before))
+    assert all(map(np.array_equal, map(to_numpy, model.optimizer.variables), moments))
+
+
 # What goes wrong
 
 
-def message_of_failure(folder, *callbacks, steps=14):
+def message_of_failure(folder, at_sixth, steps=14):
+    checkpoints = RollingCheckpoints(folder)
+
+    def spoil(model):
+        checkpoints.wait()  # until the fourth step's is there
+        at_sixth(model)
+
     with pytest.raises(ValueError) as error:
-        fit(RollingCheckpoints(folder), steps, *callbacks)
+        fit(checkpoints, steps, At(6, spoil))
     message = str(error.value)
     assert "\n" not in message and str(list_states(folder)[-1]) in message
     assert not any(folder.glob(".*"))
@@ -185,7 +253,7 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path):
     def spoil(model):
         model.get_layer("dense").bias.assign([np.nan])
 
-    message = message_of_failure(tmp_path, At(6, spoil))
+    message = message_of_failure(tmp_path, spoil)
     assert "step 8" in message and "not a number" in message
     assert steps_of(list_checkpoints(tmp_path)) == steps_of(list_states(tmp_path)) == [4]
     model = small_model()
@@ -203,7 +271,7 @@ def test_full_disk(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
 
     try:
-        message = message_of_failure(tmp_path, At(6, fill))
+        message = message_of_failure(tmp_path, fill)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "step 8" in message and os.strerror(errno.EFBIG) in message
