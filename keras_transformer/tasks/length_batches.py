@@ -6,14 +6,18 @@ keeps rows times rounded length within the budget of slots, and one at least. A 
 tokens is in no batch.
 
 In Python, lengths and rows are padded to `SIZES` too: a stream of odd lengths then makes few
-shapes, and JAX compiles few programs. TensorFlow compiles one program for all shapes, and an
-exported search pads to the longest of its batch alone.
+shapes, and JAX compiles few programs. Where rows are few, as when somebody types, all short lengths
+are one: padding costs nothing there, and each program seconds. TensorFlow compiles one program for
+all shapes, and an exported search pads to the longest of its batch alone.
 """
 
 import numpy as np
 
 # 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to the largest of int32.
 SIZES = np.array(sorted({2**k for k in range(31)} | {3 * 2**k for k in range(29)}), "int32")
+
+# No less than so many positions are searched where there are no more than so many rows.
+_SHORTEST, _FEW_ROWS = 16, 8
 
 
 def padded_size(size):
@@ -54,7 +58,7 @@ def batches_by_length(lengths, batch_tokens):
         start = end
 
 
-def pad_to_few_shapes(token_ids, max_length=None):
+def pad_to_few_shapes(token_ids, max_length=None, batch_tokens=0):
     """Pad lists of ids to an int32 array, both of whose sizes are of `SIZES`.
 
     Rows added are of padding alone; the search is done with them before it begins.
@@ -62,11 +66,14 @@ def pad_to_few_shapes(token_ids, max_length=None):
     Args:
         token_ids: list of lists of ids.
         max_length: the length not to pad beyond, or None. No list is longer.
+        batch_tokens: the slots that few rows may be padded to, so that short lengths are one.
     """
-    length = padded_size(max(len(ids) for ids in token_ids))
+    rows, length = padded_size(len(token_ids)), padded_size(max(len(ids) for ids in token_ids))
+    if rows <= _FEW_ROWS and rows * _SHORTEST <= batch_tokens:
+        length = max(length, _SHORTEST)
     if max_length is not None:
         length = min(length, max_length)
-    batch = np.zeros((padded_size(len(token_ids)), length), "int32")
+    batch = np.zeros((rows, length), "int32")
     for row, ids in enumerate(token_ids):
         batch[row, : len(ids)] = ids
     return batch

@@ -48,7 +48,7 @@ def _search_window(inputs, token_ids, search, batch_tokens, max_length, progress
     results = [None] * len(inputs)
     progress.update(np.count_nonzero(lengths == 0))
     for rows in batches_by_length(lengths, batch_tokens):
-        batch = pad_to_few_shapes([token_ids[row] for row in rows], max_length)
+        batch = pad_to_few_shapes([token_ids[row] for row in rows], max_length, batch_tokens)
         outputs = search(batch, [inputs[row] for row in rows])
         for row, ids, scores in zip(rows, *map(ops.convert_to_numpy, outputs)):
             is_output = scores > -np.inf

@@ -127,6 +127,14 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         run=run.settings,
         num_batches=num_batches,
     )
+    if run.devices.jit_compile:
+        logger.info(
+            "A program is compiled for each shape of a batch when it first comes: that batch takes "
+            "seconds longer, or minutes where the model is large. Shapes: %d in training, %d in "
+            "validation.",
+            len(train_batches.shapes),
+            len(val_batches.shapes),
+        )
     with stop_on_signals(checkpoints):
         fit_in_parts(
             model,

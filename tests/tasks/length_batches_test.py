@@ -52,6 +52,16 @@ def test_pad_to_few_shapes():
     assert not batch[5].any()
 
 
+def test_few_rows_have_one_short_length():
+    def shape(rows, length, **options):
+        return pad_to_few_shapes([[5] * length] * rows, **{"batch_tokens": 200, **options}).shape
+
+    assert {shape(5, length) for length in range(1, 17)} == {(6, 16)}
+    assert shape(1, 17) == (1, 24) and shape(8, 3) == (8, 16) and shape(9, 3) == (12, 3)
+    assert shape(8, 3, batch_tokens=127) == (8, 3)  # there is no room for 8 * 16
+    assert shape(1, 3, max_length=4) == (1, 4)
+
+
 def test_no_padding_beyond_the_longest_source():
     assert pad_to_few_shapes([[5] * 13], max_length=14).shape == (1, 14)
     assert pad_to_few_shapes([[5] * 13], max_length=20).shape == (1, 16)

@@ -116,6 +116,20 @@ def test_the_folder_must_be_named(texts):
 
 
 @pytest.mark.compiles
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
+def test_several_batches_at_once_are_the_same_training(trained, texts, tmp_path, caplog):
+    caplog.set_level("INFO")
+    options = {**SMALL, "output_dir": tmp_path, "steps_per_execution": 2}
+    translator = kt.Translator.train(*parallel_texts(texts), **options, steps=4)
+    assert any("compiled for each shape" in message for message in caplog.messages)
+    one = kt.Transformer(**translator.model.hyperparameters)
+    two = kt.Transformer(**translator.model.hyperparameters)
+    for model, folder in ((one, trained[0]), (two, tmp_path)):
+        kt.training.load_weights(model, folder / "checkpoints" / "step-4.weights.h5")
+    assert all(map(np.array_equal, one.get_weights(), two.get_weights()))
+
+
+@pytest.mark.compiles
 @pytest.mark.parametrize("ema", [None, 0.5])
 def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, ema):
     # With a moving average too, which must not find its way into the weights between two `fit`.
