@@ -24,8 +24,8 @@ For another loop, with Keras's own `fit`:
 
 - `NoamSchedule`, `paper_optimizer`, `WholeBatchOptimizer` (5.3).
 - `LabelSmoothedCrossentropy` (5.4), `TokenAccuracy`, `Perplexity`.
-- `RollingCheckpoints`, `stop_on_signals`, `LogProgress`, `LogScore`, `SkipNonFinite`,
-  `StopOnNonFinite`: callbacks, and what goes with them.
+- `RollingCheckpoints`, `stop_on_signals`, `KeepPace`, `LogProgress`, `LogScore`,
+  `SkipNonFinite`, `StopOnNonFinite`: callbacks, and what goes with them.
 - `TrainingState`, `find_start`: the whole state of a training in a file.
 - `average_checkpoints`, `list_checkpoints`, `load_weights`, `save_weights`: files of weights.
 - `Devices`, `choose_devices`, `use_devices`, `make_deterministic`: devices that share each batch.
@@ -83,6 +83,7 @@ _HOMES = {
     "RollingCheckpoints": "training.rolling_checkpoints",
     "stop_on_signals": "training.signals",
     "TrainingStopped": "errors",
+    "KeepPace": "training.callbacks",
     "LogScore": "training.callbacks",
     "StopOnNonFinite": "training.callbacks",
     "LogProgress": "training.progress",

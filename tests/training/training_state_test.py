@@ -125,6 +125,29 @@ def test_is_a_weights_file_too(tmp_path):
         read_state(tmp_path / "average.weights.h5")
 
 
+@pytest.mark.once
+def test_a_file_is_read_once_after_it_is_written(tmp_path, monkeypatch):
+    names = []
+
+    def noting(read):
+        def noted(self, *args, **kwargs):
+            names.append(self.name)
+            return read(self, *args, **kwargs)
+
+        return noted
+
+    for way in ("__getitem__", "__array__"):
+        monkeypatch.setattr(h5py.Dataset, way, noting(getattr(h5py.Dataset, way)))
+    model = new_model(adam())
+    path = save(model, tmp_path / "step-3.state.weights.h5")
+    # For the digest and for whether all is finite: weights, optimizer, seeds and facts.
+    assert len(names) == len(set(names)) > len(model.weights) + len(model.optimizer.variables)
+    names.clear()
+    # Not to count its tensors either, when weights are loaded.
+    load_weights(model, path)
+    assert len(names) == len(set(names)) == len(model.weights)
+
+
 # Errors
 
 
