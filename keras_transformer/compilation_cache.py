@@ -1,5 +1,6 @@
 """Programs compiled once and kept on disk, for the next process that needs the same."""
 
+import contextlib
 import functools
 import logging
 import os
@@ -105,12 +106,11 @@ def _delete_oldest(folder, most_bytes):
     (JAX does so itself where `filelock` is installed, which not everybody has.)
     """
     files = []
-    for path in folder.iterdir():
-        try:
-            status = path.stat()
-        except OSError:
-            continue  # Another process has deleted it.
-        files.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+    for path in folder.rglob("*"):  # XLA's own, of a GPU, lie in folders of theirs.
+        with contextlib.suppress(FileNotFoundError):  # Another process has deleted it.
+            if path.is_file():
+                status = path.stat()
+                files.append((max(status.st_atime, status.st_mtime), status.st_size, path))
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
         if total <= most_bytes:

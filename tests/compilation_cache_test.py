@@ -98,7 +98,8 @@ def test_user_folder_is_as_xdg_says(monkeypatch, tmp_path):
 
 @pytest.mark.once
 def test_oldest_files_are_deleted(tmp_path):
-    for name, age in (("oldest", 3), ("old", 2), ("new", 1)):
+    (tmp_path / "folder").mkdir()
+    for name, age in (("oldest", 3), ("folder/old", 2), ("new", 1)):
         path = tmp_path / name
         path.write_bytes(bytes(100))
         os.utime(path, (1e9 - age, 1e9 - age))
@@ -106,7 +107,7 @@ def test_oldest_files_are_deleted(tmp_path):
     os.utime(tmp_path / "oldest", (1e9, 1e9 - 3))
     for most_bytes, left in ((300, 3), (299, 2), (100, 1), (0, 0)):
         compilation_cache._delete_oldest(tmp_path, most_bytes)
-        names = [path.name for path in tmp_path.iterdir()]
+        names = [path.name for path in tmp_path.rglob("*") if path.is_file()]
         assert sorted(names) == sorted(["oldest", "new", "old"][:left])
 
 
