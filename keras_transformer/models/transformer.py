@@ -129,7 +129,7 @@ class Transformer(FusedTrainingStep):
 
         # Config
         self.hyperparameters = config
-        self.policy = dtype
+        self.dtype_policy = dtype
         self.encoder = encoder
         self.decoder = decoder
 
@@ -297,7 +297,7 @@ class Transformer(FusedTrainingStep):
         return {
             "name": self.name,
             "trainable": self.trainable,
-            "dtype": keras.dtype_policies.serialize(self.policy),
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             **self.hyperparameters,
         }
 

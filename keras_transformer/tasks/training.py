@@ -117,7 +117,7 @@ def make_model(vocabulary_size, options, run):
         optimizer = make_optimizer(
             options.optimizer,
             hyperparameters["hidden_dim"],
-            loss_scaling=model.policy.compute_dtype == "float16",
+            loss_scaling=model.dtype_policy.compute_dtype == "float16",
         )
     at_once = options.fitting.steps_per_execution
     compile_model(model, optimizer, hyperparameters["label_smoothing"], run, at_once)

@@ -323,6 +323,32 @@ def test_global_dtype_policy():
     assert keras.backend.standardize_dtype(copy.encode(SOURCE).dtype) == "bfloat16"
 
 
+def tiny_loss(y_true, logits):
+    """So small that its gradients are zeros in float16, unless the loss is scaled."""
+    losses = keras.losses.sparse_categorical_crossentropy(y_true, logits, from_logits=True)
+    return 1e-8 * losses
+
+
+def is_trained_by(model, loss):
+    """Whether an epoch of plain `compile` and `fit` changes the weights that a loss is made of."""
+    model.compile("adam", loss)
+    x, y = copy_task(4)
+    before = to_numpy(model.encoder.layers[0].self_attention.query_dense.kernel).copy()
+    model.fit(x, y, verbose=0)
+    after = to_numpy(model.encoder.layers[0].self_attention.query_dense.kernel)
+    assert np.isfinite(after).all()
+    return np.abs(after - before).max() > 0
+
+
+def test_float16_scales_the_loss(tmp_path):
+    model = new_model(num_layers=1, dtype="mixed_float16")
+    assert model.dtype_policy.name == "mixed_float16"
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.dtype_policy.name == "mixed_float16"
+    assert is_trained_by(loaded, tiny_loss)
+
+
 # Errors
 
 
