@@ -86,7 +86,7 @@ def gradient(function, x):
     return to_numpy(x.grad)
 
 
-def numpy_logits(model, source, target):
+def numpy_logits(model, source, target, window=None):
     """The logits of one sentence pair, by the formulas of the paper's section 3, in float64.
 
     Independent of the package except for where the weights lie. It needs no mask: `source` and
@@ -94,10 +94,11 @@ def numpy_logits(model, source, target):
     """
     embeddings = _array(model.encoder.token_embedding.embeddings)
     all_source = range(len(source))
+    reach = len(source) if window is None else window // 2
+    near = [[i for i in all_source if abs(i - t) <= reach] for t in all_source]
     memory = _embed(embeddings, source)
     for layer in model.encoder.layers:
-        visible = [all_source] * len(source)
-        memory = _attention_sublayer(layer, "self_attention", memory, None, visible)
+        memory = _attention_sublayer(layer, "self_attention", memory, None, near)
         memory = _feed_forward_sublayer(layer, memory)
     memory = _norm(model.encoder.layer_norm, memory)
 

@@ -31,13 +31,18 @@ class TransformerDecoderLayer(TransformerLayer):
         inputs: float tensor `(batch, target, hidden_dim)`.
         encoder_sequence: float tensor `(batch, source, hidden_dim)`, the encoder's output. Not
             needed with `cache`, which holds what is made of it.
-        encoder_padding_mask: boolean tensor `(batch, source)`, false at padding.
+        encoder_padding_mask: boolean tensor `(batch, source)`, false at padding. Defaults to
+            `encoder_sequence_mask`.
         cache: what `make_cache` returns, to decode step by step.
         cache_index: integer scalar, where in the cache `inputs` begin; needed with `cache`.
         self_attention_mask: boolean tensor that broadcasts to `(batch, target, cached positions)`,
-            true where a position may attend. Defaults to all positions up to its own.
+            true where a position may attend. Defaults to all positions up to its own; without
+            `cache`, to those of them that `inputs_mask` leaves.
         return_attention_scores: whether to return the encoder-decoder attention weights too.
         training: whether to apply dropout.
+        inputs_mask, encoder_sequence_mask: boolean tensors `(batch, target)` and `(batch, source)`,
+            false at padding: where Keras puts the masks that it keeps with `inputs` and
+            `encoder_sequence`, such as those of embeddings with `mask_zero=True`.
 
     Returns:
         Float tensor `(batch, target, hidden_dim)`; with `cache` or `return_attention_scores`, the
@@ -49,7 +54,7 @@ class TransformerDecoderLayer(TransformerLayer):
             does not divide `hidden_dim`; if neither `encoder_sequence` nor `cache` is given.
     """
 
-    def build(self, inputs_shape, encoder_sequence_shape):
+    def build(self, inputs_shape, encoder_sequence_shape=None):
         self.self_attention = self._attention("self_attention", inputs_shape[-1])
         self.self_attention.build(inputs_shape)
         self.cross_attention = self._attention("cross_attention", inputs_shape[-1])
@@ -70,14 +75,18 @@ class TransformerDecoderLayer(TransformerLayer):
         self_attention_mask=None,
         return_attention_scores=False,
         training=None,
+        inputs_mask=None,
+        encoder_sequence_mask=None,
     ):
         _check_source(encoder_sequence, cache)
+        if encoder_padding_mask is None:
+            encoder_padding_mask = encoder_sequence_mask
+        if self_attention_mask is None:
+            self_attention_mask = _causal_mask(inputs, cache, cache_index, inputs_mask)
         cache = dict(cache or {"self": None, "cross": None})
         attention_scores = []
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]
-        if self_attention_mask is None:
-            self_attention_mask = self._causal_mask(inputs, cache["self"], cache_index)
 
         def self_attention(x):
             options = {"attention_mask": self_attention_mask, "cache": cache["self"]}
@@ -118,17 +127,43 @@ class TransformerDecoderLayer(TransformerLayer):
             "cross": self.cross_attention.project(encoder_sequence),
         }
 
-    def _causal_mask(self, inputs, cache, cache_index):
-        """`(1, target, source)`: true where the source position is not later than the target's."""
-        queries = ops.arange(ops.shape(inputs)[1], dtype="int32")
-        keys = queries
-        if cache is not None:
-            queries = queries + cache_index
-            keys = ops.arange(ops.shape(cache[0])[3], dtype="int32")
-        return (ops.expand_dims(queries, -1) >= keys)[None]
+    def compute_output_spec(
+        self,
+        inputs,
+        encoder_sequence=None,
+        encoder_padding_mask=None,
+        cache=None,
+        cache_index=None,
+        self_attention_mask=None,
+        return_attention_scores=False,
+        **kwargs,
+    ):
+        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        more = []
+        if cache_index is not None:
+            more.append(
+                keras.tree.map_structure(lambda x: keras.KerasTensor(x.shape, dtype=x.dtype), cache)
+            )
+        if return_attention_scores:
+            cross = None if cache is None else cache["cross"]
+            options = {"cache": cross, "return_attention_scores": True}
+            _, weights = self.cross_attention.compute_output_spec(
+                inputs, encoder_sequence, **options
+            )
+            more.append(weights)
+        return (outputs, *more) if more else outputs
 
-    def compute_output_spec(self, inputs, *args, **kwargs):
-        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+def _causal_mask(inputs, cache, cache_index, inputs_mask):
+    """`(1 or batch, target, source)`: true where the source position is not later than the
+    target's, and without a cache is not padding.
+    """
+    queries = ops.arange(ops.shape(inputs)[1], dtype="int32")
+    if cache is not None:
+        keys = ops.arange(ops.shape(cache["self"][0])[3], dtype="int32")
+        return (ops.expand_dims(queries + cache_index, -1) >= keys)[None]
+    mask = (ops.expand_dims(queries, -1) >= queries)[None]
+    return mask if inputs_mask is None else ops.logical_and(mask, inputs_mask[:, None, :])
 
 
 def _check_source(encoder_sequence, cache):

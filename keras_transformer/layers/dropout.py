@@ -35,6 +35,7 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         if not 0 <= rate < 1:
             raise UserError(f"`rate` must be at least 0 and less than 1. Received: rate={rate}")
         self.rate = rate

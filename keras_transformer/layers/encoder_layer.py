@@ -22,23 +22,32 @@ class TransformerEncoderLayer(TransformerLayer):
             paper's post-norm.
         layer_norm_epsilon: added to the variance in the layer normalisations.
         use_bias: whether the attention projections have biases. The paper's have none.
+        attention_window: r, an odd number: a position attends to the `r // 2` before it, to itself,
+            and to the `r // 2` after it (restricted self-attention, section 4). Defaults to all.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(batch, source, hidden_dim)`.
-        padding_mask: boolean tensor `(batch, source)`, false at padding.
+        padding_mask: boolean tensor `(batch, source)`, false at padding. Defaults to `mask`.
         training: whether to apply dropout.
+        mask: where Keras puts the mask that it keeps with `inputs`, such as that of an embedding
+            with `mask_zero=True`.
 
     Returns:
         Float tensor `(batch, source, hidden_dim)`.
 
     Raises:
-        UserError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
-            does not divide `hidden_dim`.
+        UserError: if a size is not a positive integer, `key_dim` is left out and `num_heads` does
+            not divide `hidden_dim`, or `attention_window` is not odd.
     """
 
+    def __init__(self, *args, attention_window=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.attention_window = attention_window
+
     def build(self, input_shape):
-        self.self_attention = self._attention("self_attention", input_shape[-1])
+        window = {"attention_window": self.attention_window}
+        self.self_attention = self._attention("self_attention", input_shape[-1], **window)
         self.self_attention_norm = self._layer_norm("self_attention_norm")
         for part in (
             self.self_attention,
@@ -48,12 +57,16 @@ class TransformerEncoderLayer(TransformerLayer):
         ):
             part.build(input_shape)
 
-    def call(self, inputs, padding_mask=None, training=None):
+    def call(self, inputs, padding_mask=None, training=None, mask=None):
+        padding_mask = mask if padding_mask is None else padding_mask
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
-        mask = None if padding_mask is None else padding_mask[:, None, :]
+        attention_mask = None if padding_mask is None else padding_mask[:, None, :]
 
         def self_attention(x):
-            return self.self_attention(x, attention_mask=mask, training=training)
+            return self.self_attention(x, attention_mask=attention_mask, training=training)
 
         x = self._residual(inputs, self_attention, self.self_attention_norm, training)
         return self._residual(x, self.feed_forward, self.feed_forward_norm, training)
+
+    def get_config(self):
+        return {**super().get_config(), "attention_window": self.attention_window}

@@ -29,6 +29,7 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, intermediate_dim, activation="relu", **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
             raise UserError(
                 "`intermediate_dim` must be a positive integer. "

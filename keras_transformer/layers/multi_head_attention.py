@@ -40,7 +40,8 @@ class MultiHeadAttention(keras.layers.Layer):
             Defaults to `query`: self-attention.
         attention_mask: boolean tensor that broadcasts to `(batch, target, source)`, true where a
             query may attend. A query that may attend to nothing attends to all positions alike.
-            With `attention_window`, `(batch, 1, source)`: which positions are not padding.
+            With `attention_window`, `(batch, 1, source)`: which positions are not padding. Defaults
+            to the mask that Keras keeps with `value`, if it does.
         cache: a pair `(key, value)` of projected heads, `(batch, num_heads, key_dim, source)` (the
             keys are the columns, as in K^T) and `(batch, num_heads, source, value_dim)`, used in
             place of those of `value`.
@@ -48,6 +49,8 @@ class MultiHeadAttention(keras.layers.Layer):
             into `cache` from this position on.
         return_attention_scores: whether to return the attention weights too.
         training: whether to apply dropout.
+        mask, value_mask: boolean tensors `(batch, source)`, false at padding: where Keras puts the
+            masks that it keeps with `query` and `value`.
 
     Returns:
         Float tensor `(batch, target, hidden_dim)`; with `cache_index` or `return_attention_scores`,
@@ -70,6 +73,7 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.supports_masking = True
         value_dim = key_dim if value_dim is None else value_dim
         sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
         for name, size in sizes.items():
@@ -108,7 +112,12 @@ class MultiHeadAttention(keras.layers.Layer):
         cache_index=None,
         return_attention_scores=False,
         training=None,
+        mask=None,
+        value_mask=None,
     ):
+        if attention_mask is None and cache is None:
+            padding_mask = mask if value is None else value_mask
+            attention_mask = None if padding_mask is None else padding_mask[:, None, :]
         if self.attention_window is not None:
             if return_attention_scores or any(x is not None for x in (value, cache, cache_index)):
                 raise UserError(
@@ -200,6 +209,28 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def compute_output_shape(self, query_shape, *args, **kwargs):
         return query_shape
+
+    def compute_output_spec(
+        self,
+        query,
+        value=None,
+        attention_mask=None,
+        cache=None,
+        cache_index=None,
+        return_attention_scores=False,
+        **kwargs,
+    ):
+        outputs = [keras.KerasTensor(query.shape, dtype=self.compute_dtype)]
+        if cache_index is not None:
+            outputs.append(tuple(keras.KerasTensor(x.shape, dtype=x.dtype) for x in cache))
+        if return_attention_scores:
+            batch, target, _ = query.shape
+            source = (query if value is None else value).shape[1]
+            if cache is not None:
+                source = cache[1].shape[2]
+            shape = (batch, self.num_heads, target, source)
+            outputs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def get_config(self):
         return {

@@ -34,6 +34,7 @@ class SinePositionEncoding(keras.layers.Layer):
 
     def __init__(self, max_wavelength=10000, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.max_wavelength = max_wavelength
 
     def build(self, input_shape):
@@ -84,6 +85,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     def __init__(self, max_length, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         if not isinstance(max_length, int) or max_length < 1:
             raise UserError(
                 f"`max_length` must be a positive integer. Received: max_length={max_length}"

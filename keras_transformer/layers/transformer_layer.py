@@ -25,6 +25,7 @@ class TransformerLayer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.intermediate_dim = intermediate_dim
         self.num_heads = num_heads
         self.key_dim = key_dim
@@ -46,7 +47,7 @@ class TransformerLayer(keras.layers.Layer):
             epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
         )
 
-    def _attention(self, name, hidden_dim):
+    def _attention(self, name, hidden_dim, **options):
         if self.key_dim is None and (self.num_heads < 1 or hidden_dim % self.num_heads):
             raise UserError(
                 "Without `key_dim`, `num_heads` must be a positive integer that divides the "
@@ -61,6 +62,7 @@ class TransformerLayer(keras.layers.Layer):
             use_bias=self.use_bias,
             dtype=self.dtype_policy,
             name=name,
+            **options,
         )
 
     def _residual(self, x, sublayer, layer_norm, training):

@@ -28,6 +28,7 @@ class _Stack:
 
     name = None
     layer_class = None
+    layer_options = _LAYER_OPTIONS
 
     def __init__(self, config, token_embedding, dtype):
         self.token_embedding = token_embedding
@@ -40,7 +41,7 @@ class _Stack:
                 config["max_length"], dtype=dtype, name=f"{self.name}_position_encoding"
             )
         self.dropout = Dropout(config["dropout"], dtype=dtype, name=f"{self.name}_dropout")
-        options = {name: config[name] for name in _LAYER_OPTIONS}
+        options = {name: config[name] for name in self.layer_options}
         self.layers = [
             self.layer_class(**options, dtype=dtype, name=f"{self.name}_layer_{i}")
             for i in range(config["num_layers"])
@@ -66,6 +67,7 @@ class _Stack:
 class Encoder(_Stack):
     name = "encoder"
     layer_class = TransformerEncoderLayer
+    layer_options = (*_LAYER_OPTIONS, "attention_window")
 
     def __call__(self, token_ids, training=None):
         mask = padding_mask(token_ids)

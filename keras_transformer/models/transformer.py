@@ -39,6 +39,9 @@ class Transformer(FusedTrainingStep):
             once after each stack, in place of the paper's post-norm.
         layer_norm_epsilon: added to the variance in the layer normalisations.
         use_bias: whether the attention projections have biases. The paper's have none.
+        attention_window: r, an odd number: in the encoder a position attends to the `r // 2` before
+            it, to itself, and to the `r // 2` after it (restricted self-attention, section 4 and
+            Table 1). Defaults to all positions, as the decoder always attends to all before.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`.
         name: name of the model.
         trainable: whether training changes the weights.
@@ -55,7 +58,8 @@ class Transformer(FusedTrainingStep):
 
     Raises:
         UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
-            and `key_dim` is left out, or `position_encoding` and `max_length` do not go together.
+            and `key_dim` is left out, `position_encoding` and `max_length` do not go together, or
+            `attention_window` is not odd.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Transformer(FusedTrainingStep):
         normalize_first=False,
         layer_norm_epsilon=1e-6,
         use_bias=False,
+        attention_window=None,
         dtype=None,
         name=None,
         trainable=True,
@@ -96,6 +101,7 @@ class Transformer(FusedTrainingStep):
             "normalize_first": normalize_first,
             "layer_norm_epsilon": layer_norm_epsilon,
             "use_bias": use_bias,
+            "attention_window": attention_window,
         }
         _check(config)
 

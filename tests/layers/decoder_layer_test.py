@@ -138,3 +138,54 @@ def test_config_round_trip():
     assert type(copy) is TransformerDecoderLayer
     assert copy.get_config() == layer.get_config()
     assert_close(randomize(copy)(TARGET, SOURCE), layer(TARGET, SOURCE), atol=0)
+
+
+# In a functional graph
+
+
+def shapes(outputs):
+    return keras.tree.map_structure(lambda x: tuple(x.shape), outputs)
+
+
+def test_attention_scores_in_a_functional_graph():
+    layer, target, source = decoder_layer(), keras.Input((4, 8)), keras.Input((None, 8))
+    outputs = layer(target, source, return_attention_scores=True)
+    assert shapes(outputs) == ((None, 4, 8), (None, 2, 4, None))
+    expected = layer(TARGET, SOURCE, return_attention_scores=True)
+    for actual, other in zip(keras.Model([target, source], outputs)([TARGET, SOURCE]), expected):
+        assert_close(actual, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [decoder_layer(), TransformerDecoderLayer(16, 2, dropout=0)])
+def test_a_step_as_a_functional_graph(layer):
+    target, index = keras.Input((1, 8)), keras.Input(batch_shape=(), dtype="int32")
+    keys, values = keras.Input((2, 4, None)), keras.Input((2, None, 4))
+    cache = {"self": (keys, values), "cross": (keras.Input((2, 4, 5)), keras.Input((2, 5, 4)))}
+    options = {"cache_index": index, "return_attention_scores": True}
+    outputs = layer(target, cache=cache, **options)
+    assert shapes(outputs) == ((None, 1, 8), shapes(cache), (None, 2, 1, 5))
+
+    model = keras.Model([target, cache, index], outputs)
+    source, first = (keras.ops.convert_to_tensor(x) for x in (SOURCE, TARGET[:, :1]))
+    arrays = layer.make_cache(source, 3)
+    expected = layer(first, cache=arrays, cache_index=1, return_attention_scores=True)
+    actual = model([first, arrays, keras.ops.convert_to_tensor(1, "int32")])
+    keras.tree.map_structure(lambda a, b: assert_close(a, b, atol=1e-6), actual, expected)
+
+
+# Masks that Keras keeps with tensors
+
+
+@pytest.mark.filterwarnings("error:.*does not support masking")
+def test_the_masks_of_embeddings_are_the_padding_masks():
+    # With padding on the left too, where no causal mask hides it.
+    target_ids, source_ids = np.array([[0, 0, 4, 1]]), np.array([[3, 5, 1, 0, 0]])
+    embedding, layer = keras.layers.Embedding(6, 8, mask_zero=True), decoder_layer()
+    target, source = embedding(target_ids), embedding(source_ids)
+    expected = layer(to_numpy(target)[:, 2:], to_numpy(source)[:, :3])
+    assert_close(layer(target, source)[:, 2:], expected, atol=1e-6)
+    assert np.isfinite(to_numpy(layer(target, source, training=True))).all()
+    mask = np.array([[True, True, True, True, False]])
+    expected = layer(to_numpy(target)[:, 2:], to_numpy(source)[:, :4])
+    actual = layer(target, source, encoder_padding_mask=mask)[:, 2:]
+    assert_close(actual, expected, atol=1e-6)

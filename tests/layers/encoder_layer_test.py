@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers import TransformerEncoderLayer
+from keras_transformer.layers import SinePositionEncoding, TransformerEncoderLayer
 from tests.helpers import assert_close, normal, randomize, to_numpy
 
 
@@ -116,3 +116,44 @@ def test_config_round_trip():
     assert type(copy) is TransformerEncoderLayer
     assert copy.get_config() == layer.get_config()
     assert_close(randomize(copy)(normal(1, 3, 8)), layer(normal(1, 3, 8)), atol=0)
+
+
+# Masks that Keras keeps with tensors
+
+
+@pytest.mark.filterwarnings("error:.*does not support masking")
+@pytest.mark.parametrize(
+    "options", [{}, {"normalize_first": True}, {"attention_window": 3}], ids=str
+)
+def test_the_mask_of_an_embedding_is_the_padding_mask(options):
+    ids = np.array([[3, 5, 1, 0, 0], [4, 1, 2, 2, 5]], "int32")
+    embedding = keras.layers.Embedding(6, 8, mask_zero=True)
+    first, second = encoder_layer(**options), encoder_layer(**options)
+
+    inputs = keras.Input((None,), dtype="int32")
+    x = SinePositionEncoding()(embedding(inputs))
+    model = keras.Model(inputs, second(first(x)))
+    x = SinePositionEncoding()(to_numpy(embedding(ids)))
+    expected = second(first(x, padding_mask=ids != 0), padding_mask=ids != 0)
+    assert_close(model(ids), expected, atol=1e-6)
+    assert np.isfinite(to_numpy(model(ids, training=True))).all()
+
+
+def test_a_padding_mask_is_used_in_place_of_that_of_an_embedding():
+    x = keras.layers.Embedding(6, 8, mask_zero=True)(np.array([[3, 5, 0, 0]]))
+    layer, mask = encoder_layer(), np.array([[True, True, True, False]])
+    expected = layer(to_numpy(x), padding_mask=mask)
+    assert_close(layer(x, padding_mask=mask), expected, atol=1e-6)
+
+
+# Restricted self-attention (section 4, Table 1)
+
+
+def test_window():
+    layer, x = encoder_layer(attention_window=3), normal(1, 6, 8)
+    changed = x.copy()
+    changed[:, 4] += np.arange(8) % 2
+    difference = np.abs(to_numpy(layer(changed)) - to_numpy(layer(x))).max(-1)[0]
+    assert (difference[3:] > 1e-4).all() and (difference[:3] == 0).all()
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert_close(randomize(copy)(x), layer(x), atol=0)

@@ -176,3 +176,48 @@ def test_initial_projections():
     limits = [np.abs(kernel).max() for kernel in kernels]
     expected = np.sqrt(6 / 128 * np.array([0.5, 0.5, 0.5, 1]))
     np.testing.assert_allclose(limits, expected, rtol=0.01)
+
+
+# In a functional graph
+
+
+def shapes(outputs):
+    return keras.tree.map_structure(lambda x: tuple(x.shape), outputs)
+
+
+def test_attention_scores_in_a_functional_graph():
+    layer, query, value = attention(2, 3, 5), keras.Input((4, 6)), keras.Input((None, 6))
+    outputs = layer(query, value, return_attention_scores=True)
+    assert shapes(outputs) == ((None, 4, 6), (None, 2, 4, None))
+    arrays = normal(3, 4, 6), normal(3, 7, 6, seed=1)
+    expected = layer(*arrays, return_attention_scores=True)
+    for actual, other in zip(keras.Model([query, value], outputs)(arrays), expected):
+        assert_close(actual, other, atol=1e-6)
+
+
+def test_cache_in_a_functional_graph():
+    layer, query = attention(2, 3, 5, dtype="mixed_bfloat16"), keras.Input((1, 6))
+    cache = keras.Input((2, 3, 8), dtype="bfloat16"), keras.Input((2, 8, 5), dtype="bfloat16")
+    index = keras.Input((), batch_size=1, dtype="int32")
+    outputs = layer(query, cache=cache, cache_index=index, return_attention_scores=True)
+    assert shapes(outputs) == (
+        (None, 1, 6),
+        ((None, 2, 3, 8), (None, 2, 8, 5)),
+        (None, 2, 1, 8),
+    )
+    assert {x.dtype for x in keras.tree.flatten(outputs)} == {"bfloat16"}
+    of_cache = layer(query, cache=cache, return_attention_scores=True)
+    assert shapes(of_cache) == ((None, 1, 6), (None, 2, 1, 8))
+
+
+# Masks that Keras keeps with tensors
+
+
+def test_masks_of_embeddings_hide_padding():
+    ids, other_ids = np.array([[3, 5, 0, 0]]), np.array([[4, 1, 2, 0]])
+    embedding, layer = keras.layers.Embedding(6, 6, mask_zero=True), attention(2, 3)
+    x, other = embedding(ids), embedding(other_ids)
+    assert_close(layer(x)[:, :2], layer(to_numpy(x)[:, :2]), atol=1e-6)
+    assert_close(layer(x, other), layer(to_numpy(x), to_numpy(other)[:, :3]), atol=1e-6)
+    everything = np.ones((1, 4, 4), "bool")
+    assert_close(layer(x, attention_mask=everything), layer(to_numpy(x)), atol=1e-6)

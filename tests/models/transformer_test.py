@@ -25,6 +25,7 @@ KINDS = pytest.mark.parametrize(
         {},
         {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True},
         pytest.param({"normalize_first": True}, marks=compiles),
+        pytest.param({"attention_window": 3}, marks=compiles),
         pytest.param({"key_dim": 3, "value_dim": 5}, marks=compiles),
         pytest.param({"position_encoding": "learned", "max_length": 9}, marks=compiles),
         pytest.param(
@@ -139,6 +140,18 @@ def test_dropout_is_on_the_sums_of_embeddings_and_positions():
         kept = dropped != 0
         assert 0.2 < kept.mean() < 0.8
         assert_close(dropped[kept], 2 * sums[kept])
+
+
+def test_window_of_the_encoder():
+    # Section 4: with r = 3 a position sees itself and one on either side.
+    model, whole = model_of(attention_window=3), model_of()
+    logits = to_numpy(model(INPUTS))
+    for row, (source, target) in enumerate(zip(SOURCE_LENGTHS, TARGET_LENGTHS)):
+        ids = SOURCE[row, :source], TARGET[row, :target]
+        assert_close(logits[row, :target], numpy_logits(model, *ids, window=3))
+    assert np.abs(logits - to_numpy(whole(INPUTS))).max() > 1e-2
+    # As wide as the sentences, it is no restriction.
+    assert_close(model_of(attention_window=11)(INPUTS), whole(INPUTS))
 
 
 # encode() and decode()
@@ -262,6 +275,7 @@ def test_config_round_trip():
         normalize_first=True,
         layer_norm_epsilon=1e-3,
         use_bias=True,
+        attention_window=5,
         dtype="mixed_bfloat16",
         name="mine",
     )
@@ -370,6 +384,7 @@ def test_float16_scales_the_loss(tmp_path):
         ({"position_encoding": "learned"}, "`max_length` is the number.*max_length=None"),
         ({"max_length": 9}, "`max_length` is the number.*max_length=9"),
         ({"position_encoding": "learned", "max_length": 0}, "max_length=0"),
+        ({"attention_window": 4}, "positive odd integer.*attention_window=4"),
         ({"dropout": 1.5}, "1.5"),
         ({"activation": "rleu"}, "rleu"),
     ],

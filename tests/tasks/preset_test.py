@@ -206,7 +206,8 @@ def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
     assert again.metadata == task.metadata and again.metadata["dataset"].startswith(
         ("craft", "multi30k")
     )
-    assert again.model.hyperparameters == task.model.hyperparameters == config["model"]
+    assert again.model.hyperparameters == task.model.hyperparameters
+    assert config["model"].items() <= task.model.hyperparameters.items()
     if class_ is ConstituencyParser:
         assert again.tag_dictionary.to_dict() == task.tag_dictionary.to_dict()
         assert task.tag_dictionary.kinds_of([","]) != [0]
