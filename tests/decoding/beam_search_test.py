@@ -584,6 +584,11 @@ def test_large_vocabulary_and_learned_positions_equal_reference():
         assert_equals_reference(reweight(large_model(), seed), HAND_SOURCE, **LARGE_OPTIONS)
 
 
+def test_encoder_with_a_window_equals_reference():
+    for seed in SEEDS:
+        assert_equals_reference(narrow_model(seed, attention_window=3), **FULL)
+
+
 def test_ties_in_a_large_vocabulary_equal_reference():
     generator = np.random.default_rng(0)
     models = (constant_model(large_model(), random_logits(LARGE, generator)) for _ in range(10))

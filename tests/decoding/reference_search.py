@@ -56,9 +56,12 @@ class NumpyTransformer:
         return self.arrays[variable.path]
 
     def _encode(self, source):
-        x = self._embed(self.encoder, source)
+        x, window = self._embed(self.encoder, source), self.hyperparameters["attention_window"]
+        positions = np.arange(source.shape[1])
+        reach = len(positions) if window is None else window // 2
+        is_near = np.abs(positions[:, None] - positions) <= reach
         for layer in self.encoder.layers:
-            x, _ = self._attention_sublayer(layer, "self_attention", x, None, True)
+            x, _ = self._attention_sublayer(layer, "self_attention", x, None, is_near)
             x = self._feed_forward_sublayer(layer, x)
         return self._norm(self.encoder.layer_norm, x)
 
