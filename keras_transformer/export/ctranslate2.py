@@ -7,6 +7,7 @@ from keras_transformer.data.tokenizer import END_ID, START_ID, UNKNOWN_ID
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 from keras_transformer.layers import SinePositionEncoding
+from keras_transformer.models.quantization import is_quantized
 
 # Sinusoids go on for ever, but CTranslate2 reads ours from a table: its own are laid out otherwise.
 _SINE_POSITIONS = 2048
@@ -38,7 +39,8 @@ def export_ctranslate2(translator, path):
 
     Raises:
         UserError: if the package `ctranslate2` is not installed, model and tokenizer do not have
-            the same vocabulary, or the model's activation is one that CTranslate2 does not have.
+            the same vocabulary, the model's activation is one that CTranslate2 does not have, or
+            the model has an `attention_window` or is quantised.
     """
     import sentencepiece
 
@@ -72,7 +74,7 @@ def ctranslate2_spec(model, pieces):
             f"imported here ({error}). Install it: pip install ctranslate2"
         ) from error
     config = model.hyperparameters
-    _check(config, pieces)
+    _check(model, pieces)
     options = {
         "num_layers": config["num_layers"],
         "num_heads": config["num_heads"],
@@ -98,7 +100,8 @@ def ctranslate2_spec(model, pieces):
     return spec
 
 
-def _check(config, pieces):
+def _check(model, pieces):
+    config = model.hyperparameters
     if len(pieces) != config["vocabulary_size"]:
         raise UserError(
             "Model and tokenizer must have the same vocabulary. Received: a model of "
@@ -109,6 +112,16 @@ def _check(config, pieces):
         raise UserError(
             f"CTranslate2 can run the activations {', '.join(_ACTIVATIONS)}. "
             f"Received a model with activation={config['activation']!r}"
+        )
+    if config["attention_window"] is not None:
+        raise UserError(
+            "CTranslate2 has no restricted self-attention. Received a model with "
+            f"attention_window={config['attention_window']}"
+        )
+    if is_quantized(model):
+        raise UserError(
+            "A quantised model cannot be exported to CTranslate2, which quantises by itself: "
+            'export the model in floats, and load it there with `compute_type="int8"`.'
         )
 
 

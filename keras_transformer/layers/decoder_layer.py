@@ -54,6 +54,12 @@ class TransformerDecoderLayer(TransformerLayer):
             does not divide `hidden_dim`; if neither `encoder_sequence` nor `cache` is given.
     """
 
+    @property
+    def dense_layers(self):
+        """Those of both attentions and the feed-forward network."""
+        parts = (self.self_attention, self.cross_attention, self.feed_forward)
+        return [layer for part in parts for layer in part.dense_layers]
+
     def build(self, inputs_shape, encoder_sequence_shape=None):
         self.self_attention = self._attention("self_attention", inputs_shape[-1])
         self.self_attention.build(inputs_shape)

@@ -45,6 +45,11 @@ class TransformerEncoderLayer(TransformerLayer):
         super().__init__(*args, **kwargs)
         self.attention_window = attention_window
 
+    @property
+    def dense_layers(self):
+        """Those of attention and feed-forward network."""
+        return [*self.self_attention.dense_layers, *self.feed_forward.dense_layers]
+
     def build(self, input_shape):
         window = {"attention_window": self.attention_window}
         self.self_attention = self._attention("self_attention", input_shape[-1], **window)

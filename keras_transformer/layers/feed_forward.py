@@ -41,6 +41,11 @@ class FeedForward(keras.layers.Layer):
             intermediate_dim, self.activation, dtype=self.dtype_policy, name="intermediate"
         )
 
+    @property
+    def dense_layers(self):
+        """Those with W_1 and W_2."""
+        return [self.intermediate_dense, self.output_dense]
+
     def build(self, input_shape):
         self.intermediate_dense.build(input_shape)
         self.output_dense = keras.layers.Dense(

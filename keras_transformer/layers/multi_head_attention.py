@@ -95,6 +95,11 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_dense = self._projection("value", num_heads * value_dim, _INPUT_SCALE)
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
 
+    @property
+    def dense_layers(self):
+        """The projections W^Q, W^K, W^V and W^O."""
+        return [self.query_dense, self.key_dense, self.value_dense, self.output_dense]
+
     def build(self, query_shape, value_shape=None):
         value_shape = query_shape if value_shape is None else value_shape
         self.query_dense.build(query_shape)

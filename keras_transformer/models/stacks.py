@@ -60,6 +60,10 @@ class _Stack:
         x = self.position_encoding(x, positions=positions)
         return self.dropout(x, training=training)
 
+    @property
+    def dense_layers(self):
+        return [dense for layer in self.layers for dense in layer.dense_layers]
+
     def normalize(self, x):
         return x if self.layer_norm is None else self.layer_norm(x)
 

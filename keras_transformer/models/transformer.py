@@ -3,13 +3,20 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.activations import serialize_activation
+from keras_transformer.models.low_rank import LowRankAdaptation
+from keras_transformer.models.quantization import (
+    QuantizableModel,
+    as_policy_map,
+    policy_of,
+    quantize_by_policy,
+)
 from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
 from keras_transformer.models.training_step import FusedTrainingStep
 from keras_transformer.models.variants import TRAINING_ONLY, get_hyperparameters, get_variant
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(FusedTrainingStep):
+class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
@@ -42,7 +49,8 @@ class Transformer(FusedTrainingStep):
         attention_window: r, an odd number: in the encoder a position attends to the `r // 2` before
             it, to itself, and to the `r // 2` after it (restricted self-attention, section 4 and
             Table 1). Defaults to all positions, as the decoder always attends to all before.
-        dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`.
+        dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
+            `"int8_from_float32"` the model is made quantised: see `quantize`.
         name: name of the model.
         trainable: whether training changes the weights.
 
@@ -84,7 +92,8 @@ class Transformer(FusedTrainingStep):
         name=None,
         trainable=True,
     ):
-        dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        policy = as_policy_map(dtype)
+        dtype = policy.default_policy
         config = {
             "vocabulary_size": vocabulary_size,
             "num_layers": num_layers,
@@ -138,6 +147,7 @@ class Transformer(FusedTrainingStep):
         self.dtype_policy = dtype
         self.encoder = encoder
         self.decoder = decoder
+        quantize_by_policy(self, policy)
 
     @classmethod
     def from_variant(cls, name, vocabulary_size, **overrides):
@@ -299,11 +309,19 @@ class Transformer(FusedTrainingStep):
         tokens = length * beam_size
         return [layer.make_cache(encoder_sequence, tokens) for layer in self.decoder.layers]
 
+    def dense_layers(self):
+        """The projections of all attentions, and the layers of all feed-forward networks."""
+        return [*self.encoder.dense_layers, *self.decoder.dense_layers]
+
+    def quantizable_layers(self):
+        """The embedding and all `Dense` layers."""
+        return [self.encoder.token_embedding, *self.dense_layers()]
+
     def get_config(self):
         return {
             "name": self.name,
             "trainable": self.trainable,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "dtype": keras.dtype_policies.serialize(policy_of(self)),
             **self.hyperparameters,
         }
 

@@ -17,6 +17,7 @@ from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.models.quantization import is_quantized, with_default_policy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.checkpoints import load_weights, save_weights
 
@@ -59,7 +60,7 @@ def save_preset(
     config = {
         "format": _FORMAT,
         "task": task,
-        "model": dict(model.hyperparameters),
+        "model": _hyperparameters(model),
         "metadata": metadata,
     }
     if search is not None:
@@ -157,9 +158,18 @@ def _tag_dictionary(path, config):
         raise UserError(f"{path / part} is damaged: {error}") from error
 
 
+def _hyperparameters(model):
+    """Those that it is made with; its dtype among them only if it says what is quantised."""
+    if not is_quantized(model):
+        return dict(model.hyperparameters)
+    return {**model.hyperparameters, "dtype": model.get_config()["dtype"]}
+
+
 def _new_model(path, hyperparameters, tokenizer, dtype):
     try:
-        model = Transformer(**hyperparameters, dtype=dtype)
+        if "dtype" in hyperparameters:
+            dtype = with_default_policy(hyperparameters["dtype"], dtype)
+        model = Transformer(**{**hyperparameters, "dtype": dtype})
     except (TypeError, ValueError) as error:
         raise UserError(f"{path / _CONFIG} describes no model: {error}") from error
     vocabulary_size = model.hyperparameters["vocabulary_size"]

@@ -14,9 +14,10 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
 from keras_transformer.tasks.preset import load_preset, save_preset
 from keras_transformer.tasks.translator import Translator
-from tests.helpers import assert_close, randomize, to_numpy
+from tests.helpers import assert_close, normal, randomize, to_numpy
 from tests.small_corpus import WORDS, new_model, tokenizer
 
+_HDF5_OF_A_TENSOR = 3000  # bytes besides its values
 PARTS = ["README.md", "config.json", "model.weights.h5", "tokenizer.spm"]
 INPUTS = {
     "encoder_token_ids": np.array([[5, 9, 8, 30, 2], [41, 2, 0, 0, 0]], "int32"),
@@ -67,6 +68,46 @@ def test_loads_in_another_precision(tmp_path, model):
     save(tmp_path / "again", loaded)
     again, *_ = load_preset(tmp_path / "again", "Test")
     assert_close(again(INPUTS), model(INPUTS), atol=1e-6)
+
+
+def test_a_quantised_model_is_saved_quantised(tmp_path):
+    model = new_model()
+    floats = save(tmp_path / "floats", model)
+    model.quantize("int8")
+    path = save(tmp_path / "preset", model)
+    loaded = load_preset(path, "Test").model
+    assert loaded.hyperparameters == model.hyperparameters
+    assert loaded.get_config()["dtype"] == model.get_config()["dtype"]
+    assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
+    weights = [folder / "model.weights.h5" for folder in (floats, path)]
+    integers = sum(int(np.prod(x.shape)) for x in model.weights if x.dtype == "int8")
+    saved = weights[0].stat().st_size - weights[1].stat().st_size
+    assert integers > 4000 and saved > 3 * integers - 2 * _HDF5_OF_A_TENSOR * len(model.weights)
+
+
+@pytest.mark.once
+def test_some_layers_quantised_in_another_precision(tmp_path):
+    model = new_model(dtype="mixed_bfloat16")
+    model.quantize("int8", filters="query|intermediate")
+    path = save(tmp_path / "preset", model)
+    loaded = load_preset(path, "Test").model
+    assert loaded.dtype_policy.name == "float32"  # as of any preset, unless another is asked for
+    assert len([x for x in loaded.weights if x.dtype == "int8"]) == 3 + 2
+    again = load_preset(path, "Test", dtype="mixed_bfloat16").model
+    assert again.get_config()["dtype"] == model.get_config()["dtype"]
+    assert_close(again(INPUTS), model(INPUTS), atol=1e-6)
+    with pytest.raises(ValueError, match="int8.*float16"):
+        load_preset(path, "Test", dtype="mixed_float16")
+
+
+def test_a_model_adapted_by_lora_is_saved_plain(tmp_path):
+    model = new_model()
+    model.enable_lora(2)
+    for weight in model.trainable_weights:
+        weight.assign(0.3 * normal(*weight.shape))
+    loaded = load_preset(save(tmp_path / "preset", model), "Test").model
+    assert_close(loaded(INPUTS), model(INPUTS))
+    assert len(loaded.weights) == len(loaded.trainable_weights) == len(model.weights) - 12
 
 
 class Killed(BaseException):

@@ -1,0 +1,119 @@
+"""Weights as integers of 8 bits, a fourth of the size: what Keras does, for a whole model.
+
+The policy of a quantised model is Keras's `"int8_from_float32"`, and a `DTypePolicyMap` where only
+some of its layers are quantised.
+"""
+
+import warnings
+
+import keras
+
+from keras_transformer.errors import UserError
+
+_MODE = "int8"
+
+
+class QuantizableModel(keras.Model):
+    """A model that can be quantised.
+
+    A derived class has `quantizable_layers()`, a list of its `Dense` and `ReversibleEmbedding`
+    layers, and passes `policy_of(self)` on to its configuration.
+    """
+
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        """Make the weights of embedding, projections and feed-forward networks integers, for good.
+
+        A row of the embedding, or a column of a matrix, is rounded to 8 bits in units of its own;
+        inputs of a product are rounded to 8 bits in the same way, and the product is of integers. A
+        quantised model translates, and is saved and loaded as any other. It cannot be trained: its
+        weights are frozen.
+
+        ```python
+        translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
+        translator.model.quantize("int8")
+        translator.save_to_preset("int8")
+        ```
+
+        Args:
+            mode: `"int8"`.
+            config: None, or the default of `"int8"`.
+            filters: which layers to quantise, as for `keras.Model.quantize`: a regular expression
+                of names, a list of them, or a function of a layer. Defaults to all.
+            **kwargs: as for `keras.Model.quantize`.
+
+        Raises:
+            UserError: if `mode` or `config` is another, or the model is quantised already or has
+                LoRA.
+        """
+        if mode != _MODE or not _is_default(config):
+            raise UserError(
+                f"A model can be quantised to {_MODE!r}, with the default `config`, for a saved "
+                f"model would not hold another. Received: mode={mode!r}, config={config!r}"
+            )
+        if is_quantized(self):
+            raise UserError("The model is quantised already.")
+        if any(layer.lora_enabled for layer in self.quantizable_layers()):
+            raise UserError("The model has LoRA. Save it, and quantise what was saved.")
+        with warnings.catch_warnings():
+            # Keras warns of norms and dropout, in which there is nothing to quantise.
+            warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
+            super().quantize(mode, filters=filters, **kwargs)
+        self.trainable = False
+
+
+def is_quantized(model):
+    """Whether any layer of a `QuantizableModel` is quantised."""
+    return any(layer.quantization_mode for layer in model.quantizable_layers())
+
+
+def policy_of(model):
+    """The dtype policy that a model like this one is made with."""
+    layers = model.quantizable_layers()
+    paths = [layer.path for layer in layers if layer.quantization_mode]
+    if not paths:
+        return model.dtype_policy
+    policy = keras.dtype_policies.get(f"{_MODE}_from_{model.dtype_policy.name}")
+    if len(paths) == len(layers):
+        return policy
+    return keras.dtype_policies.DTypePolicyMap(
+        model.dtype_policy.name, {path: policy for path in paths}
+    )
+
+
+def as_policy_map(dtype):
+    """The policy before anything is quantised, as `default_policy`, and by paths what is."""
+    policy = keras.dtype_policies.get(dtype)
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+        return policy
+    if policy.quantization_mode is None:
+        return keras.dtype_policies.DTypePolicyMap(policy)
+    source = policy.get_config()["source_name"]
+    return keras.dtype_policies.DTypePolicyMap(source, {".*": policy})
+
+
+def with_default_policy(dtype, default):
+    """A policy that quantises the same layers, and computes in another dtype."""
+    return keras.dtype_policies.DTypePolicyMap(default, dict(as_policy_map(dtype)))
+
+
+def quantize_by_policy(model, policy):
+    """Quantise the layers that a `DTypePolicyMap` says are.
+
+    Raises:
+        UserError: if it gives a layer another policy.
+    """
+    for path, layer_policy in policy.items():
+        if layer_policy.quantization_mode != _MODE:
+            raise UserError(
+                f"In a map of dtype policies, those of layers must be of {_MODE!r}: all layers "
+                f"compute in its default policy. Received: {path!r} with {layer_policy.name!r}"
+            )
+    if len(policy):
+        # Layers without weights have no path.
+        model.quantize(_MODE, filters=lambda x: x.path and policy[x.path].quantization_mode)
+
+
+def _is_default(config):
+    # Keras puts the default where there is none.
+    default = keras.quantizers.Int8QuantizationConfig()
+    return config is None or config.get_config() == default.get_config()
