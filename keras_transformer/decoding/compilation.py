@@ -12,8 +12,7 @@ import numpy as np
 
 logger = logging.getLogger(__name__)
 
-# model -> {(function, specification of tensors, options, number of weights): program}, in the order
-# of their last use.
+# model -> {(function, specification of tensors, options): program}, the last used last.
 _compiled = weakref.WeakKeyDictionary()
 _MOST_PROGRAMS = 64  # of a model
 _lock = threading.Lock()  # so that threads that come at the same time share a program
@@ -39,9 +38,10 @@ def run_compiled(function, model, *tensors, **options):
         What `function` returns.
     """
     specification = _specification(tensors)
-    # Where a model is quantised, or gets low-rank weights, TensorFlow's graph has the old ones.
-    num_weights = len(model.weights)
-    key = (function, repr(specification), tuple(sorted(options.items())), num_weights)
+    key = (function, repr(specification), tuple(sorted(options.items())))
+    if keras.backend.backend() == "tensorflow":
+        # A model that was quantised, or got low-rank weights, has other variables than its graph.
+        key = (*key, len(model.weights))
     with _lock:
         programs = _compiled.setdefault(model, OrderedDict())
         if key not in programs:

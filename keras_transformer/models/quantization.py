@@ -84,11 +84,15 @@ def as_policy_map(dtype):
     """The policy before anything is quantised, as `default_policy`, and by paths what is."""
     policy = keras.dtype_policies.get(dtype)
     if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
-        return policy
-    if policy.quantization_mode is None:
-        return keras.dtype_policies.DTypePolicyMap(policy)
-    source = policy.get_config()["source_name"]
-    return keras.dtype_policies.DTypePolicyMap(source, {".*": policy})
+        default, policies = policy.default_policy, policy
+    elif policy.quantization_mode is None:
+        default, policies = policy, {}
+    else:
+        default, policies = policy.get_config()["source_name"], {".*": policy}
+    policy_map = keras.dtype_policies.DTypePolicyMap(default)
+    for path, layer_policy in policies.items():
+        policy_map[path] = layer_policy  # as an object, if it is a name
+    return policy_map
 
 
 def with_default_policy(dtype, default):

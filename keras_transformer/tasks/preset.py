@@ -165,10 +165,20 @@ def _hyperparameters(model):
     return {**model.hyperparameters, "dtype": model.get_config()["dtype"]}
 
 
-def _new_model(path, hyperparameters, tokenizer, dtype):
+def _policy(path, saved, dtype):
+    """The policy that says what is quantised, with the dtype that is asked for."""
     try:
-        if "dtype" in hyperparameters:
-            dtype = with_default_policy(hyperparameters["dtype"], dtype)
+        return with_default_policy(saved, dtype)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"{path / _CONFIG} is damaged: its model's dtype is no policy of Keras: {saved!r}"
+        ) from error
+
+
+def _new_model(path, hyperparameters, tokenizer, dtype):
+    if "dtype" in hyperparameters:
+        dtype = _policy(path, hyperparameters["dtype"], dtype)
+    try:
         model = Transformer(**{**hyperparameters, "dtype": dtype})
     except (TypeError, ValueError) as error:
         raise UserError(f"{path / _CONFIG} describes no model: {error}") from error

@@ -167,6 +167,16 @@ def test_activation_that_ctranslate2_does_not_have(activation, tmp_path):
 
 
 @needs_ctranslate2
+def test_model_that_ctranslate2_cannot_run(tmp_path):
+    quantised, windowed = new_model(), new_model(attention_window=3)
+    quantised.quantize("int8")
+    for model, message in ((quantised, "by itself"), (windowed, "attention_window=3")):
+        with pytest.raises(ValueError, match=message):
+            export_ctranslate2(kt.Translator(model, tokenizer()), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_ctranslate2
 def test_tokenizer_of_another_vocabulary(tmp_path):
     translator = kt.Translator(new_model(vocabulary_size=61), tokenizer())
     with pytest.raises(ValueError, match="a model of 61 tokens, a tokenizer of 60"):

@@ -364,6 +364,10 @@ CONFIGS = {
     "unknown hyperparameter": lambda config: config["model"].update(new_thing=1),
     "impossible hyperparameter": lambda config: config["model"].update(num_heads=0),
     "hyperparameter of another kind": lambda config: config["model"].update(hidden_dim="16"),
+    **{
+        f"dtype {dtype}": lambda config, dtype=dtype: config["model"].update(dtype=dtype)
+        for dtype in ("none such", 3, {"class_name": "QuantizedDTypePolicy"}, {"class_name": "A"})
+    },
     "unknown activation": lambda config: config["model"].update(activation="none such"),
 }
 
