@@ -26,8 +26,9 @@ class FusedTrainingStep(keras.Model):
     holds of them instead of logits, and Keras gives these to loss and metrics. Of other steps, and
     of `predict`, the model's output is logits.
 
-    A derived class has `target_sequence(inputs, training)`, the tensor `(batch, target,
-    hidden_dim)` that the logits are made from, and `token_embedding`.
+    A derived class has `logit_factors(inputs, training)`, which returns the tensor `(batch, target,
+    hidden_dim)` and the matrix `(vocabulary_size, hidden_dim)` whose product the logits are, and
+    `token_embedding`, the layer of that matrix.
     """
 
     # As compiled; and why the steps cannot be fused, in words, or None.
@@ -108,9 +109,8 @@ class FusedTrainingStep(keras.Model):
     def call(self, inputs, training=None, mask=None):
         if not (isinstance(inputs, dict) and _TARGETS in inputs):
             return super().call(inputs, training=training, mask=mask)
-        sequence = self.target_sequence(inputs, training)
-        embeddings, y_true = self.token_embedding.embeddings, inputs[_TARGETS]
-        smoothing = self.loss.label_smoothing
+        sequence, embeddings = self.logit_factors(inputs, training)
+        y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
         if _WEIGHTS in inputs:
             scores = fused_crossentropy(sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing)
         else:

@@ -188,11 +188,12 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         """The layer of the matrix that embeds and projects."""
         return self.decoder.token_embedding
 
-    def target_sequence(self, inputs, training=False):
-        """What the logits are made from, `(batch, target, hidden_dim)`; inputs as of a call."""
+    def logit_factors(self, inputs, training=False):
+        """The decoder's output and E, whose product the logits are; inputs as of a call."""
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)
-        return self.decoder.sequence(target, encoded, padding_mask(source), training)
+        sequence = self.decoder.sequence(target, encoded, padding_mask(source), training)
+        return sequence, self.token_embedding.embeddings
 
     def encode(self, encoder_token_ids, training=False):
         """Run the encoder stack.

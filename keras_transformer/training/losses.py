@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.training.replica_context import replica_context
+from keras_transformer.training.replication import replica_context
 
 
 @dataclass
