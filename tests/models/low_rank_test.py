@@ -24,6 +24,7 @@ def randomize_lora(model):
     return model
 
 
+@pytest.mark.compiles
 def test_begins_as_the_model_was():
     model = new_model(num_layers=1)
     before = to_numpy(model(INPUTS)).copy()

@@ -39,6 +39,7 @@ def test_logits_are_near_those_of_floats():
     assert model.trainable_weights == []
 
 
+@pytest.mark.compiles
 def test_embeddings_are_rounded_row_by_row():
     model = new_model(num_layers=1)
     expected = to_numpy(model.token_embedding.embeddings).copy()
@@ -80,13 +81,15 @@ def test_evaluation_is_near_that_of_floats():
 # Saving
 
 
+# A preset is saved and loaded on every backend: see `tests/tasks/preset_test.py`.
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("filters", "dtype"),
     [
         (None, None),
-        pytest.param(["query", "value"], None, marks=pytest.mark.compiles),
-        pytest.param(None, "mixed_bfloat16", marks=pytest.mark.compiles),
-        pytest.param("token_embedding", "mixed_bfloat16", marks=pytest.mark.compiles),
+        (["query", "value"], None),
+        (None, "mixed_bfloat16"),
+        ("token_embedding", "mixed_bfloat16"),
     ],
 )
 def test_save_and_load(filters, dtype, tmp_path):
