@@ -135,8 +135,12 @@ class Snapshot:
         Raises:
             UserError: if anything is infinite or not a number.
         """
-        # In the scope, which other threads do not see, the variables have the copied values.
-        with keras.device("cpu:0"), keras.StatelessScope(self._weights):
+        # In the scope, which other threads do not see, the variables have the copied values: as
+        # arrays, that is not on a device, which may be full, or another process's.
+        scope = keras.StatelessScope()
+        for update in self._weights:
+            scope.add_update(update)
+        with scope:
             save_weights(self._model, path, room_for=self._others.values())
         with h5py.File(path, "r+") as file:
             state = file.create_group(STATE_GROUP)
