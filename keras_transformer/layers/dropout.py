@@ -17,6 +17,11 @@ class Dropout(keras.layers.Layer):
     which XLA fuses into the operation around them, costs next to nothing and is random enough: the
     tests hold it to the statistics of independent draws.
 
+    The index is that of the global batch, so several devices that share a batch drop what one
+    device would. Replicas of a `tf.distribute.Strategy` count the elements of those before them,
+    and take it that all have as many rows. Where a last batch cannot be shared evenly, some of its
+    rows may be dropped like rows of another replica.
+
     Args:
         rate: probability of dropping an element, from 0 up to 1.
         seed: integer seed. Defaults to one drawn from Keras's global seed.
@@ -51,13 +56,8 @@ class Dropout(keras.layers.Layer):
     def call(self, inputs, training=False):
         if not training or self.rate == 0:
             return inputs
-        shape = ops.shape(inputs)
-        # Not `ops.prod`, which JAX would trace: the size must be a Python number where it can be.
-        size = functools.reduce(operator.mul, shape, 1)
-        index = ops.reshape(ops.arange(size, dtype="int32"), shape)
-        bits = hash_bits(index, ops.cast(self.seed_generator.next(), "int32"))
-        # The bits are uniform over all int32.
-        keep = bits >= int(self.rate * 2**32) - 2**31
+        seed = ops.cast(self.seed_generator.next(), "int32")
+        keep = _keep_of_replica(ops.shape(inputs), seed, self.rate)
         return ops.where(keep, inputs / (1 - self.rate), ops.zeros((), inputs.dtype))
 
     def compute_output_shape(self, input_shape):
@@ -65,6 +65,40 @@ class Dropout(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
+
+
+def _keep_of_replica(shape, seed, rate):
+    """Which elements are kept of a tensor that this device has: bool of that shape."""
+    if keras.backend.backend() != "tensorflow":
+        return _keep(shape, 0, seed, rate)  # JAX's arrays are those of all devices.
+    import tensorflow as tf
+
+    replicas = tf.distribute.get_replica_context()
+    replica = 0 if replicas is None else replicas.replica_id_in_sync_group
+    sizes = tuple(tf.convert_to_tensor(size, "int32") for size in shape)
+    # For the sizes that are known here.
+    return tf.reshape(_compiled_keep()(sizes, replica, seed, rate), shape)
+
+
+def _keep(shape, replica, seed, rate):
+    """Which elements are kept, where as many lie before them in each of the `replica` earlier."""
+    # Not `ops.prod`, which JAX would trace: the size must be a Python number where it can be.
+    size = functools.reduce(operator.mul, shape, 1)
+    index = ops.reshape(ops.arange(size, dtype="int32") + replica * size, shape)
+    # The bits are uniform over all int32.
+    return hash_bits(index, seed) >= int(rate * 2**32) - 2**31
+
+
+@functools.cache
+def _compiled_keep():
+    """`_keep` as one kernel of TensorFlow's.
+
+    In a graph that XLA does not compile as a whole it would be some thirty, and on a GPU's host,
+    which is where TensorFlow computes with int32.
+    """
+    import tensorflow as tf
+
+    return tf.function(_keep, jit_compile=True, autograph=False)
 
 
 def hash_bits(index, seed):
@@ -82,7 +116,11 @@ def hash_bits(index, seed):
     """
     first = _mix(seed[0] + _mix(seed[1] + _GOLDEN))
     second = _mix(first + _GOLDEN)
-    return _mix(_mix(index * _GOLDEN + first) + second)
+    bits = index * _GOLDEN
+    bits += first
+    bits = _mix(bits)
+    bits += second
+    return _mix(bits)
 
 
 # 2^32 / golden ratio, and the constants of Murmur3, as the int32 of the same bits.
@@ -91,13 +129,21 @@ _MIX_1 = 0x85EBCA6B - 2**32
 _MIX_2 = 0xC2B2AE35 - 2**32
 
 
+# PyTorch, which compiles nothing, works in place at `*=` and the like, in half the time; the
+# tensors of the others cannot change.
+
+
 def _mix(x):
-    x = _xor_shift(x, 16) * _MIX_1
-    x = _xor_shift(x, 13) * _MIX_2
+    x = _xor_shift(x, 16)
+    x *= _MIX_1
+    x = _xor_shift(x, 13)
+    x *= _MIX_2
     return _xor_shift(x, 16)
 
 
 def _xor_shift(x, bits):
     # int32 shifts copy the sign bit; the mask makes the shift logical.
-    shifted = ops.bitwise_and(ops.right_shift(x, bits), (1 << (32 - bits)) - 1)
-    return ops.bitwise_xor(x, shifted)
+    shifted = ops.right_shift(x, bits)
+    shifted &= (1 << (32 - bits)) - 1
+    x ^= shifted
+    return x

@@ -5,6 +5,7 @@ python -m tests.training.replicas OUTPUT.npz [choose_devices' arguments as JSON]
 
 import functools
 import json
+import random
 import sys
 import tempfile
 
@@ -65,8 +66,13 @@ def train(name, devices, rows_multiple):
         )
         val_batches = make_batches(folder, rows_multiple, shard=devices.shard, training=False)
         policy = "mixed_float16" if name == "float16" else "float32"
+        random.seed(0)  # Keras takes the seeds of dropout from it.
         with devices.scope(), dtype_policy(policy):
-            model = new_model(dropout=0.0) if name == "sgd" else quick_model()
+            model = (
+                new_model(dropout=0.3, attention_dropout=0.2)
+                if name == "sgd"
+                else quick_model(dropout=0.3)
+            )
             model.compile(
                 optimizer(),
                 LabelSmoothedCrossentropy(reduction="sum"),
