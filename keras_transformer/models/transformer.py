@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.activations import serialize_activation
+from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import LowRankAdaptation
 from keras_transformer.models.quantization import (
     QuantizableModel,
@@ -317,6 +318,39 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     def quantizable_layers(self):
         """The embedding and all `Dense` layers."""
         return [self.encoder.token_embedding, *self.dense_layers()]
+
+    @staticmethod
+    def get_layout_map(
+        device_mesh, model_parallel_dim_name="model", data_parallel_dim_name="batch"
+    ):
+        """How to spread the weights over devices, for `keras.distribution.ModelParallel` (JAX).
+
+        ```python
+        devices = keras.distribution.list_devices()
+        mesh = keras.distribution.DeviceMesh((len(devices) // 2, 2), ("batch", "model"), devices)
+        layout_map = Transformer.get_layout_map(mesh)
+        keras.distribution.set_distribution(
+            keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch")
+        )
+        model = Transformer.from_variant("big", vocabulary_size=37000)
+        ```
+
+        Query, key, value and inner feed-forward kernels are cut by columns, output kernels by rows,
+        and the embeddings by tokens, so the size of the model dimension must divide
+        `vocabulary_size`, `intermediate_dim` and, best, `num_heads`.
+
+        Args:
+            device_mesh: the `keras.distribution.DeviceMesh`.
+            model_parallel_dim_name: dimension of the mesh that shares each layer's weights.
+            data_parallel_dim_name: dimension of the mesh that shares the batch.
+
+        Returns:
+            A `keras.distribution.LayoutMap`.
+
+        Raises:
+            UserError: if the mesh has no such dimensions, or they are the same.
+        """
+        return make_layout_map(device_mesh, model_parallel_dim_name, data_parallel_dim_name)
 
     def get_config(self):
         return {

@@ -1,0 +1,46 @@
+"""How the weights of a `Transformer` are spread over devices: tensor parallelism."""
+
+import keras
+
+from keras_transformer.errors import UserError
+
+# Which axis of a weight is shared out, by the weight's path. Shoeybi et al. 2019 (Megatron-LM): the
+# heads of an attention and the inner units of a feed-forward network each lie on one device, with
+# what makes them (columns) and what reads them (rows), so that the devices meet once a sub-layer,
+# to add up its output. All else is whole on each device.
+_SHARED_AXES = {
+    r".*_layer_\d+/.*/(query|key|value|intermediate)/kernel": (1, 2),
+    r".*_layer_\d+/.*/(query|key|value|intermediate)/bias": (0, 1),
+    r".*_layer_\d+/.*/output/kernel": (0, 2),
+    r"(.*/)?token_embedding/embeddings": (0, 2),  # the vocabulary, and so the logits
+}
+
+
+def make_layout_map(device_mesh, model_parallel_dim_name, data_parallel_dim_name):
+    """`Transformer.get_layout_map`."""
+    if not isinstance(device_mesh, keras.distribution.DeviceMesh):
+        raise UserError(
+            "`device_mesh` must be a `keras.distribution.DeviceMesh`. "
+            f"Received: device_mesh={device_mesh!r}"
+        )
+    names = {
+        "model_parallel_dim_name": model_parallel_dim_name,
+        "data_parallel_dim_name": data_parallel_dim_name,
+    }
+    for argument, name in names.items():
+        if name not in device_mesh.axis_names:
+            raise UserError(
+                f"`{argument}` must be a dimension of the mesh, which has "
+                f"{', '.join(device_mesh.axis_names)}. Received: {argument}={name!r}"
+            )
+    if model_parallel_dim_name == data_parallel_dim_name:
+        raise UserError(
+            "Weights and batches must be spread over two dimensions of the mesh; one of them may "
+            f"have size 1. Received: {model_parallel_dim_name!r} for both."
+        )
+    layout_map = keras.distribution.LayoutMap(device_mesh)
+    for path, (shared, rank) in _SHARED_AXES.items():
+        layout_map[path] = tuple(
+            model_parallel_dim_name if axis == shared else None for axis in range(rank)
+        )
+    return layout_map
