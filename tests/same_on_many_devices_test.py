@@ -1,0 +1,47 @@
+"""`recipes/same_on_many_devices.py` as a reader runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "recipes" / "same_on_many_devices.py"
+BACKEND = keras.backend.backend()
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, SCRIPT, *arguments],
+        env={**os.environ, "KERAS_BACKEND": BACKEND},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def printed():
+    if BACKEND == "torch":
+        pytest.skip("PyTorch trains on one device")
+    process = run("4")
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
+
+
+def test_the_losses_are_the_same(printed):
+    header, *rows, worst = (line.split("\t") for line in printed)
+    assert header == ["update", "1 device", "4 devices"]
+    updates, one, four = zip(*(map(float, row) for row in rows))
+    assert updates == tuple(range(1, 11))
+    assert one == pytest.approx(four, rel=1e-5)
+    assert float(worst[0].split(": ")[1]) <= 1e-5
+    assert one[-1] < one[0] - 0.3
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's limit")
+def test_pytorch_has_one_device():
+    process = run("--train-on", "4")
+    assert process.returncode == 2
+    assert process.stderr.startswith("4 replicas were asked for; with PyTorch")
