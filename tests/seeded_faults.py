@@ -68,6 +68,7 @@ FAULTS = {
         ("inputs / (1 - self.rate)", "inputs"),
         ("if not training or self.rate == 0:", "if self.rate == 0:"),
         ("(1 << (32 - bits)) - 1", "(1 << 32) - 1 - 2**32"),
+        (" + replica * size", ""),
     ],
     "layers/transformer_layer.py": [
         (
@@ -85,6 +86,9 @@ FAULTS = {
         ("scale = self.token_embedding.output_dim**0.5", "scale = 1.0"),
         ("x = layer(x, padding_mask=mask, training=training)", "x = layer(x, training=training)"),
         ("positions = cache_index + ops.arange", "positions = ops.arange"),
+    ],
+    "models/layout.py": [
+        (r'"(.*/)?token_embedding/embeddings": (0, 2)', r'"(.*/)?embedding": (0, 2)'),
     ],
     "models/training_step.py": [
         (

@@ -48,7 +48,12 @@ class Devices:
 
     @property
     def jit_compile(self):
-        """XLA, where the backend compiles training and can do so with these devices."""
+        """XLA, where the backend compiles training and can do so with these devices.
+
+        Not for several replicas of TensorFlow, be they CPUs or GPUs: Keras has XLA compile what
+        all of them do as one program, and a program reads the variables of one device. (Keras's
+        own `jit_compile="auto"` says the same.)
+        """
         backend = keras.backend.backend()
         return backend == "jax" or (backend == "tensorflow" and self.num_replicas == 1)
 

@@ -1,6 +1,7 @@
 import functools
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training.distribution import Devices, choose_devices
+from tests.helpers import to_numpy
 from tests.training.replicas import RUNS, SPOILED, STEPS, make_batches, train
 
 ROOT = Path(__file__).parents[2]
@@ -161,10 +164,36 @@ def test_two_processes_train_as_one(two_processes, name):
         assert_same(results, name)
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="its replicas know only their own rows")
+def test_replicas_drop_by_the_place_in_the_global_batch(two_devices):
+    whole = to_numpy(Dropout(0.5, seed=7)(np.ones((6, 4), "float32"), training=True)) == 0
+    for rows, starts in (((3, 3), (0, 3)), ((3, 2), (0, 2))):
+        for replica, (start, count) in enumerate(zip(starts, rows)):
+            mask = two_devices[f"dropped {rows} {replica}"]
+            np.testing.assert_array_equal(mask, whole[start : start + count])
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="JAX compiles for all devices at once")
+def test_why_replicas_train_without_xla(two_devices):
+    # Keras has XLA compile all replicas as one program, and a program runs on one device. Should
+    # this not be an error any more, `Devices.jit_compile` can be true.
+    message = str(two_devices["error under XLA"])
+    assert re.search("access resource.*located in device.*CPU:1 from device.*CPU:0", message)
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2, 8])
+def test_xla_wherever_it_compiles_training(num_replicas):
+    expected = {"jax": True, "tensorflow": num_replicas == 1, "torch": False}
+    assert Devices(num_replicas).jit_compile == expected[BACKEND]
+
+
 def test_the_runs_do_what_they_are_for():
     sgd, accumulated, adam = (on_one_device(name) for name in ("sgd", "accumulated", "adam"))
     assert len(sgd["loss"]) == STEPS
     assert sgd["loss"][-1] < sgd["loss"][0] - 0.5
+    # Masks drawn: two embeddings', three attentions', and those of 2 and 3 sub-layers' outputs.
+    calls = sorted(sgd["dropout states"][:, 1] // STEPS)
+    assert calls == [1, 1, 1, 1, 1, 2, 3]
     assert adam["loss"][-1] < adam["loss"][0] - 0.5
     # Three batches' losses have the token mean as their mean.
     token_means = accumulated["loss"][: STEPS // 3 * 3].reshape(-1, 3).mean(axis=1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training.distribution import choose_devices
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
@@ -92,15 +93,64 @@ def train(name, devices, rows_multiple):
     results = {key: np.array(values) for key, values in history.items()}
     for i, weights in enumerate(model.get_weights()):
         results[f"weights {i}"] = weights
+    results["dropout states"] = np.array(
+        [
+            on_each_device(variable, devices)
+            for variable in model.non_trainable_variables
+            if variable.name == "seed_generator_state"
+        ]
+    )
     for state in ("iterations", "num_skipped", "batches", "dynamic_scale"):
         if hasattr(model.optimizer, state):
             results[state] = to_numpy(getattr(model.optimizer, state))
     return results
 
 
+def on_each_device(variable, devices):
+    """The value of a variable, which must be the same on each device."""
+    if devices.strategy is None:
+        return to_numpy(variable)
+    first, *others = devices.strategy.experimental_local_results(variable.value)
+    for other in others:
+        np.testing.assert_array_equal(to_numpy(other), to_numpy(first))
+    return to_numpy(first)
+
+
+def dropped(devices, rows):
+    """What each replica of TensorFlow drops, that has so many rows of 4: arrays of booleans."""
+    import tensorflow as tf
+
+    with devices.scope():
+        layer = Dropout(0.5, seed=7)
+    batches = devices.strategy.experimental_distribute_values_from_function(
+        lambda context: tf.ones((rows[context.replica_id_in_sync_group], 4))
+    )
+    drop = tf.function(lambda batch: layer(batch, training=True) == 0)
+    results = devices.strategy.run(drop, (batches,))
+    return [to_numpy(result) for result in devices.strategy.experimental_local_results(results)]
+
+
+def error_under_xla(devices):
+    """What TensorFlow says of a `fit` that XLA compiles."""
+    import tensorflow as tf
+
+    with devices.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=True)
+    try:
+        model.fit(np.ones((2, 1)), np.ones((2, 1)), batch_size=2, verbose=0)
+    except tf.errors.InvalidArgumentError as error:
+        return str(error)
+
+
 def main(output, devices):
     devices = choose_devices(**json.loads(devices))
     runs = {}
+    if devices.strategy is not None:
+        runs["error under XLA"] = error_under_xla(devices)
+        for rows in ((3, 3), (3, 2)):
+            for replica, mask in enumerate(dropped(devices, rows)):
+                runs[f"dropped {rows} {replica}"] = mask
     for name in RUNS:
         for key, value in train(name, devices, devices.num_replicas).items():
             runs[f"{name} {key}"] = value
