@@ -137,7 +137,14 @@ FAULTS = {
         ("target[:, :-1]], axis=1", "target[:, 1:]], axis=1"),
         ("first = step - step % self.accumulate", "first = step"),
         ("pairs = pairs[part * num_rows : (part + 1) * num_rows]", "pairs = pairs[:num_rows]"),
+    ],
+    "data/epoch_plans.py": [
         ("np.random.default_rng((self.seed, epoch))", "np.random.default_rng(self.seed)"),
+        ("epochs = 2 * epoch + 1", "epochs = epoch + 1"),
+        ('side="right"', 'side="left"'),
+    ],
+    "data/ahead.py": [
+        ("if not is_next:", "if False:"),
     ],
     "data/batch_shapes.py": [
         (

@@ -23,7 +23,7 @@ def plan_shapes(source_lengths, target_lengths, num_shapes):
 
     Returns:
         Int array `(shapes, 2)` of (source, target) lengths, by rising sum. The last holds every
-        pair.
+        pair, unless the others hold them all.
     """
     # A corpus has millions of pairs, but few distinct pairs of lengths.
     lengths, counts = np.unique(
@@ -45,6 +45,32 @@ def assign_shapes(source_lengths, target_lengths, shapes):
     lengths = np.stack([source_lengths, target_lengths], axis=-1)
     distinct, inverse = np.unique(lengths, axis=0, return_inverse=True)
     return _costs(distinct, shapes).argmin(axis=1)[inverse.reshape(-1)]
+
+
+def merge_shapes(shapes, counts):
+    """Leave out one shape after the other, each time the one whose pairs cost least elsewhere.
+
+    The pairs of a shape that is left out go into the smallest of the others that holds it.
+
+    Args:
+        shapes: int array `(shapes, 2)`, by rising sum.
+        counts: int array `(shapes,)`: the pairs of each shape.
+
+    Returns:
+        Int array `(numbers, shapes)`: the shape that the pairs of each shape go into. The last row
+        has all shapes, each row above it one less, the first those that no other holds.
+    """
+    sums = shapes.sum(axis=1)
+    holds = (shapes[:, None] <= shapes[None]).all(axis=-1) & ~np.eye(len(shapes), dtype=bool)
+    merged = [np.arange(len(shapes))]
+    while holds.any():
+        holder = holds.argmax(axis=1)
+        pairs = np.bincount(merged[0], weights=counts, minlength=len(shapes))
+        costs = np.where(holds.any(axis=1), pairs * (sums[holder] - sums), np.inf)
+        left_out = costs.argmin()
+        merged.insert(0, np.where(merged[0] == left_out, holder[left_out], merged[0]))
+        holds[left_out], holds[:, left_out] = False, False
+    return np.stack(merged)
 
 
 def _costs(lengths, shapes):

@@ -1,13 +1,14 @@
 """Batches of a token budget, planned so that any batch of any epoch can be made again."""
 
-import itertools
 import logging
 from dataclasses import dataclass
 
 import keras
 import numpy as np
 
-from keras_transformer.data.batch_shapes import assign_shapes, plan_shapes
+from keras_transformer.data.ahead import Ahead
+from keras_transformer.data.epoch_plans import EpochPlans
+from keras_transformer.data.stream import stream_of
 from keras_transformer.data.tokenizer import END_ID, START_ID
 from keras_transformer.errors import UserError
 
@@ -15,6 +16,10 @@ logger = logging.getLogger(__name__)
 
 # Of validation: few batches, and one more shape to compile may take longer than all of them.
 _VALIDATION_SHAPES = 3
+
+# How many batches train in the time that a program for one more shape takes to compile: 9 s of
+# `tiny` on TensorFlow and 2 CPU cores. Of larger models it is fewer, on a GPU it is more.
+_COMPILE_BATCHES = 40
 
 
 @dataclass(kw_only=True)
@@ -24,7 +29,8 @@ class BatchingOptions:
     batch_tokens: int = 2048
     """Source tokens in a batch at most, and target tokens at most, padding included."""
     num_shapes: int = 12
-    """Distinct batch shapes at most: more waste less on padding, and take longer to compile."""
+    """Distinct batch shapes at most: more waste less on padding, and take longer to compile. The
+    first epochs have few of them; others come when they pay."""
 
 
 def plan_batches(
@@ -54,17 +60,20 @@ def plan_batches(
         options.num_shapes,
         seed=seed,
         accumulate=accumulate,
+        compile_batches=_COMPILE_BATCHES,
         **sharing,
     )
     val_batches = TokenBatches(
         val_store, options.batch_tokens, _VALIDATION_SHAPES, training=False, **sharing
     )
     logger.info(
-        "%d training pairs, %d batches an epoch of %d shapes, %.1f%% of the slots are tokens",
+        "%d training pairs, %d batches in the first epoch of %d shapes, %.1f%% of the slots are "
+        "tokens; later epochs have up to %d shapes",
         len(train_store),
         len(train_batches),
-        len(train_batches.shapes),
+        train_batches.plans.num_shapes(0),
         100 * train_batches.real_token_share(),
+        len(train_batches.shapes),
     )
     return train_batches, val_batches
 
@@ -76,7 +85,8 @@ class TokenBatches(keras.utils.PyDataset):
     `num_shapes` shapes, so that XLA compiles few programs. Every pair is in exactly one batch of an
     epoch; rows left over at the end of a shape are padding with zero weight.
 
-    Nothing but (`seed`, `epoch`) decides what is in which batch, on every backend.
+    Nothing but (`seed`, `epoch`) decides what is in which batch, on every backend. The batches that
+    `fit` comes to next are made in a thread, meanwhile.
 
     A batch is a tuple `(inputs, targets, sample_weights)`:
     - `inputs`: `{"encoder_token_ids": (rows, source), "decoder_token_ids": (rows, target)}` int32.
@@ -99,10 +109,16 @@ class TokenBatches(keras.utils.PyDataset):
             Each of n processes reads its own part of the same batches; weights are of the whole.
         training: whether to shuffle, differently in each epoch.
         seed: seed of the shuffling.
+        compile_batches: the number of batches that train in the time that a program for one more
+            shape takes to compile. With it the first epochs have few of the shapes, and others come
+            when they pay: see `EpochPlans`. The epochs then differ in their number of batches;
+            train on `stream`. With 0 all epochs have all shapes.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
-        mean_target_tokens: the mean number of target tokens in a batch, end tokens included.
+        plans: the `EpochPlans`.
+        mean_target_tokens: the mean number of target tokens in a batch, end tokens included, in an
+            epoch of all shapes.
 
     Raises:
         UserError: if the store is empty, `batch_tokens` too small for its longest sentence, or
@@ -119,6 +135,7 @@ class TokenBatches(keras.utils.PyDataset):
         seed=0,
         accumulate=1,
         shard=(0, 1),
+        compile_batches=0,
     ):
         super().__init__()
         _check(store, batch_tokens, rows_multiple, shard)
@@ -128,37 +145,40 @@ class TokenBatches(keras.utils.PyDataset):
         self.accumulate = accumulate
         self.shard = shard
         self.epoch = 0
-        lengths = _lengths(store)
-        self.shapes = plan_shapes(*lengths, num_shapes)
-        self._buckets = _buckets(assign_shapes(*lengths, self.shapes), len(self.shapes))
-        self._rows = [
-            _rows(len(bucket), batch_tokens // shape.max(), rows_multiple)
-            for bucket, shape in zip(self._buckets, self.shapes)
-        ]
-        # (shape, batch within the shape), in the order of an unshuffled epoch.
-        self._batches = [
-            (shape, index)
-            for shape, (bucket, rows) in enumerate(zip(self._buckets, self._rows))
-            for index in range(-(-len(bucket) // rows))
-        ]
-        self.mean_target_tokens = lengths[1].sum(dtype="int64") / len(self._batches)
-        self._plans = {}
+        self.plans = EpochPlans(
+            *_lengths(store),
+            batch_tokens,
+            num_shapes,
+            rows_multiple,
+            seed if training else None,
+            compile_batches,
+        )
+        self.shapes = self.plans.shapes
+        tokens = _lengths(store)[1].sum(dtype="int64")
+        self.mean_target_tokens = tokens / self.plans.num_batches_at_last
+        self._ahead = None
 
     def __len__(self):
-        return len(self._batches)
+        """The number of batches in the present epoch."""
+        return self.plans.num_batches(self.epoch)
 
     def __getitem__(self, index):
-        return self.batch(self.epoch, index)
+        """Batch number `index` of the present epoch."""
+        if self._ahead is None:
+            epoch = self.epoch
+            self._ahead = Ahead(lambda index: self.batch(epoch, index), len(self))
+        return self._ahead[index]
 
     def on_epoch_end(self):
         self.epoch += 1
+        self._ahead = None
 
     def batch(self, epoch, index):
         """This shard's part of batch number `index` of an epoch."""
         shape, pairs = self.pairs_of_batch(epoch, index)
         source_length, target_length = self.shapes[shape]
         part, parts = self.shard
-        num_rows = self._rows[shape] // parts
+        num_rows = self.plans.rows[shape] // parts
         pairs = pairs[part * num_rows : (part + 1) * num_rows]
         source = self.store.source.padded(pairs, source_length)
         target = self.store.target.padded(pairs, target_length)
@@ -179,22 +199,28 @@ class TokenBatches(keras.utils.PyDataset):
 
     def pairs_of_batch(self, epoch, index):
         """The index of a batch's shape, and those of its sentence pairs in the store."""
-        buckets, order = self._plan(epoch)
-        shape, index = self._batches[order[index]]
-        rows = self._rows[shape]
-        return shape, buckets[shape][index * rows : (index + 1) * rows]
+        return self.plans.pairs(epoch, index)
 
     def _tokens(self, epoch, index):
         """The number of tokens in a batch, or its mean over the batches that are weighted alike."""
         if not self.training:
             return self.mean_target_tokens
-        step = epoch * len(self) + index
+        step = self.plans.first_step(epoch) + index
         first = step - step % self.accumulate
         pairs = [
-            self.pairs_of_batch(*divmod(first + i, len(self)))[1] for i in range(self.accumulate)
+            self.pairs_of_batch(*self.plans.position(first + i))[1] for i in range(self.accumulate)
         ]
         tokens = (self.store.target.lengths[np.concatenate(pairs)] + 1).sum(dtype="int64")
         return tokens / self.accumulate
+
+    def epochs(self, steps):
+        """How many epochs the first batches of a training are, with the part of the last one."""
+        epoch, index = self.plans.position(steps)
+        return epoch + index / self.plans.num_batches(epoch)
+
+    def batch_of_step(self, step):
+        """This shard's part of a batch that is counted from the beginning of the training."""
+        return self.batch(*self.plans.position(step))
 
     def stream(self, start_step=0):
         """All batches of all epochs, without end, as a dataset for `fit(steps_per_epoch=...)`.
@@ -202,44 +228,12 @@ class TokenBatches(keras.utils.PyDataset):
         Args:
             start_step: the number of batches to skip.
         """
-        stream = _Stream(self, start_step)
-        return _tensorflow_dataset(stream) if keras.backend.backend() == "tensorflow" else stream
+        return stream_of(lambda step: self.batch_of_step(start_step + step))
 
     def real_token_share(self):
-        """The share of an epoch's slots, source and target, that hold tokens."""
-        tokens = sum(
-            (sequences.lengths + 1).sum(dtype="int64")
-            for sequences in (self.store.source, self.store.target)
-        )
-        slots = sum(self._rows[shape] * self.shapes[shape].sum() for shape, _ in self._batches)
-        return float(tokens / slots)
-
-    def _plan(self, epoch):
-        """The pairs of each shape, and the order of the batches, in an epoch."""
-        plan = self._plans.get(epoch)
-        if plan is None:
-            buckets, order = self._buckets, np.arange(len(self._batches))
-            if self.training:
-                rng = np.random.default_rng((self.seed, epoch))
-                buckets = [rng.permutation(bucket) for bucket in buckets]
-                order = rng.permutation(len(self._batches))
-            plan = buckets, self._first_two_first(order)
-            # The last one too: batches of two epochs may share an update.
-            self._plans = dict([*list(self._plans.items())[-1:], (epoch, plan)])
-        return plan
-
-    def _first_two_first(self, order):
-        """Begin with a batch of the largest shape, then one that differs from it in both lengths.
-
-        Memory then runs out in the first step or never. And Keras on TensorFlow, which reads off
-        the first two batches which axes vary, sees that both lengths do.
-        """
-        last = len(order) - 1
-        shapes = self.shapes[[shape for shape, _ in self._batches]]
-        differs = (shapes != shapes[last]).all(axis=1)
-        second = int(differs.argmax()) if differs.any() else 0
-        rest = order[(order != second) & (order != last)]
-        return np.concatenate([[last], [second] if last else [], rest]).astype(int)
+        """The share of the present epoch's slots, source and target, that hold tokens."""
+        tokens = sum(lengths.sum(dtype="int64") for lengths in _lengths(self.store))
+        return float(tokens / self.plans.num_slots(self.epoch))
 
 
 def _lengths(store):
@@ -262,55 +256,6 @@ def _check(store, batch_tokens, rows_multiple, shard):
             f"{rows_multiple} times. Received: batch_tokens={batch_tokens}. Pass at least "
             f"{longest * rows_multiple}, or leave such long sentences out of the corpus."
         )
-
-
-class _Stream(keras.utils.PyDataset):
-    def __init__(self, batches, start_step):
-        super().__init__()
-        self.batches = batches
-        self.start_step = start_step
-
-    def __getitem__(self, step):
-        return self.batches.batch(*divmod(self.start_step + step, len(self.batches)))
-
-    @property
-    def num_batches(self):
-        return None
-
-
-def _tensorflow_dataset(stream):
-    """The same as a `tf.data.Dataset`, with axes declared free: from a stream that begins in the
-    middle of an epoch Keras could conclude, from two batches that share a length, that it is fixed.
-    """
-    import tensorflow as tf
-
-    def batches():
-        return (stream[step] for step in itertools.count())
-
-    ids, weights = tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, None), "float32")
-    inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
-    return tf.data.Dataset.from_generator(
-        batches, output_signature=(inputs, ids, weights)
-    ).prefetch(tf.data.AUTOTUNE)
-
-
-def _buckets(shape_of_pair, num_shapes):
-    """For each shape, the indices of its pairs."""
-    order = np.argsort(shape_of_pair, kind="stable")
-    sizes = np.bincount(shape_of_pair, minlength=num_shapes)
-    return np.split(order, np.cumsum(sizes)[:-1])
-
-
-def _rows(num_pairs, largest, multiple):
-    """The rows of a shape's batches: as few batches as `largest` allows, filled evenly.
-
-    Even filling leaves less than one row a batch to padding; full batches and a rest would leave
-    half a batch a shape on average.
-    """
-    largest -= largest % multiple
-    num_batches = -(-num_pairs // largest)
-    rows = -(-num_pairs // num_batches)
-    return -(-rows // multiple) * multiple
 
 
 def _fill_rows(x, rows):

@@ -43,10 +43,10 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
     """
     optimizer, store = model.optimizer, train_batches.store
     batches = int(optimizer.batches.numpy())
-    epochs = batches / len(train_batches)
-    lengths = (sequences.lengths + 1 for sequences in (store.source, store.target))
+    epochs = train_batches.epochs(batches)
+    lengths = [sequences.lengths + 1 for sequences in (store.source, store.target)]
     vocabulary_size = model.hyperparameters["vocabulary_size"]
-    tokens = batches * train_batches.mean_target_tokens
+    tokens = epochs * lengths[1].sum(dtype="int64")
     return {
         "backend": keras.backend.backend(),
         "seed": run.seed,

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_transformer.data.batch_shapes import assign_shapes, plan_shapes
+from keras_transformer.data.batch_shapes import assign_shapes, merge_shapes, plan_shapes
 
 pytestmark = pytest.mark.once
 
@@ -87,3 +87,31 @@ def test_depends_on_the_lengths_alone():
     order = np.random.default_rng(0).permutation(300)
     again = plan_shapes(source[order], target[order], 6)
     assert plan_shapes(source, target, 6).tolist() == again.tolist()
+
+
+def test_merged_shapes_are_those_that_cost_least_elsewhere():
+    shapes, counts = np.array([[2, 2], [3, 4], [4, 4], [9, 9]]), np.array([10, 5, 7, 1])
+    # 10 * 3 slots more, 5 * 1 (less than 7 * 10), then 10 * 4 (less than 12 * 10), then the rest.
+    assert merge_shapes(shapes, counts).tolist() == [
+        [3, 3, 3, 3],
+        [2, 2, 2, 3],
+        [0, 2, 2, 3],
+        [0, 1, 2, 3],
+    ]
+
+
+def test_a_shape_that_no_other_holds_is_never_merged():
+    shapes, counts = np.array([[2, 1], [1, 9], [9, 2]]), np.array([1, 100, 100])
+    assert merge_shapes(shapes, counts).tolist() == [[2, 1, 2], [0, 1, 2]]
+
+
+def test_merged_shapes_hold_their_pairs_and_are_nearly_the_best():
+    source, target = random_lengths(500, 40, seed=0)
+    shapes = plan_shapes(source, target, 12)
+    owner = assign_shapes(source, target, shapes)
+    for number, merged in enumerate(merge_shapes(shapes, np.bincount(owner)), start=1):
+        chosen = shapes[merged[owner]]
+        assert len(np.unique(merged)) == number
+        assert (chosen >= np.stack([source, target], axis=1)).all()
+        best = cost(source, target, plan_shapes(source, target, number))
+        assert chosen.sum() <= 1.05 * best

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.data.batching import TokenBatches, _Stream
+from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
 from keras_transformer.data.parallel_text import load_parallel_text
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
@@ -120,13 +120,15 @@ def test_validation_weights_give_the_mean_over_all_tokens(store):
     assert abs(sums[1] / len(batches) - 1) < 1e-6
 
 
+@pytest.mark.parametrize("compile_batches", [0, 5], ids=["all shapes", "few shapes first"])
 @pytest.mark.parametrize("accumulate", [5, 7])
-def test_batches_that_share_an_update_weigh_their_tokens_alike(store, accumulate):
-    batches = TokenBatches(store, 300, 4, rows_multiple=4, accumulate=accumulate)
-    assert len(batches) % accumulate  # some updates have batches of two epochs
-    stream = _Stream(batches, 0)
-    for first in range(0, 3 * len(batches), accumulate):
-        weights = [stream[first + i][2] for i in range(accumulate)]
+def test_batches_that_share_an_update_weigh_their_tokens_alike(store, accumulate, compile_batches):
+    options = {"accumulate": accumulate, "compile_batches": compile_batches}
+    batches = TokenBatches(store, 300, 4, rows_multiple=4, **options)
+    epochs = [batches.plans.first_step(epoch) for epoch in range(1, 6)]
+    assert any(step % accumulate for step in epochs)  # some updates have batches of two epochs
+    for first in range(0, epochs[-1], accumulate):
+        weights = [batches.batch_of_step(first + i)[2] for i in range(accumulate)]
         flat = np.concatenate([w[w > 0] for w in weights])
         assert len(np.unique(flat)) == 1
         assert abs(flat.sum(dtype="float64") - accumulate) < 1e-5
@@ -224,13 +226,36 @@ def test_on_epoch_end_goes_to_the_next_epoch(store):
 
 
 @pytest.mark.parametrize("start_step", [0, 5, 1000])
-def test_stream_goes_on_from_any_step(store, start_step):
+def test_a_step_is_a_batch_of_an_epoch(store, start_step):
     batches = TokenBatches(store, 256)
-    stream = _Stream(batches, start_step)  # what `stream` is, or wraps for TensorFlow
-    assert stream.num_batches is None
     for step in (0, 1, len(batches) - 1, len(batches), 3 * len(batches) + 2):
         epoch, index = divmod(start_step + step, len(batches))
-        assert pairs_in(stream[step]) == pairs_in(batches.batch(epoch, index))
+        expected = pairs_in(batches.batch(epoch, index))
+        assert pairs_in(batches.batch_of_step(start_step + step)) == expected
+
+
+def test_epochs_differ_in_length_where_few_shapes_come_first(store):
+    batches = TokenBatches(store, 256, compile_batches=5)
+    lengths, shares = [], []
+    for epoch in range(8):
+        lengths.append(len(batches))
+        shares.append(batches.real_token_share())
+        pairs = [pair for i in range(len(batches)) for pair in pairs_in(batches[i])]
+        assert sorted(pairs) == list(range(COUNT))
+        assert epoch <= batches.epochs(sum(lengths) - 1) < epoch + 1 == batches.epochs(sum(lengths))
+        batches.on_epoch_end()
+    assert lengths[0] > lengths[-1] and shares[0] < shares[-1]
+    tokens = batches.store.target.lengths.sum() + COUNT
+    last = TokenBatches(store, 256)
+    assert len(last.shapes) == len(batches.shapes)
+    assert abs(batches.mean_target_tokens - tokens / batches.plans.num_batches_at_last) < 1e-9
+
+
+def test_recipes_plan_few_shapes_first(store):
+    train, val = plan_batches(store, store, BatchingOptions(batch_tokens=256), accumulate=3, seed=2)
+    assert train.plans.num_shapes(0) < train.plans.num_shapes(1000) == len(train.shapes)
+    assert (train.seed, train.accumulate, train.training) == (2, 3, True)
+    assert (val.training, len(val.shapes), val.plans.num_shapes(0)) == (False, 3, 3)
 
 
 # Small and bad corpora
@@ -295,3 +320,12 @@ def test_nine_tenths_of_the_slots_of_multi30k_are_tokens(multi30k):
     assert len(shapes) <= 12
     assert tokens / slots >= 0.90
     assert abs(batches.real_token_share() - tokens / slots) < 1e-12
+
+
+def test_few_shapes_of_multi30k_first(multi30k):
+    plans = plan_batches(multi30k, multi30k, BatchingOptions())[0].plans
+    assert [plans.num_shapes(epoch) for epoch in (0, 1, 10)] == [3, 5, 12]
+    # Close to what plans for so few, or for 12 alone, would take.
+    for epoch, num_shapes in ((0, 3), (10, 12)):
+        best = TokenBatches(multi30k, 2048, num_shapes).plans
+        assert plans.num_slots(epoch) <= 1.03 * best.num_slots(0)

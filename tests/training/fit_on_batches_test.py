@@ -1,6 +1,10 @@
 """`fit` on the batches of a corpus: epochs, streams, and shapes that vary."""
 
+import gc
+import threading
+
 import keras
+import numpy as np
 import pytest
 
 from keras_transformer.data.batching import TokenBatches
@@ -11,15 +15,20 @@ from tests.small_corpus import quick_model, sentence_pairs, store_of, tokenizer
 
 
 class Recorded(TokenBatches):
-    """Notes which batches are asked for."""
+    """Notes which batches of the present epoch are asked for, and which are made for a stream."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.asked = []
+        self.made = []
 
-    def batch(self, epoch, index):
-        self.asked.append((epoch, index))
-        return super().batch(epoch, index)
+    def __getitem__(self, index):
+        self.asked.append((self.epoch, index))
+        return super().__getitem__(index)
+
+    def batch_of_step(self, step):
+        self.made.append(step)
+        return super().batch_of_step(step)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +51,7 @@ def fitted(tmp_path_factory):
         "batches": batches,
         "before": before,
         "history": history,
-        "asked": list(batches.asked),
+        "asked": batches.asked,
     }
 
 
@@ -58,10 +67,10 @@ def test_fit_sees_each_epoch_anew(fitted):
 @pytest.mark.parametrize("start_step", [0, 3])
 def test_fit_goes_through_a_stream_step_by_step(fitted, start_step):
     batches, num_batches = fitted["batches"], len(fitted["batches"])
-    batches.asked = []
+    batches.made = []
     stream = batches.stream(start_step)
     fitted["model"].fit(stream, epochs=2, steps_per_epoch=num_batches + 1, verbose=0)
-    steps = [epoch * num_batches + index for epoch, index in batches.asked]
+    steps = batches.made
     # From the last time it began, after a look at the shapes: on and on, also from one epoch of
     # `fit` to the next.
     start = len(steps) - 1 - steps[::-1].index(start_step)
@@ -77,3 +86,63 @@ def test_fit_takes_any_mixture_of_shapes(fitted, tmp_path):
     batches = TokenBatches(store_of(tmp_path / "tokens", lengths), 256, num_shapes=3)
     assert batches.shapes.tolist() == [[11, 3], [6, 10], [11, 11]]
     fitted["model"].fit(batches, verbose=0)
+
+
+class Broken(TokenBatches):
+    """Notes the threads that batches are made in; the sixth of an epoch cannot be made."""
+
+    broken = True
+
+    def batch(self, epoch, index):
+        self.threads = {*getattr(self, "threads", ()), threading.current_thread()}
+        if self.broken and index == 5:
+            raise OSError("The disk is gone.")
+        return super().batch(epoch, index)
+
+
+def test_batches_are_made_ahead_in_a_thread(fitted):
+    store = fitted["batches"].store
+    batches, val_batches = Broken(store, 256, 1), Broken(store, 256, 1, training=False)
+    batches.broken = val_batches.broken = False
+    fitted["model"].fit(
+        batches.stream(), steps_per_epoch=3, epochs=2, validation_data=val_batches, verbose=0
+    )
+    gc.collect()
+    for threads in (batches.threads, val_batches.threads):
+        assert threads - {threading.current_thread()}
+        for thread in threads:
+            if thread.name.startswith("batches-ahead"):  # The others are TensorFlow's.
+                thread.join(5)
+                assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", ["stream", "epoch", "validation"])
+def test_a_batch_that_cannot_be_made_ends_the_training(fitted, kind):
+    store = fitted["batches"].store
+    broken, whole = Broken(store, 100, 2), fitted["batches"]
+    options = {
+        "stream": {"x": broken.stream(), "steps_per_epoch": 20},
+        "epoch": {"x": broken, "shuffle": False},
+        "validation": {"x": whole, "validation_data": Broken(store, 100, 2, training=False)},
+    }[kind]
+    # TensorFlow tells of it in an error of its own.
+    with pytest.raises(Exception, match="The disk is gone."):
+        fitted["model"].fit(epochs=2, verbose=0, **options)
+
+
+def test_few_shapes_first_train_on_every_pair_of_an_epoch(fitted):
+    store = fitted["batches"].store
+    batches = TokenBatches(store, 100, 3, compile_batches=3)
+    assert batches.plans.num_shapes(0) < batches.plans.num_shapes(2)
+    seen, batch = [], batches.batch
+
+    def batch_and_note(epoch, index):
+        seen.append((epoch, batches.pairs_of_batch(epoch, index)[1]))
+        return batch(epoch, index)
+
+    batches.batch = batch_and_note
+    steps = batches.plans.first_step(3)
+    fitted["model"].fit(batches.stream(), steps_per_epoch=steps, verbose=0)
+    for epoch in range(3):
+        pairs = np.concatenate([pairs for e, pairs in seen if e == epoch])
+        assert set(pairs) == set(range(len(store)))

@@ -1,0 +1,48 @@
+"""Make items ahead of their use, in a thread."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+# How many are made ahead.
+_COUNT = 4
+
+
+class Ahead:
+    """A sequence whose next items are made in a thread while the present one is in use.
+
+    The items come in the order that they are asked for in, and are the same as without it. An error
+    that one of them raises is raised where that item is asked for. The thread ends with the object.
+
+    Args:
+        make: function that takes an index and returns an item.
+        length: the number of items. None: without end.
+    """
+
+    def __init__(self, make, length=None):
+        self._make = make
+        self._length = length
+        self._thread = ThreadPoolExecutor(1, "batches-ahead")
+        self._lock = threading.Lock()
+        self._next = 0
+        self._items = {}
+
+    def __getitem__(self, index):
+        item = self._submitted(index)
+        return self._make(index) if item is None else item.result()
+
+    def _submitted(self, index):
+        """The item, on its way in the thread; None where the one before was not asked for last."""
+        # Keras on TensorFlow may still read ahead in one iterator when it begins another.
+        with self._lock:
+            is_next, self._next = index == self._next, index + 1
+            if not is_next:
+                # Asked for in another order: nothing is known of what comes next.
+                for item in self._items.values():
+                    item.cancel()
+                self._items.clear()
+                return None
+            end = index + 1 + _COUNT
+            for ahead in range(index, end if self._length is None else min(end, self._length)):
+                if ahead not in self._items:
+                    self._items[ahead] = self._thread.submit(self._make, ahead)
+            return self._items.pop(index)
