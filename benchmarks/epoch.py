@@ -1,12 +1,9 @@
 """Time whole epochs of a recipe's training: how much of the first goes to tracing and compiling."""
 
-import statistics
 import time
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
-
-import keras
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, run
@@ -30,7 +27,8 @@ class Corpus:
 class Options(CommonOptions, kt.training.TrainingOptions):
     corpus: Corpus = field(default_factory=Corpus)
     epochs: int = 2
-    """Passes over the corpus. Those after the first show the steady rate."""
+    """Passes over the corpus from the beginning, before the steady rate is shown by one with all
+    shapes, whose programs have been compiled."""
 
 
 def main(options):
@@ -44,38 +42,42 @@ def main(options):
     path = training.folder / "tokenizer.spm"
     tokenizer = kt.data.make_tokenizer(chain.from_iterable(train), options.vocabulary, path)
     batches, _ = kt.training.make_batches(train, val, tokenizer, options, training)
-    model, clock = (
-        kt.training.make_model(tokenizer.vocabulary_size, options, training),
-        EpochClock(),
-    )
+    model = kt.training.make_model(tokenizer.vocabulary_size, options, training)
+    tokens = int((batches.store.target.lengths + 1).sum())
+    print(f"{tokens:,} target tokens an epoch, without padding")
+    seconds = [fit_epoch(model, batches, epoch) for epoch in range(options.epochs)]
+    last = first_with_all_shapes(batches.plans)
+    if last >= options.epochs:
+        print("Compiling what is left:")
+        fit_epoch(model, batches, last)
+    print("All is compiled:")
+    steady = fit_epoch(model, batches, last)
+    print(f"first / steady: {steady / seconds[0]:.0%}")
+
+
+def first_with_all_shapes(plans):
+    """The first epoch that has them."""
+    return next(epoch for epoch in count() if plans.num_shapes(epoch) == len(plans.shapes))
+
+
+def fit_epoch(model, batches, epoch):
+    """Train for an epoch. Returns its seconds."""
+    plans = batches.plans
+    began = time.perf_counter()
     model.fit(
-        batches.stream(),
+        batches.stream(plans.first_step(epoch)),
         shuffle=False,
-        epochs=options.epochs,
-        steps_per_epoch=len(batches),
-        callbacks=[clock],
+        steps_per_epoch=plans.num_batches(epoch),
         verbose=0,
     )
+    seconds = time.perf_counter() - began
     tokens = int((batches.store.target.lengths + 1).sum())
-    first, *later = clock.seconds
-    steady = statistics.median(later)
-    print(f"{tokens:,} target tokens an epoch, without padding")
-    print(f"first epoch: {first:.1f} s, {tokens / first:,.0f} tokens/s")
-    print(f"steady: {steady:.1f} s, {tokens / steady:,.0f} tokens/s")
-    print(f"first / steady: {steady / first:.0%}")
-
-
-class EpochClock(keras.callbacks.Callback):
-    """The seconds of each epoch; those of the first begin when the clock is made."""
-
-    def __init__(self):
-        super().__init__()
-        self.seconds, self._began = [], time.perf_counter()
-
-    def on_epoch_end(self, epoch, logs=None):
-        now = time.perf_counter()
-        self.seconds.append(now - self._began)
-        self._began = now
+    print(
+        f"epoch {epoch + 1}, {plans.num_shapes(epoch)} shapes, {plans.num_batches(epoch)} batches: "
+        f"{seconds:.1f} s, {tokens / seconds:,.0f} tokens/s",
+        flush=True,
+    )
+    return seconds
 
 
 if __name__ == "__main__":

@@ -34,7 +34,14 @@ class BatchingOptions:
 
 
 def plan_batches(
-    train_store, val_store, options, accumulate=1, seed=0, num_replicas=1, shard=(0, 1)
+    train_store,
+    val_store,
+    options,
+    accumulate=1,
+    seed=0,
+    num_replicas=1,
+    shard=(0, 1),
+    few_shapes_first=True,
 ):
     """Plan the batches of a training and of its validation (section 5.1).
 
@@ -46,6 +53,7 @@ def plan_batches(
         seed: seed of the shuffling.
         num_replicas: how many devices share each batch.
         shard: `(i, n)`: which part of each batch this process reads.
+        few_shapes_first: whether the first epochs have few shapes, and others come when they pay.
 
     Returns:
         The tuple `(train_batches, val_batches)` of `TokenBatches`.
@@ -60,7 +68,7 @@ def plan_batches(
         options.num_shapes,
         seed=seed,
         accumulate=accumulate,
-        compile_batches=_COMPILE_BATCHES,
+        compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
         **sharing,
     )
     val_batches = TokenBatches(

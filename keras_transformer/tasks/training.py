@@ -93,6 +93,7 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
             seed=run.seed,
             num_replicas=run.devices.num_replicas,
             shard=run.devices.shard,
+            few_shapes_first=run.settings["few_shapes_first"],
         )
     )
 

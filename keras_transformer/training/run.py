@@ -83,7 +83,12 @@ def begin_run(options, devices, steps, settings):
         folder /= f"process-{devices.process_id}"
     remove_leftovers(folder)
     start = find_start(folder / "checkpoints", steps, options.resume, options.overwrite)
-    settings = {**settings, "num_replicas": chosen.num_replicas}
+    settings = {
+        **settings,
+        "num_replicas": chosen.num_replicas,
+        # What an earlier version began had all shapes in each epoch, and goes on so.
+        "few_shapes_first": start.run.get("few_shapes_first", start.step == 0),
+    }
     start.check_run(settings)
     return Run(folder, chosen, start, settings, options.seed, began)
 

@@ -256,6 +256,8 @@ def test_recipes_plan_few_shapes_first(store):
     assert train.plans.num_shapes(0) < train.plans.num_shapes(1000) == len(train.shapes)
     assert (train.seed, train.accumulate, train.training) == (2, 3, True)
     assert (val.training, len(val.shapes), val.plans.num_shapes(0)) == (False, 3, 3)
+    train, _ = plan_batches(store, store, BatchingOptions(), few_shapes_first=False)
+    assert train.plans.num_shapes(0) == len(train.shapes)
 
 
 # Small and bad corpora
