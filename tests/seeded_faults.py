@@ -144,7 +144,7 @@ FAULTS = {
         ('side="right"', 'side="left"'),
     ],
     "data/ahead.py": [
-        ("if not is_next:", "if False:"),
+        ("end = index + 1 + _COUNT", "end = index + 1"),
     ],
     "data/batch_shapes.py": [
         (
