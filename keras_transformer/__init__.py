@@ -13,6 +13,7 @@ from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 from keras_transformer.version import __version__
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Translator",
     "TreeGrammar",
     "UserError",
+    "WholeBatchOptimizer",
     "__version__",
     "average_checkpoints",
     "beam_search",

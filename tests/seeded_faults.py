@@ -123,13 +123,19 @@ FAULTS = {
         ('ops.cast(step, "float32") + 1', 'ops.cast(step, "float32")'),
         ("step * self.warmup_steps**-1.5", "step * self.warmup_steps**-0.5"),
     ],
-    "training/optimizer.py": [
+    "training/optimizer.py": [("beta_2=0.98", "beta_2=0.999")],
+    "training/whole_batch_optimizer.py": [
         ("factor = 1 / self.accumulate", "factor = 1"),
         ("ops.maximum(norm, self.clip_norm)", "norm"),
-        ("ops.where(is_last, ops.zeros_like(total), total)", "ops.where(is_last, total, total)"),
-        ('sums = replicas.all_reduce("SUM", sums)', 'sums = replicas.all_reduce("MEAN", sums)'),
-        ("change = ops.where(skipped, 0.5,", "change = ops.where(skipped, 1.0,"),
-        ("beta_2=0.98", "beta_2=0.999"),
+        ("self.assign(total, ops.zeros_like(gradient))", "self.assign(total, gradient)"),
+        ('replicas.all_reduce("SUM", list(grads))', 'replicas.all_reduce("MEAN", list(grads))'),
+        ("factor = factor / replicas.num_replicas_in_sync", "pass"),
+        ("ops.where(grown, 2.0, 1.0), 0.5)", "ops.where(grown, 2.0, 1.0), 1.0)"),
+        ("        self.inner_optimizer.build(variables)\n", ""),
+    ],
+    "training/replication.py": [
+        ("tf.VariableSynchronization.ON_READ", "tf.VariableSynchronization.ON_WRITE"),
+        ("tf.VariableAggregation.SUM", "tf.VariableAggregation.MEAN"),
     ],
     # Batches
     "data/batching.py": [

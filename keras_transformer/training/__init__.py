@@ -68,7 +68,7 @@ _HOMES = {
     "OptimizerOptions": "training.optimizer",
     "make_optimizer": "training.optimizer",
     "paper_optimizer": "training.optimizer",
-    "WholeBatchOptimizer": "training.optimizer",
+    "WholeBatchOptimizer": "training.whole_batch_optimizer",
     "NoamSchedule": "training.schedules",
     "LabelSmoothedCrossentropy": "training.losses",
     "TokenAccuracy": "training.metrics",

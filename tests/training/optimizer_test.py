@@ -1,5 +1,10 @@
 """The optimizer of whole batches: updates worked out by hand, then inside a compiled `fit`."""
 
+import ast
+import inspect
+import re
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -155,6 +160,19 @@ def test_moving_average_follows_updates_only():
     assert to_numpy(update.variable).tolist() == [0.75 * 4 + 0.25 * 12, 0]
 
 
+def test_constraints():
+    update = Update(accumulate=2)
+    update.variable.constraint = keras.constraints.NonNeg()
+    update(1, -1)
+    assert update(3, -1) == [0, 1]
+
+
+def test_a_loss_that_depends_on_nothing():
+    optimizer = WholeBatchOptimizer(keras.optimizers.SGD(1.0))
+    with pytest.raises(ValueError, match="No variable has a gradient"):
+        optimizer.apply([None], [keras.Variable(0.0)])
+
+
 def test_loss_scaling_goes_with_float16():
     assert not WholeBatchOptimizer(keras.optimizers.SGD(1.0)).loss_scaling
     with dtype_policy("mixed_float16"):
@@ -198,6 +216,21 @@ def test_inner_optimizer_must_not_act_on_parts(option):
 
 
 @pytest.mark.once
+def test_nothing_private_of_keras_is_used():
+    """Only its own attributes begin with an underscore, and none of them is Keras's too."""
+    path = Path(inspect.getfile(WholeBatchOptimizer))
+    names = {
+        node.attr
+        for source in (path, path.with_name("replication.py"), path.with_name("optimizer.py"))
+        for node in ast.walk(ast.parse(source.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr)
+    }
+    optimizer = WholeBatchOptimizer(keras.optimizers.SGD(0.1))
+    assert names <= set(vars(WholeBatchOptimizer)) | {"_trained"}
+    assert not names & {*dir(optimizer.inner_optimizer), *dir(keras.optimizers.LossScaleOptimizer)}
+
+
+@pytest.mark.once
 def test_inner_optimizer_must_not_scale():
     inner = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))
     with pytest.raises(ValueError, match="scales the loss already"):
@@ -229,7 +262,12 @@ def compiled(model, optimizer):
 
 
 def train(model, batches):
-    return [model.train_on_batch(*batch) for batch in batches]
+    """The loss of each batch."""
+    losses = []
+    for batch in batches:
+        model.reset_metrics()  # as Keras does from 3.15 on
+        losses.append(model.train_on_batch(*batch))
+    return losses
 
 
 def assert_same_weights(model, other, atol):
@@ -277,6 +315,24 @@ def test_a_nonfinite_batch_leaves_no_trace(inner):
     assert_same_weights(skipping, without, 0)
     assert int(to_numpy(skipping.optimizer.num_skipped)) == 1
     assert int(to_numpy(skipping.optimizer.iterations)) == 3
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="rows are TensorFlow's")
+def test_plain_adam_of_a_transformer_is_of_dense_gradients():
+    """Keras's Adam on rows of an embedding, as TensorFlow gives them, makes other updates.
+
+    The Transformer's embedding is the output layer too.
+    """
+    models = []
+    for optimizer in (
+        keras.optimizers.Adam(0.01),
+        WholeBatchOptimizer(keras.optimizers.Adam(0.01)),
+    ):
+        model = new_model(dropout=0.0)
+        model.compile(optimizer, LabelSmoothedCrossentropy(reduction="sum"), run_eagerly=True)
+        train(model, batches_of(3))
+        models.append(model)
+    assert_same_weights(*models, 1e-6)
 
 
 @pytest.mark.parametrize(
