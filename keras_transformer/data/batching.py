@@ -226,6 +226,13 @@ class TokenBatches(keras.utils.PyDataset):
         epoch, index = self.plans.position(steps)
         return epoch + index / self.plans.num_batches(epoch)
 
+    def target_tokens(self, steps):
+        """The number of target tokens in the first batches of a training, end tokens included.
+
+        Of the last epoch's it is the share that its batches are of the epoch's.
+        """
+        return self.epochs(steps) * int(_lengths(self.store)[1].sum(dtype="int64"))
+
     def batch_of_step(self, step):
         """This shard's part of a batch that is counted from the beginning of the training."""
         return self.batch(*self.plans.position(step))

@@ -250,7 +250,7 @@ def check_executions(at_once, interval, num_batches, first_batch):
 def _callbacks(model, train_batches, run, options, checkpoints, scores):
     return [
         KeepPace(),
-        LogProgress(train_batches.mean_target_tokens, options.steps),
+        LogProgress(train_batches.target_tokens, options.steps),
         SkipNonFinite()
         if model.optimizer.skip_nonfinite
         else StopOnNonFinite(train_batches, checkpoints),

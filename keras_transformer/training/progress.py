@@ -21,20 +21,21 @@ class LogProgress(keras.callbacks.Callback):
     an update that the optimizer leaves out is noticed when the epoch ends.
 
     Args:
-        batch_tokens: mean number of target tokens in a batch.
+        count_tokens: function of a number of batches that returns the number of target tokens in so
+            many from the beginning of the training, such as `TokenBatches.target_tokens`.
         steps: the number of updates of the whole training.
     """
 
     async_safe = True
 
-    def __init__(self, batch_tokens, steps):
+    def __init__(self, count_tokens, steps):
         super().__init__()
-        self.batch_tokens = float(batch_tokens)
+        self.count_tokens = count_tokens
         self.steps = steps
 
     def on_train_begin(self, logs=None):
         # Anew in each `fit`: the first batch of one may compile.
-        self._seconds, self._batches = 0.0, 0
+        self._seconds, self._batches, self._first = 0.0, 0, None
 
     def on_epoch_begin(self, epoch, logs=None):
         optimizer = self.model.optimizer
@@ -42,6 +43,8 @@ class LogProgress(keras.callbacks.Callback):
         self._step, self._rate = steps_done(self.model), learning_rates(optimizer)
         self._shown_rate, self._last = self._rate(self._step), 0
         self._in_epoch = 0
+        if self._first is None:
+            self._first = self._step * self._accumulate
         self._began = time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -55,7 +58,8 @@ class LogProgress(keras.callbacks.Callback):
             self._shown_rate, self._last = self._rate(step), done // _BATCHES_BETWEEN
         left = max(self.steps - step, 0) * self._accumulate
         logs["learning_rate"] = self._shown_rate
-        logs["tokens_per_second"] = round(batches * self.batch_tokens / seconds)
+        tokens = self.count_tokens(self._first + batches) - self.count_tokens(self._first)
+        logs["tokens_per_second"] = round(tokens / seconds)
         logs["minutes_left"] = round(seconds / batches * left / 60, 1)
 
     def on_test_begin(self, logs=None):

@@ -46,7 +46,7 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
     epochs = train_batches.epochs(batches)
     lengths = [sequences.lengths + 1 for sequences in (store.source, store.target)]
     vocabulary_size = model.hyperparameters["vocabulary_size"]
-    tokens = epochs * lengths[1].sum(dtype="int64")
+    tokens = train_batches.target_tokens(batches)
     return {
         "backend": keras.backend.backend(),
         "seed": run.seed,

@@ -237,15 +237,16 @@ def test_a_step_is_a_batch_of_an_epoch(store, start_step):
 def test_epochs_differ_in_length_where_few_shapes_come_first(store):
     batches = TokenBatches(store, 256, compile_batches=5)
     lengths, shares = [], []
+    tokens = batches.store.target.lengths.sum() + COUNT
     for epoch in range(8):
         lengths.append(len(batches))
         shares.append(batches.real_token_share())
         pairs = [pair for i in range(len(batches)) for pair in pairs_in(batches[i])]
         assert sorted(pairs) == list(range(COUNT))
         assert epoch <= batches.epochs(sum(lengths) - 1) < epoch + 1 == batches.epochs(sum(lengths))
+        assert batches.target_tokens(sum(lengths)) == (epoch + 1) * tokens
         batches.on_epoch_end()
     assert lengths[0] > lengths[-1] and shares[0] < shares[-1]
-    tokens = batches.store.target.lengths.sum() + COUNT
     last = TokenBatches(store, 256)
     assert len(last.shapes) == len(batches.shapes)
     assert abs(batches.mean_target_tokens - tokens / batches.plans.num_batches_at_last) < 1e-9

@@ -82,7 +82,7 @@ def test_evaluation_is_near_that_of_floats():
 
 
 # A preset is saved and loaded on every backend: see `tests/tasks/preset_test.py`.
-@pytest.mark.compiles
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "dtype"),
     [

@@ -136,7 +136,14 @@ def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
     watch, checkpoints = Watch(), RollingCheckpoints(tmp_path, every_steps=1000)
     model = dense_model(skipping(), CountingModel)
     stop = StopOnNonFinite(None, checkpoints)
-    callbacks = [KeepPace(), LogProgress(2, 60), SkipNonFinite(), stop, watch, checkpoints]
+    callbacks = [
+        KeepPace(),
+        LogProgress(lambda batches: 2 * batches, 60),
+        SkipNonFinite(),
+        stop,
+        watch,
+        checkpoints,
+    ]
     model.fit(stream(), steps_per_epoch=60, callbacks=callbacks, verbose=0)
     assert sorted(watch.logs) == list(range(60))
     # Keras's own thread has the logs, where it has one.
@@ -171,7 +178,7 @@ def test_progress_is_that_of_the_updates(accumulate):
     schedule, watch = NoamSchedule(16, 8), Watch()
     optimizer = WholeBatchOptimizer(keras.optimizers.SGD(schedule), accumulate=accumulate)
     model = dense_model(optimizer)
-    callbacks = [LogProgress(7, 80 // accumulate), watch]
+    callbacks = [LogProgress(lambda batches: 7 * batches, 80 // accumulate), watch]
     history = model.fit(
         stream(), steps_per_epoch=40, epochs=2, callbacks=callbacks, verbose=0
     ).history
@@ -189,7 +196,12 @@ def test_progress_is_that_of_the_updates(accumulate):
 def test_learning_rate_that_is_no_schedule():
     watch = Watch()
     model = dense_model(keras.optimizers.SGD(0.25))
-    model.fit(stream(), steps_per_epoch=3, callbacks=[LogProgress(7, 3), watch], verbose=0)
+    model.fit(
+        stream(),
+        steps_per_epoch=3,
+        callbacks=[LogProgress(lambda batches: 7 * batches, 3), watch],
+        verbose=0,
+    )
     assert [logs["learning_rate"] for logs in watch.logs.values()] == [0.25] * 3
 
 

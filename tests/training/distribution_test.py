@@ -187,6 +187,7 @@ def test_xla_wherever_it_compiles_training(num_replicas):
     assert Devices(num_replicas).jit_compile == expected[BACKEND]
 
 
+@pytest.mark.slow
 def test_the_runs_do_what_they_are_for():
     sgd, accumulated, adam = (on_one_device(name) for name in ("sgd", "accumulated", "adam"))
     assert len(sgd["loss"]) == STEPS
