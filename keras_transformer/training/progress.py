@@ -54,8 +54,9 @@ class LogProgress(keras.callbacks.Callback):
         done = self._in_epoch = max(self._in_epoch, batch + 1)
         seconds, batches = self._seconds + time.monotonic() - self._began, self._batches + done
         step = self._step + done // self._accumulate
-        if done // _BATCHES_BETWEEN != self._last:
-            self._shown_rate, self._last = self._rate(step), done // _BATCHES_BETWEEN
+        look = done - done % _BATCHES_BETWEEN
+        if look != self._last:
+            self._shown_rate, self._last = self._rate(self._step + look // self._accumulate), look
         left = max(self.steps - step, 0) * self._accumulate
         logs["learning_rate"] = self._shown_rate
         tokens = self.count_tokens(self._first + batches) - self.count_tokens(self._first)
