@@ -30,6 +30,7 @@ def printed():
     return process.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_losses_are_the_same(printed):
     header, *rows, worst = (line.split("\t") for line in printed)
     assert header == ["update", "1 device", "4 devices"]

@@ -22,6 +22,7 @@ def quantized_model(filters=None, **options):
     return model
 
 
+@pytest.mark.compiles
 def test_logits_are_near_those_of_floats():
     model = new_model(num_layers=1)
     expected = to_numpy(model(INPUTS)).copy()
