@@ -85,7 +85,8 @@ def _drawn(values, sampling, numbers):
         most = ops.max(ops.where(is_kept, cumulated, 0.0), axis=-1, keepdims=True)
         cumulated = ops.where(is_kept, cumulated, most)
     drawn = ops.reshape(numbers, (-1, 1)) * cumulated[:, -1:]
-    return ops.sum(ops.cast(cumulated <= drawn, "int32"), axis=-1, keepdims=True)
+    place = ops.sum(ops.cast(cumulated <= drawn, "int32"), axis=-1, keepdims=True)
+    return ops.minimum(place, cumulated.shape[-1] - 1)  # where no value may come
 
 
 def sentence_keys(encoder_token_ids, seed):

@@ -47,9 +47,10 @@ def choose(logits, constraints, states, progress, count=None):
                 values = constraint.allowed(values, token_ids, state, progress)
     values = ops.where(token_ids > START_ID, values, -np.inf)
     forced = _forced(constraints, states, progress)
-    if forced is None:
-        return values, token_ids
-    return _with_forced(values, token_ids, forced, logits, normalizer)
+    if forced is not None:
+        values, token_ids = _with_forced(values, token_ids, forced, logits, normalizer)
+    # What is no number, as of weights that are none, must not come: backends sort it differently.
+    return ops.where(values > -np.inf, values, -np.inf), token_ids
 
 
 def _only_token_ids(constraints, vocabulary_size):
