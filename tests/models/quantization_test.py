@@ -41,6 +41,7 @@ def test_logits_are_near_those_of_floats():
 
 
 @pytest.mark.compiles
+@pytest.mark.slow
 def test_embeddings_are_rounded_row_by_row():
     model = new_model(num_layers=1)
     expected = to_numpy(model.token_embedding.embeddings).copy()
@@ -50,6 +51,7 @@ def test_embeddings_are_rounded_row_by_row():
     assert_close(embeddings / units, np.round(expected / units), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_search_is_of_the_quantised_model():
     # TensorFlow has compiled a search of the model in floats.
     model = new_model(num_layers=1)
@@ -107,6 +109,7 @@ def test_save_and_load(filters, dtype, tmp_path):
         assert_close(copy(INPUTS), model(INPUTS), atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_made_quantised():
     model = Transformer(12, 1, 8, 16, 2, dtype="int8_from_mixed_bfloat16")

@@ -70,7 +70,7 @@ def test_loads_in_another_precision(tmp_path, model):
     assert_close(again(INPUTS), model(INPUTS), atol=1e-6)
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_a_quantised_model_is_saved_quantised(tmp_path):
     model = new_model()
     floats = save(tmp_path / "floats", model)
