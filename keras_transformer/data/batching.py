@@ -162,8 +162,8 @@ class TokenBatches(keras.utils.PyDataset):
             compile_batches,
         )
         self.shapes = self.plans.shapes
-        tokens = _lengths(store)[1].sum(dtype="int64")
-        self.mean_target_tokens = tokens / self.plans.num_batches_at_last
+        self._epoch_tokens = int(_lengths(store)[1].sum(dtype="int64"))
+        self.mean_target_tokens = self._epoch_tokens / self.plans.num_batches_at_last
         self._ahead = None
 
     def __len__(self):
@@ -231,7 +231,7 @@ class TokenBatches(keras.utils.PyDataset):
 
         Of the last epoch's it is the share that its batches are of the epoch's.
         """
-        return self.epochs(steps) * int(_lengths(self.store)[1].sum(dtype="int64"))
+        return self.epochs(steps) * self._epoch_tokens
 
     def batch_of_step(self, step):
         """This shard's part of a batch that is counted from the beginning of the training."""
