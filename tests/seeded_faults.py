@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("keras_transformer", "tests", "recipes", "benchmarks", "Makefile", "pyproject.toml")
-LINKED = (".venv", "saved_models", "README.md", "LICENSE")
+LINKED = (".venv", "saved_models", "docs", "README.md", "LICENSE")
 MINUTES = 30  # for the tests of one backend; a search that never ends is found too
 SHARE_TO_FIND = 0.95
 
@@ -78,9 +78,9 @@ FAULTS = {
         ("if self.normalize_first:", "if not self.normalize_first:"),
     ],
     "layers/decoder_layer.py": [
-        ("queries = queries + cache_index", "queries = queries"),
-        ("(ops.expand_dims(queries, -1) >= keys)", "(ops.expand_dims(queries, -1) > keys)"),
-        ("attention_mask=cross_mask,", "attention_mask=None,"),
+        ("ops.expand_dims(queries + cache_index, -1)", "ops.expand_dims(queries, -1)"),
+        ("(ops.expand_dims(queries, -1) >= queries)", "(ops.expand_dims(queries, -1) > queries)"),
+        ('{"attention_mask": cross_mask,', '{"attention_mask": None,'),
     ],
     "models/stacks.py": [
         ("scale = self.token_embedding.output_dim**0.5", "scale = 1.0"),
@@ -182,7 +182,10 @@ FAULTS = {
             "ops.clip(state.coverage, _SMALLEST_COVERAGE, 1.0)",
             "ops.maximum(state.coverage, _SMALLEST_COVERAGE)",
         ),
-        ("is_start = ops.arange(beam) < ", "is_start = ops.arange(beam) <= "),
+        (
+            'is_start = ops.arange(beam, dtype="int32") < ',
+            'is_start = ops.arange(beam, dtype="int32") <= ',
+        ),
         ("coverage=gather_rows(state.coverage, parents)", "coverage=state.coverage"),
     ],
     "decoding/search_state.py": [
@@ -335,7 +338,7 @@ FAULTS = {
     ],
     "training/training_state.py": [
         ('name != "facts" and not name.startswith("metrics/")', 'name != "facts"'),
-        ("digest.update(np.ascontiguousarray(item[()]))", "pass"),
+        ("digest.update(values)", "pass"),
     ],
     "training/rolling_checkpoints.py": [
         (
