@@ -92,35 +92,43 @@ def numpy_logits(model, source, target, window=None):
     Independent of the package except for where the weights lie. It needs no mask: `source` and
     `target` are lists of token ids without padding, and a query is only shown what it may see.
     """
-    embeddings = _array(model.encoder.token_embedding.embeddings)
+    options = model.hyperparameters
     all_source = range(len(source))
     reach = len(source) if window is None else window // 2
     near = [[i for i in all_source if abs(i - t) <= reach] for t in all_source]
-    memory = _embed(embeddings, source)
+    memory = _embed(model.encoder.token_embedding, source, options)
     for layer in model.encoder.layers:
         memory = _attention_sublayer(layer, "self_attention", memory, None, near)
         memory = _feed_forward_sublayer(layer, memory)
     memory = _norm(model.encoder.layer_norm, memory)
 
-    x = _embed(embeddings, target)
+    x = _embed(model.decoder.token_embedding, target, options)
     for layer in model.decoder.layers:
         no_later = [range(t + 1) for t in range(len(target))]
         x = _attention_sublayer(layer, "self_attention", x, None, no_later)
         x = _attention_sublayer(layer, "cross_attention", x, memory, [all_source] * len(target))
         x = _feed_forward_sublayer(layer, x)
-    return _norm(model.decoder.layer_norm, x) @ embeddings.T
+    x = _norm(model.decoder.layer_norm, x)
+    if options["tie_weights"]:
+        logits = x @ _array(model.decoder.token_embedding.embeddings).T
+    else:
+        logits = x @ _array(model.decoder.token_embedding.reverse_embeddings)
+    return logits + _array(model.decoder.output_bias.bias) if options["output_bias"] else logits
 
 
 def _array(variable):
     return to_numpy(variable).astype("float64")
 
 
-def _embed(embeddings, token_ids):
-    hidden_dim = embeddings.shape[1]
-    x = embeddings[token_ids] * np.sqrt(hidden_dim)
+def _embed(layer, token_ids, options):
+    hidden_dim = options["hidden_dim"]
+    x = _array(layer.embeddings)[token_ids]
+    if options["scale_embeddings"]:
+        x *= np.sqrt(hidden_dim)
     for position in range(len(token_ids)):
         for i in range(hidden_dim // 2):
-            angle = position / 10000 ** (2 * i / hidden_dim)
+            wavelength = options["max_wavelength"] ** (2 * i / hidden_dim)
+            angle = (position + options["first_position"]) / wavelength
             x[position, 2 * i] += np.sin(angle)
             x[position, 2 * i + 1] += np.cos(angle)
     return x

@@ -36,7 +36,7 @@ def check_source(model, encoder_token_ids, extra_length):
             f"but the model learned only max_length={max_length}. Shorten the source, or pass a "
             "smaller `extra_length`."
         )
-    token_ids, size = values_of(encoder_token_ids), model.hyperparameters["vocabulary_size"]
+    token_ids, size = values_of(encoder_token_ids), model.encoder.token_embedding.input_dim
     if token_ids is None:
         return None
     wrong = token_ids[(token_ids < 0) | (token_ids >= size)]

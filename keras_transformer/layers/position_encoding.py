@@ -10,8 +10,8 @@ class SinePositionEncoding(keras.layers.Layer):
     """Add sinusoids of position to embeddings (section 3.5).
 
     ```
-    PE(pos, 2i)     = sin(pos / max_wavelength^(2i / d_model))
-    PE(pos, 2i + 1) = cos(pos / max_wavelength^(2i / d_model))
+    PE(pos, 2i)     = sin((pos + first_position) / max_wavelength^(2i / d_model))
+    PE(pos, 2i + 1) = cos((pos + first_position) / max_wavelength^(2i / d_model))
     ```
 
     Sine and cosine are interleaved, there is no largest length, and the sum is computed in float32
@@ -19,6 +19,7 @@ class SinePositionEncoding(keras.layers.Layer):
 
     Args:
         max_wavelength: the wavelengths grow from 2π to this number times 2π.
+        first_position: what the first position counts as. The paper's is 0.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -32,10 +33,11 @@ class SinePositionEncoding(keras.layers.Layer):
         UserError: if `hidden_dim` is odd.
     """
 
-    def __init__(self, max_wavelength=10000, **kwargs):
+    def __init__(self, max_wavelength=10000, first_position=0, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.max_wavelength = max_wavelength
+        self.first_position = first_position
 
     def build(self, input_shape):
         if input_shape[-1] % 2:
@@ -49,7 +51,8 @@ class SinePositionEncoding(keras.layers.Layer):
         rates = np.float32(self.max_wavelength ** (-np.arange(0, hidden_dim, 2) / hidden_dim))
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
-        angles = ops.multiply(ops.expand_dims(ops.cast(positions, "float32"), -1), rates)
+        positions = ops.cast(positions, "float32") + self.first_position
+        angles = ops.multiply(ops.expand_dims(positions, -1), rates)
         # (length, hidden_dim / 2, 2) -> (length, hidden_dim): sin, cos, sin, cos, ...
         encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         encoding = ops.reshape(encoding, (-1, hidden_dim))
@@ -59,7 +62,11 @@ class SinePositionEncoding(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "first_position": self.first_position,
+        }
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

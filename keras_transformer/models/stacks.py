@@ -11,6 +11,7 @@ from keras_transformer.layers import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from keras_transformer.layers.output_bias import OutputBias
 
 _LAYER_OPTIONS = (
     *("intermediate_dim", "num_heads", "key_dim", "value_dim", "dropout", "attention_dropout"),
@@ -32,9 +33,13 @@ class _Stack:
 
     def __init__(self, config, token_embedding, dtype):
         self.token_embedding = token_embedding
+        self.embedding_scale = config["hidden_dim"] ** 0.5 if config["scale_embeddings"] else 1.0
         if config["position_encoding"] == "sine":
             self.position_encoding = SinePositionEncoding(
-                dtype=dtype, name=f"{self.name}_position_encoding"
+                config["max_wavelength"],
+                config["first_position"],
+                dtype=dtype,
+                name=f"{self.name}_position_encoding",
             )
         else:
             self.position_encoding = LearnedPositionEncoding(
@@ -48,15 +53,15 @@ class _Stack:
         ]
         # A post-norm layer ends with a normalisation of its own.
         self.layer_norm = None
-        if config["normalize_first"]:
+        final_norm = config["final_norm"]
+        if config["normalize_first"] if final_norm is None else final_norm:
             self.layer_norm = keras.layers.LayerNormalization(
                 epsilon=config["layer_norm_epsilon"], dtype=dtype, name=f"{self.name}_norm"
             )
 
     def embed(self, token_ids, positions=None, training=None):
         """Sections 3.4 and 3.5: embeddings times sqrt(d_model), plus positions; 5.4: dropout."""
-        scale = self.token_embedding.output_dim**0.5
-        x = ops.multiply(self.token_embedding(token_ids), scale)
+        x = ops.multiply(self.token_embedding(token_ids), self.embedding_scale)
         x = self.position_encoding(x, positions=positions)
         return self.dropout(x, training=training)
 
@@ -84,6 +89,16 @@ class Encoder(_Stack):
 class Decoder(_Stack):
     name = "decoder"
     layer_class = TransformerDecoderLayer
+
+    def __init__(self, config, token_embedding, dtype):
+        own = {
+            "num_layers": config["num_decoder_layers"] or config["num_layers"],
+            "intermediate_dim": config["decoder_intermediate_dim"] or config["intermediate_dim"],
+        }
+        super().__init__({**config, **own}, token_embedding, dtype)
+        self.output_bias = None
+        if config["output_bias"]:
+            self.output_bias = OutputBias(dtype="float32", name="output_bias")
 
     def __call__(self, token_ids, encoder_sequence, encoder_padding_mask, training=None):
         return self.logits(
@@ -147,4 +162,17 @@ class Decoder(_Stack):
         return self.logits(self.normalize(x)), new_cache, *attention_scores
 
     def logits(self, sequence):
-        return ops.cast(self.token_embedding(sequence, reverse=True), "float32")
+        logits = ops.cast(self.token_embedding(sequence, reverse=True), "float32")
+        return logits if self.output_bias is None else self.output_bias(logits)
+
+    def logit_factors(self, sequence):
+        """Two matrices whose product `sequence E^T` the logits are: see `Transformer`."""
+        layer = self.token_embedding
+        table = layer.embeddings if layer.tie_weights else ops.transpose(layer.reverse_embeddings)
+        if self.output_bias is None:
+            return sequence, table
+        # One more column of E, with ones to multiply it.
+        ones = ops.ones_like(sequence[..., :1])
+        bias = ops.cast(self.output_bias.bias, table.dtype)
+        table = ops.concatenate([table, ops.expand_dims(bias, -1)], axis=-1)
+        return ops.concatenate([sequence, ones], axis=-1), table

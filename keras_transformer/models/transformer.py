@@ -3,6 +3,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.activations import serialize_activation
+from keras_transformer.models.hyperparameters import check_hyperparameters
 from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import LowRankAdaptation
 from keras_transformer.models.quantization import (
@@ -21,7 +22,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
-    (section 3.4). Padding is token id 0; masks are made from the ids inside the model.
+    (section 3.4). Padding is token id 0; masks are made from the ids inside the model. What a model
+    of the paper needs not is there for models that others have trained: see `kt.convert`.
 
     ```python
     model = Transformer.from_variant("base", vocabulary_size=37000)
@@ -29,7 +31,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     ```
 
     Args:
-        vocabulary_size: size of the vocabulary that source and target share.
+        vocabulary_size: size of the vocabulary that source and target share, or of the target's.
         num_layers: N, the number of layers of each stack.
         hidden_dim: d_model, the size of embeddings and layer outputs.
         intermediate_dim: d_ff, the size of the inner layer of the feed-forward networks.
@@ -50,6 +52,19 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         attention_window: r, an odd number: in the encoder a position attends to the `r // 2` before
             it, to itself, and to the `r // 2` after it (restricted self-attention, section 4 and
             Table 1). Defaults to all positions, as the decoder always attends to all before.
+        source_vocabulary_size: size of the source's vocabulary, if it has a vocabulary, or just a
+            matrix, of its own. Defaults to one matrix for source and target (section 3.4).
+        tie_weights: whether the matrix that embeds the target projects to logits too (section 3.4).
+            If false, there is one more matrix.
+        output_bias: whether a bias is added to the logits. The paper has none.
+        scale_embeddings: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
+        max_wavelength: the sinusoids' wavelengths grow from 2π to this number times 2π (section
+            3.5).
+        first_position: what the first position counts as in the sinusoids.
+        final_norm: whether each stack ends with a layer normalisation of its own. Defaults to one
+            with `normalize_first`, and none without.
+        num_decoder_layers: N of the decoder. Defaults to `num_layers`.
+        decoder_intermediate_dim: d_ff of the decoder. Defaults to `intermediate_dim`.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
             `"int8_from_float32"` the model is made quantised: see `quantize`.
         name: name of the model.
@@ -67,8 +82,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
 
     Raises:
         UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
-            and `key_dim` is left out, `position_encoding` and `max_length` do not go together, or
-            `attention_window` is not odd.
+            and `key_dim` is left out, `attention_window` is not odd, or `position_encoding` and
+            other arguments of positions do not go together.
     """
 
     def __init__(
@@ -89,6 +104,15 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         layer_norm_epsilon=1e-6,
         use_bias=False,
         attention_window=None,
+        source_vocabulary_size=None,
+        tie_weights=True,
+        output_bias=False,
+        scale_embeddings=True,
+        max_wavelength=10000,
+        first_position=0,
+        final_norm=None,
+        num_decoder_layers=None,
+        decoder_intermediate_dim=None,
         dtype=None,
         name=None,
         trainable=True,
@@ -112,19 +136,40 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             "layer_norm_epsilon": layer_norm_epsilon,
             "use_bias": use_bias,
             "attention_window": attention_window,
+            "source_vocabulary_size": source_vocabulary_size,
+            "tie_weights": tie_weights,
+            "output_bias": output_bias,
+            "scale_embeddings": scale_embeddings,
+            "max_wavelength": max_wavelength,
+            "first_position": first_position,
+            "final_norm": final_norm,
+            "num_decoder_layers": num_decoder_layers,
+            "decoder_intermediate_dim": decoder_intermediate_dim,
         }
-        _check(config)
+        check_hyperparameters(config)
 
         # Layers
+        embedding_options = {
+            # With this, embeddings times sqrt(d_model), and logits too, begin with variance 1.
+            "embeddings_initializer": keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
+            "dtype": dtype,
+        }
         token_embedding = keras.layers.ReversibleEmbedding(
             vocabulary_size,
             hidden_dim,
-            # With this, embeddings times sqrt(d_model), and logits too, begin with variance 1.
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
-            dtype=dtype,
+            tie_weights=tie_weights,
             name="token_embedding",
+            **embedding_options,
         )
-        encoder = Encoder(config, token_embedding, dtype)
+        source_token_embedding = token_embedding
+        if source_vocabulary_size is not None:
+            source_token_embedding = keras.layers.Embedding(
+                source_vocabulary_size,
+                hidden_dim,
+                name="source_token_embedding",
+                **embedding_options,
+            )
+        encoder = Encoder(config, source_token_embedding, dtype)
         decoder = Decoder(config, token_embedding, dtype)
 
         # Functional model
@@ -186,15 +231,17 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
 
     @property
     def token_embedding(self):
-        """The layer of the matrix that embeds and projects."""
+        """The layer that embeds the target and projects to logits."""
         return self.decoder.token_embedding
 
     def logit_factors(self, inputs, training=False):
-        """The decoder's output and E, whose product the logits are; inputs as of a call."""
+        """Two tensors whose product the logits are: the decoder's output and the matrix E that
+        projects it; with an `output_bias`, each has one more column. Inputs are as of a call.
+        """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)
         sequence = self.decoder.sequence(target, encoded, padding_mask(source), training)
-        return sequence, self.token_embedding.embeddings
+        return self.decoder.logit_factors(sequence)
 
     def encode(self, encoder_token_ids, training=False):
         """Run the encoder stack.
@@ -316,8 +363,11 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         return [*self.encoder.dense_layers, *self.decoder.dense_layers]
 
     def quantizable_layers(self):
-        """The embedding and all `Dense` layers."""
-        return [self.encoder.token_embedding, *self.dense_layers()]
+        """The embeddings and all `Dense` layers."""
+        embeddings = [self.encoder.token_embedding]
+        if self.token_embedding is not self.encoder.token_embedding:
+            embeddings.append(self.token_embedding)
+        return [*embeddings, *self.dense_layers()]
 
     @staticmethod
     def get_layout_map(
@@ -367,27 +417,3 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
 
 def _of_model(hyperparameters):
     return {name: x for name, x in hyperparameters.items() if name not in TRAINING_ONLY}
-
-
-def _check(config):
-    """What the layers cannot check, because they never see it or see it too late."""
-    for name in ("vocabulary_size", "num_layers", "hidden_dim", "num_heads"):
-        size = config[name]
-        if not isinstance(size, int) or size < 1:
-            raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
-    if config["key_dim"] is None and config["hidden_dim"] % config["num_heads"]:
-        raise UserError(
-            "Without `key_dim`, `num_heads` must divide `hidden_dim`. Received: "
-            f"num_heads={config['num_heads']}, hidden_dim={config['hidden_dim']}"
-        )
-    if config["position_encoding"] not in ("sine", "learned"):
-        raise UserError(
-            '`position_encoding` must be "sine" or "learned". '
-            f"Received: position_encoding={config['position_encoding']!r}"
-        )
-    if (config["max_length"] is not None) != (config["position_encoding"] == "learned"):
-        raise UserError(
-            '`max_length` is the number of learned positions: pass it with "learned", and only '
-            f"with it. Received: position_encoding={config['position_encoding']!r}, "
-            f"max_length={config['max_length']}"
-        )

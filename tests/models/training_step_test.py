@@ -35,9 +35,9 @@ TOKEN_WEIGHTS = np.random.default_rng(2).random((6, 9)).astype("float32") * (TAR
 ROW_WEIGHTS = np.arange(6, dtype="float32")[:, None]
 
 
-def trained(fused, weights, reduction, metrics):
+def trained(fused, weights, reduction, metrics, **options):
     keras.utils.set_random_seed(3)
-    model = Transformer(50, 1, 16, 32, 2, dropout=0.1)
+    model = Transformer(50, 1, 16, 32, 2, dropout=0.1, **options)
     model.compile(
         keras.optimizers.SGD(0.002 if reduction == "sum" else 0.1),
         loss=LabelSmoothedCrossentropy(0.1, reduction),
@@ -62,8 +62,16 @@ def trained(fused, weights, reduction, metrics):
     ],
 )
 def test_fused_step_is_the_plain_one(weights, reduction, metrics):
+    assert_steps_are_equal(weights, reduction, metrics)
+
+
+def test_fused_step_has_the_gradients_of_a_projection_with_bias():
+    assert_steps_are_equal(None, "mean_with_sample_weight", [], tie_weights=False, output_bias=True)
+
+
+def assert_steps_are_equal(weights, reduction, metrics, **options):
     (plain, plain_logs), (fused, fused_logs) = (
-        trained(fused, weights, reduction, metrics) for fused in (False, True)
+        trained(fused, weights, reduction, metrics, **options) for fused in (False, True)
     )
     for before, after in zip(plain_logs, fused_logs, strict=True):
         assert after == pytest.approx(before, rel=1e-4)

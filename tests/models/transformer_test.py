@@ -19,11 +19,24 @@ INPUTS = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET}
 BOTH_NORMS = pytest.mark.parametrize("normalize_first", [False, True])
 # Every path through the model: both norms, both position encodings, d_k and d_v that differ.
 compiles = pytest.mark.compiles
+# All that models of others may have and the paper's has not.
+FOREIGN = {
+    "source_vocabulary_size": 11,
+    "tie_weights": False,
+    "output_bias": True,
+    "scale_embeddings": False,
+    "max_wavelength": 200.5,
+    "first_position": 2,
+    "final_norm": True,
+    "num_decoder_layers": 1,
+    "decoder_intermediate_dim": 12,
+}
 KINDS = pytest.mark.parametrize(
     "options",
     [
         {},
         {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True},
+        FOREIGN,
         pytest.param({"normalize_first": True}, marks=compiles),
         pytest.param({"attention_window": 3}, marks=compiles),
         pytest.param({"key_dim": 3, "value_dim": 5}, marks=compiles),
@@ -33,7 +46,11 @@ KINDS = pytest.mark.parametrize(
             marks=compiles,
         ),
     ],
-    ids=lambda options: "-".join(f"{name}={value}" for name, value in options.items()) or "plain",
+    ids=lambda options: (
+        "foreign"
+        if options is FOREIGN
+        else "-".join(f"{name}={value}" for name, value in options.items()) or "plain"
+    ),
 )
 
 
@@ -61,7 +78,14 @@ def inputs(source, target):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"normalize_first": True}, {"key_dim": 3, "value_dim": 5, "use_bias": True}],
+    [
+        {},
+        {"normalize_first": True},
+        {"key_dim": 3, "value_dim": 5, "use_bias": True},
+        FOREIGN,
+        pytest.param({**FOREIGN, "normalize_first": True, "final_norm": False}, marks=compiles),
+        pytest.param({**FOREIGN, "tie_weights": True}, marks=compiles),
+    ],
 )
 def test_logits_follow_the_papers_formulas(options):
     model = model_of(**options)
@@ -244,6 +268,18 @@ def test_save_and_load(options, tmp_path):
     assert_one_tied_matrix(loaded)
 
 
+@compiles
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("int8_from_float32", marks=pytest.mark.slow)]
+)
+def test_save_and_load_all_matrices(dtype, tmp_path):
+    model = new_model(**FOREIGN, dtype=dtype)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.get_config() == model.get_config()
+    assert_close(loaded(INPUTS), model(INPUTS), atol=0)
+
+
 def test_matrix_is_tied():
     model = new_model()
     assert_one_tied_matrix(model)
@@ -276,6 +312,13 @@ def test_config_round_trip():
         layer_norm_epsilon=1e-3,
         use_bias=True,
         attention_window=5,
+        source_vocabulary_size=11,
+        tie_weights=False,
+        output_bias=True,
+        scale_embeddings=False,
+        final_norm=False,
+        num_decoder_layers=3,
+        decoder_intermediate_dim=7,
         dtype="mixed_bfloat16",
         name="mine",
     )
@@ -374,7 +417,8 @@ def test_float16_scales_the_loss(tmp_path):
             ({name: size}, f"`{name}` must be a positive integer. Received: {name}={size}")
             for name in (
                 *("vocabulary_size", "num_layers", "hidden_dim", "intermediate_dim", "num_heads"),
-                *("key_dim", "value_dim"),
+                *("key_dim", "value_dim", "source_vocabulary_size", "num_decoder_layers"),
+                "decoder_intermediate_dim",
             )
             for size in (0, -1, 1.5)
         ),
@@ -384,6 +428,13 @@ def test_float16_scales_the_loss(tmp_path):
         ({"position_encoding": "learned"}, "`max_length` is the number.*max_length=None"),
         ({"max_length": 9}, "`max_length` is the number.*max_length=9"),
         ({"position_encoding": "learned", "max_length": 0}, "max_length=0"),
+        ({"first_position": -1}, "`first_position` must be an integer.*first_position=-1"),
+        ({"first_position": 0.5}, "`first_position` must be an integer.*first_position=0.5"),
+        ({"max_wavelength": 0}, "`max_wavelength` must be positive.*max_wavelength=0"),
+        (
+            {"position_encoding": "learned", "max_length": 9, "first_position": 2},
+            "are of sinusoids.*first_position=2",
+        ),
         ({"attention_window": 4}, "positive odd integer.*attention_window=4"),
         ({"dropout": 1.5}, "1.5"),
         ({"activation": "rleu"}, "rleu"),

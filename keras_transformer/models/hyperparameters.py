@@ -1,0 +1,58 @@
+"""What the arguments of a `Transformer` may be."""
+
+from keras_transformer.errors import UserError
+
+
+def check_hyperparameters(config):
+    """Check those of a `Transformer`, as a dict, that its layers cannot: they never see them, or
+    see them too late.
+
+    Raises:
+        UserError: if one is out of its range, or two do not go together.
+    """
+    for name in ("vocabulary_size", "num_layers", "hidden_dim", "num_heads"):
+        _check_size(name, config[name])
+    for name in ("source_vocabulary_size", "num_decoder_layers", "decoder_intermediate_dim"):
+        if config[name] is not None:
+            _check_size(name, config[name])
+    if config["key_dim"] is None and config["hidden_dim"] % config["num_heads"]:
+        raise UserError(
+            "Without `key_dim`, `num_heads` must divide `hidden_dim`. Received: "
+            f"num_heads={config['num_heads']}, hidden_dim={config['hidden_dim']}"
+        )
+    if config["position_encoding"] not in ("sine", "learned"):
+        raise UserError(
+            '`position_encoding` must be "sine" or "learned". '
+            f"Received: position_encoding={config['position_encoding']!r}"
+        )
+    if (config["max_length"] is not None) != (config["position_encoding"] == "learned"):
+        raise UserError(
+            '`max_length` is the number of learned positions: pass it with "learned", and only '
+            f"with it. Received: position_encoding={config['position_encoding']!r}, "
+            f"max_length={config['max_length']}"
+        )
+    _check_sinusoids(config)
+
+
+def _check_size(name, size):
+    if not isinstance(size, int) or size < 1:
+        raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
+
+
+def _check_sinusoids(config):
+    first_position, max_wavelength = config["first_position"], config["max_wavelength"]
+    if not isinstance(first_position, int) or first_position < 0:
+        raise UserError(
+            "`first_position` must be an integer, 0 or larger. "
+            f"Received: first_position={first_position}"
+        )
+    if not max_wavelength > 0:
+        raise UserError(
+            f"`max_wavelength` must be positive. Received: max_wavelength={max_wavelength}"
+        )
+    if config["position_encoding"] == "learned" and (first_position, max_wavelength) != (0, 10000):
+        raise UserError(
+            "`first_position` and `max_wavelength` are of sinusoids: leave them out with "
+            '`position_encoding="learned"`. '
+            f"Received: first_position={first_position}, max_wavelength={max_wavelength}"
+        )
