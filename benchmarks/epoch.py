@@ -46,10 +46,12 @@ def main(options):
     tokens = int((batches.store.target.lengths + 1).sum())
     print(f"{tokens:,} target tokens an epoch, without padding")
     seconds = [fit_epoch(model, batches, epoch) for epoch in range(options.epochs)]
+    if training.devices.jit_compile and not model.jit_compile:
+        model.jit_compile = True  # as a longer training does by itself
+        model.make_train_function(force=True)
     last = first_with_all_shapes(batches.plans)
-    if last >= options.epochs:
-        print("Compiling what is left:")
-        fit_epoch(model, batches, last)
+    print("Compiling what is left:")
+    fit_epoch(model, batches, last)
     print("All is compiled:")
     steady = fit_epoch(model, batches, last)
     print(f"first / steady: {steady / seconds[0]:.0%}")

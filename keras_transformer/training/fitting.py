@@ -20,6 +20,7 @@ from keras_transformer.training.checkpoints import (
     list_checkpoints,
     load_weights,
 )
+from keras_transformer.training.compile_later import CompileLater, first_compiled_batch
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.progress import LogProgress, SkipNonFinite
@@ -79,7 +80,7 @@ def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1)
             optimizer=optimizer,
             loss=LabelSmoothedCrossentropy(label_smoothing, reduction="sum"),
             weighted_metrics=[TokenAccuracy(), Perplexity()],
-            jit_compile=run.devices.jit_compile,
+            jit_compile=run.devices.jit_compile and not _compiles_later(run),
             steps_per_execution=steps_per_execution,
         )
         # TensorFlow would trace a first step that makes variables twice.
@@ -127,21 +128,17 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         run=run.settings,
         num_batches=num_batches,
     )
-    if run.devices.jit_compile:
-        logger.info(
-            "A program is compiled for each shape of a batch when it first comes: that batch takes "
-            "seconds longer, or minutes where the model is large. Shapes: %d in training, %d in "
-            "validation.",
-            len(train_batches.shapes),
-            len(val_batches.shapes),
-        )
+    compile_later = _compile_later(run, train_batches, val_batches, num_batches)
     with stop_on_signals(checkpoints):
         fit_in_parts(
             model,
             train_batches.stream,
             plan_parts(run.start.batches, num_batches, interval),
             validation_data=val_batches,
-            callbacks=_callbacks(model, train_batches, run, options, checkpoints, scores or {}),
+            callbacks=[
+                *compile_later,
+                *_callbacks(model, train_batches, run, options, checkpoints, scores or {}),
+            ],
             verbose=0 if run.devices.shard[0] else "auto",
         )
     write_history(checkpoints.history, run.folder, options.interval)
@@ -245,6 +242,29 @@ def check_executions(at_once, interval, num_batches, first_batch):
                 f"steps_per_execution={at_once}, where {name} is at batch {value}. Pass "
                 "`steps_per_execution=1`, or another divisor."
             )
+
+
+def _compiles_later(run):
+    """Whether a training begins without XLA, although the devices can have it."""
+    return run.devices.jit_compile and keras.backend.backend() == "tensorflow"
+
+
+def _compile_later(run, train_batches, val_batches, num_batches):
+    """What has the training compiled, if it is not from the beginning; says what will be."""
+    num_shapes, first = len(train_batches.shapes), 0
+    if _compiles_later(run):
+        first = first_compiled_batch(num_shapes, num_batches)
+    if first is None or not run.devices.jit_compile:
+        return []
+    logger.info(
+        "A program is compiled for each shape of a batch when it first comes%s: that batch takes "
+        "seconds longer, or minutes where the model is large. Shapes: %d in training, %d in "
+        "validation.",
+        f" after batch {first:,}" if first else "",
+        num_shapes,
+        len(val_batches.shapes),
+    )
+    return [CompileLater(first, run.start.batches)] if first else []
 
 
 def _callbacks(model, train_batches, run, options, checkpoints, scores):

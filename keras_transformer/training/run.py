@@ -86,8 +86,11 @@ def begin_run(options, devices, steps, settings):
     settings = {
         **settings,
         "num_replicas": chosen.num_replicas,
-        # What an earlier version began had all shapes in each epoch, and goes on so.
-        "few_shapes_first": start.run.get("few_shapes_first", start.step == 0),
+        # Where each shape has a program from the beginning. What an earlier version began had all
+        # shapes in each epoch, and goes on so.
+        "few_shapes_first": start.run.get(
+            "few_shapes_first", start.step == 0 and keras.backend.backend() == "jax"
+        ),
     }
     start.check_run(settings)
     return Run(folder, chosen, start, settings, options.seed, began)

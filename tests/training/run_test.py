@@ -1,11 +1,10 @@
+import keras
 import pytest
 
 from keras_transformer.training.distribution import DeviceOptions
 from keras_transformer.training.run import RunOptions, begin_run
 from keras_transformer.training.training_state import save_state
 from tests.small_corpus import quick_model
-
-pytestmark = pytest.mark.once
 
 
 def go_on(folder, **options):
@@ -17,7 +16,8 @@ def go_on(folder, **options):
     [({}, False), ({"few_shapes_first": False}, False), ({"few_shapes_first": True}, True)],
 )
 def test_a_training_goes_on_with_the_plans_that_it_began_with(tmp_path, was, expected):
-    assert go_on(tmp_path).settings["few_shapes_first"]
+    at_first = keras.backend.backend() == "jax"
+    assert go_on(tmp_path).settings["few_shapes_first"] == at_first
     model = quick_model()
     model.compile("sgd", "mse")
     model.optimizer.build(model.trainable_variables)
@@ -26,4 +26,4 @@ def test_a_training_goes_on_with_the_plans_that_it_began_with(tmp_path, was, exp
     save_state(model, path, step=3, batches=3, seconds=0.0, history={}, run=was)
     run = go_on(tmp_path, resume=True)
     assert (run.start.step, run.settings["few_shapes_first"]) == (3, expected)
-    assert go_on(tmp_path, overwrite=True).settings["few_shapes_first"]
+    assert go_on(tmp_path, overwrite=True).settings["few_shapes_first"] == at_first
