@@ -17,6 +17,7 @@ from keras_transformer.memory import keep_freed_memory
 from keras_transformer.options import may_change, option_names
 
 _NUMBERS_TOLD = 5
+_ENDED_BY_PIPE = 128 + 13  # as a shell reports of a process that SIGPIPE has ended
 
 
 @dataclass(kw_only=True)
@@ -71,7 +72,8 @@ def run(main, options_class):
     An argument `@FILE` stands for the options in a file, in which `#` begins a comment. Of an
     option that is given twice, the last counts.
 
-    A `UserError` is printed in one line, and the exit status is 2. Any other error is a defect and
+    A `UserError` is printed in one line, and the exit status is 2. Where the reader of standard
+    output is gone, the script ends in silence, with status 141. Any other error is a defect and
     keeps its traceback. What the package logs is printed: warnings on standard error, the rest on
     standard output, or on standard error too where that is for answers (`StreamOptions`). Where an
     error or a warning names an argument that is an option, its flag is named.
@@ -101,6 +103,11 @@ def run(main, options_class):
     except UserError as error:
         print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read the answers, such as `head`, has seen enough. Python would try to write the
+        # rest once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_ENDED_BY_PIPE)
     except TrainingStopped:
         print(f"Go on with: {resume_command()}", file=sys.stderr)
         raise

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 from dataclasses import dataclass
 
@@ -100,6 +101,28 @@ def test_log_leaves_standard_output_to_answers(monkeypatch, capsys, options_clas
     run(lambda _: logging.getLogger("keras_transformer").info("compiling"), options_class)
     streams = capsys.readouterr()
     assert "compiling\n" == (streams.err if options_class is StreamOptions else streams.out)
+
+
+def test_the_reader_of_the_answers_may_leave(tmp_path):
+    script = tmp_path / "answers.py"
+    script.write_text(
+        "from dataclasses import dataclass\n"
+        "from keras_transformer.command_line import run\n"
+        "@dataclass\n"
+        "class Options:\n"
+        "    count: int = 100_000\n"
+        "def main(options):\n"
+        "    for number in range(options.count):\n"
+        "        print(number)\n"
+        "run(main, Options)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
 
 
 def test_error_of_the_script_is_one_line(monkeypatch, capsys):

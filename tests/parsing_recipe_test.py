@@ -123,9 +123,10 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
 def test_parse_takes_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")
-    call(monkeypatch, "parse.py", *arguments, stdin="He ca n't run.\tnow\n")
-    tree = Tree.fromstring(capsys.readouterr().out)
-    assert tree.leaves() == ["He", "ca", "n't", "run.", "now"]
+    call(monkeypatch, "parse.py", *arguments, stdin="He ca n't run.\tnow\nHe\x0b\x0csees\x0b\n")
+    trees = [Tree.fromstring(line) for line in capsys.readouterr().out.splitlines()]
+    assert trees[0].leaves() == ["He", "ca", "n't", "run.", "now"]
+    assert trees[1].leaves() == ["He", "sees"]
 
 
 @pytest.mark.compiles

@@ -270,7 +270,8 @@ class ConstituencyParser(Task):
         return Parse(tree, score, repairs)
 
     def _encode(self, sentences):
-        token_ids = self.tokenizer.encode([" ".join(words) for words in sentences])
+        # As in trees, and so in training: a bracket is no symbol there.
+        token_ids = self.tokenizer.encode([" ".join(map(escape, words)) for words in sentences])
         return [
             [*ids, END_ID] if self._can_be_parsed(words, ids) else []
             for words, ids in zip(sentences, token_ids)

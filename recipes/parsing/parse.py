@@ -65,7 +65,7 @@ def main(options):
 
 def words_of_line(line):
     # Other white space than ASCII's belongs to words, as in trees.
-    return [word for word in re.split(r"[ \t]+", line) if word]
+    return [word for word in re.split(r"\s+", line, flags=re.ASCII) if word]
 
 
 def letters():

@@ -46,6 +46,13 @@ def test_results_keep_the_order_of_the_sentences(parser):
 
 
 @pytest.mark.compiles
+def test_a_bracket_is_read_as_it_is_in_trees(parser):
+    # As symbols, "(NP" and ")" would be something else to the vocabulary.
+    written, escaped = parser.parse([["(NP", "runs", ")"], ["-LRB-NP", "runs", "-RRB-"]])
+    assert written.tree == escaped.tree and written.score == escaped.score
+
+
+@pytest.mark.compiles
 def test_without_words_there_is_no_tree(parser):
     assert parser(["", ["Hello"], [], "  "])[1].leaves() == ["Hello"]
     assert [tree is None for tree in parser(["", ["Hello"], [], "  "])] == [1, 0, 1, 1]
