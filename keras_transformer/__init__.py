@@ -1,6 +1,6 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
-from keras_transformer import constraints, data, evaluation, layers, training
+from keras_transformer import constraints, convert, data, evaluation, layers, training
 from keras_transformer.decoding.beam_search import BeamSearch, beam_search, greedy_search
 from keras_transformer.decoding.sampling import Sampling, sample
 from keras_transformer.decoding.tree_grammar import TreeGrammar
@@ -33,6 +33,7 @@ __all__ = [
     "average_checkpoints",
     "beam_search",
     "constraints",
+    "convert",
     "data",
     "evaluation",
     "get_variant",

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "keras_transformer"
 
 LAZY = (
     *("tensorflow_text", "keras_hub", "keras_nlp", "matplotlib", "sentencepiece", "tyro"),
-    *("sacrebleu", "nltk", "tqdm"),
+    *("sacrebleu", "nltk", "tqdm", "safetensors", "huggingface_hub", "google.protobuf"),
 )
 USE = """
 import pathlib, tempfile
@@ -95,9 +95,19 @@ MAY_IMPORT = {
     **{leaf: set() for leaf in LEAVES},
     "training": {"memory"},
     "tasks": {"compilation_cache", "layers", "models", "decoding", *LEAVES},
-    "export": {"layers", "models", "decoding", "tasks", *LEAVES},
-    "convert": {"layers", "models", "decoding", "tasks", *LEAVES},
-    "__init__": {"layers", "models", "decoding", "constraints", "tasks", "version", *LEAVES},
+    "convert": {"layers", "models", "decoding", "tasks", "command_line", "version", *LEAVES},
+    # Who writes another library's format asks those who read it where its weights are.
+    "export": {"layers", "models", "decoding", "tasks", "convert", *LEAVES},
+    "__init__": {
+        "layers",
+        "models",
+        "decoding",
+        "constraints",
+        "tasks",
+        "convert",
+        "version",
+        *LEAVES,
+    },
 }
 
 
@@ -125,7 +135,7 @@ def is_allowed(part, module, name, at_top):
     if target in {part, "errors", "files", "options"} or target in MAY_IMPORT[part]:
         return True
     # A namespace names what is loaded when it is asked for.
-    if module == "namespace" and part in LEAVES:
+    if module == "namespace" and part in {"convert", *LEAVES}:
         return True
     # The reserved ids belong to everyone.
     if module == "data.tokenizer" and name.endswith("_ID"):

@@ -1,4 +1,4 @@
-"""`kt.data`, `kt.training` and `kt.evaluation`: what they name is there, documented, loaded late.
+"""`kt.data`, `kt.training` and others: what they name is there, documented, loaded late.
 And the library leaves to command lines what is theirs.
 """
 
@@ -16,7 +16,7 @@ from tests.imports_test import run_python
 pytestmark = pytest.mark.once
 
 PACKAGE = Path(kt.__file__).parent
-NAMESPACES = ("data", "evaluation", "training")
+NAMESPACES = ("convert", "data", "evaluation", "training")
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)

@@ -1,0 +1,17 @@
+"""Other people's models as ours: `kt.convert`.
+
+Each function reads a folder, or `hf://user/repository`, and runs no code of it.
+`python -m keras_transformer.convert FORMAT SOURCE DESTINATION` writes what it returns as a preset.
+
+- `marian`: Marian and OPUS-MT, as HuggingFace's transformers keeps them; a `Translator`.
+"""
+
+from keras_transformer.namespace import load_on_demand
+
+# The modules are called `from_...`: one called as its function would hide it when it is loaded.
+_HOMES = {
+    "marian": "convert.from_marian",
+}
+
+__all__ = [*_HOMES]
+__getattr__, __dir__ = load_on_demand(__name__, _HOMES)

@@ -1,0 +1,204 @@
+"""Other vocabularies in our order: 0 padding, 1 start, 2 end, 3 unknown, and then the others.
+
+The order is put into embeddings and SentencePiece protos when a model is converted, so that neither
+the model nor the tokenizer has to know of it (and tokenisation in the SavedModel does not either).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.errors import UserError
+
+RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
+"""The pieces of the first four ids."""
+
+COPY_BIAS = -1e4
+"""The output bias of a token that is a copy: the softmax never sees it. Float16 holds it."""
+
+# Types of pieces, as SentencePiece numbers them.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+_MODEL_TYPES = {"unigram": 1, "bpe": 2, "word": 3, "char": 4}
+# What SentencePiece takes off the lowest score for a character that it does not know.
+_UNKNOWN_PENALTY = 10.0
+
+
+class Order(NamedTuple):
+    """Our order of another vocabulary."""
+
+    rows: np.ndarray
+    """Int array: the id there of each of our tokens."""
+    copies: np.ndarray
+    """Int array: those of our ids that are copies of tokens which have an id of their own."""
+
+    def pieces(self, pieces):
+        """Names in our order, each once; the first four are `RESERVED`.
+
+        Args:
+            pieces: list of strings, the vocabulary there in the order of its ids. Where it is
+                shorter than the embeddings, the others are named after their ids.
+        """
+        pieces = [*pieces, *(f"<id{i}>" for i in range(len(pieces), self.rows.max() + 1))]
+        names, taken = [*RESERVED], {*RESERVED}
+        for row in self.rows[len(RESERVED) :]:
+            name = pieces[row]
+            while name in taken:  # SentencePiece loads no piece twice
+                name += "_"
+            names.append(name)
+            taken.add(name)
+        return names
+
+    def bias(self, bias=None):
+        """The output bias in our order, float32 array; of copies it is `COPY_BIAS`.
+
+        Args:
+            bias: float array, theirs. Defaults to zeros.
+        """
+        bias = np.zeros(len(self.rows), "float32") if bias is None else bias[self.rows]
+        bias[self.copies] = COPY_BIAS
+        return bias
+
+
+def reserve(size, start, end, unknown, pad):
+    """Put the four reserved tokens first, and leave the others as they are.
+
+    Where one token there is two of ours, as in a model whose decoder starts with the end token,
+    the second is a row more: a copy.
+
+    Args:
+        size: the number of embeddings there.
+        start: the id there of the token that the decoder starts with.
+        end: the id there of the end token.
+        unknown: the id there of the unknown token.
+        pad: the id there of padding.
+
+    Returns:
+        An `Order`.
+
+    Raises:
+        UserError: if one is no id of such a vocabulary.
+    """
+    reserved = {"pad": pad, "start": start, "end": end, "unknown": unknown}
+    for name, token in reserved.items():
+        if type(token) is not int or not 0 <= token < size:
+            raise UserError(
+                f"A vocabulary of {size} tokens needs a {name} token among them. "
+                f"Received the id {token!r}"
+            )
+    first = np.array([*reserved.values()])
+    # What the decoder gives is itself; what only it is given can be a copy.
+    originals, copies = set(), []
+    for index in (2, 3, 0, 1):
+        if first[index] in originals:
+            copies.append(index)
+        originals.add(first[index])
+    others = np.setdiff1d(np.arange(size), first)
+    return Order(np.concatenate([first, others]), np.array(sorted(copies), int))
+
+
+def reordered_proto(proto, pieces):
+    """A SentencePiece model in our order, which splits text as it did.
+
+    A piece that `pieces` has and the model has not (of the other language, or a language's name)
+    is never found in text, but has its id. One of a single character is found: it stood for
+    itself where SentencePiece did not know it. A piece that the model has and `pieces` has not is
+    left out.
+
+    Args:
+        proto: bytes, the serialised SentencePiece model.
+        pieces: list of strings in our order, each once, the first four `RESERVED`.
+
+    Returns:
+        Bytes, a SentencePiece model whose ids are the places in `pieces`.
+
+    Raises:
+        UserError: if `proto` is no SentencePiece model.
+    """
+    model = parse_proto(proto)
+    is_bpe = model.trainer_spec.model_type == _MODEL_TYPES["bpe"]
+    known = {piece.piece: (piece.score, piece.type) for piece in model.pieces}
+    scores = [score for score, kind in known.values() if kind == NORMAL]
+    # As costly as a character that is not known, so that the rest is split the same.
+    as_unknown = min(scores, default=0.0) - _UNKNOWN_PENALTY
+
+    def entry(name):
+        score, kind = known.get(name, (0.0, UNUSED))
+        if kind == UNKNOWN:  # another name of the unknown token
+            kind = UNUSED
+        if name not in known and len(name) == 1:
+            return name, as_unknown, NORMAL
+        # Byte pair encoding would merge an unused piece, and go on from there.
+        return name, score, CONTROL if kind == UNUSED and is_bpe else kind
+
+    return _write(model, [entry(name) for name in pieces[len(RESERVED) :]])
+
+
+def new_proto(pieces, model_type, like=None, **trainer):
+    """A new SentencePiece model.
+
+    Args:
+        pieces: list of `(name, score, type)` in our order, without the first four. The types are
+            this module's constants.
+        model_type: `"unigram"`, `"bpe"`, `"word"` or `"char"`.
+        like: bytes, a SentencePiece model whose other settings, such as its normalisation, the new
+            one is to have. Defaults to none: text is taken as it is but for a mark before each
+            word.
+        **trainer: fields of SentencePiece's `TrainerSpec`.
+
+    Returns:
+        Bytes, a SentencePiece model.
+    """
+    if like is None:
+        model = _proto_class()()
+        model.normalizer_spec.name = "identity"
+    else:
+        model = parse_proto(like)
+    model.trainer_spec.model_type = _MODEL_TYPES[model_type]
+    for name, value in trainer.items():
+        setattr(model.trainer_spec, name, value)
+    return _write(model, pieces)
+
+
+def parse_proto(proto):
+    """A SentencePiece model as a message of protobuf.
+
+    Raises:
+        UserError: if it is none, or protobuf is not installed.
+    """
+    model = _proto_class()()
+    try:
+        model.ParseFromString(proto)
+    except Exception as error:  # protobuf has several, by its implementation
+        raise UserError(
+            f"Expected a SentencePiece model. Received {len(proto)} bytes that are none: the file "
+            "is damaged or of another kind."
+        ) from error
+    if not model.pieces:
+        raise UserError("Expected a SentencePiece model. Received one without pieces.")
+    return model
+
+
+def _write(model, entries):
+    """The model with the reserved pieces and these, and nothing of the old ones."""
+    kinds = (CONTROL, CONTROL, CONTROL, UNKNOWN)
+    entries = [*((name, 0.0, kind) for name, kind in zip(RESERVED, kinds)), *entries]
+    del model.pieces[:]
+    for name, score, kind in entries:
+        model.pieces.add(piece=name, score=score, type=kind)
+    spec = model.trainer_spec
+    spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id = range(len(RESERVED))
+    spec.pad_piece, spec.bos_piece, spec.eos_piece, spec.unk_piece = RESERVED
+    spec.vocab_size = len(entries)
+    model.DiscardUnknownFields()  # older ones had tests of themselves, with the old pieces
+    return model.SerializeToString()
+
+
+def _proto_class():
+    try:
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    except Exception as error:  # it is not there, or older than what wrote the module
+        raise UserError(
+            "SentencePiece models are rewritten with the package `protobuf`, which cannot be used "
+            f"here ({error}). Install it: pip install 'sentencepiece[protobuf]'"
+        ) from error
+    return ModelProto

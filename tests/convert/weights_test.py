@@ -1,0 +1,74 @@
+"""Weights there and here."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.convert.weights import (
+    assign,
+    assign_embeddings,
+    foreign_array,
+    halves_to_interleaved,
+    stack_places,
+)
+from keras_transformer.layers import SinePositionEncoding
+from tests.helpers import assert_close, normal, to_numpy
+from tests.small_corpus import new_model
+
+pytestmark = pytest.mark.once
+
+OPTIONS = {"num_layers": 2, "num_decoder_layers": 1, "use_bias": True, "final_norm": True}
+
+
+def test_permutation_makes_halves_of_sinusoids():
+    hidden_dim, positions = 6, 11
+    angles = np.arange(positions)[:, None] / 10000 ** (np.arange(0, hidden_dim, 2) / hidden_dim)
+    halves = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+    ours = SinePositionEncoding()(ops.zeros((1, positions, hidden_dim)))[0]
+    assert_close(ours, halves[:, halves_to_interleaved(hidden_dim)])
+
+
+def test_every_weight_of_the_stacks_has_one_place():
+    model = new_model(**OPTIONS)
+    places = stack_places(model)
+    names = [place.name for place in places]
+    assert len(names) == len({*names})
+    embedding = model.token_embedding.embeddings
+    expected = {weight.path for weight in model.weights} - {embedding.path}
+    assert {place.variable.path for place in places} == expected
+    assert "decoder.layers.0.encoder_attn.out_proj.bias" in names
+    assert "encoder.layer_norm.weight" in names
+    assert not any("layers.1" in name for name in names if name.startswith("decoder"))
+
+
+def test_there_and_back():
+    model, order = new_model(**OPTIONS), np.random.default_rng(0).permutation(16)
+    before = [to_numpy(weight).copy() for weight in model.weights]
+    places = stack_places(model)
+    there = {place.name: foreign_array(place, order) for place in places}
+    assert there["encoder.layers.0.fc1.weight"].shape == (32, 16)
+    for weight in model.weights[1:]:
+        weight.assign(ops.zeros_like(weight))
+    assign(places, there.get, order)
+    for weight, values in zip(model.weights, before):
+        np.testing.assert_array_equal(to_numpy(weight), values)
+
+
+def test_weights_of_another_size():
+    places = stack_places(new_model())
+    with pytest.raises(ValueError, match=r"'encoder.layers.0.self_attn.q_proj.weight' have the sh"):
+        assign(places, lambda name: np.zeros((3, 5)))
+    embeddings = new_model().token_embedding.embeddings
+    for shape in ((60, 12), (59, 16), (60,)):
+        with pytest.raises(ValueError, match="'embeddings' have the shape"):
+            assign_embeddings(embeddings, np.zeros(shape), np.arange(60))
+
+
+def test_rows_of_embeddings():
+    model = new_model(tie_weights=False)
+    rows, order = np.random.default_rng(0).integers(0, 70, 60), halves_to_interleaved(16)
+    table, layer = normal(70, 16), model.decoder.token_embedding
+    assign_embeddings(layer.embeddings, table, rows, order)
+    assign_embeddings(layer.reverse_embeddings, table, rows, order, transposed=True)
+    for values in (to_numpy(layer.embeddings), to_numpy(layer.reverse_embeddings).T):
+        np.testing.assert_array_equal(values, table[rows][:, order])
