@@ -46,9 +46,9 @@ def choose(logits, constraints, states, progress, count=None):
             if is_of_few:
                 values = constraint.allowed(values, token_ids, state, progress)
     values = ops.where(token_ids > START_ID, values, -np.inf)
-    forced = _forced(constraints, states, progress)
+    forced, is_scored = _forced(constraints, states, progress)
     if forced is not None:
-        values, token_ids = _with_forced(values, token_ids, forced, logits, normalizer)
+        values, token_ids = _with_forced(values, token_ids, forced, is_scored, logits, normalizer)
     # What is no number, as of weights that are none, must not come: backends sort it differently.
     return ops.where(values > -np.inf, values, -np.inf), token_ids
 
@@ -74,19 +74,31 @@ def _likeliest(values, token_ids, beam, count):
 
 
 def _forced(constraints, states, progress):
-    """The token that must come next, by the first constraint that has one; else 0, or None."""
-    forced = None
+    """The token that must come next, by the first constraint that has one; else 0, or None. And
+    whether it is scored.
+    """
+    forced, is_scored = None, True
     for constraint, state in zip(constraints, states):
         new = constraint.forced(state, progress)
-        if new is not None:
-            forced = new if forced is None else ops.where(forced == PAD_ID, new, forced)
-    return forced
+        if new is None:
+            continue
+        is_new = new != PAD_ID
+        if forced is not None:
+            is_new = is_new & (forced == PAD_ID)
+            new = ops.where(is_new, new, forced)
+        forced = new
+        if not constraint.scores_forced:
+            is_scored = ~is_new & is_scored
+    return forced, is_scored
 
 
-def _with_forced(values, token_ids, forced, logits, normalizer):
+def _with_forced(values, token_ids, forced, is_scored, logits, normalizer):
     """The choices with one more: the forced token, and then nothing but that."""
     forced = ops.broadcast_to(forced, ops.shape(logits)[:2])[..., None]
     forced_values = ops.take_along_axis(logits, forced, axis=-1) - normalizer
+    if is_scored is not True:
+        is_scored = ops.broadcast_to(is_scored, ops.shape(logits)[:2])[..., None]
+        forced_values = ops.where(is_scored, forced_values, 0.0)
     values = ops.where(forced == PAD_ID, values, -np.inf)
     forced_values = ops.where(forced == PAD_ID, -np.inf, forced_values)
     token_ids = ops.broadcast_to(ops.convert_to_tensor(token_ids, "int32"), ops.shape(values))

@@ -40,9 +40,11 @@ class Constraint(Settings):
         num_forbidden: how many tokens it forbids at most, at any step; None if it may forbid any
             number, or lowers some. Where it is known, only so many more of the likeliest tokens are
             looked at, and not the whole vocabulary.
+        scores_forced: whether the log-probabilities of tokens that it forces count in the score.
     """
 
     num_forbidden = None
+    scores_forced = True
 
     def check(self, model, encoder_token_ids, limits):
         """Raise a `UserError` if it does not fit the model or the sentences.

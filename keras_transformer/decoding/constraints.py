@@ -208,14 +208,21 @@ class FirstToken(Constraint):
 class ForcedPrefix(Constraint):
     """Each output begins with tokens of its own, which other constraints do not keep out.
 
-    They count in length and score.
+    They count in length, and in score unless `is_scored` is false.
 
     Args:
         prefix_token_ids: int array `(batch, prefix)`, padded with 0.
+        is_scored: whether the score has the log-probabilities of these tokens. Without them it is
+            that of the rest of the output, given the prefix.
     """
 
     prefix_token_ids: object = rows()
+    is_scored: bool = True
     num_forbidden = 0
+
+    @property
+    def scores_forced(self):
+        return self.is_scored
 
     def check(self, model, encoder_token_ids, limits):
         _check_shape(self.prefix_token_ids, encoder_token_ids)

@@ -29,8 +29,9 @@ def export_translator(translator, path, num_results=None):
     `Translator` does; like it, they cut what is longer than its `max_source_length`, and give empty
     text, of score 0, for text of white space alone. Where there are fewer than k translations, the
     rest are empty and score minus infinity. Token ids end with the end token and are padded with 0,
-    as `beam_search` takes and gives them. A process that loads the model needs `tensorflow` and
-    `tensorflow_text` imported and nothing else.
+    as `beam_search` takes and gives them: a source prefix is not added to them, a target prefix not
+    taken from them. A process that loads the model needs `tensorflow` and `tensorflow_text`
+    imported and nothing else.
 
     Args:
         translator: a `Translator`.
@@ -39,7 +40,8 @@ def export_translator(translator, path, num_results=None):
             search, and to 1 for one that draws.
 
     Raises:
-        UserError: on another backend than TensorFlow, or if the search does not give so many.
+        UserError: on another backend than TensorFlow, if the search does not give so many, or if a
+            tokenizer is no SentencePiece model.
     """
     num_results = num_results or translator.search.most_results or 1
     translator.search.check_num_results(num_results)
@@ -84,16 +86,20 @@ def _translation_module(translator, num_results):
 
     module = tf.Module()
     module.tokenizer = string_tokenizer(translator.tokenizer)
+    module.source_tokenizer = module.tokenizer
+    if translator.source_tokenizer is not translator.tokenizer:
+        module.source_tokenizer = string_tokenizer(translator.source_tokenizer)
+    source_prefix, target_prefix = translator.source_prefix_ids, translator.target_prefix_ids
 
     def search_texts(text, num_results):
         def search(batch, rows):
             token_ids, scores = translator.search_batch(batch, num_results)
-            return _detokenize(module.tokenizer, token_ids), scores
+            return _detokenize(module.tokenizer, token_ids[:, :, len(target_prefix) :]), scores
 
-        token_ids = module.tokenizer.tokenize(text)
+        token_ids = module.source_tokenizer.tokenize(text)
         has_tokens = token_ids.row_lengths() > 1  # more than the end token
         is_searched = has_tokens & ~tf.strings.regex_full_match(text, WHITE_SPACE)
-        token_ids = _cut(token_ids, translator.source_limit())
+        token_ids = _cut(_after(source_prefix, token_ids), translator.source_limit())
         return search_in_batches(
             token_ids, is_searched, search, translator.batch_tokens, num_results
         )
@@ -122,7 +128,26 @@ def string_tokenizer(tokenizer):
     import tensorflow as tf
     import tensorflow_text as tf_text
 
-    return tf_text.SentencepieceTokenizer(model=tokenizer.proto, out_type=tf.int32, add_eos=True)
+    if not hasattr(tokenizer, "proto"):
+        raise UserError(
+            "A SavedModel of strings needs a tokenizer that is a SentencePiece model: TensorFlow "
+            f"can run no other. Received: {type(tokenizer).__name__}"
+        )
+    # Without names of their own, two tokenizers are one when the SavedModel is loaded.
+    name = f"sentencepiece_{tokenizer.fingerprint()[:16]}"
+    return tf_text.SentencepieceTokenizer(
+        model=tokenizer.proto, out_type=tf.int32, add_eos=True, name=name
+    )
+
+
+def _after(prefix, token_ids):
+    """Ragged ids with the same ids before each row."""
+    import tensorflow as tf
+
+    if not prefix:
+        return token_ids
+    rows = tf.tile(tf.constant([prefix], "int32"), [token_ids.nrows(), 1])
+    return tf.concat([tf.RaggedTensor.from_tensor(rows), token_ids], axis=1)
 
 
 def _cut(token_ids, limit):

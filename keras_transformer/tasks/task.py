@@ -7,9 +7,6 @@ from keras_transformer.decoding.settings import deserialize, serialize
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.preset import load_preset, save_preset
 
-# A token and the end token.
-_SHORTEST_SOURCE = 2
-
 
 class Task:
     """A model, its tokenizer and a search, kept in a preset folder; a base class.
@@ -35,6 +32,7 @@ class Task:
     """
 
     default_search = BeamSearch()
+    shortest_source = 2  # a token and the end token
 
     def __init__(
         self,
@@ -46,7 +44,7 @@ class Task:
         max_source_length,
         **search_options,
     ):
-        check_max_source_length(max_source_length)
+        check_max_source_length(max_source_length, self.shortest_source)
         keep_in_user_folder()
         self.model = model
         self.tokenizer = tokenizer
@@ -123,7 +121,7 @@ class Task:
         max_length = self.model.hyperparameters["max_length"]
         if max_length is None:
             return self.max_source_length
-        if max_length - self.extra_length < _SHORTEST_SOURCE:
+        if max_length - self.extra_length < self.shortest_source:
             raise UserError(
                 f"The model learned max_length={max_length} positions, of which an output takes "
                 f"extra_length={self.extra_length} and more: that leaves none to a source. Pass a "
@@ -132,13 +130,14 @@ class Task:
         return min(self.max_source_length or max_length, max_length - self.extra_length)
 
 
-def check_max_source_length(value):
+def check_max_source_length(value, shortest=Task.shortest_source):
     if value is None:
         return
-    if not isinstance(value, numbers.Integral) or value < _SHORTEST_SOURCE:
+    if not isinstance(value, numbers.Integral) or value < shortest:
+        prefix = f", after a prefix of {shortest - 2}" if shortest > 2 else ""
         raise UserError(
-            "`max_source_length` must be an integer, 2 or larger (a token and the end token), or "
-            f"None for no limit. Received: max_source_length={value}"
+            f"`max_source_length` must be an integer, {shortest} or larger (a token and the end "
+            f"token{prefix}), or None for no limit. Received: max_source_length={value}"
         )
 
 

@@ -2,8 +2,12 @@ import itertools
 import math
 from typing import NamedTuple
 
+from keras import ops
+
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.windows import in_windows
+from keras_transformer.decoding.constraints import ForcedPrefix
+from keras_transformer.errors import UserError
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_is_no_string
 
@@ -33,18 +37,26 @@ class Translator(Task):
 
     Args:
         model: a `Transformer`.
-        tokenizer: the `Tokenizer` the model was trained with.
+        tokenizer: the `Tokenizer` the model was trained with; the target's, if there are two.
         metadata: dict of JSON values kept with a preset, such as the languages.
         batch_tokens: the largest number of source slots translated at once.
         search: a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`,
             `greedy_search` and `sample`. Defaults to a beam search as in section 6.1.
         max_source_length: the most tokens of a source, its end token included. A longer one is cut:
             `check_sources` tells. None for no limit but that of a learned position table.
+        source_tokenizer: the source's `Tokenizer`, with the ids of the model's source vocabulary.
+            Defaults to `tokenizer`.
+        source_prefix: tokens that are put before those of each source, such as that of a language:
+            strings, each one token of `source_tokenizer`. They count in `max_source_length`.
+        target_prefix: tokens that each output begins with: strings, each one token of `tokenizer`.
+            They count in the output's length; they are left out of its text, and of its score,
+            which is that of the rest, given them.
         **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
             and `extra_length`.
 
     Raises:
-        UserError: if the search has no such option, or an option is out of its range.
+        UserError: if the search has no such option, an option is out of its range, or what is to be
+            a token of a prefix is none.
     """
 
     def __init__(
@@ -55,8 +67,17 @@ class Translator(Task):
         batch_tokens=2048,
         search=None,
         max_source_length=1024,
+        source_tokenizer=None,
+        source_prefix=(),
+        target_prefix=(),
         **search_options,
     ):
+        self.source_tokenizer = tokenizer if source_tokenizer is None else source_tokenizer
+        self.source_prefix = _tokens("source_prefix", source_prefix)
+        self.target_prefix = _tokens("target_prefix", target_prefix)
+        self.source_prefix_ids = _ids_of("source_prefix", self.source_prefix, self.source_tokenizer)
+        self.target_prefix_ids = _ids_of("target_prefix", self.target_prefix, tokenizer)
+        self.shortest_source = type(self).shortest_source + len(self.source_prefix)
         super().__init__(
             model, tokenizer, metadata, batch_tokens, search, max_source_length, **search_options
         )
@@ -102,6 +123,15 @@ class Translator(Task):
         from keras_transformer.export.saved_model import export_translator
 
         export_translator(self, path, num_results)
+
+    def search_batch(self, token_ids, num_results, constraints=()):
+        """As every `Task`'s; outputs begin with the ids of `target_prefix`."""
+        prefix = self.target_prefix_ids
+        if prefix:
+            batch = ops.shape(token_ids)[0]
+            rows = ops.broadcast_to(ops.convert_to_tensor([prefix], "int32"), (batch, len(prefix)))
+            constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
+        return super().search_batch(token_ids, num_results, constraints)
 
     def __call__(self, sentences):
         """Translate.
@@ -171,7 +201,7 @@ class Translator(Task):
         check_is_no_string(sentences, "checked")
         most = self._most_tokens()
         return [
-            SourceCheck(most is not None and len(ids) > most, self.tokenizer.is_unknown(ids))
+            SourceCheck(most is not None and len(ids) > most, self.source_tokenizer.is_unknown(ids))
             for ids in self._token_ids(sentences)
         ]
 
@@ -189,22 +219,38 @@ class Translator(Task):
             yield [self._decode(blank if outputs is None else outputs) for _, outputs in window]
 
     def _encode(self, sentences):
-        most = self._most_tokens()
-        return [[*ids[:most], END_ID] if ids else [] for ids in self._token_ids(sentences)]
+        most, prefix = self._most_tokens(), self.source_prefix_ids
+        return [[*prefix, *ids[:most], END_ID] if ids else [] for ids in self._token_ids(sentences)]
 
     def _token_ids(self, sentences):
-        token_ids = self.tokenizer.encode(sentences)
+        token_ids = self.source_tokenizer.encode(sentences)
         # To a tokenizer, a rare kind of white space can be an unknown character.
         return [[] if text.isspace() else ids for text, ids in zip(sentences, token_ids)]
 
     def _most_tokens(self):
-        """The most tokens of a source, without its end token; None for no limit."""
+        """The most tokens of a source, without prefix and end token; None for no limit."""
         limit = self.source_limit()
-        return None if limit is None else limit - 1
+        return None if limit is None else limit - 1 - len(self.source_prefix_ids)
 
     def _decode(self, outputs):
-        texts = self.tokenizer.decode([ids for ids, _ in outputs])
+        texts = self.tokenizer.decode([ids[len(self.target_prefix_ids) :] for ids, _ in outputs])
         return list(zip(texts, [score for _, score in outputs]))
+
+
+def _tokens(name, tokens):
+    if isinstance(tokens, str):
+        raise UserError(
+            f"`{name}` must be a list of tokens. Received one string, whose letters would be "
+            f"tokens: {name}={tokens!r}"
+        )
+    return tuple(tokens)
+
+
+def _ids_of(name, tokens, tokenizer):
+    try:
+        return tuple(tokenizer.ids_of(tokens))
+    except UserError as error:
+        raise UserError(f"`{name}` must be tokens of the vocabulary. {error}") from error
 
 
 def best_of(results):

@@ -26,7 +26,7 @@ from tests.helpers import assert_close, to_numpy
 # `compiled_search_test.py` has a compiled search with all of them.
 pytestmark = pytest.mark.compiles
 
-END, UNKNOWN, A, B = 2, 3, 4, 5
+START, END, UNKNOWN, A, B = 1, 2, 3, 4, 5
 SOURCE = [A, B, END]
 EXTRA_LENGTH, LIMIT = 2, 4
 WIDE = kt.BeamSearch(beam_size=130, alpha=0.0, extra_length=EXTRA_LENGTH)
@@ -105,6 +105,28 @@ def test_a_wide_beam_finds_what_is_left(name):
     assert set(outputs) == set(expected)
     # Probabilities are the model's own: what is forbidden keeps its share.
     assert_close([outputs[x] for x in expected], list(expected.values()), atol=1e-4)
+
+
+def test_a_prefix_that_is_not_scored():
+    predict = NumpyTransformer(small_model())
+
+    def log_probs(*tokens):
+        steps, _ = predict(SOURCE, [[START, *tokens[:-1]]])
+        return np.array([step[token] for step, token in zip(steps[0], tokens)])
+
+    free = {"is_scored": False}
+    for constraints, is_scored in [
+        ([ForcedPrefix([[B, A]], **free)], [0, 0, 1, 1]),
+        # The first constraint that forces a token decides, the next where it says nothing.
+        ([FirstToken(B), ForcedPrefix([[A, A]], **free)], [1, 0, 1, 1]),
+        ([ForcedPrefix([[B]], **free), ForcedPrefix([[A, A]])], [0, 1, 1, 1]),
+    ]:
+        for search in (WIDE, kt.Sampling(extra_length=EXTRA_LENGTH)):
+            outputs = found(*constraints, search=search)
+            assert len(outputs) > 5 and {tokens[:2] for tokens in outputs} == {(B, A)}
+            for tokens, score in outputs.items():
+                expected = np.sum(log_probs(*tokens) * is_scored[: len(tokens)])
+                assert score == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_p": 0.9}])
