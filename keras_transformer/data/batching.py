@@ -29,8 +29,8 @@ class BatchingOptions:
     batch_tokens: int = 2048
     """Source tokens in a batch at most, and target tokens at most, padding included."""
     num_shapes: int = 12
-    """Distinct batch shapes at most: more waste less on padding, and take longer to compile. The
-    first epochs have few of them; others come when they pay."""
+    """Distinct batch shapes at most: more waste less on padding, and take longer to compile. On
+    JAX the first epochs have few of them; others come when they pay."""
 
 
 def plan_batches(
