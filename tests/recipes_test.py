@@ -242,15 +242,15 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data)
     # As train.py scores: greedily.
     greedy = ("--beam-size", "1", "--alpha", "0")
-    call(monkeypatch, "evaluate.py", *arguments, *greedy, "--output-json", scores)
+    again = ("--references", data / "test.de", "--against", data / "test.de")
+    call(monkeypatch, "evaluate.py", *arguments, *greedy, *again, "--output-json", scores)
     trained_scores = json.loads((run / "results.json").read_text())["scores"]["test"]
     assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
     assert len((run / "model.test.hypotheses.txt").read_text().split("\n")) == SIZES["test"] + 1
     printed = capsys.readouterr().out
-    assert (
-        "tok:13a" in printed
-        and "beam_size 1, alpha 0.0, length_penalty gnmt, coverage_penalty 0.0" in printed
-    )
+    assert "nrefs:2|case:mixed|eff:no|tok:13a" in printed
+    assert "beam_size 1, alpha 0.0, length_penalty gnmt, coverage_penalty 0.0" in printed
+    assert "100.00 of the other: p = 0.00" in printed
 
 
 @pytest.mark.compiles

@@ -40,7 +40,7 @@ class ParallelText:
         target_language: language code of the second.
         pairs: function without arguments that starts a pass: returns an iterator of pairs.
         bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` where it is tokenised
-            already.
+            already, None for the one that fits the language.
 
     Raises:
         UserError: if there are no pairs, or by `pairs` where it finds bad input.
@@ -60,7 +60,7 @@ class ParallelText:
         source_language: str,
         target_language: str,
         pairs: _Pairs,
-        bleu_tokenize: str = "13a",
+        bleu_tokenize: str | None = None,
     ):
         self.name = name
         self.split = split
@@ -173,14 +173,15 @@ def load_parallel_text(
     return ParallelText(dataset, split, source, target, pairs, corpus.bleu_tokenize)
 
 
-def bleu_tokenize(dataset: str) -> str:
-    """Returns sacreBLEU's `tokenize` option for a corpus: `"none"` where it is tokenised already.
+def bleu_tokenize(dataset: str) -> str | None:
+    """Returns sacreBLEU's `tokenize` option for a corpus: `"none"` where it is tokenised already,
+    and None for the one that fits the language.
 
     Args:
         dataset: a key of `DATASETS`.
 
     Returns:
-        The name of a tokenizer, as `score_translations` takes it.
+        The name of a tokenizer or None, as `score_translations` takes it.
 
     Raises:
         UserError: if the corpus is unknown.
@@ -264,7 +265,7 @@ class _Corpus:
     open: Callable[[_Request], _Pairs]
     languages: tuple[str, ...] | None = None
     splits: tuple[str, ...] | None = ("train", "val", "test")
-    bleu_tokenize: str = "13a"
+    bleu_tokenize: str | None = None
 
 
 DATASETS: Mapping[str, _Corpus] = MappingProxyType(

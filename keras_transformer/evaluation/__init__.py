@@ -2,7 +2,9 @@
 
 Translations
 
-- `score_translations`: BLEU and chrF by sacreBLEU, with signatures, as `TranslationScores`.
+- `score_translations`: BLEU, chrF, chrF++ and TER by sacreBLEU, with signatures, as
+  `TranslationScores`; `tokenizer_of`: the tokenizer that fits a language.
+- `compare_translations`: two systems by paired bootstrap resampling, as `Comparison`.
 - `score_text`: those of a `Translator` on a `ParallelText`; `describe_bleu`: them in one line.
 
 Trees
@@ -17,6 +19,9 @@ _HOMES = {
     # Translations
     "score_translations": "evaluation.bleu",
     "TranslationScores": "evaluation.bleu",
+    "tokenizer_of": "evaluation.languages",
+    "compare_translations": "evaluation.comparison",
+    "Comparison": "evaluation.comparison",
     "score_text": "tasks.train_translator",
     "describe_bleu": "tasks.train_translator",
     # Trees

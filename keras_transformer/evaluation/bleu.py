@@ -1,10 +1,11 @@
-"""BLEU and chrF of translations, by sacreBLEU and with its signatures."""
+"""Scores of translations, by sacreBLEU and with its signatures."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from keras_transformer.errors import UserError
+from keras_transformer.evaluation.languages import EAST_ASIAN, check_tokenizer, tokenizer_of
 
 
 @dataclass(frozen=True)
@@ -12,7 +13,7 @@ class TranslationScores:
     """Corpus-level scores of a set of translations.
 
     A score can be compared with another only where the signatures agree: keep them together.
-    `str()` gives two lines in sacreBLEU's own form.
+    `str()` gives a line for each in sacreBLEU's own form.
 
     Attributes:
         bleu: BLEU, 0 to 100.
@@ -21,8 +22,12 @@ class TranslationScores:
         brevity_penalty: the factor of BLEU that punishes short translations.
         hypothesis_length: number of tokens of the translations.
         reference_length: number of tokens of the references.
-        chrf: chrF2, 0 to 100.
+        chrf: chrF2, 0 to 100: n-grams of characters.
         chrf_signature: how it was computed.
+        chrf_plus_plus: chrF2++, 0 to 100: of words and pairs of words too.
+        chrf_plus_plus_signature: how it was computed.
+        ter: translation edit rate, 0 and up, the less the better: edits to a hundred words.
+        ter_signature: how it was computed.
         num_sentences: number of translations.
     """
 
@@ -34,6 +39,10 @@ class TranslationScores:
     reference_length: int
     chrf: float
     chrf_signature: str
+    chrf_plus_plus: float
+    chrf_plus_plus_signature: str
+    ter: float
+    ter_signature: str
     num_sentences: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,67 +56,84 @@ class TranslationScores:
             f"BLEU|{self.bleu_signature} = {self.bleu:.2f} {precisions} "
             f"(BP = {self.brevity_penalty:.3f} ratio = {ratio:.3f} "
             f"hyp_len = {self.hypothesis_length} ref_len = {self.reference_length})\n"
-            f"chrF2|{self.chrf_signature} = {self.chrf:.2f}"
+            f"chrF2|{self.chrf_signature} = {self.chrf:.2f}\n"
+            f"chrF2++|{self.chrf_plus_plus_signature} = {self.chrf_plus_plus:.2f}\n"
+            f"TER|{self.ter_signature} = {self.ter:.2f}"
         )
 
 
 def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[str] | Sequence[Sequence[str]],
-    tokenize: str = "13a",
+    tokenize: str | None = None,
+    language: str | None = None,
 ) -> TranslationScores:
-    """Scores translations against their references with BLEU and chrF.
+    """Scores translations against their references with BLEU, chrF, chrF++ and TER.
 
     Args:
         hypotheses: the translations.
         references: one reference for each translation; or several such sequences, as in sacreBLEU:
             `references[k][i]` is then reference `k` of translation `i`.
-        tokenize: sacreBLEU's tokenizer for BLEU: `"13a"` for plain text, `"none"` for text that is
-            tokenised already. chrF always reads the characters as they are.
+        tokenize: sacreBLEU's tokenizer for BLEU, such as `"13a"`; `"none"` for text that is
+            tokenised already. Defaults to the one that fits the language: see `tokenizer_of`.
+        language: code of the translations' language, such as `"zh"`. TER is of words, and in
+            Chinese, Japanese and Korean of characters; chrF always reads characters as they are.
 
     Returns:
         A `TranslationScores`.
 
     Raises:
-        UserError: if there is nothing to score, if lengths differ, or if the tokenizer is unknown.
+        UserError: if there is nothing to score, if lengths differ, or if the tokenizer is unknown,
+            does not fit the language, or needs what is not installed.
     """
-    # Imported here, as training needs none of it.
-    from sacrebleu.metrics import BLEU, CHRF
-
-    if tokenize not in BLEU.TOKENIZERS:
-        raise UserError(
-            f"`tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}. "
-            f"Received: tokenize={tokenize!r}"
-        )
-    hypotheses = list(hypotheses)
-    streams = _reference_streams(references)
-    _check_lengths(hypotheses, streams)
-
-    # force: text that is tokenised on purpose needs no warning that it looks tokenised.
-    bleu, chrf = BLEU(tokenize=tokenize, force=tokenize == "none"), CHRF()
-    bleu_score = bleu.corpus_score(hypotheses, streams)
-    chrf_score = chrf.corpus_score(hypotheses, streams)
+    hypotheses, streams = list(hypotheses), reference_streams(references)
+    metrics = make_metrics(tokenize, language)
+    check_lengths(hypotheses, streams)
+    scores = {name: x.corpus_score(hypotheses, streams) for name, x in metrics.items()}
+    signatures = {name: str(x.get_signature()) for name, x in metrics.items()}
+    bleu = scores["bleu"]
     return TranslationScores(
-        bleu=bleu_score.score,
-        bleu_signature=str(bleu.get_signature()),
-        precisions=tuple(bleu_score.precisions),
-        brevity_penalty=bleu_score.bp,
-        hypothesis_length=bleu_score.sys_len,
-        reference_length=bleu_score.ref_len,
-        chrf=chrf_score.score,
-        chrf_signature=str(chrf.get_signature()),
+        precisions=tuple(bleu.precisions),
+        brevity_penalty=bleu.bp,
+        hypothesis_length=bleu.sys_len,
+        reference_length=bleu.ref_len,
         num_sentences=len(hypotheses),
+        **{name: score.score for name, score in scores.items()},
+        **{f"{name}_signature": signature for name, signature in signatures.items()},
     )
 
 
-def _reference_streams(references: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
+def make_metrics(tokenize: str | None, language: str | None) -> dict[str, Any]:
+    """Returns sacreBLEU's metrics by the names that `TranslationScores` has for them."""
+    # Imported here, as training needs none of it.
+    from sacrebleu.metrics import BLEU, CHRF, TER
+
+    if tokenize is not None:
+        check_tokenizer(tokenize, language)
+    tokenize = tokenize or tokenizer_of(language)
+    try:
+        # force: text that is tokenised on purpose needs no warning that it looks tokenised.
+        bleu = BLEU(tokenize=tokenize, force=tokenize == "none")
+    except (RuntimeError, OSError) as error:
+        raise UserError(_what_is_missing(tokenize, error)) from error
+    # Elsewhere the punctuation is cut off by what was tokenised already, or by 13a's rules.
+    is_asian = tokenizer_of(language) in EAST_ASIAN
+    ter = TER(normalized=is_asian, asian_support=is_asian)
+    return {"bleu": bleu, "chrf": CHRF(), "chrf_plus_plus": CHRF(word_order=2), "ter": ter}
+
+
+def reference_streams(
+    references: Sequence[str] | Sequence[Sequence[str]],
+) -> list[list[str]]:
+    """Returns the references as lists, one for each that a translation has."""
     references = list(references)
     if all(isinstance(reference, str) for reference in references):
         return [references]
     return [list(stream) for stream in references]
 
 
-def _check_lengths(hypotheses: list[str], streams: list[list[str]]) -> None:
+def check_lengths(hypotheses: list[str], streams: list[list[str]]) -> None:
+    """Raises an error if there is nothing to score, or a reference is missing."""
     if not hypotheses:
         raise UserError("`hypotheses` must hold at least one sentence. Received: hypotheses=[]")
     for stream in streams:
@@ -116,3 +142,17 @@ def _check_lengths(hypotheses: list[str], streams: list[list[str]]) -> None:
                 "`references` must hold one sentence for each hypothesis. "
                 f"Received: {len(hypotheses):,} hypotheses and {len(stream):,} references"
             )
+
+
+def _what_is_missing(tokenize: str, error: Exception) -> str:
+    if tokenize in EAST_ASIAN:  # their dictionaries come with packages
+        package = tokenize.partition("-")[0]
+        return (
+            f"sacreBLEU's tokenizer {tokenize} is not installed. Install it: "
+            f'pip install "sacrebleu[{package}]"'
+        )
+    return (
+        f"sacreBLEU's tokenizer {tokenize} fetches its vocabulary when it is first used, which "
+        f"failed ({str(error).strip()}). Look at the network, or score by characters: "
+        '`tokenize="char"`.'
+    )

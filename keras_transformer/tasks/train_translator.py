@@ -70,7 +70,9 @@ def train_translator(task_class, train, val, **options):
 def score_text(translator, text):
     """The `TranslationScores` of a `ParallelText`'s translations."""
     sources, references = zip(*text)
-    return score_translations(translator(sources), references, tokenize=text.bleu_tokenize)
+    return score_translations(
+        translator(sources), references, text.bleu_tokenize, text.target_language
+    )
 
 
 def describe_bleu(result):

@@ -1,4 +1,4 @@
-"""Score a trained model on a test set with sacreBLEU and chrF."""
+"""Score a trained model on a test set with sacreBLEU: BLEU, chrF, chrF++ and TER."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ from typing import Literal
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, given, run
 from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
+from keras_transformer.data.text_files import read_lines
 from keras_transformer.evaluation.bleu import score_translations
+from keras_transformer.evaluation.comparison import compare_translations
 from keras_transformer.files import beside, whole
 
 
@@ -32,7 +34,12 @@ class Options(CommonOptions):
     coverage_penalty: float | None = None
     """Strength of the coverage penalty. Without the model's own: 0."""
     tokenize: str | None = None
-    """sacreBLEU's tokenizer. Defaults to none for a tokenised corpus, and to 13a."""
+    """sacreBLEU's tokenizer. Defaults to none for a tokenised corpus, and to the one that fits the
+    language: zh, ja-mecab, ko-mecab, flores200 where there are no spaces, 13a."""
+    references: tuple[Path, ...] = ()
+    """Files of further references, line N for sentence N."""
+    against: Path | None = None
+    """File of another system's translations, to compare with by paired bootstrap resampling."""
     output_json: Path | None = None
     """File for the scores."""
     hypotheses: Path | None = None
@@ -48,18 +55,20 @@ def main(options):
     search = translator.search.get_config()  # kept beside the scores
     languages = translator.metadata["source"], translator.metadata["target"]
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
-    sources, references = zip(*text)
+    sources, *references = [*zip(*text)]
+    references += [list(read_lines(path)) for path in options.references]
 
     hypotheses = translator(sources)
     path = options.hypotheses or beside(options.model, f"{options.split}.hypotheses.txt")
     with whole(path) as new:
         new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
 
-    scores = score_translations(
-        hypotheses, references, tokenize=options.tokenize or bleu_tokenize(options.dataset)
-    )
+    how = references, options.tokenize or bleu_tokenize(options.dataset), languages[1]
+    scores = score_translations(hypotheses, *how)
     print(", ".join(f"{name} {value}" for name, value in search.items()))
     print(scores)
+    if options.against:
+        print(*compare_translations(hypotheses, [*read_lines(options.against)], *how), sep="\n")
     if options.output_json:
         with whole(options.output_json) as new:
             new.write_text(json.dumps({**scores.to_dict(), **search}, indent=2) + "\n", "utf-8")

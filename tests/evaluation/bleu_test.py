@@ -33,7 +33,7 @@ def test_identity_is_perfect():
 
 def test_nothing_in_common_scores_zero():
     scores = score_translations(["x x x x"], ["a b c d"])
-    assert (scores.bleu, scores.chrf) == (0, 0)
+    assert (scores.bleu, scores.chrf, scores.chrf_plus_plus, scores.ter) == (0, 0, 0, 100)
     assert score_translations([""], ["a b c d"]).bleu == 0
 
 
@@ -65,15 +65,29 @@ def test_no_warning_about_tokenised_text(caplog):
     assert not caplog.records
 
 
-def test_two_lines_in_sacrebleus_form():
-    from sacrebleu.metrics import BLEU, CHRF
+def test_lines_in_sacrebleus_form():
+    from sacrebleu.metrics import BLEU, CHRF, TER
 
     hypotheses, references = ["a b c d e"], ["a b c d f g"]
     lines = []
-    for metric in (BLEU(), CHRF()):
+    for metric in (BLEU(), CHRF(), CHRF(word_order=2), TER()):
         score = metric.corpus_score(hypotheses, [references])
         lines.append(score.format(signature=str(metric.get_signature())))
     assert str(score_translations(hypotheses, references)) == "\n".join(lines)
+
+
+def test_edits_of_words_by_hand():
+    # One word taken out and one put in, to make five; 3 characters of 4 are right in Chinese.
+    assert score_translations(["a b x c d"], ["a b c d e"]).ter == pytest.approx(100 * 2 / 5)
+    assert score_translations(["我爱你们"], ["我爱他们"], language="zh").ter == pytest.approx(25)
+
+
+def test_text_without_spaces_is_not_one_word():
+    hypotheses, references = ["我爱你们。"], ["我爱他们。"]
+    scores = score_translations(hypotheses, references, language="zh_CN")
+    assert "tok:zh" in scores.bleu_signature
+    assert scores.precisions[:2] == pytest.approx((80, 50))
+    assert score_translations(hypotheses, references).precisions[0] == 0
 
 
 def test_json_round_trip():
@@ -89,6 +103,7 @@ def test_json_round_trip():
         (["a", "b"], [["a", "b"], ["a"]], "13a", "2 hypotheses and 1 references"),
         (["a"], [], "13a", "1 hypotheses and 0 references"),
         ([], [], "13a", "`hypotheses` must hold at least one sentence"),
+        (["a"], ["a"], "ko-mecab", "ko-mecab is not installed.*sacrebleu.ko"),
         (["a"], ["a"], "14b", "`tokenize` must be one of .*13a.*Received: tokenize='14b'"),
     ],
 )

@@ -1,0 +1,87 @@
+"""Whether one system's translations are better than another's: paired bootstrap resampling."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from keras_transformer.evaluation.bleu import check_lengths, make_metrics, reference_streams
+
+# Scores of which resamples are drawn, by their names in `TranslationScores` and in print. (TER is
+# not one of them: it takes minutes.)
+_METRICS = {"bleu": "BLEU", "chrf_plus_plus": "chrF2++"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One score of two systems on the same sentences.
+
+    Attributes:
+        name: `"BLEU"` or `"chrF2++"`.
+        signature: sacreBLEU's, with the number of resamples and their seed.
+        score: of the translations.
+        other: of those that they are compared with.
+        p_value: how probable a difference as large as this is where there is none (Koehn 2004).
+    """
+
+    name: str
+    signature: str
+    score: float
+    other: float
+    p_value: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}|{self.signature} = {self.score:.2f}, and {self.other:.2f} of the other: "
+            f"p = {self.p_value:.4f}"
+        )
+
+
+def compare_translations(
+    hypotheses: Sequence[str],
+    others: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    tokenize: str | None = None,
+    language: str | None = None,
+    num_samples: int = 1000,
+) -> list[Comparison]:
+    """Compares two systems' translations by paired bootstrap resampling (Koehn 2004).
+
+    sacreBLEU draws the samples with the seed of its environment variable `SACREBLEU_SEED`, 12345 if
+    it is not set.
+
+    Args:
+        hypotheses: the translations.
+        others: those of the other system.
+        references: as for `score_translations`; and so `tokenize` and `language`.
+        num_samples: how many samples of the sentences to draw.
+
+    Returns:
+        The `Comparison` of BLEU, and that of chrF++.
+
+    Raises:
+        UserError: as `score_translations`.
+    """
+    from sacrebleu.significance import PairedTest
+
+    streams = reference_streams(references)
+    systems = [("other", list(others)), ("hypotheses", list(hypotheses))]  # the first is the base
+    for _, sentences in systems:
+        check_lengths(sentences, streams)
+    metrics = make_metrics(tokenize, language)
+    metrics = {name: metrics[key] for key, name in _METRICS.items()}
+    test = PairedTest(systems, metrics, streams, test_type="bs", n_samples=num_samples)
+    signatures, results = test()
+    return [
+        Comparison(
+            name,
+            str(signatures[name]),
+            score=results[name][1].score,
+            other=results[name][0].score,
+            # Of equal scores sacreBLEU says p = 0.
+            p_value=1.0 if _are_equal(results[name]) else results[name][1].p_value,
+        )
+        for name in metrics
+    ]
+
+
+def _are_equal(results) -> bool:
+    return results[0].score == results[1].score
