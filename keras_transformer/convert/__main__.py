@@ -14,7 +14,7 @@ from keras_transformer.command_line import given, run
 from keras_transformer.convert.card import converted_card
 from keras_transformer.errors import UserError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("keras_transformer.convert")  # whatever runs as `__main__`
 
 _ARGUMENTS = ("format", "source", "destination")
 

@@ -96,7 +96,7 @@ def reserve(size, start, end, unknown, pad):
     return Order(np.concatenate([first, others]), np.array(sorted(copies), int))
 
 
-def reordered_proto(proto, pieces):
+def reordered_proto(proto, pieces, unknown=None):
     """A SentencePiece model in our order, which splits text as it did.
 
     A piece that `pieces` has and the model has not (of the other language, or a language's name)
@@ -107,6 +107,7 @@ def reordered_proto(proto, pieces):
     Args:
         proto: bytes, the serialised SentencePiece model.
         pieces: list of strings in our order, each once, the first four `RESERVED`.
+        unknown: what the unknown token is written as. Defaults to what it was.
 
     Returns:
         Bytes, a SentencePiece model whose ids are the places in `pieces`.
@@ -130,6 +131,8 @@ def reordered_proto(proto, pieces):
         # Byte pair encoding would merge an unused piece, and go on from there.
         return name, score, CONTROL if kind == UNUSED and is_bpe else kind
 
+    if unknown is not None:
+        model.trainer_spec.unk_surface = unknown
     return _write(model, [entry(name) for name in pieces[len(RESERVED) :]])
 
 

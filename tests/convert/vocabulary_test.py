@@ -114,6 +114,14 @@ def test_normalisation_stays():
     assert new.encode(["THE ﬁ"]) == new.encode(["the fi"])
 
 
+def test_what_the_unknown_token_is_written_as():
+    pieces = [*RESERVED, *pieces_of(train("unigram"))[3:]]
+    for surface, expected in ((None, "the ⁇ dog"), ("", "the dog")):
+        new = Tokenizer(reordered_proto(train("unigram"), pieces, unknown=surface))
+        text = new.decode([[*new.encode(["the"])[0], 3, *new.encode(["dog"])[0]]])
+        assert [" ".join(line.split()) for line in text] == [expected]
+
+
 def test_new_model_of_words():
     words = [(f"▁{word}", 0.0, NORMAL) for word in "the dog runs".split()]
     tokenizer = Tokenizer(new_proto(words, "word"))

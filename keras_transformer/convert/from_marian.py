@@ -1,0 +1,322 @@
+"""Marian's models, OPUS-MT among them, as HuggingFace's transformers keeps them."""
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.convert.foreign import open_foreign
+from keras_transformer.convert.vocabulary import Order, reordered_proto, reserve
+from keras_transformer.convert.weights import (
+    TORCH_NORM_EPSILON,
+    assign,
+    assign_embeddings,
+    halves_to_interleaved,
+    hyperparameters,
+    stack_places,
+)
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.errors import UserError
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.tasks.translator import Translator
+
+logger = logging.getLogger(__name__)
+
+# What there is of fairseq's BART in older configurations, as it must be.
+_FIXED = {
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+    "extra_pos_embeddings": 0,
+}
+_POSITIONS = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
+_LOGITS_BIAS = "final_logits_bias"
+_GENERATION = "generation_config.json"
+_SPECIAL_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+
+
+def marian(source, target_language=None):
+    """Read a Marian model, such as one of OPUS-MT's, in HuggingFace's form.
+
+    ```python
+    translator = kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-de")
+    translator(["A dog runs."])
+    translator.save_to_preset("opus_mt_en_de")
+
+    kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-gem", target_language="deu")
+    ```
+
+    The model is the same function but for the order of its tokens and of d_model's positions:
+    logits, searches and scores are those of transformers, where `generate` is called with
+    `early_stopping="never"`. The search has the folder's `num_beams` and `length_penalty`; where
+    it names none, 4 and 1. Biases of attention that are all zero are left out.
+
+    Text is split as by transformers' tokenizer, by the two SentencePiece models and their
+    normalisation, with three exceptions. Special tokens and languages' names in the text itself
+    (`</s>`, `>>deu<<`) are text; a language is chosen by `target_language`. Of characters that
+    `source.spm` does not know, each is a token, where transformers has one for a row of them. What
+    `vocab.json` lacks of a SentencePiece model is split into what it has, where transformers gives
+    the unknown token.
+
+    Args:
+        source: path of a folder with `config.json`, `model.safetensors` or `pytorch_model.bin`,
+            `source.spm`, `target.spm` and `vocab.json`; or `hf://user/repository`.
+        target_language: of a model with several target languages, the one to translate into:
+            `"deu"` stands for the token `>>deu<<`, which then begins every source.
+
+    Returns:
+        A `Translator`.
+
+    Raises:
+        UserError: if there is no such folder, repository or network; if a file is missing, damaged
+            or of another model; if the model has an option that is not there in this package, or
+            does not translate into the language.
+    """
+    folder = open_foreign(source)
+    folder.check_type("marian")
+    source_side, target_side = _sides(folder)
+    prefix = _source_prefix(folder, source_side.pieces, target_language)
+    model = _model(folder, source_side, target_side)
+    languages = folder.json("tokenizer_config.json") if folder.has("tokenizer_config.json") else {}
+    metadata = {
+        "source": languages.get("source_lang"),
+        "target": target_language or languages.get("target_lang"),
+    }
+    return Translator(
+        model,
+        target_side.tokenizer(),
+        source_tokenizer=source_side.tokenizer(),
+        source_prefix=prefix,
+        metadata={name: language for name, language in metadata.items() if language},
+        search=_search(folder),
+    )
+
+
+# Vocabularies
+
+
+class _Side(NamedTuple):
+    """The source's or the target's part."""
+
+    order: Order
+    pieces: list  # in our order
+    spm: object  # path of the SentencePiece model
+
+    def tokenizer(self):
+        try:
+            # The unknown token is left out of text, as by transformers' `skip_special_tokens`.
+            return Tokenizer(reordered_proto(self.spm.read_bytes(), self.pieces, unknown=""))
+        except UserError as error:
+            raise UserError(f"{self.spm}: {error}") from error
+
+
+def _sides(folder):
+    """Source and target; their orders are one if their embeddings are."""
+    is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
+    names = _special_tokens(folder)
+    start, end, pad = (
+        _generation_option(folder, f"{name}_token_id") for name in ("decoder_start", "eos", "pad")
+    )
+    source_ids = _vocabulary(folder, "vocab.json", folder.size("vocab_size"))
+    source_end, unknown, source_pad = (_id_of(source_ids, name, "vocab.json") for name in names)
+    if is_shared:
+        if _is_separate(folder):
+            raise UserError(
+                f"{folder.path} has separate_vocabs=True in tokenizer_config.json and "
+                "share_encoder_decoder_embeddings=True in config.json: they do not belong together."
+            )
+        order = reserve(len(source_ids), start, end, unknown, pad)
+        source_order, target_ids = order, source_ids
+    else:
+        file = "target_vocab.json" if _is_separate(folder) else "vocab.json"
+        size = folder.size(
+            "decoder_vocab_size" if "decoder_vocab_size" in folder.config else "vocab_size"
+        )
+        target_ids = _vocabulary(folder, file, size)
+        order = reserve(len(target_ids), start, end, _id_of(target_ids, names[1], file), pad)
+        source_order = reserve(len(source_ids), source_pad, source_end, unknown, source_pad)
+    return (
+        _Side(source_order, source_order.pieces([*source_ids]), folder.file("source.spm")),
+        _Side(order, order.pieces([*target_ids]), folder.file("target.spm")),
+    )
+
+
+def _special_tokens(folder):
+    """The names of the end token, the unknown token and padding."""
+    config = folder.json("tokenizer_config.json") if folder.has("tokenizer_config.json") else {}
+    names = (config.get(role) or name for role, name in _SPECIAL_TOKENS.items())
+    return [name["content"] if isinstance(name, dict) else name for name in names]
+
+
+def _is_separate(folder):
+    return folder.has("tokenizer_config.json") and bool(
+        folder.json("tokenizer_config.json").get("separate_vocabs")
+    )
+
+
+def _vocabulary(folder, name, size):
+    """The dict of a vocabulary's file, token -> id, in the order of the ids."""
+    ids = folder.json(name)
+    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        raise UserError(f"{folder.path / name} is damaged: its ids are not 0, 1, 2, ...")
+    if len(ids) != size:
+        raise UserError(
+            f"{folder.path}: {name} has {len(ids):,} tokens, and config.json says {size:,}: they "
+            "do not belong together."
+        )
+    return dict(sorted(ids.items(), key=lambda entry: entry[1]))
+
+
+def _id_of(ids, token, name):
+    if token not in ids:
+        raise UserError(f"{name} has no token {token!r}.")
+    return ids[token]
+
+
+def _source_prefix(folder, pieces, language):
+    """The tokens that say which language to translate into."""
+    codes = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
+    if language is None:
+        if codes:
+            logger.warning(
+                "%s translates into several languages. Choose one by `target_language`: %s",
+                folder.path,
+                ", ".join(code[2:-2] for code in codes),
+            )
+        return ()
+    if f">>{language}<<" not in codes:
+        languages = ", ".join(code[2:-2] for code in codes) or "none, since it has only one"
+        raise UserError(
+            f"{folder.path} has no `target_language={language}`. Expected one of: {languages}."
+        )
+    return (f">>{language}<<",)
+
+
+# Model
+
+
+def _model(folder, source_side, target_side):
+    tables = _tables(folder)
+    logits_bias = _logits_bias(folder, target_side.order)
+    model = Transformer(
+        len(target_side.pieces),
+        source_vocabulary_size=(
+            None if tables.source == tables.target else len(source_side.pieces)
+        ),
+        tie_weights=tables.projection == tables.target,
+        output_bias=logits_bias is not None,
+        use_bias=_has_biases(folder),
+        layer_norm_epsilon=TORCH_NORM_EPSILON,
+        **hyperparameters(folder, _FIXED),
+    )
+    order = halves_to_interleaved(model.hyperparameters["hidden_dim"])
+    _assign_tables(folder, model, tables, source_side.order.rows, target_side.order.rows, order)
+    assign(stack_places(model), lambda name: folder.tensor(f"model.{name}"), order)
+    if logits_bias is not None:
+        model.decoder.output_bias.bias.assign(logits_bias)
+    _check_positions(folder, model.hyperparameters["hidden_dim"])
+    folder.check_all_read(needless=_TABLES)
+    return model
+
+
+class _Tables(NamedTuple):
+    """The names of the embedding matrices, and of the projection to logits."""
+
+    source: str
+    target: str
+    projection: str
+
+
+_TABLES = (
+    "model.shared.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+
+
+def _tables(folder):
+    """Which matrices are one. A file may have each of them, or those that differ."""
+    shared, source, target, projection = _TABLES
+    is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
+    is_tied = folder.option("tie_word_embeddings", True, False)
+    if is_shared and is_tied:
+        one = next((name for name in _TABLES if name in folder.names), shared)
+        return _Tables(one, one, one)
+    if is_shared:
+        # Versions before transformers 5 had one for both; since then they are apart.
+        has_both = {source, target} <= folder.names
+        if not has_both or np.array_equal(folder.tensor(source), folder.tensor(target)):
+            source = target = shared
+        return _Tables(source, target, projection)
+    if target not in folder.names:
+        target = projection
+    return _Tables(source, target, target if is_tied else projection)
+
+
+def _assign_tables(folder, model, tables, source_rows, target_rows, order):
+    layer = model.decoder.token_embedding
+    assign_embeddings(layer.embeddings, folder.tensor(tables.target), target_rows, order)
+    if tables.projection != tables.target:
+        table = folder.tensor(tables.projection)
+        assign_embeddings(layer.reverse_embeddings, table, target_rows, order, transposed=True)
+    if tables.source != tables.target:
+        table = folder.tensor(tables.source)
+        assign_embeddings(model.encoder.token_embedding.embeddings, table, source_rows, order)
+
+
+def _logits_bias(folder, order):
+    """The output bias, or None where it says nothing."""
+    bias = np.zeros(len(order.rows), "float32")
+    if _LOGITS_BIAS in folder.names:
+        bias = folder.tensor(_LOGITS_BIAS).ravel()
+    if len(bias) <= order.rows.max():
+        raise UserError(
+            f"{folder.path} has a {_LOGITS_BIAS} of {len(bias)} tokens, where the vocabulary has "
+            f"{order.rows.max() + 1}: they do not belong together."
+        )
+    return order.bias(bias) if order.copies.size or bias.any() else None
+
+
+def _has_biases(folder):
+    """Whether any projection of an attention has a bias that is not zero."""
+    names = [name for name in folder.names if "_attn." in name and name.endswith("_proj.bias")]
+    return any([folder.tensor(name).any() for name in names])  # all of them are read
+
+
+def _check_positions(folder, hidden_dim):
+    """Older files have the table of positions, which is none but the sinusoids."""
+    for name in _POSITIONS:
+        if name not in folder.names:
+            continue
+        table = folder.tensor(name)
+        rates = 10000.0 ** (-np.arange(0, hidden_dim, 2) / hidden_dim)
+        angles = np.arange(len(table))[:, None] * rates
+        sinusoids = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+        if table.shape != sinusoids.shape or not np.allclose(table, sinusoids, atol=1e-2):
+            raise UserError(
+                f"{folder.path} has positions {name!r} that are not Marian's sinusoids, which is "
+                "not there in this package."
+            )
+
+
+# Search
+
+
+def _generation_option(folder, name, default=None):
+    """What `generate` goes by: its own file, and otherwise the model's configuration."""
+    own = folder.json(_GENERATION) if folder.has(_GENERATION) else {}
+    value = own.get(name)
+    value = folder.config.get(name, default) if value is None else value
+    # Several end tokens are a list.
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _search(folder):
+    return BeamSearch(
+        beam_size=_generation_option(folder, "num_beams", 4),
+        alpha=float(_generation_option(folder, "length_penalty", 1.0)),
+        length_penalty="power",
+    )

@@ -1,0 +1,253 @@
+"""A Marian folder: the same weights as HuggingFace's transformers reads them."""
+
+import json
+import logging
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.convert.weights import (
+    ACTIVATIONS,
+    TORCH_NORM_EPSILON,
+    foreign_array,
+    halves_to_interleaved,
+    stack_places,
+)
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.errors import UserError
+from keras_transformer.files import whole
+from keras_transformer.models.quantization import is_quantized
+
+logger = logging.getLogger(__name__)
+
+# The size of transformers' table of positions, which ours have no end of.
+_POSITIONS = 1024
+# Ours -> why Marian has none but this.
+_FIXED = {
+    "normalize_first": False,
+    "position_encoding": "sine",
+    "attention_window": None,
+    "max_wavelength": 10000,
+    "first_position": 0,
+}
+
+
+def export_marian(translator, path):
+    """Write a Marian folder for HuggingFace's transformers (float32).
+
+    ```python
+    tokenizer = transformers.AutoTokenizer.from_pretrained("FOLDER")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
+    batch = tokenizer(["A dog runs."], return_tensors="pt", padding=True)
+    tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+    ```
+
+    The folder has `config.json`, `generation_config.json`, `model.safetensors`, `source.spm`,
+    `target.spm`, `vocab.json` (and `target_vocab.json`, where the vocabularies are two) and
+    `tokenizer_config.json`. `kt.convert.marian` reads it again, with the same weights.
+
+    Biases that the model has not are zeros there. Marian's layer normalisations add 1e-5 to the
+    variance; ours, by default, 1e-6, which changes logits in their fifth digit. A source may have
+    up to 1,024 tokens there. `generate` searches with the beam of the translator's search, and with
+    its `alpha` for the length penalty of the form `"power"`, which is the only one it has; it stops
+    exactly where ours does with `early_stopping="never"`. Constraints are not written. A source
+    prefix is not either: there a text begins with it, as in `">>deu<< A dog runs."`.
+
+    Args:
+        translator: a `Translator`, on any backend.
+        path: the folder to write: whole, or not at all.
+
+    Raises:
+        UserError: if the model is no Marian (pre-norm, learned positions and the like), is
+            quantised, or the package `safetensors` is not installed.
+    """
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        raise UserError(
+            "A Marian folder is written with the package `safetensors`, which cannot be imported "
+            f"here ({error}). Install it: pip install safetensors"
+        ) from error
+    _check(translator)
+    with whole(path) as folder:
+        folder.mkdir()
+        # PyTorch's: transformers asks where a file comes from.
+        save_file(_weights(translator.model), folder / "model.safetensors", {"format": "pt"})
+        _write_tokenizers(folder, translator)
+        _write_json(folder / "config.json", _config(translator.model))
+        _write_json(folder / "generation_config.json", _generation(translator))
+
+
+def _check(translator):
+    model = translator.model
+    config = model.hyperparameters
+    for name, value in _FIXED.items():
+        if config[name] != value:
+            _refuse(name, config[name], value)
+    if config["final_norm"]:
+        _refuse("final_norm", True, False)
+    if config["layer_norm_epsilon"] > TORCH_NORM_EPSILON:
+        _refuse("layer_norm_epsilon", config["layer_norm_epsilon"], TORCH_NORM_EPSILON)
+    # What is no string is the serialised form of a function of the user's own.
+    if config["activation"] not in [*ACTIVATIONS.values()]:
+        names = " or ".join(dict.fromkeys(ACTIVATIONS.values()))
+        raise UserError(
+            f"Marian's activation is {names}. "
+            f"Received a model with activation={config['activation']!r}"
+        )
+    size = config["hidden_dim"] // config["num_heads"]
+    for name in ("key_dim", "value_dim"):
+        actual = getattr(model.encoder.layers[0].self_attention, name)
+        if actual * config["num_heads"] != config["hidden_dim"]:
+            _refuse(name, actual, size)
+    if is_quantized(model):
+        raise UserError(
+            "A quantised model cannot be exported to transformers, which quantises by itself: "
+            "export the model in floats."
+        )
+    if len(translator.target_prefix) > 1:
+        raise UserError(
+            "transformers' `generate` can force one token to come first. Received a translator "
+            f"with target_prefix={translator.target_prefix!r}"
+        )
+    for tokenizer in (translator.source_tokenizer, translator.tokenizer):
+        if not isinstance(tokenizer, Tokenizer):
+            raise UserError(
+                "Marian's tokenizer is made of SentencePiece models. Received a translator with "
+                f"a {type(tokenizer).__name__}"
+            )
+
+
+def _refuse(name, value, expected):
+    raise UserError(f"Marian has only {name}={expected!r}. Received a model with {name}={value!r}")
+
+
+# Weights
+
+
+def _weights(model):
+    """Name -> float32 array."""
+    order = halves_to_interleaved(model.hyperparameters["hidden_dim"])
+    weights = {}
+    for place in stack_places(model):
+        name = f"model.{place.name}"
+        weights[name] = foreign_array(place, order)
+        if name.endswith("_proj.weight") and not model.hyperparameters["use_bias"]:
+            weights[name.replace("weight", "bias")] = np.zeros(len(weights[name]), "float32")
+    return {**weights, **_vocabulary_weights(model, order)}
+
+
+def _vocabulary_weights(model, order):
+    layer = model.decoder.token_embedding
+    tables = {"model.decoder.embed_tokens.weight": layer.embeddings}
+    if not layer.tie_weights:
+        tables["lm_head.weight"] = ops.transpose(layer.reverse_embeddings)
+    if model.encoder.token_embedding is not layer:
+        tables["model.encoder.embed_tokens.weight"] = model.encoder.token_embedding.embeddings
+    elif layer.tie_weights:
+        tables = {"model.shared.weight": layer.embeddings}
+    else:  # since transformers 5 each has its own, whatever the configuration says
+        for name in ("model.encoder.embed_tokens.weight", "model.shared.weight"):
+            tables[name] = layer.embeddings
+    inverse = np.argsort(order)
+    # `take`, since safetensors writes arrays as they lie in memory.
+    weights = {name: np.take(_array(table), inverse, 1) for name, table in tables.items()}
+    bias = np.zeros((1, layer.input_dim), "float32")
+    if model.decoder.output_bias is not None:
+        bias = _array(model.decoder.output_bias.bias)[None]
+    return {**weights, "final_logits_bias": bias}
+
+
+def _array(x):
+    return np.asarray(ops.convert_to_numpy(x), "float32")
+
+
+# Configurations
+
+
+def _config(model):
+    config = model.hyperparameters
+    names = {keras_name: name for name, keras_name in ACTIVATIONS.items()}
+    size, num_layers = config["vocabulary_size"], config["num_layers"]
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "vocab_size": config["source_vocabulary_size"] or size,
+        "decoder_vocab_size": size,
+        "share_encoder_decoder_embeddings": config["source_vocabulary_size"] is None,
+        "tie_word_embeddings": config["tie_weights"],
+        "d_model": config["hidden_dim"],
+        "encoder_layers": num_layers,
+        "decoder_layers": config["num_decoder_layers"] or num_layers,
+        "encoder_ffn_dim": config["intermediate_dim"],
+        "decoder_ffn_dim": config["decoder_intermediate_dim"] or config["intermediate_dim"],
+        "encoder_attention_heads": config["num_heads"],
+        "decoder_attention_heads": config["num_heads"],
+        "activation_function": names[config["activation"]],
+        "dropout": config["dropout"],
+        "attention_dropout": config["attention_dropout"],
+        "scale_embedding": config["scale_embeddings"],
+        "max_position_embeddings": _POSITIONS,
+        "dtype": "float32",
+        **_ids(),
+    }
+
+
+def _ids():
+    return {
+        "pad_token_id": PAD_ID,
+        "decoder_start_token_id": START_ID,
+        "eos_token_id": END_ID,
+        "forced_eos_token_id": None,
+    }
+
+
+def _generation(translator):
+    options = {**_ids(), "bad_words_ids": [[PAD_ID], [START_ID]], "max_length": _POSITIONS // 2}
+    if translator.target_prefix:
+        (options["forced_bos_token_id"],) = translator.tokenizer.ids_of(translator.target_prefix)
+    search = translator.search
+    if isinstance(search, BeamSearch):
+        options |= {"num_beams": search.beam_size, "length_penalty": float(search.alpha)}
+        if search.alpha and search.length_penalty != "power":
+            logger.warning(
+                "transformers has no length penalty of the form %r: its beam search will rank some "
+                "outputs otherwise.",
+                search.length_penalty,
+            )
+    return options
+
+
+def _write_tokenizers(folder, translator):
+    sides = {"source": translator.source_tokenizer, "target": translator.tokenizer}
+    for side, tokenizer in sides.items():
+        tokenizer.save(folder / f"{side}.spm")
+    is_separate = translator.model.hyperparameters["source_vocabulary_size"] is not None
+    files = {"vocab.json": "source"} | ({"target_vocab.json": "target"} if is_separate else {})
+    for name, side in files.items():
+        _write_json(folder / name, _vocabulary(sides[side]))
+    languages = {
+        f"{side}_lang": translator.metadata[side] for side in sides if side in translator.metadata
+    }
+    _write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "MarianTokenizer",
+            "separate_vocabs": is_separate,
+            "model_max_length": _POSITIONS,
+            **languages,
+        },
+    )
+
+
+def _vocabulary(tokenizer):
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
+    return {processor.id_to_piece(i): i for i in range(processor.get_piece_size())}
+
+
+def _write_json(path, values):
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -1,0 +1,51 @@
+"""`python -m keras_transformer.convert`."""
+
+import runpy
+import sys
+
+import pytest
+
+import keras_transformer as kt
+from tests.convert.marian_folder import random_config, write_folder
+
+pytestmark = pytest.mark.once
+pytest.importorskip("transformers")
+
+
+def call(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["convert", *map(str, arguments)])
+    runpy.run_module("keras_transformer.convert", run_name="__main__")
+
+
+def test_preset_with_a_card(tmp_path, monkeypatch, capsys):
+    source, preset = tmp_path / "opus", tmp_path / "presets" / "x"
+    write_folder(source, **random_config(3))
+    (source / "README.md").write_text("---\nlanguage: en\nlicense: cc-by-4.0\n---\n# A model\n")
+    call(monkeypatch, "marian", source, preset)
+    assert f"The preset is in {preset}." in capsys.readouterr().out
+    loaded, read = kt.Translator.from_preset(preset), kt.convert.marian(source)
+    sentences = ["the dog", "a cat über"]
+    assert loaded(sentences) == read(sentences) and loaded.search == read.search
+    card = (preset / "README.md").read_text("utf-8")
+    assert "licence: cc-by-4.0" in card and f"source: {source}" in card
+    with pytest.raises(SystemExit):
+        call(monkeypatch, "marian", source, preset)
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["mariana"], "There is no format 'mariana'. Expected marian"),
+        (["marian"], "There is no folder nowhere"),
+        (["marian", "--target-language", "deu"], "There is no folder nowhere"),
+    ],
+)
+def test_wrong_arguments_take_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    form, *options = arguments
+    with pytest.raises(SystemExit) as caught:
+        call(monkeypatch, form, "nowhere", tmp_path / "preset", *options)
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1
+    assert [*tmp_path.iterdir()] == []

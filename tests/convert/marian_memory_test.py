@@ -1,0 +1,58 @@
+"""What the conversion of a model of the paper's base size takes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+# Memory beyond what the process has once a small model has been converted: all is loaded then.
+SCRIPT = """
+import json, sys, time
+import keras_transformer as kt
+
+def memory(entry):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(entry)) * 1024
+
+small, base, preset = sys.argv[1:]
+kt.convert.marian(small).save_to_preset(preset + ".small")
+before, begin = memory("VmRSS"), time.perf_counter()
+kt.convert.marian(base).save_to_preset(preset)
+seconds = time.perf_counter() - begin
+print(json.dumps({"peak": memory("VmHWM") - before, "seconds": seconds}))
+"""
+
+
+@pytest.mark.parametrize("form", ["safetensors", "bin"])
+def test_memory_is_at_most_two_and_a_half_times_the_weights(form, tmp_path):
+    pytest.importorskip("transformers")
+    from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
+
+    names = vocabulary((spm(0), spm(1)), size=32000)
+    base = {
+        **{"d_model": 512, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048},
+        **{"encoder_layers": 6, "decoder_layers": 6, "activation_function": "swish"},
+        **{"encoder_attention_heads": 8, "decoder_attention_heads": 8, "scale_embedding": True},
+        **{"vocab_size": len(names), "max_position_embeddings": 512},
+    }
+    write_folder(tmp_path / "small", **random_config(1))
+    model = write_folder(tmp_path / "base", vocabularies=[names], **base)
+    weights = tmp_path / "base" / "model.safetensors"
+    size = weights.stat().st_size
+    if form == "bin":
+        import torch
+
+        torch.save(model.state_dict(), tmp_path / "base" / "pytorch_model.bin")
+        weights.unlink()
+    arguments = [str(tmp_path / name) for name in ("small", "base", "preset")]
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout.splitlines()[-1])
+    print(f"{form}: {size / 1e6:.0f} MB of weights, {result['peak'] / size:.2f} times that, "
+          f"{result['seconds']:.1f} s")  # fmt: skip
+    assert result["peak"] <= 2.5 * size

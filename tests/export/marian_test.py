@@ -1,0 +1,198 @@
+"""Our models in transformers, and back."""
+
+import importlib.util
+import json
+import logging
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.convert.vocabulary import RESERVED, reordered_proto
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.export.marian import export_marian
+from tests.convert.marian_folder import pieces_of, random_config, spm, vocabulary, write_folder
+from tests.helpers import assert_close
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(
+        importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
+    ),
+]
+
+SENTENCES = [source for source, _ in sentence_pairs(8)]
+SOURCE_SIZE = 47
+MODELS = {
+    "the paper's": {"layer_norm_epsilon": 1e-5},
+    "several layers": {"num_layers": 2, "num_decoder_layers": 1, "decoder_intermediate_dim": 24},
+    "biases": {"use_bias": True, "output_bias": True, "activation": "silu"},
+    "gelu": {"activation": "gelu", "scale_embeddings": False},
+    "apart": {"source_vocabulary_size": SOURCE_SIZE},
+    "all apart": {"source_vocabulary_size": SOURCE_SIZE, "tie_weights": False},
+    "untied": {"tie_weights": False, "activation": "tanh"},
+}
+
+
+def source_tokenizer():
+    """Another vocabulary than the target's."""
+    names = [name for name in pieces_of(spm(0)) if name not in RESERVED]
+    return Tokenizer(reordered_proto(spm(0), [*RESERVED, *names][:SOURCE_SIZE]))
+
+
+def new_translator(search=None, **options):
+    model = new_model(**options)
+    apart = options.get("source_vocabulary_size")
+    own = {"source_tokenizer": source_tokenizer()} if apart else {}
+    search = search or kt.BeamSearch(4, 1.0, "power", extra_length=8)
+    return kt.Translator(model, tokenizer(), search=search, **own)
+
+
+def load(folder):
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_same_in_transformers(options, tmp_path):
+    import torch
+
+    translator = new_translator(**options)
+    export_marian(translator, tmp_path / "marian")
+    model, theirs = load(tmp_path / "marian")
+    assert theirs(SENTENCES)["input_ids"] == translator._encode(SENTENCES)
+
+    sources = ops.convert_to_numpy(
+        keras.utils.pad_sequences(translator._encode(SENTENCES), padding="post")
+    )
+    targets = np.random.default_rng(0).integers(4, 60, (len(sources), 5))
+    targets[:, 0] = START_ID
+    inputs = {"encoder_token_ids": sources, "decoder_token_ids": targets}
+    with torch.no_grad():
+        logits = model(
+            input_ids=torch.tensor(sources),
+            attention_mask=torch.tensor(sources != PAD_ID),
+            decoder_input_ids=torch.tensor(targets),
+        ).logits
+    # Their layer normalisations add 1e-5, and ours 1e-6 where nothing is said.
+    atol = 1e-4 if "layer_norm_epsilon" in options else 2e-3
+    assert_close(translator.model(inputs, training=False), logits, atol=atol)
+
+    for sentence, (translation, score) in zip(SENTENCES, translator.translate(SENTENCES)):
+        batch = theirs([sentence], return_tensors="pt")
+        found = model.generate(
+            **batch,
+            max_new_tokens=batch["input_ids"].shape[1] - 1 + translator.extra_length,
+            early_stopping="never",
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+        (expected,) = theirs.batch_decode(found.sequences, skip_special_tokens=True)
+        assert translation.strip() == expected
+        assert_close(score, found.sequences_scores[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_there_and_back(options, tmp_path):
+    translator = new_translator(**options)
+    export_marian(translator, tmp_path / "marian")
+    back = kt.convert.marian(tmp_path / "marian")
+    assert [w.path.split("/", 1)[-1] for w in back.model.weights] == [
+        w.path.split("/", 1)[-1] for w in translator.model.weights
+    ]
+    for before, after in zip(translator.model.get_weights(), back.model.get_weights()):
+        np.testing.assert_array_equal(before, after)
+    assert back._encode(SENTENCES) == translator._encode(SENTENCES)
+    assert back.search.length_penalty == "power" and back.search.beam_size == 4
+
+
+def test_converted_model_goes_back(tmp_path):
+    """With the row of its start token, which was padding's."""
+    import torch
+
+    names = vocabulary((spm(0), spm(1)), more=(">>deu<<",))
+    config = {**random_config(2), "has_start": False, "share_encoder_decoder_embeddings": True}
+    theirs = write_folder(
+        tmp_path / "a", vocabularies=[names], **{**config, "vocab_size": len(names)}
+    )
+    translator = kt.convert.marian(tmp_path / "a", target_language="deu")
+    translator.metadata["source"] = "eng"
+    export_marian(translator, tmp_path / "b")
+    again, their_tokenizer = load(tmp_path / "b")
+    assert again.config.vocab_size == theirs.config.vocab_size + 1
+    assert (their_tokenizer.source_lang, their_tokenizer.target_lang) == ("eng", "deu")
+    text = ">>deu<< the dog"
+    ids = their_tokenizer([text], return_tensors="pt")
+    assert ids["input_ids"].tolist() == translator._encode(["the dog"])
+    old = load(tmp_path / "a")[1]([text], return_tensors="pt")
+    for model, batch, start in ((theirs, old, len(names) - 1), (again, ids, START_ID)):
+        with torch.no_grad():
+            logits = model(**batch, decoder_input_ids=torch.tensor([[start]])).logits
+        log_probs = torch.log_softmax(logits[0, 0], -1).sort().values
+        if model is theirs:
+            expected = log_probs
+    assert_close(log_probs[1:], expected, atol=1e-4)  # the copy is the least likely
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalize_first": True},
+        {"position_encoding": "learned", "max_length": 20},
+        {"attention_window": 3},
+        {"max_wavelength": 100},
+        {"first_position": 2},
+        {"final_norm": True},
+        {"layer_norm_epsilon": 0.01},
+        {"activation": "selu"},
+        {"key_dim": 4},
+        {"value_dim": 4},
+    ],
+)
+def test_what_marian_lacks(options, tmp_path):
+    name = next(iter(options))
+    with pytest.raises(kt.UserError, match=f"{name}={options[name]!r}"):
+        export_marian(new_translator(**options), tmp_path / "marian")
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.slow
+def test_quantised_model(tmp_path):
+    quantised = new_translator()
+    quantised.model.quantize("int8")
+    with pytest.raises(kt.UserError, match="quantised"):
+        export_marian(quantised, tmp_path / "marian")
+
+
+def test_two_forced_tokens(tmp_path):
+    prefix = ("▁the", "▁dog")
+    forced = kt.Translator(new_model(), tokenizer(), target_prefix=prefix)
+    with pytest.raises(kt.UserError, match="can force one token"):
+        export_marian(forced, tmp_path / "marian")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_first_token(tmp_path):
+    translator = kt.Translator(
+        new_model(), tokenizer(), target_prefix=("▁dog",), beam_size=1, alpha=0.0, extra_length=5
+    )
+    export_marian(translator, tmp_path / "marian")
+    model, theirs = load(tmp_path / "marian")
+    output = model.generate(**theirs(["the cat"], return_tensors="pt"), max_new_tokens=9)
+    assert output[0, 1] == tokenizer().ids_of(["▁dog"])[0]
+
+
+def test_other_searches(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        export_marian(new_translator(kt.BeamSearch(2, 0.6)), tmp_path / "gnmt")
+    assert "no length penalty of the form 'gnmt'" in caplog.text
+    written = json.loads((tmp_path / "gnmt" / "generation_config.json").read_text())
+    assert written["num_beams"] == 2 and written["eos_token_id"] == END_ID
+    export_marian(new_translator(kt.Sampling()), tmp_path / "sampling")
+    written = json.loads((tmp_path / "sampling" / "generation_config.json").read_text())
+    assert "num_beams" not in written
