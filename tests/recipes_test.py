@@ -105,9 +105,8 @@ def test_several_devices(trained, tmp_path):
     # Of a vocabulary of 300, about log(300) to begin with.
     assert len(losses) == 3 and all(4 < loss < 8 for loss in losses)
     assert (run / "model" / "model.weights.h5").is_file()
-    if len(processes) == 2:
-        other = json.loads((run / "process-1" / "results.json").read_text())
-        assert other["history"]["loss"] == losses
+    # The first process alone writes.
+    assert not (run / "process-1").exists()
 
 
 @pytest.mark.compiles

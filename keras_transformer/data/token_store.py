@@ -88,12 +88,28 @@ class TokenStore:
         Returns:
             The `TokenStore`.
         """
-        fingerprint = f"{text.fingerprint()} {hashlib.sha256(tokenizer.proto).hexdigest()}"
+        # A damaged one is made anew.
+        return cls.find(path, text, tokenizer) or cls.build(
+            path, text, tokenizer, _fingerprint(text, tokenizer), target_tokenizer
+        )
+
+    @classmethod
+    def find(cls, path, text, tokenizer):
+        """The store that was made from a text and a tokenizer, if there is a whole one.
+
+        Args:
+            path: the folder.
+            text: as for `build_once`.
+            tokenizer: a `Tokenizer`.
+
+        Returns:
+            The `TokenStore`, or None.
+        """
         info = _read_info(Path(path))
-        if info is not None and info["fingerprint"] == fingerprint:
-            with contextlib.suppress(ValueError):  # a damaged one is made anew
+        if info is not None and info["fingerprint"] == _fingerprint(text, tokenizer):
+            with contextlib.suppress(ValueError):
                 return cls(path)
-        return cls.build(path, text, tokenizer, fingerprint, target_tokenizer)
+        return None
 
 
 class TokenSequences:
@@ -136,6 +152,10 @@ class TokenSequences:
         if not len(self._tokens):
             return np.zeros(positions_in_file.shape, "int32")
         return np.where(inside, self._tokens[positions_in_file], 0).astype("int32")
+
+
+def _fingerprint(text, tokenizer):
+    return f"{text.fingerprint()} {hashlib.sha256(tokenizer.proto).hexdigest()}"
 
 
 def _read_info(path):

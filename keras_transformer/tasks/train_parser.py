@@ -4,7 +4,7 @@ import copy
 from dataclasses import dataclass, field
 
 from keras_transformer.data.tag_dictionary import TagDictionary
-from keras_transformer.data.tokenizer import VocabularyOptions, make_tokenizer
+from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import most_openings, symbol_inventory, to_bracketed
@@ -16,6 +16,7 @@ from keras_transformer.tasks.training import (
     begin_training,
     make_batches,
     make_model,
+    make_tokenizer,
     save_training,
 )
 from keras_transformer.training.fitting import average_weights, fit
@@ -142,13 +143,8 @@ def make_tree_tokenizer(train, pairs, options, run):
         The tuple `(tokenizer, symbols)` of the `Tokenizer` and the `TreeSymbols`.
     """
     symbols = symbol_inventory(train, options.trees.keep_tags)
-    tokenizer = make_tokenizer(
-        (words for words, _ in pairs),
-        options.vocabulary,
-        run.folder / "tokenizer.spm",
-        keep=run.is_resumed,
-        user_defined_symbols=symbols,
-    )
+    words = (words for words, _ in pairs)
+    tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
     return tokenizer, TreeSymbols(symbols, tokenizer)
 
 

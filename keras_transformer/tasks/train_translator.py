@@ -2,7 +2,6 @@
 
 from itertools import chain
 
-from keras_transformer.data.tokenizer import make_tokenizer
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.options import from_keywords
@@ -11,6 +10,7 @@ from keras_transformer.tasks.training import (
     begin_training,
     make_batches,
     make_model,
+    make_tokenizer,
     save_training,
 )
 from keras_transformer.training.fitting import average_weights, fit
@@ -37,8 +37,7 @@ def train_translator(task_class, train, val, **options):
 
     # Data and batching (section 5.1)
     sentences = chain.from_iterable(train)
-    path = run.folder / "tokenizer.spm"
-    tokenizer = make_tokenizer(sentences, options.vocabulary, path, keep=run.is_resumed)
+    tokenizer = make_tokenizer(sentences, options.vocabulary, run)
     run = check_data(run, train, tokenizer)
     batches = make_batches(train, val, tokenizer, options, run)
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
+from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, get_hyperparameters
 from keras_transformer.options import fixed_settings
@@ -63,6 +64,37 @@ def begin_training(options):
     return begin_run(options.run, options.devices, options.fitting.steps, settings)
 
 
+def make_tokenizer(sentences, options, run, user_defined_symbols=()):
+    """Train the vocabulary of a training (section 5.1), or read a resumed training's.
+
+    Of several processes, process 0 does, and gives it to the others.
+
+    Args:
+        sentences: iterable of strings, source and target together for a shared vocabulary.
+        options: `VocabularyOptions`.
+        run: the `Run`.
+        user_defined_symbols: strings that are always one token.
+
+    Returns:
+        A `Tokenizer`.
+
+    Raises:
+        UserError: as `kt.data.make_tokenizer`.
+    """
+
+    def proto():
+        tokenizer = write_tokenizer(
+            sentences,
+            options,
+            run.folder / "tokenizer.spm",
+            keep=run.is_resumed,
+            user_defined_symbols=user_defined_symbols,
+        )
+        return tokenizer.proto.decode("latin-1")  # as text: byte for byte
+
+    return Tokenizer(run.processes.first(proto).encode("latin-1"))
+
+
 def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
     """Tokenise the texts once, and plan the batches of both (section 5.1).
 
@@ -81,10 +113,7 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
     Raises:
         UserError: if the longest pair does not fit into a batch.
     """
-    stores = (
-        TokenStore.build_once(run.folder / "tokens" / name, text, tokenizer, target_tokenizer)
-        for name, text in (("train", train), ("val", val))
-    )
+    stores = _tokenise({"train": train, "val": val}, (tokenizer, target_tokenizer), run)
     return Batches(
         *plan_batches(
             *stores,
@@ -96,6 +125,22 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
             few_shapes_first=run.settings["few_shapes_first"],
         )
     )
+
+
+def _tokenise(texts, tokenizers, run):
+    """The `TokenStore` of each text: those of process 0, or a process's own if it sees none."""
+    processes, shared = run.processes, run.folder / "tokens"
+    own = run.folder / f"process-{processes.index}" / "tokens"
+
+    def build(folder):
+        return [TokenStore.build_once(folder / x, texts[x], *tokenizers) for x in texts]
+
+    def find_or_build():
+        found = [TokenStore.find(shared / x, texts[x], tokenizers[0]) for x in texts]
+        return build(own) if None in found else found
+
+    stores = processes.each(lambda: build(shared) if processes.is_writer else None)
+    return processes.each(lambda: stores or find_or_build())
 
 
 def make_model(vocabulary_size, options, run):
@@ -126,7 +171,7 @@ def make_model(vocabulary_size, options, run):
 
 
 def save_training(task, facts, title, lines, options, run, batches, fitted):
-    """Write the results, and the preset in `model` with its model card.
+    """Write the results, and the preset in `model` with its model card: in process 0.
 
     Args:
         task: a `Translator` or another task with the trained model.
@@ -141,6 +186,10 @@ def save_training(task, facts, title, lines, options, run, batches, fitted):
     """
     hyperparameters = get_hyperparameters(options.model)
     facts = {**facts, **training_facts(task.model, batches.train, run, fitted, hyperparameters)}
-    write_results(facts, fitted.history, run.folder)
-    task.save_to_preset(run.folder / "model", card=model_card(title, facts, lines))
-    logger.info("The model is in %s.", run.folder / "model")
+
+    def write():
+        write_results(facts, fitted.history, run.folder)
+        task.save_to_preset(run.folder / "model", card=model_card(title, facts, lines))
+        logger.info("The model is in %s.", run.folder / "model")
+
+    run.processes.first(write)

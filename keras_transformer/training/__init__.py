@@ -7,8 +7,8 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
 - `may_change`: marks an option that may have another value when a training goes on.
 - `begin_training`: where the training stands, as a `Run`. (`begin_run`: of its parts, `RunOptions`
   and `DeviceOptions`.)
-- Corpus, vocabulary, token store and planned batches are in `kt.data`; `make_batches` calls the
-  last two, and `check_data` holds a resumed training to its text.
+- Corpus, vocabulary, token store and planned batches are in `kt.data`; `make_tokenizer` and
+  `make_batches` call the last three, and `check_data` holds a resumed training to its text.
 - `make_tree_pairs`, `make_tree_tokenizer`, `parser_metadata`, `quick_parser`: what trees need, with
   `TreeOptions` and `ParsingOptions`.
 - `make_model`: the model (section 3), compiled. Of its parts: `ModelOptions` and
@@ -29,6 +29,7 @@ For another loop, with Keras's own `fit`:
 - `TrainingState`, `find_start`: the whole state of a training in a file.
 - `average_checkpoints`, `list_checkpoints`, `load_weights`, `save_weights`: files of weights.
 - `Devices`, `choose_devices`, `use_devices`, `make_deterministic`: devices that share each batch.
+- `Processes`: several that train together (JAX), of which the first writes.
 - `training_flops`: what a training costs.
 - `TrainingStopped`: what a signal raises out of `fit`.
 """
@@ -39,6 +40,7 @@ _HOMES = {
     # All stages
     "TrainingOptions": "tasks.training",
     "begin_training": "tasks.training",
+    "make_tokenizer": "tasks.training",
     "make_batches": "tasks.training",
     "make_model": "tasks.training",
     "save_training": "tasks.training",
@@ -57,6 +59,7 @@ _HOMES = {
     "check_data": "training.run",
     "DeviceOptions": "training.distribution",
     "Devices": "training.distribution",
+    "Processes": "training.processes",
     "choose_devices": "training.distribution",
     "make_deterministic": "training.distribution",
     "use_devices": "training.distribution",

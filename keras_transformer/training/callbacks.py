@@ -90,7 +90,9 @@ class StopOnNonFinite(keras.callbacks.Callback):
         while self._next in self._losses:
             loss = self._losses.pop(self._next)
             if not np.isfinite(loss):
-                raise UserError(self._message(loss, self._first + self._next))
+                message = self._message(loss, self._first + self._next)
+                self.checkpoints.fail(UserError(message))
+                return
             self._next += self._at_once
 
     def _message(self, loss, last):

@@ -8,9 +8,11 @@ from pathlib import Path
 import h5py
 import keras
 import numpy as np
+from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_room, whole
+from keras_transformer.training.processes import Processes
 
 # What a file holds besides the model's weights lies in this group: see `training_state`.
 STATE_GROUP = "training_state"
@@ -35,14 +37,40 @@ def save_weights(model, path, room_for=()):
     _without_optimizer(model).save_weights(path)
 
 
-def load_weights(model, path):
+def load_weights(model, path, processes=None):
     """Load what `save_weights` or `save_state` wrote; the optimizer keeps its state.
+
+    Of a model with LoRA they become the weights W, and the matrices B are set to zeros.
+
+    Args:
+        model: a functional model.
+        path: the file, which process 0 reads.
+        processes: the `Processes` that train the model. Defaults to this one alone.
 
     Raises:
         UserError: if the file is damaged, or of another model.
     """
+    processes = processes or Processes()
+    if processes.count == 1:
+        _load(model, path)
+        return
+    values = processes.each(lambda: _loaded(model, path) if processes.is_writer else None)
+    processes.assign(model.weights, values)
+
+
+def _loaded(model, path):
+    """The values that the weights of a model would have, as arrays; they keep their own."""
+    # To assign to a variable of several processes, all of them must.
+    with keras.StatelessScope() as scope:
+        _load(model, path)
+    return [ops.convert_to_numpy(scope.get_current_value(weight)) for weight in model.weights]
+
+
+def _load(model, path):
+    # What is saved of LoRA is merged.
+    expected = sum(not weight.name.startswith("lora_") for weight in model.weights)
     # Keras passes over what the model has no layer for.
-    found, expected = _count_tensors(path), len(model.weights)
+    found = _count_tensors(path)
     if found != expected:
         raise UserError(
             f"{path} is of another model: it has {found} tensors, and the model {expected}."

@@ -9,6 +9,7 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.options import may_change
+from keras_transformer.training.processes import Processes, end_at_once_after_errors
 
 
 @dataclass(kw_only=True)
@@ -24,7 +25,7 @@ class DeviceOptions:
     num_processes: int = 1
     """Processes that train together, on one machine or several: all with the same options."""
     process_id: int = may_change(0)
-    """Which of them this is, from 0. The others than 0 write to process-K in the output folder."""
+    """Which of them this is, from 0. Process 0 alone writes checkpoints, logs and the model."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Devices:
     def scope(self):
         """A context manager: variables that are made in it are those of all replicas."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
+
+    @property
+    def processes(self):
+        """The `Processes` that train together, and which of them this is."""
+        return Processes(*self.shard)
 
     @property
     def jit_compile(self):
@@ -172,7 +178,10 @@ def _choose_jax(num_replicas, coordinator, num_processes, process_id):
             jax.config.update("jax_num_cpu_devices", num_replicas)
     if num_processes > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        # It would catch SIGTERM, and do nothing: see `stop_on_signals`.
+        jax.config.update("jax_enable_preemption_service", False)
         keras.distribution.initialize(coordinator, num_processes, process_id)
+        end_at_once_after_errors()
     names = _jax_device_names(num_replicas, num_processes, process_id)
     keras.distribution.set_distribution(
         # The batches are read in shards already.

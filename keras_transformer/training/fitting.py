@@ -23,6 +23,7 @@ from keras_transformer.training.checkpoints import (
 from keras_transformer.training.compile_later import CompileLater, first_compiled_batch
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.processes import tell_of_lost_connections
 from keras_transformer.training.progress import LogProgress, SkipNonFinite
 from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
@@ -85,14 +86,15 @@ def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1)
         )
         # TensorFlow would trace a first step that makes variables twice.
         model.optimizer.build(model.trainable_variables)
-        run.start.restore(model)
+        run.start.restore(model, run.processes)
     logger.info("%s parameters", f"{model.count_params():,}")
 
 
 def fit(model, train_batches, val_batches, run, options, checkpoint_options, scores=None):
     """Train (section 5.2), in intervals that end with a validation.
 
-    Writes checkpoints, and at the end `history.json` and `training.png`, into the run's folder.
+    Writes checkpoints, and at the end `history.json` and `training.png`, into the run's folder. Of
+    several processes, process 0 does.
 
     Whenever it is stopped or killed, the same call on a resumed run comes to the same weights,
     validations and scores. The means of training in the history, such as the loss, are those of an
@@ -112,7 +114,8 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         `Fitted`.
 
     Raises:
-        UserError: if the loss is infinite or not a number, or a checkpoint cannot be written.
+        UserError: if the loss is infinite or not a number, a checkpoint cannot be written, or
+            another process has ended.
         TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
     """
     _check_positive(steps=options.steps, interval=options.interval)
@@ -127,9 +130,10 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         start=run.start,
         run=run.settings,
         num_batches=num_batches,
+        processes=run.processes,
     )
     compile_later = _compile_later(run, train_batches, val_batches, num_batches)
-    with stop_on_signals(checkpoints):
+    with stop_on_signals(checkpoints), tell_of_lost_connections():
         fit_in_parts(
             model,
             train_batches.stream,
@@ -141,7 +145,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
             ],
             verbose=0 if run.devices.shard[0] else "auto",
         )
-    write_history(checkpoints.history, run.folder, options.interval)
+    run.processes.first(lambda: write_history(checkpoints.history, run.folder, options.interval))
     return Fitted(checkpoints.history, checkpoints.seconds)
 
 
@@ -209,10 +213,15 @@ def average_weights(model, run, options):
         model.optimizer.overwrite_with_average(model.trainable_variables)
         return "moving average of the weights"
     averaged = run.folder / "averaged.weights.h5"
-    paths = list_checkpoints(run.checkpoints_folder)[-options.average :]
-    average_checkpoints(paths, averaged)
-    load_weights(model, averaged)
-    return f"last {len(paths)} checkpoints averaged"
+
+    def average():
+        paths = list_checkpoints(run.checkpoints_folder)[-options.average :]
+        average_checkpoints(paths, averaged)
+        return len(paths)
+
+    count = run.processes.first(average)
+    load_weights(model, averaged, run.processes)
+    return f"last {count} checkpoints averaged"
 
 
 def check_executions(at_once, interval, num_batches, first_batch):
@@ -275,7 +284,7 @@ def _callbacks(model, train_batches, run, options, checkpoints, scores):
         if model.optimizer.skip_nonfinite
         else StopOnNonFinite(train_batches, checkpoints),
         *(LogScore(name, score) for name, score in scores.items()),
-        *_tensorboard(run.folder),
+        *(_tensorboard(run.folder) if run.processes.is_writer else []),
         checkpoints,
     ]
 

@@ -12,6 +12,7 @@ import keras
 from keras_transformer.errors import UserError
 from keras_transformer.files import remove_leftovers, whole
 from keras_transformer.options import may_change
+from keras_transformer.training.agreement import Agreement
 from keras_transformer.training.background import BackgroundJob
 from keras_transformer.training.callbacks import steps_done
 from keras_transformer.training.checkpoints import (
@@ -20,6 +21,7 @@ from keras_transformer.training.checkpoints import (
     list_checkpoints,
     step_of,
 )
+from keras_transformer.training.processes import Processes
 from keras_transformer.training.training_state import (
     STATE_ENDING,
     Snapshot,
@@ -68,6 +70,10 @@ class RollingCheckpoints(keras.callbacks.Callback):
     one checkpoint at a time. What goes wrong there is raised at the next batch that begins when it
     has, and at the latest with the next checkpoint or at the end of the training.
 
+    Of several processes that train together, process 0 alone writes, and decides when; the others
+    need no folder. They stop and fail together: what goes wrong in one is raised in all, two
+    batches later.
+
     Put it last in the list of callbacks, so that the history that it keeps has all values of an
     epoch.
 
@@ -80,6 +86,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         run: dict of what must not change when the training goes on: `TrainingState.run`.
         num_batches: the batches of the whole training, those before the start included. Defaults to
             those of `fit`.
+        processes: the `Processes` that train together. Defaults to this one alone.
 
     Attributes:
         batches: how many batches were consumed.
@@ -98,6 +105,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         start=None,
         run=None,
         num_batches=None,
+        processes=None,
     ):
         super().__init__()
         intervals = {"keep": keep, "every_steps": every_steps, "every_minutes": every_minutes}
@@ -113,21 +121,36 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.start = start or TrainingState()
         self.run = run or {}
         self.num_batches = num_batches
+        self.processes = processes or Processes()
         self.batches = self.start.batches
         self.history = {name: [*values] for name, values in self.start.history.items()}
-        self.stop_soon = False
+        self._agreement = Agreement(self.processes)
         self._began = self._last_time = time.monotonic()
         self._last_step = self.start.step
         self._counted = (self.start.step, self.start.batches)
         self._writing = None
 
     @property
+    def stop_soon(self):
+        return self._agreement.stop_soon
+
+    @stop_soon.setter
+    def stop_soon(self, value):
+        self._agreement.stop_soon = value
+
+    @property
     def seconds(self):
         """The time of training so far, that before the start included."""
         return self.start.seconds + time.monotonic() - self._began
 
+    def fail(self, error):
+        """Raise an error out of `fit`: here, or where all processes do."""
+        self._agreement.fail(error)
+
     def last_good(self):
         """Words that say where the training can go on from, once what is being written is there."""
+        if not self.processes.is_writer:
+            return "Process 0 has the checkpoints."
         if self._writing:
             with contextlib.suppress(UserError):
                 self.wait()
@@ -144,12 +167,16 @@ class RollingCheckpoints(keras.callbacks.Callback):
             writing.wait()
 
     def on_train_begin(self, logs=None):
-        self.wait()
-        remove_leftovers(self.folder)
-        self._delete_later_than(self._count_updates())
+        self.processes.each(self._prepare)
         self._batches_at_once = self.model.steps_per_execution
         # Keras's own history goes on too: it is what `fit` returns.
         self.model.history.history = {name: [*x] for name, x in self.history.items()}
+
+    def _prepare(self):
+        if self.processes.is_writer:
+            self.wait()
+            remove_leftovers(self.folder)
+            self._delete_later_than(self._count_updates())
 
     def on_epoch_begin(self, epoch, logs=None):
         self._first_batch = self.batches
@@ -157,11 +184,14 @@ class RollingCheckpoints(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         # Not `on_train_batch_end`, at which the next batch may have begun.
         self._consumed(batch)
-        if self._writing and self._writing.is_done:
-            self.wait()
         if batch:  # else nothing has changed since the epoch before
-            self._save_if(self._is_due())
+            stop = self._agreement.at_batch()
+            self._save_if(self.processes.is_writer and self._is_due(), stop)
         self._begun = batch
+
+    def on_test_begin(self, logs=None):
+        # Should a process have failed, there is no validation.
+        self.stop_soon |= self._agreement.now()
 
     def on_epoch_end(self, epoch, logs=None):
         consumed = self._begun + self._batches_at_once
@@ -171,9 +201,9 @@ class RollingCheckpoints(keras.callbacks.Callback):
             self.history.setdefault(name, []).append(value)
         of_epochs = self.every_steps is None and self.every_minutes is None
         is_last = self._is_last(epoch)
-        self._save_if(of_epochs or is_last or self._is_due())
-        if is_last:
-            self.wait()
+        stop = self._agreement.now()
+        is_due = of_epochs or is_last or (self.processes.is_writer and self._is_due())
+        self._save_if(is_due, stop, and_wait=is_last)
 
     def _consumed(self, of_epoch):
         self.batches = self._first_batch + of_epoch
@@ -183,13 +213,29 @@ class RollingCheckpoints(keras.callbacks.Callback):
             return epoch + 1 == self.params["epochs"]
         return self.batches == self.num_batches
 
-    def _save_if(self, is_due):
-        """Write a checkpoint if one is due, or if a stop is asked for, and then stop."""
-        if is_due or self.stop_soon:
-            self._save(to_average=is_due)
-        if self.stop_soon:
-            self.wait()
+    def _save_if(self, is_due, stop, and_wait=False):
+        """Write a checkpoint if one is due, or if all are to stop, and then stop."""
+
+        def save():
+            if self._writing and self._writing.is_done:
+                self.wait()
+            if self.processes.is_writer and (is_due or stop):
+                self._save(to_average=is_due)
+            if stop or and_wait:
+                self.wait()
+
+        if stop or and_wait:
+            self.processes.each(save)
+        else:
+            self._or_fail(save)
+        if stop:
             raise StopAsked
+
+    def _or_fail(self, function):
+        try:
+            function()
+        except Exception as error:
+            self.fail(error)
 
     def _is_due(self):
         if self.every_steps:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import keras
 
+from keras_transformer.errors import UserError
 from keras_transformer.files import remove_leftovers
 from keras_transformer.options import may_change
 from keras_transformer.training.distribution import Devices, use_devices
-from keras_transformer.training.training_state import TrainingState, find_start
+from keras_transformer.training.training_state import TrainingState, as_json, find_start
 
 
 @dataclass(kw_only=True)
@@ -33,7 +34,7 @@ class Run:
     """What the stages of a training need to know of it.
 
     Attributes:
-        folder: where this process writes.
+        folder: where the training writes: its process 0.
         devices: the `Devices` that share each batch.
         start: the `TrainingState` that the training goes on from.
         settings: dict of what must stay as it is when the training goes on.
@@ -52,6 +53,11 @@ class Run:
     def checkpoints_folder(self):
         """The folder of the checkpoints."""
         return self.folder / "checkpoints"
+
+    @property
+    def processes(self):
+        """The `Processes` that train together."""
+        return self.devices.processes
 
     @property
     def is_resumed(self):
@@ -73,16 +79,20 @@ def begin_run(options, devices, steps, settings):
         A `Run`.
 
     Raises:
-        UserError: if there are no such devices, or the folder holds another training.
+        UserError: if there are no such devices, the folder holds another training, or another
+            process was given other options.
     """
     began = time.time()
     folder = Path(options.output_dir)
     chosen = use_devices(devices)
     keras.utils.set_random_seed(options.seed)
-    if devices.process_id:
-        folder /= f"process-{devices.process_id}"
-    remove_leftovers(folder)
-    start = find_start(folder / "checkpoints", steps, options.resume, options.overwrite)
+
+    def find():
+        remove_leftovers(folder)
+        checkpoints = folder / "checkpoints"
+        return find_start(checkpoints, steps, options.resume, options.overwrite).to_json()
+
+    start = TrainingState.from_json(chosen.processes.first(find))
     settings = {
         **settings,
         "num_replicas": chosen.num_replicas,
@@ -92,8 +102,9 @@ def begin_run(options, devices, steps, settings):
             "few_shapes_first", start.step == 0 and keras.backend.backend() == "jax"
         ),
     }
-    start.check_run(settings)
-    return Run(folder, chosen, start, settings, options.seed, began)
+    run = Run(folder, chosen, start, settings, options.seed, began)
+    _check_settings(run, settings, steps=steps)
+    return run
 
 
 def check_data(run, train, tokenizer):
@@ -108,12 +119,39 @@ def check_data(run, train, tokenizer):
         The `Run`, in whose settings both are noted.
 
     Raises:
-        UserError: if one of them is not what the training began with.
+        UserError: if one of them is not what the training began with, or not what process 0 has.
     """
     settings = {
         **run.settings,
         "training_text": train.fingerprint(),
         "tokenizer": tokenizer.fingerprint(),
     }
-    run.start.check_run(settings)
+    _check_settings(run, settings)
     return dataclasses.replace(run, settings=settings)
+
+
+def _check_settings(run, settings, **others):
+    """Check them in all processes: they are what the training began with, and those of process 0.
+
+    Args:
+        run: the `Run`.
+        settings: dict of what must stay as it is when the training goes on.
+        **others: what may change then, and must be the same in all processes.
+    """
+    mine = as_json({**settings, **others})
+    first = run.processes.first(lambda: mine)
+
+    def check():
+        run.start.check_run(settings)
+        different = [
+            f"{name}={mine[name]} (there {first[name]})"
+            for name in mine
+            if mine[name] != first[name]
+        ]
+        if different:
+            raise UserError(
+                f"Process {run.processes.index} has other options or another text than process 0: "
+                f"{', '.join(different)}. Start all processes with the same."
+            )
+
+    run.processes.each(check)

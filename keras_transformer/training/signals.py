@@ -17,7 +17,7 @@ def stop_on_signals(checkpoints):
     """Within the block, let SIGTERM and Ctrl-C write a checkpoint before they end the training.
 
     It stops at the end of the current batch, or of a validation that is on its way; a second signal
-    ends the process at once.
+    ends the process at once. A signal to one of several processes stops all.
 
     Args:
         checkpoints: the `RollingCheckpoints` of the training in the block.
@@ -28,7 +28,7 @@ def stop_on_signals(checkpoints):
     if threading.current_thread() is not threading.main_thread():
         yield  # Only the main thread can handle signals.
         return
-    received, handlers = [], {}
+    received, handlers, is_stopped = [], {}, False
 
     def handle(number, frame):
         received.append(number)
@@ -44,11 +44,13 @@ def stop_on_signals(checkpoints):
             handlers[number] = signal.signal(number, handle)
         yield
     except StopAsked:
-        if not received:
-            raise
+        is_stopped = True
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    if received:
+    number = int(checkpoints.processes.largest(received[0] if received else 0))
+    if number:
         logger.warning("Stopped. %s", checkpoints.last_good())
-        raise TrainingStopped(128 + received[0])
+        raise TrainingStopped(128 + number)
+    if is_stopped:
+        raise StopAsked

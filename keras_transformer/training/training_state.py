@@ -14,6 +14,7 @@ ended. They are passed over.)
 A SHA-256 of all of it is its attribute: a damaged file is known as such.
 """
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -35,6 +36,7 @@ from keras_transformer.training.checkpoints import (
     load_weights,
     save_weights,
 )
+from keras_transformer.training.processes import Processes
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class TrainingState:
         changes = [
             f"{name}={self.run[name]} (now {value})"
             for name, value in run.items()
-            if name in self.run and self.run[name] != _as_json(value)
+            if name in self.run and self.run[name] != as_json(value)
         ]
         if changes:
             raise UserError(
@@ -77,18 +79,35 @@ class TrainingState:
                 "what it had, or train anew in another folder."
             )
 
-    def restore(self, model):
+    def restore(self, model, processes=None):
         """Give a compiled model this state. At the beginning it keeps its own.
+
+        Args:
+            model: the model.
+            processes: the `Processes` that train it, of which process 0 reads the file. Defaults to
+                this one alone.
 
         Raises:
             UserError: if model or optimizer are others.
         """
         if self.path is None:
             return
-        load_weights(model, self.path)
+        processes = processes or Processes()
+        load_weights(model, self.path, processes)
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        variables, values = _state_variables(model), self._read()
+        variables = _state_variables(model)
+        values = processes.each(lambda: self._read(variables) if processes.is_writer else None)
+        processes.assign(variables.values(), values)
+
+    def _read(self, variables):
+        """The tensors of the file besides the weights: a list in the order of the variables."""
+        with h5py.File(self.path) as file:
+            values = {
+                name: x[...]
+                for name, x in datasets(file[STATE_GROUP]).items()
+                if name != "facts" and not name.startswith("metrics/")
+            }
         for name in sorted(variables.keys() | values.keys()):
             shapes = [tuple(x[name].shape) if name in x else None for x in (values, variables)]
             if shapes[0] != shapes[1]:
@@ -96,17 +115,18 @@ class TrainingState:
                     f"{self.path} is of another model or optimizer: {name} has the shape "
                     f"{shapes[0]}, and should have {shapes[1]}."
                 )
-        for name, variable in variables.items():
-            variable.assign(values[name])
+        return [values[name] for name in variables]
 
-    def _read(self):
-        """The tensors of the file besides the weights: name -> array."""
-        with h5py.File(self.path) as file:
-            return {
-                name: x[...]
-                for name, x in datasets(file[STATE_GROUP]).items()
-                if name != "facts" and not name.startswith("metrics/")
-            }
+    def to_json(self):
+        """A dict of JSON values, of which `from_json` makes it again."""
+        path = None if self.path is None else str(self.path)
+        return {**dataclasses.asdict(self), "path": path}
+
+    @classmethod
+    def from_json(cls, values):
+        """Make what `to_json` has written down."""
+        path = None if values["path"] is None else Path(values["path"])
+        return cls(**{**values, "path": path})
 
 
 class Snapshot:
@@ -287,5 +307,6 @@ def _digest(file, must_be_finite=False):
     return digest.hexdigest()
 
 
-def _as_json(value):
+def as_json(value):
+    """A value as it is when it has been written down in JSON, and read."""
     return json.loads(json.dumps(value, default=str))

@@ -32,12 +32,8 @@ def main(options):
 
     # Data and batching (section 5.1)
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
-    tokenizer = kt.data.make_tokenizer(
-        chain.from_iterable(train),
-        options.vocabulary,
-        training.folder / "tokenizer.spm",
-        keep=training.is_resumed,
-    )
+    sentences = chain.from_iterable(train)
+    tokenizer = kt.training.make_tokenizer(sentences, options.vocabulary, training)
     training = kt.training.check_data(training, train, tokenizer)
     batches = kt.training.make_batches(train, val, tokenizer, options, training)
 

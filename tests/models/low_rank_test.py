@@ -6,6 +6,7 @@ import pytest
 
 from keras_transformer import greedy_search
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.checkpoints import load_weights, save_weights
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from tests.helpers import assert_close, normal, to_numpy
 from tests.models.transformer_test import INPUTS, SOURCE, copy_task, new_model
@@ -16,6 +17,12 @@ def adapted_model(rank=2, **options):
     model = new_model(num_layers=1)
     model.enable_lora(rank, **options)
     return randomize_lora(model)
+
+
+def adapted_model_of_two_layers():
+    model = new_model(num_layers=2)
+    model.enable_lora(2)
+    return model
 
 
 def randomize_lora(model):
@@ -102,6 +109,22 @@ def test_what_is_saved_is_a_plain_model(tmp_path):
     third = adapted_model(rank=1)
     third.load_weights(tmp_path / "model.weights.h5")
     assert_close(third(INPUTS), model(INPUTS))
+
+
+@pytest.mark.once
+def test_a_checkpoint_becomes_the_weights_that_are_adapted(tmp_path):
+    plain, path = new_model(num_layers=1), tmp_path / "step-1.weights.h5"
+    save_weights(plain, path)
+    model = adapted_model()
+    load_weights(model, path)
+    assert_close(model(INPUTS), plain(INPUTS), atol=0)
+    # What is saved of the adapted model is a plain one's file, and is loaded in the same way.
+    save_weights(randomize_lora(model), tmp_path / "step-2.weights.h5")
+    expected = to_numpy(model(INPUTS)).copy()
+    load_weights(model, tmp_path / "step-2.weights.h5")
+    assert_close(model(INPUTS), expected)
+    with pytest.raises(ValueError, match="of another model: it has 31 tensors, and the model 61"):
+        load_weights(adapted_model_of_two_layers(), path)
 
 
 @pytest.mark.parametrize("options", [{}, {"target_layer_names": ["output"]}], ids=str)

@@ -10,8 +10,6 @@ from keras_transformer.tasks.training import (
     make_batches,
     make_model,
 )
-from keras_transformer.training import run as run_module
-from keras_transformer.training.distribution import Devices
 from tests.small_corpus import sentence_pairs
 
 JAX = keras.backend.backend() == "jax"
@@ -36,15 +34,6 @@ def test_the_training_step_is_traced_once_for_a_shape(tmp_path):
     model.train_step = lambda *args, **kwargs: calls.append(1) or step(*args, **kwargs)
     model.fit(batches.train.stream(start), shuffle=False, steps_per_epoch=4, verbose=0)
     assert len(calls) == (2 if JAX else 1)  # TensorFlow's has free axes.
-
-
-@pytest.mark.once
-def test_each_process_but_the_first_has_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "use_devices", lambda options: Devices(2, (0, 2)))
-    for process_id, folder in ((0, tmp_path), (1, tmp_path / "process-1")):
-        processes = {"num_processes": 2, "process_id": process_id}
-        options = from_keywords(TrainingOptions, {"output_dir": tmp_path, **processes})
-        assert begin_training(options).folder == folder
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "mixed_float16"])

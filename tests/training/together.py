@@ -1,0 +1,115 @@
+"""Train in one of several processes, each with a folder of its own.
+
+python -m tests.training.together FOLDER FAULT OPTIONS, those of `TrainingOptions` as JSON.
+FAULT is what happens to this process at a batch, or when it writes: see `FAULTS`.
+"""
+
+import json
+import os
+import signal
+import sys
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+import keras_transformer as kt
+from keras_transformer.options import from_keywords
+from keras_transformer.training import rolling_checkpoints
+from keras_transformer.training.processes import end_alone
+from tests.small_corpus import quick_model, sentence_pairs
+
+# Made when a checkpoint of three updates is there, or four batches later.
+AT_BATCH = 7
+
+
+def at_batch(action):
+    """Have something done where a batch of the training is made, maybe more than once."""
+    batch = kt.data.TokenBatches.batch
+
+    def batch_and_fault(self, epoch, index):
+        made = batch(self, epoch, index)
+        is_it = self.training and self.plans.first_step(epoch) + index == AT_BATCH
+        return action(made) if is_it else made
+
+    kt.data.TokenBatches.batch = batch_and_fault
+
+
+def send(number):
+    numbers = [number]
+
+    def action(made):
+        if numbers:
+            os.kill(os.getpid(), numbers.pop())
+        return made
+
+    at_batch(action)
+
+
+def spoil():
+    def action(made):
+        inputs, targets, weights = made
+        return inputs, targets, weights * np.nan
+
+    at_batch(action)
+
+
+def fill_disk():
+    def copy(path, new_path):
+        raise OSError(28, "No space left on device")
+
+    rolling_checkpoints.copy_weights = copy
+
+
+def fail():
+    def action(made):
+        raise KeyError("a defect")
+
+    at_batch(action)
+
+
+FAULTS = {
+    "none": lambda: None,
+    "stopped": lambda: send(signal.SIGTERM),
+    "killed": lambda: send(signal.SIGKILL),
+    "spoiled": spoil,
+    "full": fill_disk,
+    "defect": fail,
+}
+
+
+def text(name, size):
+    return kt.data.ParallelText("words", name, "en", "de", lambda: iter(sentence_pairs(size)))
+
+
+def train(folder, options):
+    """All stages but the last, with a model that is quick to compile; returns it."""
+    options = from_keywords(kt.training.TrainingOptions, {"output_dir": folder, **options})
+    run = kt.training.begin_training(options)
+    train, val = text("train", 100), text("val", 4)
+    sentences = chain.from_iterable(train)
+    tokenizer = kt.training.make_tokenizer(sentences, options.vocabulary, run)
+    run = kt.training.check_data(run, train, tokenizer)
+    batches = kt.training.make_batches(train, val, tokenizer, options, run)
+    with run.devices.scope():
+        model = quick_model(dropout=0.1)
+        optimizer = kt.training.make_optimizer(options.optimizer, 16)
+    kt.training.compile_model(model, optimizer, 0.1, run)
+    kt.training.fit(model, *batches, run, options.fitting, options.checkpoints)
+    kt.training.average_weights(model, run, options.checkpoints)
+    return model
+
+
+def main(folder, fault, options):
+    FAULTS[fault]()
+    model = train(Path(folder), json.loads(options))
+    np.savez(f"{folder}.npz", *model.get_weights())
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except kt.UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        end_alone(error, 2)
+        sys.exit(2)
