@@ -15,6 +15,7 @@ from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 
 # What the inputs of a fused step hold beside the token ids; the weights in training alone.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
+_QUANTIZED = "the embedding is quantised, and the loss needs it in floats"
 # What a step consists of. A class that overrides one of them may want logits there.
 _METHODS = ("call", "compute_loss", "compute_metrics", "train_step", "test_step")
 
@@ -55,22 +56,27 @@ class FusedTrainingStep(keras.Model):
                 where loss and metrics are this package's own (`LabelSmoothedCrossentropy`,
                 `TokenAccuracy`, `Perplexity`, not classes derived from them) and the model's class
                 overrides none of `call`, `compute_loss`, `compute_metrics`, `train_step` and
-                `test_step`. True raises an error elsewhere; with false there are logits always.
+                `test_step`, and the embedding is not quantised. True raises an error elsewhere;
+                with false there are logits always.
 
         Raises:
-            UserError: if `fused` is none of these, or true where it is impossible.
+            UserError: if `fused` is none of these, or true where it is impossible. (If the model is
+                quantised later, its next step raises it.)
         """
         if fused not in ("auto", True, False):
             raise UserError(f'`fused` must be "auto", True or False. Received: fused={fused!r}')
         obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
-        if fused is True and obstacle:
-            raise UserError(f"`fused=True` is impossible: {obstacle}. Leave `fused` out.")
+        if fused is True:
+            _insist(not obstacle, obstacle)
+            _insist(not self._embedding_is_quantized(), _QUANTIZED)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, *args, **kwargs)
         self._fused, self._obstacle = fused, obstacle
 
     def get_compile_config(self):
         config = super().get_compile_config()
-        return {**config, "fused": self._fused} if config else config
+        # What is compiled for floats and quantised after that can be loaded too.
+        fused = "auto" if self._fused is True and self._embedding_is_quantized() else self._fused
+        return {**config, "fused": fused} if config else config
 
     def compile_from_config(self, config):
         # Not the parent's, which calls no `compile` that is overridden.
@@ -127,7 +133,11 @@ class FusedTrainingStep(keras.Model):
     def _is_fused(self, inputs):
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
             return False
-        return self.token_embedding.quantization_mode is None
+        _insist(not (self._fused is True and self._embedding_is_quantized()), _QUANTIZED)
+        return not self._embedding_is_quantized()
+
+    def _embedding_is_quantized(self):
+        return self.token_embedding.quantization_mode is not None
 
     def _find_obstacle(self, loss, metrics, weighted_metrics):
         """Why the steps cannot be fused, in words, or None."""
@@ -152,6 +162,12 @@ class FusedTrainingStep(keras.Model):
             self._class_weight = class_weight
             self.train_function = None  # The weights are part of it.
         return arguments
+
+
+def _insist(is_possible, obstacle):
+    """Raise a `UserError` if steps that must be fused cannot be."""
+    if not is_possible:
+        raise UserError(f"`fused=True` is impossible: {obstacle}. Leave `fused` out.")
 
 
 def _tensors(inputs):

@@ -152,6 +152,28 @@ def test_refuses_to_fuse_what_needs_logits(options, words):
         small(**options)
 
 
+@pytest.mark.once
+def test_refuses_to_fuse_what_is_quantised():
+    model = Transformer(50, 1, 8, 16, 2)
+    model.quantize("int8")
+    loss = LabelSmoothedCrossentropy()
+    with pytest.raises(ValueError, match="`fused=True` is impossible: the embedding is quantised"):
+        model.compile("sgd", loss, fused=True)
+    model.compile("sgd", loss)
+    assert 2 < model.test_on_batch(INPUTS, TARGET) < 8
+
+
+@pytest.mark.once
+def test_what_is_fused_and_then_quantised_says_so(tmp_path):
+    model = small(fused=True)
+    model.quantize("int8")
+    with pytest.raises(ValueError, match="`fused=True` is impossible: the embedding is quantised"):
+        model.test_on_batch(INPUTS, TARGET)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert 2 < loaded.test_on_batch(INPUTS, TARGET) < 8
+
+
 def test_steps_make_no_logits_and_predictions_are_logits(monkeypatch):
     model = small()
     model.train_on_batch(INPUTS, TARGET)  # Keras makes symbolic logits the first time.
