@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.convert.foreign import open_foreign
-from keras_transformer.convert.vocabulary import Order, reordered_proto, reserve
+from keras_transformer.convert.vocabulary import RESERVED, Order, reordered_proto, reserve
 from keras_transformer.convert.weights import (
     TORCH_NORM_EPSILON,
     assign,
@@ -15,7 +15,7 @@ from keras_transformer.convert.weights import (
     hyperparameters,
     stack_places,
 )
-from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.tokenizer import START_ID, Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
@@ -136,7 +136,9 @@ def _sides(folder):
         )
         target_ids = _vocabulary(folder, file, size)
         order = reserve(len(target_ids), start, end, _id_of(target_ids, names[1], file), pad)
-        source_order = reserve(len(source_ids), source_pad, source_end, unknown, source_pad)
+        # No source begins with a start token: without one it is whichever.
+        source_start = source_ids.get(RESERVED[START_ID], source_pad)
+        source_order = reserve(len(source_ids), source_start, source_end, unknown, source_pad)
     return (
         _Side(source_order, source_order.pieces([*source_ids]), folder.file("source.spm")),
         _Side(order, order.pieces([*target_ids]), folder.file("target.spm")),
