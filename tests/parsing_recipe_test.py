@@ -58,7 +58,7 @@ def test_train_leaves_model_and_scores(trained):
     assert results["steps"] == 3 and len(results["history"]["val_f1"]) == 2
     assert results["scores"]["test"]["sentences"] == SIZES["test"]
     assert "F1" in (run / "model" / "README.md").read_text()
-    metadata = json.loads((run / "model" / "config.json").read_text())["metadata"]
+    metadata = json.loads((run / "model" / "task.json").read_text())["config"]["metadata"]
     tag_dictionary = json.loads((run / "model" / "tag_dictionary.json").read_text())
     assert "(S" in metadata["symbols"] and ["."] in tag_dictionary["tag_sets"]
 

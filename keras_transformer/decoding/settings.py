@@ -118,7 +118,7 @@ def deserialize(config):
             f"Received: {config!r}"
         ) from None
     cls = keras.saving.get_registered_object(name)
-    if cls is None:
+    if not (isinstance(cls, type) and issubclass(cls, Settings)):
         raise UserError(
             f"There is no search or constraint {name!r} here. Import the module that registers it "
             "with `keras.saving.register_keras_serializable` first."

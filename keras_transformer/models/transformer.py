@@ -213,6 +213,25 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         return cls(vocabulary_size, **{**_of_model(get_variant(name)), **overrides})
 
     @classmethod
+    def from_preset(cls, path, dtype=None):
+        """The trained model of a preset, without its tokenizer and search.
+
+        Args:
+            path: a preset folder, or another name of a preset, as `Translator.from_preset` takes.
+            dtype: dtype or dtype policy of the model.
+
+        Returns:
+            A model of this class.
+
+        Raises:
+            UserError: if the folder or a part of it is missing or damaged; if there is no such
+                repository, or no network.
+        """
+        from keras_transformer.tasks.preset import load_model
+
+        return load_model(path, cls, dtype=dtype)
+
+    @classmethod
     def from_options(cls, options, vocabulary_size):
         """A model with random weights, as `ModelOptions` say.
 

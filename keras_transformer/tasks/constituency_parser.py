@@ -119,10 +119,11 @@ class ConstituencyParser(Task):
         return None if values is None else TagDictionary.from_dict(values)
 
     @classmethod
-    def _metadata_of(cls, preset):
+    def _parts_of(cls, preset):
         if preset.tag_dictionary is None:
-            return preset.metadata
-        return {**preset.metadata, "tag_dictionary": preset.tag_dictionary.to_dict()}
+            return super()._parts_of(preset)
+        tag_dictionary = preset.tag_dictionary.to_dict()
+        return {"metadata": {**preset.metadata, "tag_dictionary": tag_dictionary}}
 
     def _preset_parts(self):
         return {"tag_dictionary": self._own_tag_dictionary}

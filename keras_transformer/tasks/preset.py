@@ -1,34 +1,46 @@
 """A preset: a folder with a trained model and all it takes to use it, on any backend.
 
-- `config.json`: the task that the model is for, the model's hyperparameters, the metadata of the
-  task, and perhaps its search;
-- `tokenizer.spm`: the SentencePiece model;
+It is a preset of KerasHub, with its file names and its JSON: see `keras_transformer.hub`.
+
+- `config.json`: the model's hyperparameters and dtype;
 - `model.weights.h5`: the weights;
+- `tokenizer.json`, `assets/tokenizer/vocabulary.spm`: the SentencePiece model; where the source has
+  one of its own, `source_tokenizer.json` and `assets/source_tokenizer/` too;
+- `preprocessor.json`: the tokens that are put before source and target;
+- `task.json`: the task that the model is for, its metadata, and perhaps its search;
+- `metadata.json`: when and by what the preset was written;
 - `tag_dictionary.json`: a parser's tag dictionary, if it has one;
 - `README.md`: the model card, if there is one.
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import keras
 
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
-from keras_transformer.models.quantization import is_quantized, with_default_policy
+from keras_transformer.models.quantization import as_policy_map, with_default_policy
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.tasks.earlier_presets import read_earlier_contents
+from keras_transformer.tasks.preset_files import (
+    CARD,
+    CONFIG,
+    SHARDS,
+    WEIGHTS,
+    check_is_there,
+    read_json,
+)
+from keras_transformer.tasks.preset_form import Contents, read_contents, write_contents
+from keras_transformer.tasks.preset_location import locate
+from keras_transformer.tasks.preset_tokenizers import TOKENIZER
 from keras_transformer.training.checkpoints import load_weights, save_weights
 
-_FORMAT = 2
-_CONFIG, _TOKENIZER, _WEIGHTS, _TAG_DICTIONARY, _CARD = (
-    "config.json",
-    "tokenizer.spm",
-    "model.weights.h5",
-    "tag_dictionary.json",
-    "README.md",
-)
+# The classes of dtype policies that the JSON of a preset may name.
+_POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
 
 
 class Preset(NamedTuple):
@@ -39,10 +51,23 @@ class Preset(NamedTuple):
     metadata: dict[str, Any]  # JSON values
     search: dict[str, Any] | None  # JSON values
     tag_dictionary: TagDictionary | None
+    source_tokenizer: Tokenizer | None  # None if it is the same
+    source_prefix: tuple[str, ...]
+    target_prefix: tuple[str, ...]
 
 
 def save_preset(
-    path, task, model, tokenizer, metadata, card=None, search=None, tag_dictionary=None
+    path,
+    task,
+    model,
+    tokenizer,
+    metadata,
+    card=None,
+    search=None,
+    tag_dictionary=None,
+    source_tokenizer=None,
+    source_prefix=(),
+    target_prefix=(),
 ):
     """Write a preset folder: whole, or not at all.
 
@@ -56,36 +81,41 @@ def save_preset(
             replaced, if it has one; an empty string leaves none.
         search: dict of JSON values that describe the task's search, if the preset is to have one.
         tag_dictionary: `TagDictionary` of a parser.
+        source_tokenizer: the source's `Tokenizer`, if it is another.
+        source_prefix: tokens before each source, as strings.
+        target_prefix: tokens before each target, as strings.
+
+    Raises:
+        UserError: if a tokenizer is of a class that presets do not hold.
     """
-    config = {
-        "format": _FORMAT,
-        "task": task,
-        "model": _hyperparameters(model),
-        "metadata": metadata,
-    }
-    if search is not None:
-        config["search"] = search
-    if tag_dictionary is not None:
-        config["has_tag_dictionary"] = True
-    old_card = Path(path) / _CARD
+    contents = Contents(
+        task,
+        model.hyperparameters,
+        None,
+        metadata,
+        search,
+        tokenizer,
+        None if source_tokenizer is tokenizer else source_tokenizer,
+        source_prefix,
+        target_prefix,
+        None if tag_dictionary is None else tag_dictionary.to_dict(),
+    )
+    old_card = Path(path) / CARD
     with whole(path) as folder:
         folder.mkdir()
-        _write_json(folder / _CONFIG, config)
-        if tag_dictionary is not None:
-            _write_json(folder / _TAG_DICTIONARY, tag_dictionary.to_dict())
+        write_contents(folder, model, contents)
         if card:
-            (folder / _CARD).write_text(card, "utf-8")
+            (folder / CARD).write_text(card, "utf-8")
         elif card is None and old_card.is_file():
-            shutil.copyfile(old_card, folder / _CARD)
-        tokenizer.save(folder / _TOKENIZER)
-        save_weights(model, folder / _WEIGHTS)
+            shutil.copyfile(old_card, folder / CARD)
+        save_weights(model, folder / WEIGHTS)
 
 
 def load_preset(path, task, dtype=None):
-    """Load what `save_preset` wrote, now or in the earlier format.
+    """Load what `save_preset`, an earlier version of it, or KerasHub wrote.
 
     Args:
-        path: the folder.
+        path: the folder, or a name that `preset_location.locate` knows.
         task: name of the class that wants to use it.
         dtype: dtype or dtype policy of the model.
 
@@ -93,110 +123,158 @@ def load_preset(path, task, dtype=None):
         A `Preset`.
 
     Raises:
-        UserError: if the folder or a part of it is missing or damaged, or is of another task.
+        UserError: if the folder or a part of it is missing or damaged, or is of another task; if
+            there is no such repository, or no network.
     """
-    path = Path(path)
-    if not path.is_dir():
-        raise UserError(f"There is no model folder {path}.")
-    for part in (_CONFIG, _TOKENIZER, _WEIGHTS):
-        _check_is_there(path, part)
-    config = _read_config(path / _CONFIG)
-    if config["task"] != task:
-        raise UserError(f"{path} does not hold a model for {task}.")
-    tag_dictionary = _tag_dictionary(path, config)
-    tokenizer = Tokenizer.from_file(path / _TOKENIZER)
-    model = _new_model(path, config["model"], tokenizer, dtype)
-    load_weights(model, path / _WEIGHTS)
-    return Preset(model, tokenizer, config["metadata"], config.get("search"), tag_dictionary)
+    path = locate(path)
+    contents = read_preset(path)
+    if contents.task not in (None, task):
+        raise UserError(f"{path} does not hold a model for {task}, but for {contents.task}.")
+    if contents.tokenizer is None:
+        check_is_there(path, f"{TOKENIZER}.json")
+    tag_dictionary = _tag_dictionary(path, contents)
+    model = _new_model(Transformer, path, contents, dtype)
+    _check_vocabularies(path, model, contents)
+    load_weights(model, path / WEIGHTS)
+    return Preset(
+        model,
+        contents.tokenizer,
+        contents.metadata,
+        contents.search,
+        tag_dictionary,
+        contents.source_tokenizer,
+        contents.source_prefix,
+        contents.target_prefix,
+    )
 
 
-def _check_is_there(path, part):
-    if not (path / part).is_file():
-        raise UserError(
-            f"The model folder {path} is not whole: {part} is missing. Copy it anew, or train "
-            "the model again."
-        )
+def load_model(path, model_class, dtype=None):
+    """Load the model of a preset alone, which needs no tokenizer.
 
+    Args:
+        path: as for `load_preset`.
+        model_class: `Transformer`, or a class derived from it.
+        dtype: dtype or dtype policy of the model.
 
-def _read_config(path):
-    """The entries of `config.json`, as the present format has them."""
-    config = _read_json(path)
-    if not isinstance(config, dict) or not {"task", "model"} <= config.keys():
-        raise UserError(f'{path} is damaged: it has no "task" or no "model".')
-    if config.get("format") == 1:
-        config = _from_format_1(config)
-    elif config.get("format") != _FORMAT:
-        raise UserError(
-            f"{path} is of another version of keras_transformer. Expected format 1 or {_FORMAT}."
-        )
-    for entry in ("model", "metadata", "search"):
-        if not isinstance(config.get(entry, {}), dict):
-            raise UserError(f'{path} is damaged: its "{entry}" is no object of JSON.')
-    if "metadata" not in config:
-        raise UserError(f'{path} is damaged: it has no "metadata".')
-    return config
+    Returns:
+        A model of the class.
 
-
-def _from_format_1(config):
-    """In the first format, metadata stood beside the task, and held the tag dictionary."""
-    config = dict(config)
-    entries = {name: config.pop(name) for name in ("format", "task", "model")}
-    return {**entries, "tag_dictionary": config.pop("tag_dictionary", None), "metadata": config}
-
-
-def _tag_dictionary(path, config):
-    """The dictionary in its own file, or in a configuration of the first format."""
-    part, values = _CONFIG, config.get("tag_dictionary")
-    if config.get("has_tag_dictionary"):
-        _check_is_there(path, _TAG_DICTIONARY)
-        part, values = _TAG_DICTIONARY, _read_json(path / _TAG_DICTIONARY)
-    elif values is None:
-        return None
-    try:
-        return TagDictionary.from_dict(values)
-    except UserError as error:
-        raise UserError(f"{path / part} is damaged: {error}") from error
-
-
-def _hyperparameters(model):
-    """Those that it is made with; its dtype among them only if it says what is quantised."""
-    if not is_quantized(model):
-        return dict(model.hyperparameters)
-    return {**model.hyperparameters, "dtype": model.get_config()["dtype"]}
-
-
-def _policy(path, saved, dtype):
-    """The policy that says what is quantised, with the dtype that is asked for."""
-    try:
-        return with_default_policy(saved, dtype)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise UserError(
-            f"{path / _CONFIG} is damaged: its model's dtype is no policy of Keras: {saved!r}"
-        ) from error
-
-
-def _new_model(path, hyperparameters, tokenizer, dtype):
-    if "dtype" in hyperparameters:
-        dtype = _policy(path, hyperparameters["dtype"], dtype)
-    try:
-        model = Transformer(**{**hyperparameters, "dtype": dtype})
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{path / _CONFIG} describes no model: {error}") from error
-    vocabulary_size = model.hyperparameters["vocabulary_size"]
-    if vocabulary_size != tokenizer.vocabulary_size:
-        raise UserError(
-            f"{path}: {_CONFIG} and {_TOKENIZER} do not belong together: {vocabulary_size} and "
-            f"{tokenizer.vocabulary_size} tokens."
-        )
+    Raises:
+        UserError: as `load_preset`, of any task.
+    """
+    path = locate(path)
+    model = _new_model(model_class, path, read_preset(path), dtype)
+    load_weights(model, path / WEIGHTS)
     return model
 
 
-def _read_json(path):
+def read_preset(path):
+    """The `Contents` of a preset folder, in the present form or an earlier one.
+
+    Raises:
+        UserError: if the folder or a part of it is missing or damaged.
+    """
+    path = Path(path)
+    check_is_there(path, CONFIG)
+    if not (path / WEIGHTS).is_file() and (path / SHARDS).is_file():
+        raise UserError(
+            f"The weights of {path} are in several files, which only KerasHub reads. Load it "
+            "there, and save it again with `max_shard_size=None`."
+        )
+    check_is_there(path, WEIGHTS)
+    config = read_json(path / CONFIG)
+    is_of_keras_hub = isinstance(config, dict) and "registered_name" in config
+    return (read_contents if is_of_keras_hub else read_earlier_contents)(path, config)
+
+
+def upgrade_preset(path):
+    """Write a preset of an earlier version in the present form, in its place.
+
+    Weights and card stay as they are, byte for byte.
+
+    Args:
+        path: the folder, which is replaced whole, or not at all.
+
+    Raises:
+        UserError: if the folder or a part of it is missing or damaged.
+    """
+    path = Path(path)
+    contents = read_preset(path)
+    model = _new_model(Transformer, path, contents, None)
+    with whole(path) as folder:
+        folder.mkdir()
+        write_contents(folder, model, contents)
+        for name in (CARD, WEIGHTS):
+            if (path / name).is_file():
+                shutil.copyfile(path / name, folder / name)
+
+
+def _tag_dictionary(path, contents):
+    if contents.tag_dictionary is None:
+        return None
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+        return TagDictionary.from_dict(contents.tag_dictionary)
+    except UserError as error:
+        raise UserError(f"{path / contents.tag_dictionary_file} is damaged: {error}") from error
 
 
-def _write_json(path, values):
-    path.write_text(json.dumps(values, indent=2) + "\n", "utf-8")
+def _new_model(model_class, path, contents, dtype):
+    hyperparameters = contents.hyperparameters
+    _check_activation(path, hyperparameters.get("activation"))
+    if contents.dtype is not None:
+        dtype = _policy(path, contents.dtype, dtype)
+    try:
+        return model_class(**{**hyperparameters, "dtype": dtype})
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path / CONFIG} describes no model: {error}") from error
+
+
+def _policy(path, saved, dtype):
+    """The dtype that is asked for; or the policy that says what is quantised, with that dtype."""
+    try:
+        if not _is_policy(saved):
+            raise TypeError
+        if isinstance(saved, dict) and saved["class_name"] == "DTypePolicy":
+            saved = saved["config"]["name"]  # to import no TensorFlow: see `preset_form`
+        policies = as_policy_map(saved)
+        return with_default_policy(policies, dtype) if len(policies) else dtype
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"{path / CONFIG} is damaged: its model's dtype is no policy of Keras: {saved!r}"
+        ) from error
+
+
+def _is_policy(saved):
+    """Whether JSON values name policies alone: no other class is to be made of them."""
+    if isinstance(saved, str):
+        return True
+    config = saved["config"]
+    policies = config.get("policy_map", {}).values()
+    return saved["class_name"] in _POLICIES and all(map(_is_policy, policies))
+
+
+def _check_activation(path, activation):
+    """Raise a `UserError` if a function is neither Keras's nor one that is registered here."""
+    if not isinstance(activation, dict):
+        return
+    name = activation.get("config")
+    is_function = activation.get("class_name") == "function" and isinstance(name, str)
+    if not is_function or keras.saving.get_registered_object(name) is None:
+        raise UserError(
+            f"{path / CONFIG} has an activation that is not known here: {activation!r}. Import the "
+            "module that registers it with `keras.saving.register_keras_serializable` first."
+        )
+
+
+def _check_vocabularies(path, model, contents):
+    sizes = model.hyperparameters
+    source_size = sizes["source_vocabulary_size"] or sizes["vocabulary_size"]
+    for name, size, tokenizer in (
+        ("tokenizer", sizes["vocabulary_size"], contents.tokenizer),
+        ("source's tokenizer", source_size, contents.source_tokenizer or contents.tokenizer),
+    ):
+        if size != tokenizer.vocabulary_size:
+            raise UserError(
+                f"{path}: {CONFIG} and the {name} do not belong together: {size} and "
+                f"{tokenizer.vocabulary_size} tokens."
+            )

@@ -63,20 +63,23 @@ class Task:
         """Load a trained model.
 
         Args:
-            path: a preset folder, such as `saved_models/multi30k_en_de`.
+            path: a preset folder, such as `saved_models/multi30k_en_de`; or a name as of
+                `preset_location.locate`: `"multi30k_en_de"` in a checkout,
+                `"hf://user/repository"`, `"kaggle://user/model/keras/variation"`.
             dtype: dtype or dtype policy of the model.
             search: as for the class. Defaults to the preset's own.
             **options: further arguments of the class, options of the search among them.
 
         Raises:
-            UserError: if the folder or a part of it is missing or damaged, or is of another task.
+            UserError: if the folder or a part of it is missing or damaged, or is of another task;
+                if there is no such repository, or no network.
         """
         keep_in_user_folder()  # before the model is made: that compiles too
         preset = load_preset(path, cls.__name__, dtype=dtype)
         saved = cls.default_search if preset.search is None else _search_of(path, preset)
         search = make_search(search, saved)
-        metadata = cls._metadata_of(preset)
-        return cls(preset.model, preset.tokenizer, metadata, search=search, **options)
+        parts = {**cls._parts_of(preset), **options}
+        return cls(preset.model, preset.tokenizer, search=search, **parts)
 
     def save_to_preset(self, path, card=None):
         """Write a preset folder: whole, or not at all.
@@ -98,9 +101,9 @@ class Task:
         )
 
     @classmethod
-    def _metadata_of(cls, preset):
-        """The `metadata` that makes the task of a preset."""
-        return preset.metadata
+    def _parts_of(cls, preset):
+        """The arguments that make the task of a `Preset`, beside model, tokenizer and search."""
+        return {"metadata": preset.metadata}
 
     def _preset_parts(self):
         """What a preset has beside the metadata: further arguments of `save_preset`."""

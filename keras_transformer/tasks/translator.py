@@ -124,6 +124,22 @@ class Translator(Task):
 
         export_translator(self, path, num_results)
 
+    @classmethod
+    def _parts_of(cls, preset):
+        return {
+            **super()._parts_of(preset),
+            "source_tokenizer": preset.source_tokenizer,
+            "source_prefix": preset.source_prefix,
+            "target_prefix": preset.target_prefix,
+        }
+
+    def _preset_parts(self):
+        return {
+            "source_tokenizer": self.source_tokenizer,
+            "source_prefix": self.source_prefix,
+            "target_prefix": self.target_prefix,
+        }
+
     def search_batch(self, token_ids, num_results, constraints=()):
         """As every `Task`'s; outputs begin with the ids of `target_prefix`."""
         prefix = self.target_prefix_ids

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,18 @@ import pytest
 from keras_transformer import greedy_search
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
-from keras_transformer.tasks.preset import load_preset, save_preset
+from keras_transformer.tasks.preset import load_preset, save_preset, upgrade_preset
 from keras_transformer.tasks.translator import Translator
 from tests.helpers import assert_close, normal, randomize, to_numpy
 from tests.small_corpus import WORDS, new_model, tokenizer
 
 _HDF5_OF_A_TENSOR = 3000  # bytes besides its values
-PARTS = ["README.md", "config.json", "model.weights.h5", "tokenizer.spm"]
+VOCABULARY = "assets/tokenizer/vocabulary.spm"
+JSON = ["config.json", "metadata.json", "preprocessor.json", "task.json", "tokenizer.json"]
+PARTS = ["README.md", VOCABULARY, *JSON, "model.weights.h5"]
+NEEDED = [VOCABULARY, "config.json", "tokenizer.json", "model.weights.h5"]
 INPUTS = {
     "encoder_token_ids": np.array([[5, 9, 8, 30, 2], [41, 2, 0, 0, 0]], "int32"),
     "decoder_token_ids": np.array([[1, 6, 12], [1, 33, 0]], "int32"),
@@ -35,9 +40,14 @@ def save(path, model, **metadata):
     return path
 
 
+def parts_of(path):
+    files = [file for file in path.rglob("*") if file.is_file()]
+    return sorted(file.relative_to(path).as_posix() for file in files)
+
+
 def test_round_trip(tmp_path, model):
     save(tmp_path / "preset", model, source="en", sizes=[1, 2])
-    assert sorted(path.name for path in (tmp_path / "preset").iterdir()) == PARTS
+    assert parts_of(tmp_path / "preset") == sorted(PARTS)
     assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
     loaded, loaded_tokenizer, metadata, *_ = load_preset(str(tmp_path / "preset"), "Test")
     assert metadata == {"source": "en", "sizes": [1, 2]}
@@ -115,7 +125,10 @@ class Killed(BaseException):
     pass
 
 
-class KilledWhileSaving:
+class KilledWhileSaving(Tokenizer):
+    def __init__(self):
+        super().__init__(tokenizer().proto)
+
     def save(self, path):
         raise Killed
 
@@ -142,7 +155,7 @@ def test_replaces_the_old_preset(tmp_path, model):
     loaded, _, metadata, *_ = load_preset(path, "Test")
     assert metadata == {"source": "new"}
     assert_close(loaded(INPUTS), other(INPUTS), atol=1e-6)
-    assert sorted(entry.name for entry in path.iterdir()) == PARTS
+    assert parts_of(path) == sorted(PARTS)
 
 
 # What else a preset holds
@@ -175,14 +188,14 @@ def save_with_tag_dictionary(path, model):
 @pytest.mark.once
 def test_tag_dictionary_has_a_file_of_its_own(tmp_path, model):
     path = save_with_tag_dictionary(tmp_path / "preset", model)
-    assert "größer" not in json.dumps(json.loads((path / "config.json").read_text("utf-8")))
+    assert not any("größer" in json.dumps(read(path / part)) for part in JSON)
     preset = load_preset(path, "Test")
     assert preset.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
     assert preset.tag_dictionary.kinds_of(["the", "größer", "。", "dog"]) == [1, 1, 2, 0]
     # A preset without one that takes its place leaves none.
     save(path, model)
     assert load_preset(path, "Test").tag_dictionary is None
-    assert sorted(part.name for part in path.iterdir()) == PARTS
+    assert parts_of(path) == sorted(PARTS)
 
 
 @pytest.mark.once
@@ -208,31 +221,146 @@ def test_a_preset_saved_over_itself_keeps_its_card(tmp_path):
     assert (path / "README.md").read_text("utf-8") == "# Mine\n"
 
 
-# The first format
-
-
-def to_format_1(path):
-    """Rewrite a preset as the first format had it."""
-    config = json.loads((path / "config.json").read_text("utf-8"))
-    model, metadata = config["model"], config["metadata"]
-    if config.get("has_tag_dictionary"):
-        dictionary = path / "tag_dictionary.json"
-        metadata["tag_dictionary"] = json.loads(dictionary.read_text("utf-8"))
-        dictionary.unlink()
-    config = {"format": 1, "task": config["task"], **metadata, "model": model}
-    (path / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+# Two tokenizers, and prefixes
 
 
 @pytest.mark.once
-def test_the_first_format_loads(tmp_path, model):
-    metadata = {"source": "en", "sizes": [1, 2]}
+def test_a_tokenizer_of_the_source(tmp_path):
+    source = Tokenizer.train([" ".join(WORDS)] * 3, 45)
+    other = new_model(source_vocabulary_size=45)
+    prefixes = {"source_prefix": ("the",), "target_prefix": ("a", "über")}
     path = tmp_path / "preset"
-    save_preset(path, "Test", model, tokenizer(), metadata, tag_dictionary=TAG_DICTIONARY)
-    to_format_1(path)
+    save_preset(path, "Test", other, tokenizer(), {}, source_tokenizer=source, **prefixes)
     preset = load_preset(path, "Test")
-    assert preset.metadata == metadata and preset.search is None
+    assert preset.source_tokenizer.proto == source.proto
+    assert preset.tokenizer.proto == tokenizer().proto
+    assert (preset.source_prefix, preset.target_prefix) == tuple(prefixes.values())
+    assert_close(preset.model(INPUTS), other(INPUTS), atol=1e-6)
+    # Of two that are the same, one is kept.
+    save_preset(path, "Test", other, tokenizer(), {}, source_tokenizer=tokenizer())
+    assert not (path / "source_tokenizer.json").exists()
+    assert "source's tokenizer" in message_of(path)
+
+
+@pytest.mark.once
+def test_a_tokenizer_of_another_class_is_not_kept(tmp_path, model):
+    class Words:
+        vocabulary_size = 60
+
+    with pytest.raises(ValueError, match="no Words"):
+        save_preset(tmp_path / "preset", "Test", model, Words(), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+# The model alone
+
+
+@pytest.mark.once
+def test_a_model_without_its_tokenizer(tmp_path, model):
+    class Mine(Transformer):
+        pass
+
+    path = save(tmp_path / "preset", model)
+    for part in ("tokenizer.json", "preprocessor.json", "task.json", "metadata.json", "README.md"):
+        (path / part).unlink()
+    loaded = Mine.from_preset(path, dtype="mixed_bfloat16")
+    assert type(loaded) is Mine and loaded.dtype_policy.name == "mixed_bfloat16"
+    assert_close(Transformer.from_preset(path)(INPUTS), model(INPUTS), atol=1e-6)
+    assert "tokenizer.json is missing" in message_of(path)
+
+
+# The earlier formats
+
+
+def to_earlier(path, number):
+    """Rewrite a preset as an earlier format had it."""
+    task = read(path / "task.json")["config"]
+    dictionary = path / "tag_dictionary.json"
+    config = {"format": number, "task": task["task"]}
+    model = read(path / "config.json")["config"]
+    config["model"] = {x: y for x, y in model.items() if x not in ("name", "trainable", "dtype")}
+    if number == 1:
+        config = {**task["metadata"], **config}
+        if dictionary.exists():
+            config["tag_dictionary"] = read(dictionary)
+            dictionary.unlink()
+    else:
+        config["metadata"] = task["metadata"]
+        config.update({x: task[x] for x in ("search", "has_tag_dictionary") if x in task})
+    (path / VOCABULARY).rename(path / "tokenizer.spm")
+    for part in JSON:
+        (path / part).unlink()
+    shutil.rmtree(path / "assets")
+    (path / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+    return path
+
+
+def read(path):
+    return json.loads(path.read_text("utf-8"))
+
+
+SEARCH = {"class_name": "BeamSearch", "config": {"beam_size": 8}}
+
+
+@pytest.fixture(params=[1, 2])
+def earlier(request, tmp_path, model):
+    metadata = {"source": "en", "sizes": [1, 2]}
+    options = {"tag_dictionary": TAG_DICTIONARY, "card": "# A card\n", "search": SEARCH}
+    save_preset(tmp_path / "preset", "Test", model, tokenizer(), metadata, **options)
+    return to_earlier(tmp_path / "preset", request.param), request.param
+
+
+@pytest.mark.once
+def test_the_earlier_formats_load(earlier, model):
+    path, number = earlier
+    preset = load_preset(path, "Test")
+    assert preset.metadata == {"source": "en", "sizes": [1, 2]}
+    assert preset.search == (SEARCH if number == 2 else None)
     assert preset.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
+    assert preset.source_tokenizer is None and preset.source_prefix == ()
     assert_close(preset.model(INPUTS), model(INPUTS), atol=1e-6)
+
+
+@pytest.mark.once
+def test_an_earlier_preset_is_rewritten(earlier, model):
+    path, _ = earlier
+    weights = (path / "model.weights.h5").read_bytes()
+    before = load_preset(path, "Test")
+    upgrade_preset(path)
+    assert parts_of(path) == sorted([*PARTS, "tag_dictionary.json"])
+    assert (path / "model.weights.h5").read_bytes() == weights
+    assert (path / "README.md").read_text() == "# A card\n"
+    after = load_preset(path, "Test")
+    assert (after.metadata, after.search) == (before.metadata, before.search)
+    assert after.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
+    assert after.tokenizer.proto == tokenizer().proto
+    assert after.model.hyperparameters == model.hyperparameters
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda config: config.pop("task"), "config.json is damaged"),
+        (lambda config: config.pop("model"), "config.json is damaged"),
+        (lambda config: config.pop("format"), "config.json is of another version"),
+        (lambda config: config.update(format=99), "config.json is of another version"),
+        (lambda config: config.update(model=[]), "config.json is damaged"),
+        (lambda config: config.pop("metadata"), "config.json is damaged"),
+        (lambda config: config.update(metadata=[]), "config.json is damaged"),
+        (lambda config: config.update(search="beam"), "config.json is damaged"),
+        (
+            lambda config: config.update(format=1, tag_dictionary={"tag_sets": [[]], "words": []}),
+            "config.json is damaged",
+        ),
+    ],
+)
+def test_wrong_earlier_configs(tmp_path, model, change, message):
+    path = to_earlier(save(tmp_path / "preset", model), 2)
+    change_json(path / "config.json", change)
+    assert message in message_of(path)
+    (path / "tokenizer.spm").unlink()
+    assert "tokenizer.spm is missing" in message_of(path)
 
 
 @pytest.mark.once
@@ -241,7 +369,7 @@ def test_the_first_format_loads(tmp_path, model):
 )
 def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
     class_ = ConstituencyParser if "parser" in folder.name else Translator
-    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config = read(folder / "config.json")["config"]
     task = class_.from_preset(folder)
     task.save_to_preset(tmp_path / "again", card="# Again\n")
     again = class_.from_preset(tmp_path / "again")
@@ -249,7 +377,7 @@ def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
         ("craft", "multi30k")
     )
     assert again.model.hyperparameters == task.model.hyperparameters
-    assert config["model"].items() <= task.model.hyperparameters.items()
+    assert task.model.hyperparameters.items() <= config.items()
     if class_ is ConstituencyParser:
         assert again.tag_dictionary.to_dict() == task.tag_dictionary.to_dict()
         assert task.tag_dictionary.kinds_of([","]) != [0]
@@ -269,8 +397,7 @@ def preset(tmp_path, good):
     """A copy to damage."""
     path = tmp_path / "preset"
     path.mkdir()
-    for part in PARTS:
-        (path / part).write_bytes((good / part).read_bytes())
+    shutil.copytree(good, path, dirs_exist_ok=True)
     return path
 
 
@@ -291,7 +418,7 @@ def test_no_folder(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("part", PARTS[1:])
+@pytest.mark.parametrize("part", NEEDED)
 def test_missing_part(preset, part):
     (preset / part).unlink()
     assert part in message_of(preset)
@@ -309,7 +436,7 @@ def test_another_task(preset):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("part", PARTS[1:])
+@pytest.mark.parametrize("part", [*NEEDED, "preprocessor.json", "task.json"])
 @pytest.mark.parametrize("damage", ["empty", "half", "other"])
 def test_damaged_part(preset, part, damage):
     data = (preset / part).read_bytes()
@@ -342,42 +469,72 @@ def test_tag_dictionary_that_is_missing_or_damaged(tmp_path, model):
     assert "tag_dictionary.json is missing" in message_of(path)
 
 
-def change_config(preset, change):
-    path = preset / "config.json"
-    config = json.loads(path.read_text())
-    change(config)
-    path.write_text(json.dumps(config))
+def change_json(path, change):
+    values = read(path)
+    change(values)
+    path.write_text(json.dumps(values))
 
 
-CONFIGS = {
-    "no task": lambda config: config.pop("task"),
-    "no model": lambda config: config.pop("model"),
-    "no format": lambda config: config.pop("format"),
-    "later format": lambda config: config.update(format=99),
-    "model is a list": lambda config: config.update(model=[]),
-    "no metadata": lambda config: config.pop("metadata"),
-    "metadata is a list": lambda config: config.update(metadata=[]),
-    "search is a word": lambda config: config.update(search="beam"),
-    "tag dictionary of the first format": lambda config: config.update(
-        format=1, tag_dictionary={"tag_sets": [[]], "words": []}
+def set_in(part, **values):
+    return part, lambda x: x["config"].update(values)
+
+
+def set_class(part, name):
+    return part, lambda x: x.update(registered_name=name)
+
+
+CODE = {"class_name": "__lambda__", "config": {"code": "4wEA"}, "registered_name": None}
+POLICY = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"}}
+CHANGES = {
+    "no class": ("config.json", lambda x: x.pop("registered_name")),
+    "no config": ("config.json", lambda x: x.pop("config")),
+    "config is a list": ("config.json", lambda x: x.update(config=[])),
+    "another backbone": set_class("config.json", "keras_hub>BartBackbone"),
+    "another preprocessor": set_class("preprocessor.json", "keras>Lambda"),
+    "another tokenizer": set_class("tokenizer.json", "keras_hub>BartTokenizer"),
+    "another tokenizer of ours": set_class("tokenizer.json", "keras_transformer>Transformer"),
+    "another task": set_class("task.json", "keras_hub>BartSeq2SeqLM"),
+    "no vocabulary size": ("config.json", lambda x: x["config"].pop("vocabulary_size")),
+    "unknown hyperparameter": set_in("config.json", new_thing=1),
+    "impossible hyperparameter": set_in("config.json", num_heads=0),
+    "hyperparameter of another kind": set_in("config.json", hidden_dim="16"),
+    "unknown activation": set_in("config.json", activation="none such"),
+    "activation with code": set_in("config.json", activation=CODE),
+    "activation of a module": set_in(
+        "config.json",
+        activation={"module": "os", "class_name": "function", "config": "system"},
     ),
-    "no vocabulary size": lambda config: config["model"].pop("vocabulary_size"),
-    "unknown hyperparameter": lambda config: config["model"].update(new_thing=1),
-    "impossible hyperparameter": lambda config: config["model"].update(num_heads=0),
-    "hyperparameter of another kind": lambda config: config["model"].update(hidden_dim="16"),
     **{
-        f"dtype {dtype}": lambda config, dtype=dtype: config["model"].update(dtype=dtype)
-        for dtype in ("none such", 3, {"class_name": "QuantizedDTypePolicy"}, {"class_name": "A"})
+        f"dtype {dtype}": set_in("config.json", dtype=dtype)
+        for dtype in (
+            *("none such", 3, {"class_name": "QuantizedDTypePolicy"}, {"class_name": "A"}),
+            {"class_name": "Lambda", "module": "keras.layers", "config": {"function": CODE}},
+            {"class_name": "DTypePolicyMap", "config": {"policy_map": {"a": CODE}}},
+        )
     },
-    "unknown activation": lambda config: config["model"].update(activation="none such"),
+    "metadata is a list": set_in("task.json", metadata=[1]),
+    "search is a word": set_in("task.json", search="beam"),
+    "prefix is a word": set_in("preprocessor.json", source_prefix="<de>"),
+    "prefix of numbers": set_in("preprocessor.json", target_prefix=[3]),
+    "a source's tokenizer that is not there": (
+        "preprocessor.json",
+        lambda x: x["config"].update(source_tokenizer={}),
+    ),
 }
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("change", CONFIGS.values(), ids=CONFIGS)
-def test_wrong_config(preset, change):
-    change_config(preset, change)
-    assert "config.json" in message_of(preset)
+@pytest.mark.parametrize("name", CHANGES)
+def test_wrong_json(preset, name):
+    part, change = CHANGES[name]
+    change_json(preset / part, change)
+    assert ("source_tokenizer.json" if "source's" in name else part) in message_of(preset)
+
+
+@pytest.mark.once
+def test_weights_in_several_files(preset):
+    (preset / "model.weights.h5").rename(preset / "model.weights.json")
+    assert "max_shard_size=None" in message_of(preset)
 
 
 @pytest.mark.once
@@ -389,9 +546,9 @@ def test_config_of_another_kind(preset, text):
 
 @pytest.mark.once
 def test_tokenizer_of_another_model(preset):
-    Tokenizer.train([" ".join(WORDS)] * 3, 45).save(preset / "tokenizer.spm")
+    Tokenizer.train([" ".join(WORDS)] * 3, 45).save(preset / VOCABULARY)
     message = message_of(preset)
-    assert "tokenizer.spm" in message and "config.json" in message
+    assert "tokenizer" in message and "config.json" in message
     assert "45" in message and "60" in message
 
 

@@ -355,9 +355,14 @@ def test_a_preset_keeps_its_search(translator, tmp_path, search):
 @pytest.mark.once
 def test_a_preset_whose_search_is_damaged(translator, tmp_path):
     translator.save_to_preset(tmp_path / "preset")
-    path = tmp_path / "preset" / "config.json"
-    path.write_text(path.read_text("utf-8").replace("alpha", "alfa"), "utf-8")
+    path = tmp_path / "preset" / "task.json"
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("alpha", "alfa"), "utf-8")
     with pytest.raises(kt.UserError, match="preset has a search.*`alfa`.*Did you mean `alpha`"):
+        kt.Translator.from_preset(tmp_path / "preset")
+    # A class that is registered, and no search.
+    path.write_text(text.replace("keras_transformer>BeamSearch", "keras_transformer>Transformer"))
+    with pytest.raises(kt.UserError, match="no search or constraint .*>Transformer"):
         kt.Translator.from_preset(tmp_path / "preset")
 
 

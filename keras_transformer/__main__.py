@@ -1,0 +1,56 @@
+"""Tells what presets there are, and what is in them.
+
+`list` prints a line for each preset in a folder; `info NAME` what one is made of, and its card;
+`upgrade NAME` writes one of an earlier version in KerasHub's form, in its place.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from keras_transformer.command_line import run
+from keras_transformer.errors import UserError
+from keras_transformer.tasks.catalogue import card_of, details, preset_folders, summary
+from keras_transformer.tasks.preset import upgrade_preset
+from keras_transformer.tasks.preset_location import locate
+
+
+@dataclass(kw_only=True)
+class Options:
+    command: tyro.conf.Positional[Literal["list", "info", "upgrade"]]
+    """What to do."""
+    name: tyro.conf.Positional[str | None] = None
+    """A preset, for `info` and `upgrade`: a folder, a name that `list` prints, hf://user/repository
+    or kaggle://user/model/keras/variation."""
+    folder: Path | None = None
+    """Folder of presets, for `list`. Defaults to saved_models in a checkout."""
+
+
+def main(options):
+    if options.command == "list":
+        print_table([summary(path) for path in preset_folders(options.folder)])
+        return
+    if options.name is None:
+        raise UserError(f"`{options.command}` takes the name of a preset: `list` prints some.")
+    path = locate(options.name)
+    if options.command == "upgrade":
+        upgrade_preset(path)
+        return
+    for name, value in details(path).items():
+        print(f"{name}: {value}")
+    if card := card_of(path):
+        print(f"\n{card.rstrip()}")
+
+
+def print_table(rows):
+    """Print dicts of strings, all with the same keys, in columns of even width."""
+    rows = [dict(zip(rows[0], rows[0])), *rows]
+    widths = {name: max(len(row[name]) for row in rows) for name in rows[0]}
+    for row in rows:
+        print("  ".join(row[name].ljust(width) for name, width in widths.items()).rstrip())
+
+
+if __name__ == "__main__":
+    run(main, Options)

@@ -1,0 +1,37 @@
+"""KerasHub's classes for presets of this package: `import keras_transformer.hub` registers them.
+
+```python
+import keras_hub
+import keras_transformer.hub
+
+translator = keras_hub.models.Seq2SeqLM.from_preset("saved_models/multi30k_en_de")
+translator.generate("A dog runs.")  # "Ein Hund rennt.", by the preset's own search
+translator.compile(sampler="greedy")
+translator.fit({"encoder_text": ["A dog runs."], "decoder_text": ["Ein Hund rennt."]})
+translator.save_to_preset("my_model")  # which `kt.Translator.from_preset` loads too
+keras_hub.upload_preset("hf://user/my_model", "my_model")
+```
+"""
+
+from keras_transformer.errors import UserError
+
+try:
+    import keras_hub  # noqa: F401
+except ImportError as error:
+    raise UserError(
+        "`keras_transformer.hub` needs the package `keras_hub`, which cannot be imported here "
+        f"({error}). Install it: pip install keras-hub. (Presets are loaded without it: see "
+        "`kt.Translator.from_preset`.)"
+    ) from error
+
+from keras_transformer.hub.backbone import TransformerBackbone
+from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor
+from keras_transformer.hub.seq_2_seq_lm import TransformerSeq2SeqLM
+from keras_transformer.hub.tokenizer import TransformerTokenizer
+
+__all__ = [
+    "TransformerBackbone",
+    "TransformerSeq2SeqLM",
+    "TransformerSeq2SeqLMPreprocessor",
+    "TransformerTokenizer",
+]

@@ -1,0 +1,171 @@
+import dataclasses
+
+import keras
+import keras_hub
+import numpy as np
+from keras import ops
+
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
+from keras_transformer.decoding.settings import deserialize, serialize
+from keras_transformer.errors import UserError
+from keras_transformer.hub.backbone import TransformerBackbone
+from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor
+from keras_transformer.hub.samplers import as_search
+from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
+
+# The largest number of source slots searched at once.
+_BATCH_TOKENS = 2048
+# No output is so long.
+_NO_END = 2**30
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
+    """A `TransformerBackbone` and its preprocessor: strings in, strings out.
+
+    ```python
+    translator = keras_hub.models.Seq2SeqLM.from_preset("saved_models/multi30k_en_de")
+    translator.generate(["A dog runs."])  # ["Ein Hund rennt."]
+    translator.compile(sampler=kt.BeamSearch(beam_size=8, alpha=1.0))
+    ```
+
+    Args:
+        backbone: a `TransformerBackbone`.
+        preprocessor: a `TransformerSeq2SeqLMPreprocessor`, or None.
+        search: the search that `compile(sampler="auto")` stands for: a `kt.BeamSearch`, a
+            `kt.Sampling`, or the configuration of one. Defaults to `kt.BeamSearch()`.
+        metadata: dict of JSON values kept with a preset, such as the languages.
+        task: name of the class of `keras_transformer` that the preset is for.
+        **kwargs: further arguments of `keras_hub.models.Seq2SeqLM`.
+
+    Raises:
+        UserError: if the search is none.
+    """
+
+    backbone_cls = TransformerBackbone
+    preprocessor_cls = TransformerSeq2SeqLMPreprocessor
+
+    def __init__(
+        self,
+        backbone,
+        preprocessor=None,
+        search=None,
+        metadata=None,
+        task="Translator",
+        **kwargs,
+    ):
+        # A parser's tag dictionary is for its own class, which finds it in its own preset.
+        kwargs.pop("has_tag_dictionary", None)
+        self.backbone = backbone
+        self.preprocessor = preprocessor
+        self.search = deserialize(search) if isinstance(search, dict) else search or BeamSearch()
+        self.metadata = metadata or {}
+        self.task = task
+        inputs = backbone.input
+        super().__init__(inputs=inputs, outputs=backbone(inputs), **kwargs)
+
+    def compile(
+        self,
+        optimizer="auto",
+        loss="auto",
+        *,
+        weighted_metrics="auto",
+        sampler="auto",
+        **kwargs,
+    ):
+        """As of `keras_hub.models.Seq2SeqLM`, but for the sampler.
+
+        Args:
+            optimizer: as there.
+            loss: as there.
+            weighted_metrics: as there.
+            sampler: the search: `"auto"` for the preset's own; `"greedy"`, `"beam"`, `"random"`,
+                `"top_k"`, `"top_p"`, or an object of these samplers of KerasHub, which
+                then stands for the search of this package that does the same; or a
+                `kt.BeamSearch` or `kt.Sampling`.
+            **kwargs: as there.
+
+        Raises:
+            UserError: if there is no such search.
+        """
+        sampler = as_search(sampler, self.search)
+        super().compile(
+            optimizer, loss, weighted_metrics=weighted_metrics, sampler=sampler, **kwargs
+        )
+
+    def make_generate_function(self):
+        """`generate_step` as it is: a search compiles itself, a program for each stage."""
+        return self.generate_step
+
+    def generate_step(self, inputs, stop_token_ids=None):
+        """Search for the outputs of a batch.
+
+        Args:
+            inputs: a dict of arrays, as the preprocessor's `generate_preprocess` gives it.
+            stop_token_ids: the end token's id alone; or None, with which all outputs go on to
+                `max_length`, or as long as the search lets them.
+
+        Returns:
+            A dict of int32 `"decoder_token_ids"`, of the same shape as those of the inputs, and
+            bool `"decoder_padding_mask"`, true up to and including the end token.
+
+        Raises:
+            UserError: if outputs are to end with other tokens.
+        """
+        source, prompts = (
+            ops.convert_to_numpy(inputs[f"{side}_token_ids"]) for side in ("encoder", "decoder")
+        )
+        mask = inputs.get("decoder_padding_mask")
+        is_given = prompts != PAD_ID if mask is None else ops.convert_to_numpy(mask)
+        prompts = np.where(is_given, prompts, PAD_ID)[:, 1:]
+        most = prompts.shape[1]
+        prompts = prompts[:, : is_given.sum(axis=1).max(initial=1) - 1]
+        search = self._search(most, prompts.shape[1], stop_token_ids)
+        token_ids = np.zeros((len(source), 1 + most), "int32")
+        token_ids[:, 0] = START_ID
+        lengths = (source != PAD_ID).sum(axis=1)
+        # What has no token but the end has no translation.
+        for rows in batches_by_length(np.where(lengths > 1, lengths, 0), _BATCH_TOKENS):
+            outputs = self._search_batch(search, source[rows], lengths[rows], prompts[rows])
+            outputs = outputs[:, :most]
+            token_ids[rows, 1 : 1 + outputs.shape[1]] = outputs
+        return {"decoder_token_ids": token_ids, "decoder_padding_mask": token_ids != PAD_ID}
+
+    def _search(self, most, prompt, stop_token_ids):
+        """The search whose outputs are cut to `most` tokens, without the start token."""
+        search, constraints = self.sampler, self.sampler.constraints
+        if stop_token_ids is None:
+            constraints = (*constraints, MinLength(_NO_END))
+        elif {*stop_token_ids} != {END_ID}:
+            raise UserError(
+                f"Outputs end with the end token, {END_ID}, alone. "
+                f"Received: stop_token_ids={stop_token_ids}"
+            )
+        length = max(1, min(search.extra_length + prompt, most))
+        return dataclasses.replace(search, extra_length=length, constraints=constraints)
+
+    def _search_batch(self, search, source, lengths, prompts):
+        """The best outputs: int array `(rows, n)`."""
+        batch = pad_to_few_shapes(
+            [row[:length].tolist() for row, length in zip(source, lengths)],
+            batch_tokens=_BATCH_TOKENS,
+        )
+        constraints = ()
+        if prompts.shape[1]:
+            # Rows of padding have no prompt.
+            rows = np.zeros((len(batch), prompts.shape[1]), "int32")
+            rows[: len(prompts)] = prompts
+            constraints = (ForcedPrefix(rows),)
+        token_ids, _ = search(self.backbone, batch, 1, constraints)
+        return ops.convert_to_numpy(token_ids)[: len(source), 0]
+
+    def get_config(self):
+        search = getattr(self, "sampler", None) or self.search
+        return {
+            **super().get_config(),
+            "search": serialize(search),
+            "metadata": dict(self.metadata),
+            "task": self.task,
+        }

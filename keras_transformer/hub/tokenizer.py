@@ -1,0 +1,43 @@
+import keras
+import keras_hub
+
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.hub.backbone import TransformerBackbone
+
+_SPECIAL = {"pad_token": PAD_ID, "start_token": START_ID, "end_token": END_ID}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class TransformerTokenizer(keras_hub.tokenizers.SentencePieceTokenizer):
+    """The tokenizer of a preset: a SentencePiece model whose first ids are 0 padding, 1 start, 2
+    end and 3 unknown.
+
+    Args:
+        proto: the serialised SentencePiece model as bytes, or None: that of the preset.
+        **kwargs: further arguments of `keras_hub.tokenizers.SentencePieceTokenizer`. For the second
+            tokenizer of a model, `config_file="source_tokenizer.json"`.
+
+    Raises:
+        UserError: if the model's first ids are others.
+    """
+
+    backbone_cls = TransformerBackbone
+
+    def __init__(self, proto=None, **kwargs):
+        for name in _SPECIAL:
+            self._add_special_token(None, name)
+        super().__init__(proto=proto, **kwargs)
+
+    def _update_special_token_ids(self):
+        Tokenizer(self.proto)  # whose first ids are these, whatever their names
+        for name, token_id in _SPECIAL.items():
+            setattr(self, name, self.get_vocabulary()[token_id])
+            setattr(self, f"{name}_id", token_id)
+
+    def ids_of(self, tokens):
+        """The ids of strings that are one token each.
+
+        Raises:
+            UserError: if one of them is no token of the vocabulary.
+        """
+        return Tokenizer(self.proto).ids_of(tokens) if tokens else []
