@@ -1,7 +1,14 @@
 import keras
 import keras_hub
 
+from keras_transformer.models.quantization import (
+    as_policy_map,
+    is_quantized,
+    policy_of,
+    with_default_policy,
+)
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.tasks.preset_form import QUANTIZATION
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -12,11 +19,25 @@ class TransformerBackbone(Transformer, keras_hub.models.Backbone):
     and `from_preset` and `save_to_preset` of the other. Its outputs are logits.
 
     Args:
-        **hyperparameters: the arguments of `kt.Transformer`.
+        dtype: as of `kt.Transformer`.
+        quantization: dtype policy that says which layers are quantised, whatever their `dtype`.
+            KerasHub loads backbones with a `dtype` of its own, and not the saved one.
+        **hyperparameters: the other arguments of `kt.Transformer`.
 
     Raises:
         UserError: as `kt.Transformer`.
     """
+
+    def __init__(self, *, dtype=None, quantization=None, **hyperparameters):
+        if quantization is not None:
+            dtype = with_default_policy(quantization, as_policy_map(dtype).default_policy)
+        super().__init__(**hyperparameters, dtype=dtype)
+
+    def get_config(self):
+        config = super().get_config()
+        if is_quantized(self):
+            config[QUANTIZATION] = keras.dtype_policies.serialize(policy_of(self))
+        return config
 
     # The preset's class may be another one: KerasHub looks.
     from_preset = classmethod(keras_hub.models.Backbone.from_preset.__func__)

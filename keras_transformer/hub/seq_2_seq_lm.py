@@ -122,7 +122,8 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         prompts = np.where(is_given, prompts, PAD_ID)[:, 1:]
         most = prompts.shape[1]
         prompts = prompts[:, : is_given.sum(axis=1).max(initial=1) - 1]
-        search = self._search(most, prompts.shape[1], stop_token_ids)
+        prefix = 0 if self.preprocessor is None else len(self.preprocessor.target_prefix)
+        search = self._search(most, prompts.shape[1] - prefix, stop_token_ids)
         token_ids = np.zeros((len(source), 1 + most), "int32")
         token_ids[:, 0] = START_ID
         lengths = (source != PAD_ID).sum(axis=1)
@@ -134,7 +135,9 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         return {"decoder_token_ids": token_ids, "decoder_padding_mask": token_ids != PAD_ID}
 
     def _search(self, most, prompt, stop_token_ids):
-        """The search whose outputs are cut to `most` tokens, without the start token."""
+        """The search whose outputs are cut to `most` tokens, without the start token, and may be so
+        much longer than without a prompt.
+        """
         search, constraints = self.sampler, self.sampler.constraints
         if stop_token_ids is None:
             constraints = (*constraints, MinLength(_NO_END))
@@ -143,7 +146,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 f"Outputs end with the end token, {END_ID}, alone. "
                 f"Received: stop_token_ids={stop_token_ids}"
             )
-        length = max(1, min(search.extra_length + prompt, most))
+        length = max(1, min(search.extra_length + max(prompt, 0), most))
         return dataclasses.replace(search, extra_length=length, constraints=constraints)
 
     def _search_batch(self, search, source, lengths, prompts):
@@ -157,7 +160,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             # Rows of padding have no prompt.
             rows = np.zeros((len(batch), prompts.shape[1]), "int32")
             rows[: len(prompts)] = prompts
-            constraints = (ForcedPrefix(rows),)
+            constraints = (ForcedPrefix(rows, is_scored=False),)
         token_ids, _ = search(self.backbone, batch, 1, constraints)
         return ops.convert_to_numpy(token_ids)[: len(source), 0]
 

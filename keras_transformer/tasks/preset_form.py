@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.models.quantization import policy_of
+from keras_transformer.models.quantization import is_quantized, policy_of
 from keras_transformer.tasks.preset_files import (
     CONFIG,
     METADATA,
@@ -34,7 +34,9 @@ PACKAGE = "keras_transformer"
 BACKBONE = "TransformerBackbone"
 # The lengths that KerasHub's preprocessing pads to, unless it is told others.
 SEQUENCE_LENGTH = 256
-_OF_EVERY_MODEL = ("name", "trainable", "dtype")
+# Of a quantised model, its dtype once more: see `hub.TransformerBackbone`.
+QUANTIZATION = "quantization"
+_OF_EVERY_MODEL = ("name", "trainable", "dtype", QUANTIZATION)
 
 
 class Contents(NamedTuple):
@@ -73,6 +75,8 @@ def write_contents(folder, model, contents):
     """
     config = {"name": "transformer_backbone", "trainable": True}
     config["dtype"] = _serialized_policy(policy_of(model))
+    if is_quantized(model):
+        config[QUANTIZATION] = config["dtype"]
     backbone = serialized(BACKBONE, {**config, **model.hyperparameters})
     tokenizers = {TOKENIZER: write_tokenizer(folder, TOKENIZER, contents.tokenizer)}
     if contents.source_tokenizer is not None:

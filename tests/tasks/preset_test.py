@@ -359,6 +359,11 @@ def test_wrong_earlier_configs(tmp_path, model, change, message):
     path = to_earlier(save(tmp_path / "preset", model), 2)
     change_json(path / "config.json", change)
     assert message in message_of(path)
+
+
+@pytest.mark.once
+def test_an_earlier_preset_that_is_not_whole(tmp_path, model):
+    path = to_earlier(save(tmp_path / "preset", model), 2)
     (path / "tokenizer.spm").unlink()
     assert "tokenizer.spm is missing" in message_of(path)
 

@@ -1,0 +1,82 @@
+"""KerasHub's own tests of backbones, tokenizers, preprocessors and tasks, on our classes."""
+
+import keras
+import numpy as np
+import pytest
+
+from tests.small_corpus import sentence_pairs, tokenizer
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("grain")  # which its tests import, and its package needs not
+pytest.importorskip("keras_hub")
+TestCase = pytest.importorskip("keras_hub.src.tests.test_case").TestCase
+hub = pytest.importorskip("keras_transformer.hub")
+
+SIZES = {"num_layers": 1, "hidden_dim": 16, "intermediate_dim": 32, "num_heads": 2, "dropout": 0.0}
+PAIRS = sentence_pairs(4, longest=5)
+STRINGS = {
+    "encoder_text": [source for source, _ in PAIRS],
+    "decoder_text": [target for _, target in PAIRS],
+}
+
+
+class KerasHubTest(TestCase):
+    def setUp(self):
+        self.tokenizer = hub.TransformerTokenizer(tokenizer().proto)
+        self.init_kwargs = {
+            "tokenizer": self.tokenizer,
+            "encoder_sequence_length": 9,
+            "decoder_sequence_length": 8,
+        }
+        self.sizes = {"vocabulary_size": tokenizer().vocabulary_size, **SIZES}
+        self.inputs = {
+            "encoder_token_ids": np.ones((2, 5), "int32"),
+            "decoder_token_ids": np.ones((2, 5), "int32"),
+        }
+
+    def test_backbone(self):
+        self.run_backbone_test(
+            hub.TransformerBackbone,
+            self.sizes,
+            self.inputs,
+            (2, 5, tokenizer().vocabulary_size),
+            # Logits are float32 in any precision, and of quantisations there is int8 alone.
+            run_mixed_precision_check=False,
+            run_quantization_check=False,
+        )
+
+    def test_tokenizer(self):
+        self.run_preprocessing_layer_test(
+            hub.TransformerTokenizer,
+            {"proto": tokenizer().proto},
+            STRINGS["encoder_text"],
+            expected_output=tokenizer().encode(STRINGS["encoder_text"]),
+        )
+
+    def test_preprocessor(self):
+        self.run_preprocessor_test(
+            hub.TransformerSeq2SeqLMPreprocessor,
+            self.init_kwargs,
+            STRINGS,
+            token_id_key="decoder_token_ids",
+        )
+
+    def test_task(self):
+        options = {
+            "backbone": hub.TransformerBackbone(**self.sizes),
+            "preprocessor": hub.TransformerSeq2SeqLMPreprocessor(**self.init_kwargs),
+        }
+        self.run_task_test(
+            hub.TransformerSeq2SeqLM,
+            options,
+            (STRINGS,),
+            expected_output_shape=(4, 8, tokenizer().vocabulary_size),
+        )
+
+    def test_saved_model_files(self):
+        self.run_model_saving_test(hub.TransformerBackbone, self.sizes, self.inputs)
+
+
+# What is not ours: a test case's own session.
+if keras.backend.backend() != "tensorflow":
+    KerasHubTest.test_session = None
