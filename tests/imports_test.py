@@ -18,6 +18,7 @@ PACKAGE = ROOT / "keras_transformer"
 LAZY = (
     *("tensorflow_text", "keras_hub", "keras_nlp", "matplotlib", "sentencepiece", "tyro"),
     *("sacrebleu", "nltk", "tqdm", "safetensors", "huggingface_hub", "google.protobuf"),
+    *("sacremoses", "tokenizers"),
 )
 USE = """
 import pathlib, tempfile

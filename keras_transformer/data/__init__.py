@@ -16,7 +16,7 @@ Corpora of trees
 Vocabulary (section 5.1)
 
 - `make_tokenizer`: the stage of a training, with `VocabularyOptions`.
-- `Tokenizer`: a SentencePiece model.
+- `Tokenizer`: a SentencePiece model; `MosesTokenizer`: Moses's words in pieces.
 
 Batches (section 5.1)
 
@@ -45,6 +45,7 @@ _HOMES = {
     "VocabularyOptions": "data.tokenizer",
     "make_tokenizer": "data.tokenizer",
     "Tokenizer": "data.tokenizer",
+    "MosesTokenizer": "data.moses_tokenizer",
     # Batches
     "TokenStore": "data.token_store",
     "BatchingOptions": "data.batching",

@@ -1,0 +1,213 @@
+"""Words as Moses splits them, in pieces by byte-pair encoding: the tokens of fairseq's models."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from keras_transformer.data.tokenizer import END_ID, UNKNOWN_ID
+from keras_transformer.errors import UserError
+from keras_transformer.files import whole
+
+_END_OF_WORD = "</w>"
+# What stands for an unknown token in text, as SentencePiece has it.
+_UNKNOWN = "⁇" + _END_OF_WORD
+_ENTRIES = {"language": str, "lowercase": bool, "tokens": list, "merges": list}
+
+
+class MosesTokenizer:
+    """One language's words by the rules of Moses, split by byte-pair encoding (Sennrich et al.,
+    2016).
+
+    It has the methods of a `Tokenizer` that a task needs, but no SentencePiece model is made of
+    Moses's rules: they run in Python alone, by the packages `sacremoses` and `tokenizers`, and are
+    no part of a SavedModel that takes strings.
+
+    Args:
+        tokens: list of strings in the order of their ids: padding, start, end, unknown, and the
+            pieces, of which those at the end of a word end with `"</w>"`.
+        merges: list of pairs of strings, those to merge first first.
+        language: a code of Moses's rules, such as `"en"`.
+        lowercase: whether text is lowercased first.
+
+    Raises:
+        UserError: if the packages cannot be imported, a token is there twice, or a merge is no
+            pair.
+    """
+
+    def __init__(self, tokens, merges, language, lowercase=False):
+        self.tokens = list(tokens)
+        self.merges = [tuple(merge) for merge in merges]
+        self.language = language
+        self.lowercase = lowercase
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
+        if len(self._ids) < len(self.tokens) or len(self.tokens) <= UNKNOWN_ID:
+            raise UserError(
+                f"A vocabulary needs at least {UNKNOWN_ID + 1} tokens, each of them once. Received "
+                f"{len(self.tokens)} tokens, of which {len(self._ids)} differ."
+            )
+        if not all(len(merge) == 2 and all(merge) for merge in self.merges):
+            raise UserError("Each of the `merges` must be a pair of strings that are not empty.")
+        self._moses = _Moses(language)
+        self._pairs = _byte_pairs(self._ids, self.merges)
+
+    @classmethod
+    def from_file(cls, path):
+        """Load what `save` wrote.
+
+        Raises:
+            UserError: if there is no such file, or it is damaged.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise UserError(f"There is no tokenizer at {path}.")
+        try:
+            config = json.loads(path.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path} is damaged: {error}") from error
+        if not isinstance(config, dict) or not all(
+            isinstance(config.get(name), kind) for name, kind in _ENTRIES.items()
+        ):
+            raise UserError(f"{path} is damaged: expected the entries {', '.join(_ENTRIES)}.")
+        for name in ("tokens", "merges"):
+            if not all(isinstance(entry, str) for entry in config[name]):
+                raise UserError(f'{path} is damaged: its "{name}" are not all strings.')
+        merges = [merge.split(" ") for merge in config["merges"]]
+        try:
+            return cls(config["tokens"], merges, config["language"], config["lowercase"])
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
+
+    def save(self, path):
+        """Write it to a file of JSON: whole, or not at all."""
+        with whole(path) as new:
+            new.write_text(self._as_json(), "utf-8")
+
+    def fingerprint(self):
+        """SHA-256 (hex) of what `save` writes."""
+        return hashlib.sha256(self._as_json().encode("utf-8")).hexdigest()
+
+    @property
+    def vocabulary_size(self):
+        return len(self.tokens)
+
+    @property
+    def proto(self):
+        """There is none: what needs one is refused in words.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "Moses's words are split in Python: there is no SentencePiece model that a SavedModel "
+            "or another engine could split text with. Give them token ids that the `tokenizer` "
+            "made, or use a model whose tokenizer is a SentencePiece model."
+        )
+
+    def ids_of(self, symbols):
+        """The ids of tokens.
+
+        Raises:
+            UserError: if one of them is no token of the vocabulary.
+        """
+        for symbol in symbols:
+            if symbol not in self._ids:
+                raise UserError(f"The vocabulary has no token {symbol!r}.")
+        return [self._ids[symbol] for symbol in symbols]
+
+    def encode(self, sentences):
+        """Turn strings into lists of ids, without start and end tokens.
+
+        Args:
+            sentences: list of strings.
+
+        Returns:
+            A list of lists of ids.
+        """
+        return [self._encode(sentence) for sentence in sentences]
+
+    def is_unknown(self, token_ids):
+        """Whether the vocabulary knows nothing of a text.
+
+        Args:
+            token_ids: the text's ids, as `encode` gives them.
+
+        Returns:
+            Whether all of its tokens are the unknown one. Not, if there are none.
+        """
+        return {*token_ids} == {UNKNOWN_ID}
+
+    def decode(self, token_ids):
+        """Turn ids back into strings; padding, start and end tokens leave no trace.
+
+        Args:
+            token_ids: an iterable of sequences of ids, such as an int array `(batch, length)`.
+
+        Returns:
+            A list of strings.
+        """
+        return [self._decode([int(i) for i in ids]) for ids in token_ids]
+
+    def _encode(self, sentence):
+        words = self._moses.words(sentence.lower() if self.lowercase else sentence)
+        pieces = [piece for word in words if word for piece in self._pairs.tokenize(word)]
+        # What only merges know has an id beyond the vocabulary.
+        return [piece.id if piece.id < len(self.tokens) else UNKNOWN_ID for piece in pieces]
+
+    def _decode(self, token_ids):
+        pieces = [_UNKNOWN if i == UNKNOWN_ID else self.tokens[i] for i in token_ids if i > END_ID]
+        return self._moses.text("".join(pieces).replace(_END_OF_WORD, " ").split())
+
+    def _as_json(self):
+        config = {
+            "language": self.language,
+            "lowercase": self.lowercase,
+            "tokens": self.tokens,
+            "merges": [" ".join(merge) for merge in self.merges],
+        }
+        return json.dumps(config, ensure_ascii=False, indent=0) + "\n"
+
+
+class _Moses:
+    """Moses's normalisation, tokenisation and detokenisation of one language."""
+
+    def __init__(self, language):
+        try:
+            import sacremoses
+        except ImportError as error:
+            raise _not_installed(error) from error
+        self._normalizer = sacremoses.MosesPunctNormalizer(
+            language, pre_replace_unicode_punct=True, post_remove_control_chars=True
+        )
+        self._tokenizer = sacremoses.MosesTokenizer(language)
+        self._detokenizer = sacremoses.MosesDetokenizer(language)
+
+    def words(self, text):
+        return self._tokenizer.tokenize(
+            self._normalizer.normalize(text), aggressive_dash_splits=True, escape=True
+        )
+
+    def text(self, words):
+        return self._detokenizer.detokenize(words)
+
+
+def _byte_pairs(ids, merges):
+    """The `tokenizers.models.BPE` of a vocabulary.
+
+    It needs each part of each merge as a token. Those that the vocabulary lacks are put behind it.
+    """
+    try:
+        from tokenizers.models import BPE
+    except ImportError as error:
+        raise _not_installed(error) from error
+    parts = [part for pair in merges for part in (*pair, "".join(pair))]
+    more = [part for part in dict.fromkeys(parts) if part not in ids]
+    vocabulary = {**ids, **{part: len(ids) + i for i, part in enumerate(more)}}
+    unknown = next(token for token, i in ids.items() if i == UNKNOWN_ID)
+    return BPE(vocabulary, merges, end_of_word_suffix=_END_OF_WORD, unk_token=unknown)
+
+
+def _not_installed(error):
+    return UserError(
+        "Moses's words are split by the packages `sacremoses` and `tokenizers`, which cannot be "
+        f"imported here ({error}). Install them: pip install sacremoses tokenizers"
+    )
