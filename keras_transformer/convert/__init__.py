@@ -4,6 +4,9 @@ Each function reads a folder, or `hf://user/repository`, and runs no code of it.
 `python -m keras_transformer.convert FORMAT SOURCE DESTINATION` writes what it returns as a preset.
 
 - `marian`: Marian and OPUS-MT, as HuggingFace's transformers keeps them; a `Translator`.
+- `m2m100`: M2M-100 and NLLB-200, likewise.
+- `fsmt`: fairseq's models of WMT 2019, likewise.
+- `torch`: the state dict of a `torch.nn.Transformer` with embeddings; a `Transformer`.
 """
 
 from keras_transformer.namespace import load_on_demand
@@ -11,6 +14,9 @@ from keras_transformer.namespace import load_on_demand
 # The modules are called `from_...`: one called as its function would hide it when it is loaded.
 _HOMES = {
     "marian": "convert.from_marian",
+    "m2m100": "convert.from_m2m100",
+    "fsmt": "convert.from_fsmt",
+    "torch": "convert.from_torch",
 }
 
 __all__ = [*_HOMES]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.convert.foreign import open_foreign
+from keras_transformer.convert.generation import generation_option, search_of
 from keras_transformer.convert.vocabulary import RESERVED, Order, reordered_proto, reserve
 from keras_transformer.convert.weights import (
     TORCH_NORM_EPSILON,
@@ -16,7 +17,6 @@ from keras_transformer.convert.weights import (
     stack_places,
 )
 from keras_transformer.data.tokenizer import START_ID, Tokenizer
-from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.translator import Translator
@@ -33,7 +33,6 @@ _FIXED = {
 }
 _POSITIONS = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
 _LOGITS_BIAS = "final_logits_bias"
-_GENERATION = "generation_config.json"
 _SPECIAL_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 
@@ -90,7 +89,7 @@ def marian(source, target_language=None):
         source_tokenizer=source_side.tokenizer(),
         source_prefix=prefix,
         metadata={name: language for name, language in metadata.items() if language},
-        search=_search(folder),
+        search=search_of(folder),
     )
 
 
@@ -117,7 +116,7 @@ def _sides(folder):
     is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
     names = _special_tokens(folder)
     start, end, pad = (
-        _generation_option(folder, f"{name}_token_id") for name in ("decoder_start", "eos", "pad")
+        generation_option(folder, f"{name}_token_id") for name in ("decoder_start", "eos", "pad")
     )
     source_ids = _vocabulary(folder, "vocab.json", folder.size("vocab_size"))
     source_end, unknown, source_pad = (_id_of(source_ids, name, "vocab.json") for name in names)
@@ -302,23 +301,3 @@ def _check_positions(folder, hidden_dim):
                 f"{folder.path} has positions {name!r} that are not Marian's sinusoids, which is "
                 "not there in this package."
             )
-
-
-# Search
-
-
-def _generation_option(folder, name, default=None):
-    """What `generate` goes by: its own file, and otherwise the model's configuration."""
-    own = folder.json(_GENERATION) if folder.has(_GENERATION) else {}
-    value = own.get(name)
-    value = folder.config.get(name, default) if value is None else value
-    # Several end tokens are a list.
-    return value[0] if isinstance(value, list) and len(value) == 1 else value
-
-
-def _search(folder):
-    return BeamSearch(
-        beam_size=_generation_option(folder, "num_beams", 4),
-        alpha=float(_generation_option(folder, "length_penalty", 1.0)),
-        length_penalty="power",
-    )

@@ -1,0 +1,118 @@
+"""M2M-100 and NLLB-200, as HuggingFace's transformers keeps them."""
+
+from keras_transformer.convert.fairseq import model_of, order_of
+from keras_transformer.convert.foreign import open_foreign
+from keras_transformer.convert.generation import generation_option, search_of
+from keras_transformer.convert.m2m_vocabulary import read_vocabulary
+from keras_transformer.errors import UserError
+from keras_transformer.tasks.translator import Translator
+
+# All are the same matrix, unless tie_word_embeddings says no.
+_SHARED = "model.shared.weight"
+_TABLES = (
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+
+
+def m2m100(source, source_language=None, target_language=None):
+    """Read a model of M2M-100 or NLLB-200, in HuggingFace's form.
+
+    ```python
+    translator = kt.convert.m2m100("hf://facebook/m2m100_418M", "en", "de")
+    translator(["A dog runs."])
+
+    kt.convert.m2m100("hf://facebook/nllb-200-distilled-600M", "eng_Latn", "deu_Latn")
+    ```
+
+    The model is the same function but for the order of its tokens and of d_model's positions:
+    logits, searches and scores are those of transformers, where `generate` is called with
+    `early_stopping="never"` and never gives padding. The search has the folder's `num_beams` and
+    `length_penalty`; where it names none, 4 and 1.
+
+    Text is split as the folder's SentencePiece model does; of NLLB-200 alone, where the folder has
+    just a `tokenizer.json`, by a SentencePiece model that is made of it. Special tokens and
+    languages' names in the text itself (`</s>`, `__de__`) are text. White space at the end of a
+    text is no token, as it is to the `tokenizer.json`.
+
+    Args:
+        source: path of a folder with `config.json`, `model.safetensors` or `pytorch_model.bin`, and
+            `sentencepiece.bpe.model` and `vocab.json`, or `sentencepiece.bpe.model` or
+            `tokenizer.json`; or `hf://user/repository`.
+        source_language: the language to translate from, by its code there: `"en"` of M2M-100,
+            `"eng_Latn"` of NLLB-200. Its token begins every source. Defaults to the `src_lang` of
+            the folder's tokenizer.
+        target_language: the language to translate into. Its token begins every output, and is left
+            out of text. Defaults to the folder's `forced_bos_token_id`, or its tokenizer's
+            `tgt_lang`.
+
+    Returns:
+        A `Translator`.
+
+    Raises:
+        UserError: if there is no such folder, repository or network; if a file is missing, damaged
+            or of another model; if the model has an option that is not there in this package, or
+            not the language.
+    """
+    folder = open_foreign(source)
+    folder.check_type("m2m_100")
+    vocabulary = read_vocabulary(folder)
+    order, tokenizer, tokens = vocabulary.in_our_order(_order(folder, vocabulary))
+    languages = _languages(folder, vocabulary, source_language, target_language)
+    model = model_of(
+        *(folder, _tables(folder), order, order),
+        normalize_first=True,
+        needless=(_SHARED, *_TABLES),
+    )
+    return Translator(
+        model,
+        tokenizer,
+        source_prefix=(tokens[languages["source"]],),
+        target_prefix=(tokens[languages["target"]],),
+        metadata=languages,
+        search=search_of(folder),
+    )
+
+
+def _order(folder, vocabulary):
+    size = folder.size("vocab_size")
+    if len(vocabulary.names) > size:
+        raise UserError(
+            f"{folder.path}: its vocabulary has {len(vocabulary.names):,} tokens, and config.json "
+            f"says {size:,}: they do not belong together."
+        )
+    if "<unk>" not in vocabulary.names:
+        raise UserError(f"{folder.path}: its vocabulary has no token '<unk>'.")
+    return order_of(folder, size, vocabulary.names.index("<unk>"))
+
+
+def _languages(folder, vocabulary, source, target):
+    """The codes of both languages: `{"source": ..., "target": ...}`."""
+    name = "tokenizer_config.json"
+    config = folder.json(name) if folder.has(name) else {}
+    forced = generation_option(folder, "forced_bos_token_id")
+    forced = next((code for code, i in vocabulary.languages.items() if i == forced), None)
+    languages = {
+        "source": source or config.get("src_lang"),
+        "target": target or forced or config.get("tgt_lang"),
+    }
+    for side, language in languages.items():
+        if language not in vocabulary.languages:
+            known = ", ".join(vocabulary.languages) or "none"
+            found = (
+                f"has no `{side}_language={language}`"
+                if language
+                else (f"does not say its {side} language: pass `{side}_language`")
+            )
+            raise UserError(f"{folder.path} {found}. Expected one of: {known}.")
+    return languages
+
+
+def _tables(folder):
+    """The names of the matrices of source, target and logits: a file may have each of them, or
+    those that differ.
+    """
+    if folder.option("tie_word_embeddings", True, False):
+        return 3 * (next((name for name in (_SHARED, *_TABLES) if name in folder.names), _SHARED),)
+    return tuple(name if name in folder.names else _SHARED for name in _TABLES)

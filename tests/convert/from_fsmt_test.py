@@ -1,0 +1,221 @@
+"""Another library's answer: transformers on FSMT."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+
+pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+sacremoses = pytest.importorskip("sacremoses")
+
+from tests.convert.fairseq_folders import (  # noqa: E402
+    FIRST,
+    ODD_TEXT,
+    change_json,
+    check_refused,
+    check_searches,
+    compare_logits,
+    randomize,
+    text,
+    their_ids,
+    write_json,
+)
+
+ONCE = pytest.mark.once
+# Layers of encoder and decoder, d_model, heads, d_ff of both, activation, scaled, embeddings.
+SHAPES = [
+    (2, 2, 16, 4, 24, 24, "relu", True, "apart"),
+    (1, 3, 12, 2, 20, 28, "gelu", True, "apart"),
+    (3, 1, 8, 1, 16, 16, "silu", False, "output tied"),
+    (1, 1, 24, 3, 7, 9, "relu", True, "all tied"),
+    (2, 1, 4, 2, 5, 5, "gelu", False, "all equal"),
+    (1, 2, 32, 8, 64, 32, "swish", True, "output tied"),
+    (2, 2, 10, 5, 11, 13, "relu", False, "apart"),
+    (1, 1, 6, 3, 48, 48, "gelu", True, "all tied"),
+]
+
+
+def make_folder(path, shape=SHAPES[0], seed=0, languages=("en", "de"), merges=150):
+    """Write a folder with transformers; returns its model and its tokenizer."""
+    encoder, decoder, d_model, heads, inner, decoder_inner, activation, scaled, kind = shape
+    path.mkdir()
+    tokenizer = make_tokenizer(path, languages, merges, is_joint=kind.startswith("all"))
+    config = transformers.FSMTConfig(
+        langs=list(languages),
+        src_vocab_size=tokenizer.src_vocab_size,
+        tgt_vocab_size=tokenizer.tgt_vocab_size,
+        d_model=d_model,
+        encoder_layers=encoder,
+        decoder_layers=decoder,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=inner,
+        decoder_ffn_dim=decoder_inner,
+        activation_function=activation,
+        scale_embedding=scaled,
+        tie_word_embeddings=kind == "all tied",
+        max_position_embeddings=64,
+    )
+    model = randomize(transformers.FSMTForConditionalGeneration(config), seed)
+    stacks = model.model
+    if kind in ("output tied", "all equal"):
+        stacks.decoder.output_projection.weight.data = stacks.decoder.embed_tokens.weight.data
+    if kind == "all equal":
+        stacks.encoder.embed_tokens.weight.data = stacks.decoder.embed_tokens.weight.data.clone()
+    model.generation_config.forced_eos_token_id = None
+    model.save_pretrained(path)
+    return model, tokenizer
+
+
+def make_tokenizer(path, languages, merges, is_joint):
+    moses = [sacremoses.MosesTokenizer(language) for language in languages]
+    words = [
+        [moses[side].tokenize(s, aggressive_dash_splits=True) for s in text(side=side)]
+        for side in (0, 1)
+    ]
+    trained = tokenizers.Tokenizer(tokenizers.models.BPE(end_of_word_suffix="</w>"))
+    trained.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=merges, end_of_word_suffix="</w>", show_progress=False
+    )
+    trained.train_from_iterator([" ".join(s) for side in words for s in side], trainer)
+    pairs = json.loads(trained.to_str())["model"]["merges"]
+    rows = "".join(f"{' '.join(pair)} {len(pairs) - i}\n" for i, pair in enumerate(pairs))
+    (path / "merges.txt").write_text(rows, "utf-8")
+    pieces = [_pieces(trained, side) for side in words]
+    if is_joint:
+        pieces = 2 * [sorted({*pieces[0], *pieces[1]})]
+    for name, side in zip(("vocab-src.json", "vocab-tgt.json"), pieces):
+        write_json(path / name, {piece: i for i, piece in enumerate([*FIRST, *side[:-3]])})
+    tokenizer = transformers.FSMTTokenizer(
+        list(languages), path / "vocab-src.json", path / "vocab-tgt.json", path / "merges.txt"
+    )
+    tokenizer.save_pretrained(path)
+    return tokenizer
+
+
+def _pieces(trained, sentences):
+    """Those of the sentences, so that the two sides differ."""
+    words = {word for sentence in sentences for word in sentence}
+    return sorted({piece.value for word in words for piece in trained.model.tokenize(word)})
+
+
+def rows_of(theirs, translator):
+    """Their ids of our tokens, source and target."""
+    target = their_ids(theirs.config.tgt_vocab_size)
+    if translator.model.hyperparameters["source_vocabulary_size"] is None:
+        return target, target
+    return np.array([1, 0, 2, 3, *range(4, theirs.config.src_vocab_size)]), target
+
+
+@pytest.mark.parametrize(
+    "index",
+    [0, *(pytest.param(i, marks=pytest.mark.compiles) for i in range(1, len(SHAPES)))],
+)
+def test_logits(tmp_path, index):
+    theirs, _ = make_folder(tmp_path / "m", SHAPES[index], seed=index)
+    translator = kt.convert.fsmt(tmp_path / "m")
+    source_rows, target_rows = rows_of(theirs, translator)
+    assert compare_logits(translator, theirs, target_rows, source_rows) < 1e-4
+    config = translator.model.hyperparameters
+    kind = SHAPES[index][-1]
+    assert (config["source_vocabulary_size"] is None) == kind.startswith("all")
+    assert config["tie_weights"] == (kind != "apart")
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    "index, alpha", [(0, 1.0), *(pytest.param(i, 0.7, marks=pytest.mark.slow) for i in (1, 2, 3))]
+)
+def test_searches(tmp_path, index, alpha):
+    """Greedy and beam 4: outputs and scores are those of `generate`."""
+    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[index], seed=index)
+    translator = kt.convert.fsmt(tmp_path / "m")
+    check_searches(theirs, tokenizer, translator, *rows_of(theirs, translator), alpha)
+
+
+@ONCE
+@pytest.mark.parametrize("languages", [("en", "de"), ("de", "en"), ("ru", "fr")])
+def test_texts(tmp_path, languages):
+    """Of text, tokens are those of their tokenizer; of tokens, text."""
+    theirs, tokenizer = make_folder(tmp_path / "m", languages=languages)
+    translator = kt.convert.fsmt(tmp_path / "m")
+    source_rows, target_rows = rows_of(theirs, translator)
+    sentences = [*text(200), *text(200, side=1), *ODD_TEXT]
+    ours = [source_rows[ids].tolist() for ids in translator.source_tokenizer.encode(sentences)]
+    expected = [tokenizer(s, add_special_tokens=False).input_ids for s in sentences]
+    assert [*zip(sentences, ours)] == [*zip(sentences, expected)]
+    assert any(3 in ids for ids in ours) and not all(3 in ids for ids in ours)
+    for sentence in sentences:
+        (ids,) = translator.tokenizer.encode([sentence])
+        ids = [i for i in ids if i != 3]  # an unknown token is left out there
+        expected = tokenizer.decode(target_rows[ids].tolist(), clean_up_tokenization_spaces=False)
+        assert translator.tokenizer.decode([ids]) == [expected]
+
+
+@ONCE
+def test_translation_is_theirs(tmp_path):
+    """From text to text, with the folder's own search."""
+    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[1], seed=3)
+    theirs.generation_config.num_beams = 3
+    theirs.generation_config.length_penalty = 0.8
+    theirs.save_pretrained(tmp_path / "m")
+    translator = kt.convert.fsmt(tmp_path / "m")
+    assert translator.search == kt.BeamSearch(3, alpha=0.8, length_penalty="power")
+    assert translator.metadata == {"source": "en", "target": "de"}
+    translator.search = dataclasses.replace(translator.search, extra_length=4)
+    for sentence in text(3):
+        source = tokenizer(sentence, return_tensors="pt")
+        output = theirs.generate(
+            **source,
+            early_stopping="never",
+            suppress_tokens=[1],
+            max_new_tokens=source.input_ids.shape[1] - 1 + translator.extra_length,
+        )
+        expected = tokenizer.decode(output[0], skip_special_tokens=True)
+        actual = translator([sentence])[0].replace(" ⁇", "").replace("⁇ ", "").replace("⁇", "")
+        assert "".join(actual.split()) == "".join(expected.split())
+
+
+@ONCE
+def test_wrong_folders(tmp_path):
+    folder = tmp_path / "m"
+    make_folder(folder, SHAPES[3])
+    (folder / "generation_config.json").unlink()
+    size = json.loads((folder / "config.json").read_text("utf-8"))["src_vocab_size"]
+    for change, word in (
+        ({"model_type": "bart"}, "'bart'"),
+        ({"src_vocab_size": size - 1}, "vocab-src.json"),
+        ({"tgt_vocab_size": size + 1}, "embeddings"),
+        ({"decoder_attention_heads": 6}, "decoder_attention_heads"),
+        ({"activation_function": "quick_gelu"}, "quick_gelu"),
+        ({"encoder_layers": 2}, "model.encoder.layers.1"),
+        ({"decoder_start_token_id": 999}, "999"),
+    ):
+        before = (folder / "config.json").read_bytes()
+        change_json(folder / "config.json", **change)
+        check_refused(kt.convert.fsmt, folder, word)
+        (folder / "config.json").write_bytes(before)
+    kt.convert.fsmt(folder)
+    (folder / "merges.txt").unlink()
+    check_refused(kt.convert.fsmt, folder, "merges.txt is missing")
+    change_json(folder / "vocab-tgt.json", **{"new": 3})
+    check_refused(kt.convert.fsmt, folder, "vocab-tgt.json is damaged")
+
+
+@ONCE
+def test_a_preset_holds_it(tmp_path):
+    make_folder(tmp_path / "m", SHAPES[0])
+    translator = kt.convert.fsmt(tmp_path / "m")
+    translator.save_to_preset(tmp_path / "preset")
+    again = kt.Translator.from_preset(tmp_path / "preset", extra_length=3)
+    assert again.source_tokenizer.fingerprint() == translator.source_tokenizer.fingerprint()
+    assert again.tokenizer.fingerprint() == translator.tokenizer.fingerprint()
+    assert again.tokenizer.fingerprint() != again.source_tokenizer.fingerprint()
+    translator.search = again.search
+    assert again(text(2)) == translator(text(2))

@@ -1,0 +1,239 @@
+"""Another library's answer: transformers on M2M-100 and NLLB-200."""
+
+import pytest
+
+import keras_transformer as kt
+
+pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.convert.fairseq_folders import (  # noqa: E402
+    FIRST,
+    ODD_TEXT,
+    change_json,
+    check_refused,
+    check_searches,
+    compare_logits,
+    pieces_of,
+    randomize,
+    sentencepiece_model,
+    text,
+    their_ids,
+    write_json,
+)
+
+ONCE = pytest.mark.once
+LANGUAGES = {"m2m100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}
+# Layers of encoder and decoder, d_model, heads, d_ff of both, pieces, activation, scaled, tied.
+SHAPES = [
+    (2, 2, 16, 4, 24, 24, 97, "relu", True, True),
+    (1, 3, 12, 2, 20, 28, 101, "gelu", True, True),
+    (3, 1, 8, 1, 16, 16, 89, "silu", False, True),
+    (1, 1, 24, 3, 7, 9, 113, "relu", True, False),
+    (2, 1, 4, 2, 5, 5, 90, "gelu", False, False),
+    (1, 2, 32, 8, 64, 32, 131, "swish", True, True),
+    (2, 2, 10, 5, 11, 13, 107, "relu", False, True),
+    (1, 1, 6, 3, 48, 48, 119, "gelu", True, True),
+]
+
+
+def make_folder(path, shape=SHAPES[0], kind="m2m100", seed=0, lacking=()):
+    """Write a folder with transformers; returns its model and its tokenizer."""
+    encoder, decoder, d_model, heads, inner, decoder_inner, size, activation, scaled, tied = shape
+    path.mkdir()
+    if kind == "m2m100":
+        tokenizer = m2m100_tokenizer(path, size, lacking)
+    else:
+        tokenizer = nllb_tokenizer(path, size)
+    behind = {"m2m100": 108, "nllb": len(tokenizer) - size - 1 + 2}[kind]
+    config = transformers.M2M100Config(
+        vocab_size=size + 1 + behind,
+        d_model=d_model,
+        encoder_layers=encoder,
+        decoder_layers=decoder,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=inner,
+        decoder_ffn_dim=decoder_inner,
+        activation_function=activation,
+        scale_embedding=scaled,
+        tie_word_embeddings=tied,
+        max_position_embeddings=64,
+    )
+    model = randomize(transformers.M2M100ForConditionalGeneration(config), seed, end=1.0)
+    model.save_pretrained(path)
+    return model, tokenizer
+
+
+def m2m100_tokenizer(path, size, lacking):
+    proto = sentencepiece_model(size)
+    (path / "sentencepiece.bpe.model").write_bytes(proto)
+    pieces = [piece for piece in pieces_of(proto) if piece not in lacking]
+    # Like theirs it has one more, which SentencePiece never finds.
+    pieces = [*FIRST, *reversed(pieces), *(f"ghost{i}" for i in range(len(lacking)))]
+    write_json(path / "vocab.json", {piece: i for i, piece in enumerate(pieces)})
+    tokenizer = transformers.M2M100Tokenizer(
+        path / "vocab.json", path / "sentencepiece.bpe.model", src_lang="en", tgt_lang="de"
+    )
+    tokenizer.save_pretrained(path)
+    return tokenizer
+
+
+def nllb_tokenizer(path, size):
+    """One of a `tokenizer.json`, as transformers makes it of a SentencePiece model."""
+    spm = path / "sentencepiece.bpe.model"
+    spm.write_bytes(sentencepiece_model(size))
+    write_json(path / "tokenizer_config.json", {"extra_special_tokens": NLLB_LANGUAGES})
+    tokenizer = transformers.NllbTokenizer.from_pretrained(path, src_lang="eng_Latn")
+    spm.rename(path / "unused")  # and so the tokenizer.json splits text
+    tokenizer.save_pretrained(path)
+    return tokenizer
+
+
+NLLB_LANGUAGES = ["ace_Arab", "deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans"]
+
+
+def convert(path, kind="m2m100"):
+    return kt.convert.m2m100(path, *LANGUAGES[kind])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [0, *(pytest.param(i, marks=pytest.mark.compiles) for i in range(1, len(SHAPES)))],
+)
+def test_logits(tmp_path, index):
+    kind = ("m2m100", "nllb")[index % 2]
+    theirs, _ = make_folder(tmp_path / "m", SHAPES[index], kind, seed=index)
+    translator = convert(tmp_path / "m", kind)
+    rows = their_ids(theirs.config.vocab_size)
+    assert compare_logits(translator, theirs, rows, rows) < 1e-4
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    "index, alpha", [(0, 1.0), *(pytest.param(i, 0.7, marks=pytest.mark.slow) for i in (1, 2, 3))]
+)
+def test_searches(tmp_path, index, alpha):
+    """Greedy and beam 4: outputs and scores are those of `generate`."""
+    kind = ("m2m100", "nllb")[index % 2]
+    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[index], kind, seed=20 + index)
+    rows = their_ids(theirs.config.vocab_size)
+    tokenizer.src_lang, target = LANGUAGES[kind]
+    forced = tokenizer.convert_tokens_to_ids(target if kind == "nllb" else f"__{target}__")
+    translator = convert(tmp_path / "m", kind)
+    check_searches(theirs, tokenizer, translator, rows, rows, alpha, forced_bos_token_id=forced)
+
+
+@ONCE
+@pytest.mark.parametrize("kind", LANGUAGES)
+def test_texts(tmp_path, kind):
+    """Of text, tokens are those of their tokenizer; of tokens, text."""
+    theirs, tokenizer = make_folder(tmp_path / "m", kind=kind)
+    translator = convert(tmp_path / "m", kind)
+    rows = their_ids(theirs.config.vocab_size)
+    sentences = [*text(200), *text(200, side=1), *(s.rstrip() for s in ODD_TEXT)]
+    ours = [rows[ids].tolist() for ids in translator.tokenizer.encode(sentences)]
+    expected = [tokenizer(s, add_special_tokens=False).input_ids for s in sentences]
+    assert [*zip(sentences, ours)] == [*zip(sentences, expected)]
+    for ids, theirs_ids in zip(translator.tokenizer.encode(sentences), expected):
+        if 3 not in ids:  # an unknown token is left out there
+            assert translator.tokenizer.decode([ids])[0] == tokenizer.decode(theirs_ids).strip()
+
+
+@ONCE
+def test_pieces_that_the_vocabulary_lacks(tmp_path):
+    """They are unknown to the model, and text is split as before."""
+    lacking = pieces_of(sentencepiece_model(97))[3:40:6]
+    theirs, tokenizer = make_folder(tmp_path / "m", lacking=lacking)
+    translator = convert(tmp_path / "m")
+    rows = their_ids(theirs.config.vocab_size, len(lacking))
+    assert translator.model.hyperparameters["vocabulary_size"] == len(rows)
+    ours = [rows[ids].tolist() for ids in translator.tokenizer.encode(text())]
+    assert ours == [tokenizer(s, add_special_tokens=False).input_ids for s in text()]
+    assert sum(ids.count(3) for ids in ours) > 100
+    assert compare_logits(translator, theirs, rows, rows) < 1e-4
+
+
+@ONCE
+def test_nllb_of_a_sentencepiece_model(tmp_path):
+    """Without a tokenizer.json, languages are behind the pieces, in the order that a file says."""
+    make_folder(tmp_path / "m", kind="nllb")
+    expected = convert(tmp_path / "m", "nllb").tokenizer
+    (tmp_path / "m" / "unused").rename(tmp_path / "m" / "sentencepiece.bpe.model")
+    check_same_tokens(convert(tmp_path / "m", "nllb").tokenizer, expected)
+    (tmp_path / "m" / "tokenizer.json").unlink()
+    actual = convert(tmp_path / "m", "nllb").tokenizer
+    # Here the mask is the last, as it was before transformers 5.
+    check_same_tokens(actual, expected)
+
+
+def check_same_tokens(actual, expected):
+    sentences = [*text(), *text(side=1), *ODD_TEXT]
+    assert actual.vocabulary_size == expected.vocabulary_size
+    assert actual.encode(sentences) == expected.encode(sentences)
+
+
+@ONCE
+def test_languages(tmp_path):
+    folder = tmp_path / "m"
+    make_folder(folder)
+    translator = kt.convert.m2m100(folder)  # those of the tokenizer
+    assert translator.metadata == {"source": "en", "target": "de"}
+    assert translator.source_prefix == ("__en__",)
+    assert translator.target_prefix == ("__de__",)
+    (size,) = {len(pieces_of(sentencepiece_model(97))) + 4}
+    change_json(folder / "generation_config.json", forced_bos_token_id=size + 1)
+    assert kt.convert.m2m100(folder).metadata["target"] == "am"
+    assert kt.convert.m2m100(folder, "zu", "fr").metadata == {"source": "zu", "target": "fr"}
+    check_refused(lambda path: kt.convert.m2m100(path, "xx"), folder, "`source_language=xx`")
+    change_json(folder / "tokenizer_config.json", src_lang=None)
+    check_refused(kt.convert.m2m100, folder, "pass `source_language`")
+    change_json(folder / "tokenizer_config.json", language_codes="wmt21")
+    check_refused(lambda path: kt.convert.m2m100(path, "en", "fr"), folder, "en, ha, is")
+
+
+@ONCE
+def test_wrong_folders(tmp_path):
+    folder = tmp_path / "m"
+    make_folder(folder)
+    (folder / "generation_config.json").unlink()
+    for file, change, word in (
+        ("config.json", {"model_type": "nllb-moe"}, "'nllb-moe'"),
+        ("config.json", {"vocab_size": 150}, "150"),
+        ("config.json", {"vocab_size": 999}, "embeddings"),
+        ("config.json", {"decoder_attention_heads": 2}, "decoder_attention_heads"),
+        ("config.json", {"activation_function": "quick_gelu"}, "quick_gelu"),
+        ("config.json", {"encoder_layers": 3}, "model.encoder.layers.2"),
+        ("config.json", {"decoder_layers": 1}, "model.decoder.layers.1"),
+        ("config.json", {"d_model": 7}, "d_model=7"),
+        ("tokenizer_config.json", {"tokenizer_class": "SMALL100Tokenizer"}, "SMALL100Tokenizer"),
+        ("tokenizer_config.json", {"legacy_behaviour": True}, "legacy_behaviour"),
+        ("tokenizer_config.json", {"language_codes": "m2m"}, "'m2m'"),
+        ("vocab.json", {"new": 3}, "vocab.json is damaged"),
+        ("vocab.json", {"<unk>": None, "<oov>": 3}, "'<unk>'"),
+    ):
+        before = (folder / file).read_bytes()
+        change_json(folder / file, **change)
+        check_refused(convert, folder, word)
+        (folder / file).write_bytes(before)
+    convert(folder)
+    pieces = (folder / "sentencepiece.bpe.model").read_bytes()
+    (folder / "sentencepiece.bpe.model").write_bytes(pieces[:-100])
+    check_refused(convert, folder, "SentencePiece model")
+    (folder / "sentencepiece.bpe.model").unlink()
+    check_refused(convert, folder, "sentencepiece.bpe.model is missing")
+    (folder / "sentencepiece.bpe.model").write_bytes(pieces)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    check_refused(convert, folder, "model.safetensors is cut short")
+
+
+@ONCE
+def test_a_preset_translates_the_same(tmp_path):
+    make_folder(tmp_path / "m", SHAPES[3], "nllb", seed=23)
+    translator = convert(tmp_path / "m", "nllb")
+    translator.save_to_preset(tmp_path / "preset")
+    again = kt.Translator.from_preset(tmp_path / "preset", extra_length=3)
+    translator.search = again.search
+    assert again.target_prefix == ("deu_Latn",)
+    assert again(text(3)) == translator(text(3))
