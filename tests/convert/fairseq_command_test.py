@@ -1,0 +1,75 @@
+"""`python -m keras_transformer.convert`, of models that fairseq and PyTorch trained."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from tests.helpers import to_numpy
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.convert.command_test import call  # noqa: E402
+from tests.convert.from_m2m100_test import SHAPES, make_folder  # noqa: E402
+from tests.convert.from_torch_test import Model  # noqa: E402
+
+pytestmark = pytest.mark.once
+
+
+def test_languages_are_options(tmp_path, monkeypatch, capsys):
+    make_folder(tmp_path / "m", SHAPES[4])
+    options = ("--source-language", "fr", "--target-language", "zu")
+    call(monkeypatch, "m2m100", tmp_path / "m", tmp_path / "preset", *options)
+    assert "The preset is in" in capsys.readouterr().out
+    translator = kt.Translator.from_preset(tmp_path / "preset")
+    assert translator.source_prefix == ("__fr__",)
+    assert translator.target_prefix == ("__zu__",)
+    assert "# fr to zu" in (tmp_path / "preset" / "README.md").read_text("utf-8")
+
+
+def test_a_state_dict_becomes_a_file_of_keras(tmp_path, monkeypatch, capsys):
+    state = Model(norm_first=True).state_dict()
+    torch.save(state, tmp_path / "model.pt")
+    options = (
+        "--num-heads",
+        "4",
+        "--normalize-first",
+        "True",
+        "--reserved-ids",
+        "1",
+        "2",
+        "3",
+        "0",
+    )
+    call(monkeypatch, "torch", tmp_path / "model.pt", tmp_path / "model.keras", *options)
+    assert "The model is in" in capsys.readouterr().out
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    expected = kt.convert.torch(state, 4, reserved_ids=(1, 2, 3, 0), normalize_first=True)
+    assert model.hyperparameters == expected.hyperparameters
+    for weight, other in zip(model.weights, expected.weights):
+        np.testing.assert_array_equal(to_numpy(weight), to_numpy(other))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("torch", "model.pt", "model.keras"), "torch needs `num_heads` (--num-heads)."),
+        (("torch", "none.pt", "model.keras", "--num-heads", "4"), "There is no file none.pt."),
+        (
+            ("fsmt", "none", "preset", "--source-language", "en"),
+            "`source_language` (--source-language) is no option of fsmt.",
+        ),
+        (
+            ("m2m100", "none", "preset", "--num-heads", "4"),
+            "`num_heads` (--num-heads) is no option of m2m100.",
+        ),
+    ],
+)
+def test_wrong_options_take_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        call(monkeypatch, *arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert [*tmp_path.iterdir()] == []
