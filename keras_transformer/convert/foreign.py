@@ -186,7 +186,22 @@ class ForeignFolder:
 
     def _open(self, name):
         path = self.file(name)
-        return (_Safetensors if path.suffix == ".safetensors" else _TorchFile)(path)
+        return open_weights(path)
+
+
+def open_weights(path):
+    """Open a file of weights: `.safetensors`, or what PyTorch wrote.
+
+    Args:
+        path: the file.
+
+    Returns:
+        An object with `names`, a list, and `tensor`, a function from a name to an array.
+
+    Raises:
+        UserError: if the file is damaged, or holds more than tensors.
+    """
+    return (_Safetensors if path.suffix == ".safetensors" else _TorchFile)(path)
 
 
 class _Safetensors:
