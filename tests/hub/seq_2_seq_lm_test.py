@@ -246,7 +246,7 @@ class Mine(keras_hub.samplers.GreedySampler):
 @pytest.mark.parametrize(
     "sampler",
     ["contrastive", "none such", 3, Mine(), keras_hub.samplers.BeamSampler(return_all_beams=True)],
-    ids=str,
+    ids=lambda x: type(x).__name__,
 )
 def test_samplers_that_there_are_not(lm, sampler):
     with pytest.raises(kt.UserError, match="search|sampler"):
