@@ -238,7 +238,8 @@ class _TorchFile:
         self.names = list(self.tensors)
 
     def tensor(self, name):
-        return self.tensors[name].detach().float().numpy()
+        # A copy: JAX would keep what it is given, and with it the whole file in memory.
+        return np.array(self.tensors[name].detach().float())
 
 
 def load_torch_file(path):

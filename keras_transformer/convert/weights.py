@@ -147,6 +147,7 @@ def assign_embeddings(variable, table, rows, order=None, transposed=False):
     order = np.arange(hidden_dim) if order is None else order
     # Both at once: a large matrix is copied one time less.
     values = table[rows[None], order[:, None]] if transposed else table[rows[:, None], order]
+    del table  # before a backend copies the other, if this was the last that held it
     variable.assign(values)
 
 

@@ -29,6 +29,8 @@ print(json.dumps({"peak": memory("VmHWM") - before, "seconds": seconds}))
 @pytest.mark.parametrize("form", ["safetensors", "bin"])
 def test_memory_is_at_most_two_and_a_half_times_the_weights(form, tmp_path):
     pytest.importorskip("transformers")
+    import torch
+
     from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
 
     names = vocabulary((spm(0), spm(1)), size=32000)
@@ -38,15 +40,14 @@ def test_memory_is_at_most_two_and_a_half_times_the_weights(form, tmp_path):
         **{"encoder_attention_heads": 8, "decoder_attention_heads": 8, "scale_embedding": True},
         **{"vocab_size": len(names), "max_position_embeddings": 512},
     }
-    write_folder(tmp_path / "small", **random_config(1))
-    model = write_folder(tmp_path / "base", vocabularies=[names], **base)
-    weights = tmp_path / "base" / "model.safetensors"
-    size = weights.stat().st_size
-    if form == "bin":
-        import torch
-
-        torch.save(model.state_dict(), tmp_path / "base" / "pytorch_model.bin")
-        weights.unlink()
+    configs = {"small": random_config(1), "base": {**base, "vocabularies": [names]}}
+    for name, config in configs.items():
+        model = write_folder(tmp_path / name, **config)
+        weights = tmp_path / name / "model.safetensors"
+        size = weights.stat().st_size
+        if form == "bin":
+            torch.save(model.state_dict(), tmp_path / name / "pytorch_model.bin")
+            weights.unlink()
     arguments = [str(tmp_path / name) for name in ("small", "base", "preset")]
     process = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True
