@@ -59,7 +59,7 @@ def pieces_of(proto):
     return [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
 
 
-def randomize(model, seed, end=0.5):
+def randomize(model, seed, end):
     """Random weights of a model of transformers, with which a search has much to decide, and ends.
 
     Embeddings are small and the last normalisation is large, or each token would be followed by

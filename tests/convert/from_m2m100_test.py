@@ -37,7 +37,7 @@ SHAPES = [
 ]
 
 
-def make_folder(path, shape=SHAPES[0], kind="m2m100", seed=0, lacking=()):
+def make_folder(path, shape=SHAPES[0], kind="m2m100", seed=0, lacking=(), end=1.3):
     """Write a folder with transformers; returns its model and its tokenizer."""
     encoder, decoder, d_model, heads, inner, decoder_inner, size, activation, scaled, tied = shape
     path.mkdir()
@@ -60,7 +60,7 @@ def make_folder(path, shape=SHAPES[0], kind="m2m100", seed=0, lacking=()):
         tie_word_embeddings=tied,
         max_position_embeddings=64,
     )
-    model = randomize(transformers.M2M100ForConditionalGeneration(config), seed, end=1.0)
+    model = randomize(transformers.M2M100ForConditionalGeneration(config), seed, end)
     model.save_pretrained(path)
     return model, tokenizer
 
@@ -109,14 +109,19 @@ def test_logits(tmp_path, index):
     assert compare_logits(translator, theirs, rows, rows) < 1e-4
 
 
+# Of each shape a seed, and a likelihood of the end token, with which some outputs end.
+ENDING = [(20, 1.3), (21, 2.4), (22, 1.3), (23, 1.3), (24, 1.3), (25, 1.3), (30, 2.0), (27, 1.3)]
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize(
-    "index, alpha", [(0, 1.0), *(pytest.param(i, 0.7, marks=pytest.mark.slow) for i in (1, 2, 3))]
+    "index", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, len(SHAPES)))]
 )
-def test_searches(tmp_path, index, alpha):
+def test_searches(tmp_path, index):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
-    kind = ("m2m100", "nllb")[index % 2]
-    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[index], kind, seed=20 + index)
+    kind, alpha = ("m2m100", "nllb")[index % 2], (1.0, 0.7)[index % 2]
+    seed, end = ENDING[index]
+    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[index], kind, seed, end=end)
     rows = their_ids(theirs.config.vocab_size)
     tokenizer.src_lang, target = LANGUAGES[kind]
     forced = tokenizer.convert_tokens_to_ids(target if kind == "nllb" else f"__{target}__")
