@@ -373,8 +373,8 @@ FAULTS = {
         ("start = end", "start = max(start + 1, end - 1)"),
     ],
     "tasks/translator.py": [
-        ("[*ids[:most], END_ID] if ids", "ids[:most] if ids"),
-        ("[*ids[:most], END_ID] if ids", "[*ids, END_ID] if ids"),
+        ("[*prefix, *ids[:most], END_ID] if ids", "ids[:most] if ids"),
+        ("[*prefix, *ids[:most], END_ID] if ids", "[*ids, END_ID] if ids"),
         ("len(ids) > most", "len(ids) >= most"),
         ("[] if text.isspace() else ids", "ids"),
     ],

@@ -4,7 +4,8 @@ from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.hub.backbone import TransformerBackbone
-from keras_transformer.hub.tokenizer import TransformerTokenizer
+from keras_transformer.hub.tokenizer import TransformerTokenizer, check_config_file
+from keras_transformer.tasks.preset_files import PREPROCESSOR
 from keras_transformer.tasks.preset_form import SEQUENCE_LENGTH
 
 
@@ -35,7 +36,8 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         the next tokens, and a weight of 1 for tokens and 0 for padding.
 
     Raises:
-        UserError: if what is to be a token of a prefix is none; when first called.
+        UserError: if `config_file` is another than the default; when first called, if what is to be
+            a token of a prefix is none.
     """
 
     backbone_cls = TransformerBackbone
@@ -51,6 +53,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         target_prefix=(),
         **kwargs,
     ):
+        check_config_file(kwargs, PREPROCESSOR)
         super().__init__(tokenizer, encoder_sequence_length, decoder_sequence_length, **kwargs)
         self.source_tokenizer = source_tokenizer
         self.source_prefix = list(source_prefix)

@@ -2,7 +2,9 @@ import keras
 import keras_hub
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.errors import UserError
 from keras_transformer.hub.backbone import TransformerBackbone
+from keras_transformer.tasks.preset_tokenizers import SOURCE_TOKENIZER, TOKENIZER
 
 _SPECIAL = {"pad_token": PAD_ID, "start_token": START_ID, "end_token": END_ID}
 
@@ -18,12 +20,13 @@ class TransformerTokenizer(keras_hub.tokenizers.SentencePieceTokenizer):
             tokenizer of a model, `config_file="source_tokenizer.json"`.
 
     Raises:
-        UserError: if the model's first ids are others.
+        UserError: if the model's first ids or `config_file` are others.
     """
 
     backbone_cls = TransformerBackbone
 
     def __init__(self, proto=None, **kwargs):
+        check_config_file(kwargs, *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)))
         for name in _SPECIAL:
             self._add_special_token(None, name)
         super().__init__(proto=proto, **kwargs)
@@ -41,3 +44,15 @@ class TransformerTokenizer(keras_hub.tokenizers.SentencePieceTokenizer):
             UserError: if one of them is no token of the vocabulary.
         """
         return Tokenizer(self.proto).ids_of(tokens) if tokens else []
+
+
+def check_config_file(config, *names):
+    """Raise a `UserError` if a layer's file in a preset is another one.
+
+    KerasHub writes a layer to the file that it says it has, wherever that is.
+    """
+    if config.get("config_file", names[0]) not in names:
+        raise UserError(
+            f"`config_file` must be {' or '.join(map(repr, names))}. "
+            f"Received: config_file={config['config_file']!r}"
+        )

@@ -1,6 +1,7 @@
 """Presets in KerasHub's hands: loaded, searched, trained on strings, saved, and back again."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -341,6 +342,26 @@ def test_what_the_preprocessor_gives(lm):
             source[: len(ids) + 1]
         )
         assert not any(labels[len(ids) + 1 :]) and not any(weights[len(ids) + 1 :])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("part", ["tokenizer.json", "preprocessor.json", "task.json"])
+def test_a_preset_does_not_say_where_it_is_written(preset, tmp_path, part):
+    shutil.copytree(preset, tmp_path / "preset")
+    file = tmp_path / "preset" / part
+    names = ("tokenizer.json", "preprocessor.json")
+    text = file.read_text("utf-8")
+    for name in names:
+        config_file = f'"config_file": "{name}"'
+        text = text.replace(config_file, f'"config_file": "{tmp_path}/outside.json"')
+    file.write_text(text, "utf-8")
+    kind = {
+        "tokenizer.json": keras_hub.tokenizers.Tokenizer,
+        "preprocessor.json": keras_hub.models.Seq2SeqLMPreprocessor,
+        "task.json": keras_hub.models.Seq2SeqLM,
+    }[part]
+    with pytest.raises((kt.UserError, TypeError), match="config_file"):
+        kind.from_preset(str(tmp_path / "preset"))
 
 
 @pytest.mark.once
