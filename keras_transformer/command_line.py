@@ -15,7 +15,6 @@ from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import TrainingStopped, UserError
 from keras_transformer.memory import keep_freed_memory
 from keras_transformer.options import may_change, option_names
-from keras_transformer.training.processes import end_alone
 
 _NUMBERS_TOLD = 5
 _ENDED_BY_PIPE = 128 + 13  # as a shell reports of a process that SIGPIPE has ended
@@ -103,7 +102,7 @@ def run(main, options_class):
             main(options)
     except UserError as error:
         print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
-        end_alone(error, status=2)
+        sys.last_value = error  # as Python does with what it prints: see `training.processes`
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read the answers, such as `head`, has seen enough. Python would try to write the

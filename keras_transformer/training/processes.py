@@ -24,9 +24,6 @@ _MESSAGE_BYTES = 2000
 # What carries the computations of several processes, and names itself in its errors.
 _NETWORKS = ("Gloo", "NCCL", "oordination service")
 
-# With which status a process ends at once, without waiting for the others to end.
-_status_alone = None
-
 
 @dataclass(frozen=True)
 class Processes:
@@ -134,32 +131,21 @@ class Processes:
         return number if self.count == 1 else _make_largest()(number)
 
 
-def end_alone(error, status):
-    """Let this process end with a status, and at once, if the others do not share its error.
-
-    Args:
-        error: the exception that it ends with.
-        status: the exit status.
-    """
-    global _status_alone
-    if not getattr(error, "is_of_all", False):
-        _status_alone = status
-
-
 def end_at_once_after_errors():
-    """Have a process that ends in an error wait for no other: they find its connection closed."""
+    """Have a process that ends in an error of its own wait for no other.
+
+    They then find its connection closed.
+    """
     atexit.register(_end_at_once)
 
 
 def _end_at_once():
-    status, error = _status_alone, getattr(sys, "last_value", None)
-    if status is None and error is not None and not getattr(error, "is_of_all", False):
-        status = 1  # It was printed.
-    if status is not None:
+    error = getattr(sys, "last_value", None)  # the one that was printed
+    if error is not None and not getattr(error, "is_of_all", False):
         sys.stdout.flush()
         sys.stderr.flush()
         # JAX would wait for the others, which wait for this one, and in the end abort.
-        os._exit(status)
+        os._exit(2 if isinstance(error, UserError) else 1)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 from itertools import chain
 from pathlib import Path
 
@@ -16,10 +17,10 @@ import numpy as np
 import keras_transformer as kt
 from keras_transformer.options import from_keywords
 from keras_transformer.training import rolling_checkpoints
-from keras_transformer.training.processes import end_alone
+from keras_transformer.training.training_state import list_states
 from tests.small_corpus import quick_model, sentence_pairs
 
-# Made when a checkpoint of three updates is there, or four batches later.
+# It is made while updates four to eight are trained.
 AT_BATCH = 7
 
 
@@ -35,18 +36,27 @@ def at_batch(action):
     kt.data.TokenBatches.batch = batch_and_fault
 
 
-def send(number):
-    numbers = [number]
+def stop(folder):
+    signals = [signal.SIGTERM]
 
     def action(made):
-        if numbers:
-            os.kill(os.getpid(), numbers.pop())
+        if signals:
+            os.kill(os.getpid(), signals.pop())
         return made
 
     at_batch(action)
 
 
-def spoil():
+def die(folder):
+    def action(made):
+        while folder.name == "0" and not list_states(folder / "checkpoints"):
+            time.sleep(0.1)  # The checkpoint of three updates is being written.
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    at_batch(action)
+
+
+def spoil(folder):
     def action(made):
         inputs, targets, weights = made
         return inputs, targets, weights * np.nan
@@ -54,14 +64,14 @@ def spoil():
     at_batch(action)
 
 
-def fill_disk():
+def fill_disk(folder):
     def copy(path, new_path):
         raise OSError(28, "No space left on device")
 
     rolling_checkpoints.copy_weights = copy
 
 
-def fail():
+def fail(folder):
     def action(made):
         raise KeyError("a defect")
 
@@ -69,9 +79,9 @@ def fail():
 
 
 FAULTS = {
-    "none": lambda: None,
-    "stopped": lambda: send(signal.SIGTERM),
-    "killed": lambda: send(signal.SIGKILL),
+    "none": lambda folder: None,
+    "stopped": stop,
+    "killed": die,
     "spoiled": spoil,
     "full": fill_disk,
     "defect": fail,
@@ -101,15 +111,18 @@ def train(folder, options):
 
 
 def main(folder, fault, options):
-    FAULTS[fault]()
-    model = train(Path(folder), json.loads(options))
+    folder = Path(folder)
+    FAULTS[fault](folder)
+    model = train(folder, json.loads(options))
     np.savez(f"{folder}.npz", *model.get_weights())
 
 
 if __name__ == "__main__":
+    # Keras would import it, which takes longer than such a training.
+    sys.modules["tensorflow"] = None
     try:
         main(*sys.argv[1:])
     except kt.UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        end_alone(error, 2)
+        sys.last_value = error
         sys.exit(2)
