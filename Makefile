@@ -70,6 +70,9 @@ demo: .venv-demo/installed
 		"The old man sees a dog that sleeps." \
 		"Today the teacher has called the girl." \
 		"My aunt says that the children cannot help him."
+	# And with a model that lies here, trained on photographs' captions.
+	echo "A dog runs through the snow." | .venv-demo/bin/python recipes/translation/translate.py \
+		--model saved_models/multi30k_en_de
 
 bench: export KERAS_BACKEND ?= tensorflow
 bench: .venv-bench/installed
