@@ -29,6 +29,18 @@ SHARE_TO_FIND = 0.95
 
 # A file of the package -> pairs of what is there, once, and what is put in its place.
 FAULTS = {
+    # Other people's models
+    "convert/weights.py": [
+        ("is_transposed else values\n        shape", "is_transposed else -values\n        shape"),
+        ("np.take(values, np.argsort(order), axis)", "np.take(values, order, axis)"),
+        ("reshape(2, -1).T.ravel()", "reshape(-1, 2).T.ravel()"),
+        ("table[rows[:, None], order]", "table[rows[:, None], np.sort(order)]"),
+    ],
+    "convert/vocabulary.py": [
+        ("for index in (2, 3, 0, 1):", "for index in (0, 1, 2, 3):"),
+        ("bias[self.copies] = COPY_BIAS", "bias[self.copies] = 0.0"),
+        ("spec.pad_id, spec.bos_id, spec.eos_id", "spec.bos_id, spec.pad_id, spec.eos_id"),
+    ],
     # Layers and model
     "layers/masked_softmax.py": [
         ('logits = ops.cast(scores, "float32")', "logits = scores"),
@@ -83,12 +95,17 @@ FAULTS = {
         ('{"attention_mask": cross_mask,', '{"attention_mask": None,'),
     ],
     "models/stacks.py": [
-        ("scale = self.token_embedding.output_dim**0.5", "scale = 1.0"),
+        ('config["hidden_dim"] ** 0.5 if config', "1.0 if config"),
+        ('if config["scale_embeddings"] else 1.0', 'if config["tie_weights"] else 1.0'),
+        ('config["normalize_first"] if final_norm is None else', "final_norm if final_norm else"),
+        ('config["num_decoder_layers"] or config["num_layers"]', 'config["num_layers"]'),
+        ("return logits if self.output_bias is None else", "return logits if True else"),
+        ("ones = ops.ones_like(", "ones = ops.zeros_like("),
         ("x = layer(x, padding_mask=mask, training=training)", "x = layer(x, training=training)"),
         ("positions = cache_index + ops.arange", "positions = ops.arange"),
     ],
     "models/layout.py": [
-        (r'"(.*/)?token_embedding/embeddings": (0, 2)', r'"(.*/)?embedding": (0, 2)'),
+        (r'".*token_embedding/embeddings": (0, 2)', r'".*token_embedding": (1, 2)'),
     ],
     "models/training_step.py": [
         (

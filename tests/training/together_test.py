@@ -81,6 +81,7 @@ def assert_same_weights(*folders):
             np.testing.assert_array_equal(first[name], other[name])
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_all_with_one_line(tmp_path):
     statuses, errors = train(tmp_path, "full", "none")
     assert statuses == [ONE_LINE, ONE_LINE], errors
