@@ -144,19 +144,23 @@ def check_searches(theirs, tokenizer, translator, source_rows, target_rows, alph
         alpha: the length penalty of the beam.
         **options: of `generate`.
     """
+    sentences = [" ".join(s.split()[:3]) for s in text(8)]
+    ours = translator._encode(sentences)
+    longest = max(map(len, ours))
+    batch = np.array([ids + [0] * (longest - len(ids)) for ids in ours], "int32")
     ended = []
     for beam_size, power in ((1, 0.0), (4, alpha)):
-        search = kt.BeamSearch(beam_size, alpha=power, length_penalty="power", extra_length=6)
-        translator.search = search
-        for sentence in (" ".join(s.split()[:3]) for s in text(8)):
-            (ours,) = translator._encode([sentence])
+        translator.search = kt.BeamSearch(
+            beam_size, alpha=power, length_penalty="power", extra_length=6
+        )
+        found = map(to_numpy, translator.search_batch(batch, beam_size))
+        for sentence, ids, token_ids, our_scores in zip(sentences, ours, *found, strict=True):
             source = tokenizer(sentence).input_ids
-            assert source_rows[ours].tolist() == source
+            assert source_rows[ids].tolist() == source
             outputs, scores = _generated(theirs, source, beam_size, power, **options)
-            token_ids, our_scores = translator.search_batch(np.array([ours]), beam_size)
-            actual = [[i for i in row if i] for row in to_numpy(token_ids)[0].tolist()]
-            assert [target_rows[row].tolist() for row in actual] == outputs
-            np.testing.assert_allclose(to_numpy(our_scores)[0], scores, rtol=1e-4, atol=1e-4)
+            actual = [target_rows[row[row != 0]].tolist() for row in token_ids]
+            assert actual == outputs
+            np.testing.assert_allclose(our_scores, scores, rtol=1e-4, atol=1e-4)
             ended += [row[-1] == END for row in outputs]
     assert 0.2 < np.mean(ended)  # or it would show little
 
