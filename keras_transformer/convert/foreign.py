@@ -12,7 +12,7 @@ from keras_transformer.errors import UserError
 HUB = "hf://"
 """What the name of a repository of HuggingFace begins with."""
 
-_CONFIG = "config.json"
+_CONFIG, _TOKENIZER = "config.json", "tokenizer_config.json"
 # What the weights' file is called, the best first; beside each, the list of the files that it may
 # be cut into.
 _WEIGHTS = {
@@ -133,6 +133,11 @@ class ForeignFolder:
         if not isinstance(values, dict):
             raise UserError(f"{path} is damaged: it holds no object of JSON.")
         return values
+
+    @property
+    def tokenizer_config(self):
+        """What `tokenizer_config.json` says; an empty dict if it is not there."""
+        return self.json(_TOKENIZER) if self.has(_TOKENIZER) else {}
 
     def check_type(self, *model_types):
         """Raise a `UserError` unless the configuration names one of these architectures."""

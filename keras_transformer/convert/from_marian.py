@@ -1,13 +1,12 @@
 """Marian's models, OPUS-MT among them, as HuggingFace's transformers keeps them."""
 
-import logging
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_transformer.convert.foreign import open_foreign
-from keras_transformer.convert.generation import generation_option, search_of
-from keras_transformer.convert.vocabulary import RESERVED, Order, reordered_proto, reserve
+from keras_transformer.convert.generation import search_of
+from keras_transformer.convert.marian_vocabulary import read_sides, source_prefix
 from keras_transformer.convert.weights import (
     TORCH_NORM_EPSILON,
     assign,
@@ -16,12 +15,9 @@ from keras_transformer.convert.weights import (
     hyperparameters,
     stack_places,
 )
-from keras_transformer.data.tokenizer import START_ID, Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.translator import Translator
-
-logger = logging.getLogger(__name__)
 
 # What there is of fairseq's BART in older configurations, as it must be.
 _FIXED = {
@@ -33,7 +29,6 @@ _FIXED = {
 }
 _POSITIONS = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
 _LOGITS_BIAS = "final_logits_bias"
-_SPECIAL_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 
 def marian(source, target_language=None):
@@ -75,10 +70,10 @@ def marian(source, target_language=None):
     """
     folder = open_foreign(source)
     folder.check_type("marian")
-    source_side, target_side = _sides(folder)
-    prefix = _source_prefix(folder, source_side.pieces, target_language)
+    source_side, target_side = read_sides(folder)
+    prefix = source_prefix(folder, source_side.pieces, target_language)
     model = _model(folder, source_side, target_side)
-    languages = folder.json("tokenizer_config.json") if folder.has("tokenizer_config.json") else {}
+    languages = folder.tokenizer_config
     metadata = {
         "source": languages.get("source_lang"),
         "target": target_language or languages.get("target_lang"),
@@ -91,108 +86,6 @@ def marian(source, target_language=None):
         metadata={name: language for name, language in metadata.items() if language},
         search=search_of(folder),
     )
-
-
-# Vocabularies
-
-
-class _Side(NamedTuple):
-    """The source's or the target's part."""
-
-    order: Order
-    pieces: list  # in our order
-    spm: object  # path of the SentencePiece model
-
-    def tokenizer(self):
-        try:
-            # The unknown token is left out of text, as by transformers' `skip_special_tokens`.
-            return Tokenizer(reordered_proto(self.spm.read_bytes(), self.pieces, unknown=""))
-        except UserError as error:
-            raise UserError(f"{self.spm}: {error}") from error
-
-
-def _sides(folder):
-    """Source and target; their orders are one if their embeddings are."""
-    is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
-    names = _special_tokens(folder)
-    start, end, pad = (
-        generation_option(folder, f"{name}_token_id") for name in ("decoder_start", "eos", "pad")
-    )
-    source_ids = _vocabulary(folder, "vocab.json", folder.size("vocab_size"))
-    source_end, unknown, source_pad = (_id_of(source_ids, name, "vocab.json") for name in names)
-    if is_shared:
-        if _is_separate(folder):
-            raise UserError(
-                f"{folder.path} has separate_vocabs=True in tokenizer_config.json and "
-                "share_encoder_decoder_embeddings=True in config.json: they do not belong together."
-            )
-        order = reserve(len(source_ids), start, end, unknown, pad)
-        source_order, target_ids = order, source_ids
-    else:
-        file = "target_vocab.json" if _is_separate(folder) else "vocab.json"
-        size = folder.size(
-            "decoder_vocab_size" if "decoder_vocab_size" in folder.config else "vocab_size"
-        )
-        target_ids = _vocabulary(folder, file, size)
-        order = reserve(len(target_ids), start, end, _id_of(target_ids, names[1], file), pad)
-        # No source begins with a start token: without one it is whichever.
-        source_start = source_ids.get(RESERVED[START_ID], source_pad)
-        source_order = reserve(len(source_ids), source_start, source_end, unknown, source_pad)
-    return (
-        _Side(source_order, source_order.pieces([*source_ids]), folder.file("source.spm")),
-        _Side(order, order.pieces([*target_ids]), folder.file("target.spm")),
-    )
-
-
-def _special_tokens(folder):
-    """The names of the end token, the unknown token and padding."""
-    config = folder.json("tokenizer_config.json") if folder.has("tokenizer_config.json") else {}
-    names = (config.get(role) or name for role, name in _SPECIAL_TOKENS.items())
-    return [name["content"] if isinstance(name, dict) else name for name in names]
-
-
-def _is_separate(folder):
-    return folder.has("tokenizer_config.json") and bool(
-        folder.json("tokenizer_config.json").get("separate_vocabs")
-    )
-
-
-def _vocabulary(folder, name, size):
-    """The dict of a vocabulary's file, token -> id, in the order of the ids."""
-    ids = folder.json(name)
-    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-        raise UserError(f"{folder.path / name} is damaged: its ids are not 0, 1, 2, ...")
-    if len(ids) != size:
-        raise UserError(
-            f"{folder.path}: {name} has {len(ids):,} tokens, and config.json says {size:,}: they "
-            "do not belong together."
-        )
-    return dict(sorted(ids.items(), key=lambda entry: entry[1]))
-
-
-def _id_of(ids, token, name):
-    if token not in ids:
-        raise UserError(f"{name} has no token {token!r}.")
-    return ids[token]
-
-
-def _source_prefix(folder, pieces, language):
-    """The tokens that say which language to translate into."""
-    codes = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
-    if language is None:
-        if codes:
-            logger.warning(
-                "%s translates into several languages. Choose one by `target_language`: %s",
-                folder.path,
-                ", ".join(code[2:-2] for code in codes),
-            )
-        return ()
-    if f">>{language}<<" not in codes:
-        languages = ", ".join(code[2:-2] for code in codes) or "none, since it has only one"
-        raise UserError(
-            f"{folder.path} has no `target_language={language}`. Expected one of: {languages}."
-        )
-    return (f">>{language}<<",)
 
 
 # Model

@@ -297,7 +297,7 @@ def folder(tmp_path):
         ({"d_model": 4}, "'embeddings' have the shape"),
         ({"vocab_size": 999}, "vocab.json has .* tokens, and config.json says 999"),
         ({"decoder_start_token_id": 999}, "needs a start token"),
-        ({"pad_token_id": None}, "needs a pad token"),
+        ({"pad_token_id": None}, "name other ids for the end token and padding"),
     ],
 )
 def test_configuration_that_is_not_there(options, message, folder):
