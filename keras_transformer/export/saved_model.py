@@ -89,7 +89,7 @@ def _translation_module(translator, num_results):
     module.source_tokenizer = module.tokenizer
     if translator.source_tokenizer is not translator.tokenizer:
         module.source_tokenizer = string_tokenizer(translator.source_tokenizer)
-    source_prefix, target_prefix = translator.source_prefix_ids, translator.target_prefix_ids
+    target_prefix = translator.target_prefix_ids
 
     def search_texts(text, num_results):
         def search(batch, rows):
@@ -99,7 +99,7 @@ def _translation_module(translator, num_results):
         token_ids = module.source_tokenizer.tokenize(text)
         has_tokens = token_ids.row_lengths() > 1  # more than the end token
         is_searched = has_tokens & ~tf.strings.regex_full_match(text, WHITE_SPACE)
-        token_ids = _cut(_after(source_prefix, token_ids), translator.source_limit())
+        token_ids = _sources(translator, token_ids)
         return search_in_batches(
             token_ids, is_searched, search, translator.batch_tokens, num_results
         )
@@ -138,6 +138,17 @@ def string_tokenizer(tokenizer):
     return tf_text.SentencepieceTokenizer(
         model=tokenizer.proto, out_type=tf.int32, add_eos=True, name=name
     )
+
+
+def _sources(translator, token_ids):
+    """Ragged ids that end with the end token, as the model takes them: with the prefix, cut, and
+    without the end if it has none.
+    """
+    limit = translator.source_limit()
+    token_ids = _after(translator.source_prefix_ids, token_ids)
+    if translator.source_end:
+        return _cut(token_ids, limit)
+    return token_ids[:, :-1][:, :limit]
 
 
 def _after(prefix, token_ids):

@@ -26,6 +26,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         decoder_sequence_length: the length that targets are cut and padded to.
         source_prefix: tokens that are put before each source, as strings.
         target_prefix: tokens that each target begins with, as strings.
+        source_end: whether sources end with the end token.
         **kwargs: further arguments of `keras_hub.models.Seq2SeqLMPreprocessor`.
 
     Call arguments:
@@ -51,6 +52,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         decoder_sequence_length=SEQUENCE_LENGTH,
         source_prefix=(),
         target_prefix=(),
+        source_end=True,
         **kwargs,
     ):
         check_config_file(kwargs, PREPROCESSOR)
@@ -58,6 +60,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         self.source_tokenizer = source_tokenizer
         self.source_prefix = list(source_prefix)
         self.target_prefix = list(target_prefix)
+        self.source_end = source_end
 
     @property
     def encoder_tokenizer(self):
@@ -74,7 +77,9 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
 
     def build(self, input_shape):
         # Here, and not earlier: the tokenizers of a preset get their vocabularies late.
-        self.encoder_packer = _packer(self.source_prefix_ids, self.encoder_sequence_length)
+        self.encoder_packer = _packer(
+            self.source_prefix_ids, self.encoder_sequence_length, self.source_end
+        )
         self.decoder_packer = _packer(
             [START_ID, *self.target_prefix_ids], self.decoder_sequence_length
         )
@@ -160,6 +165,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
             "decoder_sequence_length": self.decoder_sequence_length,
             "source_prefix": list(self.source_prefix),
             "target_prefix": list(self.target_prefix),
+            "source_end": self.source_end,
         }
 
     @classmethod
@@ -170,11 +176,11 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         return super().from_config(config)
 
 
-def _packer(start_ids, sequence_length):
+def _packer(start_ids, sequence_length, has_end=True):
     return keras_hub.layers.StartEndPacker(
         sequence_length,
         start_value=start_ids or None,
-        end_value=END_ID,
+        end_value=END_ID if has_end else None,
         pad_value=PAD_ID,
         return_padding_mask=True,
     )

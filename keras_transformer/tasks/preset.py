@@ -54,6 +54,7 @@ class Preset(NamedTuple):
     source_tokenizer: Tokenizer | None  # None if it is the same
     source_prefix: tuple[str, ...]
     target_prefix: tuple[str, ...]
+    source_end: bool
 
 
 def save_preset(
@@ -68,6 +69,7 @@ def save_preset(
     source_tokenizer=None,
     source_prefix=(),
     target_prefix=(),
+    source_end=True,
 ):
     """Write a preset folder: whole, or not at all.
 
@@ -84,6 +86,7 @@ def save_preset(
         source_tokenizer: the source's `Tokenizer`, if it is another.
         source_prefix: tokens before each source, as strings.
         target_prefix: tokens before each target, as strings.
+        source_end: whether sources end with the end token.
 
     Raises:
         UserError: if a tokenizer is of a class that presets do not hold.
@@ -98,6 +101,7 @@ def save_preset(
         None if source_tokenizer is tokenizer else source_tokenizer,
         source_prefix,
         target_prefix,
+        source_end,
         None if tag_dictionary is None else tag_dictionary.to_dict(),
     )
     old_card = Path(path) / CARD
@@ -145,6 +149,7 @@ def load_preset(path, task, dtype=None):
         contents.source_tokenizer,
         contents.source_prefix,
         contents.target_prefix,
+        contents.source_end,
     )
 
 

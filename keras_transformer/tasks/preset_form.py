@@ -51,6 +51,7 @@ class Contents(NamedTuple):
     source_tokenizer: Any  # None if there is no other
     source_prefix: tuple = ()
     target_prefix: tuple = ()
+    source_end: bool = True
     tag_dictionary: Any = None  # JSON values
     tag_dictionary_file: str = TAG_DICTIONARY
 
@@ -114,6 +115,8 @@ def _preprocessor(model, tokenizers, contents):
         "source_prefix": list(contents.source_prefix),
         "target_prefix": list(contents.target_prefix),
     }
+    if not contents.source_end:
+        config["source_end"] = False
     return serialized("TransformerSeq2SeqLMPreprocessor", config)
 
 
@@ -168,6 +171,7 @@ def read_contents(path, config):
         read_tokenizer(path, TOKENIZER) if (path / f"{TOKENIZER}.json").is_file() else None,
         read_tokenizer(path, SOURCE_TOKENIZER) if has_source else None,
         *(_strings(path, preprocessor, f"{side}_prefix") for side in ("source", "target")),
+        source_end=bool(preprocessor.get("source_end", True)),
         tag_dictionary=_tag_dictionary(path, task),
     )
 

@@ -51,6 +51,7 @@ class Translator(Task):
         target_prefix: tokens that each output begins with: strings, each one token of `tokenizer`.
             They count in the output's length; they are left out of its text, and of its score,
             which is that of the rest, given them.
+        source_end: whether sources end with the end token, as those that `train` makes do.
         **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
             and `extra_length`.
 
@@ -70,8 +71,10 @@ class Translator(Task):
         source_tokenizer=None,
         source_prefix=(),
         target_prefix=(),
+        source_end=True,
         **search_options,
     ):
+        self.source_end = bool(source_end)
         self.source_tokenizer = tokenizer if source_tokenizer is None else source_tokenizer
         self.source_prefix = _tokens("source_prefix", source_prefix)
         self.target_prefix = _tokens("target_prefix", target_prefix)
@@ -131,6 +134,7 @@ class Translator(Task):
             "source_tokenizer": preset.source_tokenizer,
             "source_prefix": preset.source_prefix,
             "target_prefix": preset.target_prefix,
+            "source_end": preset.source_end,
         }
 
     def _preset_parts(self):
@@ -138,6 +142,7 @@ class Translator(Task):
             "source_tokenizer": self.source_tokenizer,
             "source_prefix": self.source_prefix,
             "target_prefix": self.target_prefix,
+            "source_end": self.source_end,
         }
 
     def search_batch(self, token_ids, num_results, constraints=()):
@@ -236,7 +241,8 @@ class Translator(Task):
 
     def _encode(self, sentences):
         most, prefix = self._most_tokens(), self.source_prefix_ids
-        return [[*prefix, *ids[:most], END_ID] if ids else [] for ids in self._token_ids(sentences)]
+        end = [END_ID] if self.source_end else []
+        return [[*prefix, *ids[:most], *end] if ids else [] for ids in self._token_ids(sentences)]
 
     def _token_ids(self, sentences):
         token_ids = self.source_tokenizer.encode(sentences)
@@ -246,7 +252,7 @@ class Translator(Task):
     def _most_tokens(self):
         """The most tokens of a source, without prefix and end token; None for no limit."""
         limit = self.source_limit()
-        return None if limit is None else limit - 1 - len(self.source_prefix_ids)
+        return None if limit is None else limit - self.source_end - len(self.source_prefix_ids)
 
     def _decode(self, outputs):
         texts = self.tokenizer.decode([ids[len(self.target_prefix_ids) :] for ids, _ in outputs])
