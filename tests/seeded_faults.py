@@ -405,7 +405,7 @@ FAULTS = {
         ("out_type=tf.int32, add_eos=True", "out_type=tf.int32"),
     ],
     "export/ctranslate2.py": [
-        ("spec.scale_embeddings = True", "spec.scale_embeddings = False"),
+        ('scale_embeddings = config["scale_embeddings"]', "scale_embeddings = False"),
     ],
 }
 

@@ -1,25 +1,23 @@
 """A CTranslate2 model: the same weights in the format of its C++ engine."""
 
-import numpy as np
-from keras import ops
+from pathlib import Path
 
 from keras_transformer.data.tokenizer import END_ID, START_ID, UNKNOWN_ID
 from keras_transformer.errors import UserError
+from keras_transformer.export.ctranslate2_weights import head_dim, set_decoder, set_encoder
+from keras_transformer.export.tokenizer_files import check_protos, pieces_of, save_tokenizers
 from keras_transformer.files import whole
-from keras_transformer.layers import SinePositionEncoding
 from keras_transformer.models.quantization import is_quantized
-
-# Sinusoids go on for ever, but CTranslate2 reads ours from a table: its own are laid out otherwise.
-_SINE_POSITIONS = 2048
 
 # Names of activations, in Keras and in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
-def export_ctranslate2(translator, path):
-    """Write a CTranslate2 model folder (float32).
+def export_ctranslate2(translator, path, quantization=None, vmap=None, force=True):
+    """Write a CTranslate2 model folder, through `ctranslate2.converters.Converter`.
 
-    The folder also gets `tokenizer.spm`, which splits text into the model's tokens:
+    The folder also gets `tokenizer.spm`, which splits text into the model's tokens, or `source.spm`
+    and `target.spm` where each side has its own:
 
     ```python
     tokenizer = sentencepiece.SentencePieceProcessor("FOLDER/tokenizer.spm")
@@ -31,34 +29,63 @@ def export_ctranslate2(translator, path):
 
     CTranslate2 adds the start and end tokens by itself. Our search never gives padding or a start
     token; `suppress_sequences` forbids them there, which matters to a model that is hardly trained.
-    A source or translation may have up to 2,048 tokens, or as many as there are learned positions.
+    The tokens of a `source_prefix` come before each list of tokens, those of a `target_prefix` are
+    its argument of that name. A source or translation may have up to 2,048 tokens, or as many as
+    there are learned positions.
 
     Args:
         translator: a `Translator`, on any backend.
         path: the folder to write: whole, or not at all.
+        quantization: how CTranslate2 stores the weights, such as `"int8"`, `"int8_float32"`,
+            `"float16"` or `"bfloat16"`. Defaults to float32.
+        vmap: path of a vocabulary map, a file that CTranslate2 can use to compute the logits of a
+            sentence's likely tokens only. It is copied into the folder.
+        force: whether to replace what stands at `path`.
 
     Raises:
         UserError: if the package `ctranslate2` is not installed, model and tokenizer do not have
-            the same vocabulary, the model's activation is one that CTranslate2 does not have, or
-            the model has an `attention_window` or is quantised.
+            the same vocabulary, the model's activation is one that CTranslate2 does not have, the
+            model has an `attention_window` or is quantised, CTranslate2 has no such `quantization`,
+            there is no file `vmap`, or `path` is there already and `force` is false.
     """
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=translator.tokenizer.proto)
-    pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    spec = ctranslate2_spec(translator.model, pieces)
+    # First, so that nothing is computed in vain.
+    _check_options(path, quantization, vmap, force)
+    check_protos(translator)
+    converter = ctranslate2_converter(translator)
     with whole(path) as folder:
-        folder.mkdir()
-        spec.save(str(folder))
-        translator.tokenizer.save(folder / "tokenizer.spm")
+        converter.convert(
+            str(folder), vmap=None if vmap is None else str(vmap), quantization=quantization
+        )
+        save_tokenizers(translator, folder)
 
 
-def ctranslate2_spec(model, pieces):
+def ctranslate2_converter(translator):
+    """The `ctranslate2.converters.Converter` of a translator, for its own `convert`.
+
+    Args:
+        translator: a `Translator`.
+
+    Raises:
+        UserError: if the package `ctranslate2` is not installed.
+    """
+    _specs()
+    from ctranslate2.converters import Converter
+
+    class TranslatorConverter(Converter):
+        def _load(self):
+            source, target = map(pieces_of, (translator.source_tokenizer, translator.tokenizer))
+            return _new_spec(translator.model, target, source, translator.source_end)
+
+    return TranslatorConverter()
+
+
+def ctranslate2_spec(model, pieces, source_pieces=None):
     """The `ctranslate2.specs.TransformerSpec` of a model, ready to be saved.
 
     Args:
         model: a `Transformer`.
         pieces: list of strings, the tokens in the order of their ids.
+        source_pieces: those of the source, if it has a vocabulary of its own.
 
     Returns:
         A `TransformerSpec` that holds copies of the weights.
@@ -66,47 +93,69 @@ def ctranslate2_spec(model, pieces):
     Raises:
         UserError: as `export_ctranslate2`.
     """
-    try:
-        from ctranslate2.specs import transformer_spec
-    except ImportError as error:
-        raise UserError(
-            "A CTranslate2 model is written with the package `ctranslate2`, which cannot be "
-            f"imported here ({error}). Install it: pip install ctranslate2"
-        ) from error
-    config = model.hyperparameters
-    _check(model, pieces)
-    options = {
-        "num_layers": config["num_layers"],
-        "num_heads": config["num_heads"],
-        "pre_norm": config["normalize_first"],
-        "activation": _activation(config["activation"]),
-        "head_dim": _head_dim(model.encoder.layers[0].self_attention),
-    }
-    spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(**options),
-        transformer_spec.TransformerDecoderSpec(**options),
-    )
-    _set_encoder(spec.encoder, model.encoder)
-    _set_decoder(spec.decoder, model.decoder)
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
-    spec.config.layer_norm_epsilon = config["layer_norm_epsilon"]
-    spec.config.add_source_eos = True
-    spec.config.bos_token = spec.config.decoder_start_token = pieces[START_ID]
-    spec.config.eos_token = pieces[END_ID]
-    spec.config.unk_token = pieces[UNKNOWN_ID]
+    spec = _new_spec(model, pieces, source_pieces or pieces)
     spec.validate()
     spec.optimize()  # Stores what is there several times, such as the tied embeddings, once.
     return spec
 
 
-def _check(model, pieces):
+def _new_spec(model, pieces, source_pieces, source_end=True):
+    transformer_spec = _specs().transformer_spec
     config = model.hyperparameters
-    if len(pieces) != config["vocabulary_size"]:
+    _check_model(model, pieces, source_pieces)
+    spec = transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(**_options(config, model.encoder)),
+        transformer_spec.TransformerDecoderSpec(**_options(config, model.decoder)),
+    )
+    set_encoder(spec.encoder, model.encoder)
+    set_decoder(spec.decoder, model.decoder, config)
+    for stack_spec in (spec.encoder, spec.decoder):
+        stack_spec.pre_norm = config["normalize_first"]
+        stack_spec.scale_embeddings = config["scale_embeddings"]
+    spec.register_source_vocabulary(source_pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.layer_norm_epsilon = config["layer_norm_epsilon"]
+    spec.config.add_source_eos = source_end
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[START_ID]
+    spec.config.eos_token = pieces[END_ID]
+    spec.config.unk_token = pieces[UNKNOWN_ID]
+    return spec
+
+
+def _specs():
+    try:
+        from ctranslate2 import specs
+        from ctranslate2.specs import transformer_spec  # noqa: F401
+    except ImportError as error:
         raise UserError(
-            "Model and tokenizer must have the same vocabulary. Received: a model of "
-            f"{config['vocabulary_size']} tokens, a tokenizer of {len(pieces)}"
+            "A CTranslate2 model is written with the package `ctranslate2`, which cannot be "
+            f"imported here ({error}). Install it: pip install ctranslate2"
+        ) from error
+    return specs
+
+
+def _check_options(path, quantization, vmap, force):
+    accepted = _specs().model_spec.ACCEPTED_MODEL_TYPES
+    if quantization is not None and quantization not in accepted:
+        raise UserError(
+            f"`quantization` must be one of CTranslate2's: {', '.join(accepted)}. "
+            f"Received: quantization={quantization!r}"
         )
+    if vmap is not None and not Path(vmap).is_file():
+        raise UserError(f"There is no vocabulary map {vmap}.")
+    if not force and Path(path).exists():
+        raise UserError(f"{path} is there already. Pass `force=True` to replace it.")
+
+
+def _check_model(model, pieces, source_pieces):
+    config = model.hyperparameters
+    source_size = config["source_vocabulary_size"] or config["vocabulary_size"]
+    for size, tokens in ((config["vocabulary_size"], pieces), (source_size, source_pieces)):
+        if len(tokens) != size:
+            raise UserError(
+                "Model and tokenizer must have the same vocabulary. Received: a model of "
+                f"{size} tokens, a tokenizer of {len(tokens)}"
+            )
     # What is no string is the serialised form of a function of the user's own.
     if config["activation"] not in list(_ACTIVATIONS):
         raise UserError(
@@ -121,111 +170,18 @@ def _check(model, pieces):
     if is_quantized(model):
         raise UserError(
             "A quantised model cannot be exported to CTranslate2, which quantises by itself: "
-            'export the model in floats, and load it there with `compute_type="int8"`.'
+            'export the model in floats, with `quantization="int8"`.'
         )
 
 
-def _activation(name):
-    from ctranslate2.specs import common_spec
-
-    return common_spec.Activation[_ACTIVATIONS[name]]
-
-
-def _set_encoder(spec, encoder):
-    _set_embeddings(spec, spec.embeddings[0], encoder)
-    for layer_spec, layer in zip(spec.layer, encoder.layers):
-        _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm)
-        _set_feed_forward(layer_spec.ffn, layer)
-
-
-def _set_decoder(spec, decoder):
-    _set_embeddings(spec, spec.embeddings, decoder)
-    spec.projection.weight = spec.embeddings.weight
-    for layer_spec, layer in zip(spec.layer, decoder.layers):
-        _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm)
-        _set_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_norm)
-        _set_feed_forward(layer_spec.ffn, layer)
-
-
-def _set_embeddings(spec, embeddings_spec, stack):
-    """Embeddings, positions, and the norm after the stack, where there is one."""
-    embeddings_spec.weight = _array(stack.token_embedding.embeddings)
-    spec.scale_embeddings = True
-    spec.position_encodings.encodings = _positions(stack)
-    if stack.layer_norm is not None:
-        _set_norm(spec.layer_norm, stack.layer_norm)
-
-
-def _positions(stack):
-    """The table that is added to the embeddings, `(positions, hidden_dim)`."""
-    if not isinstance(stack.position_encoding, SinePositionEncoding):
-        return _array(stack.position_encoding.embeddings)
-    # What the layer adds to zeros, in float32 whatever the model's dtype.
-    sinusoids = SinePositionEncoding(stack.position_encoding.max_wavelength, dtype="float32")
-    return _array(sinusoids(ops.zeros((1, _SINE_POSITIONS, stack.token_embedding.output_dim)))[0])
-
-
-def _set_attention(spec, attention, norm):
-    """Set one attention sub-layer.
-
-    CTranslate2's keys and values have one size. Ours may have two: the smaller is filled up with
-    zeros, which add nothing to the products of queries and keys, nor to the output.
-    """
-    _set_norm(spec.layer_norm, norm)
-    spec.queries_scale = np.float32(attention.key_dim**-0.5)
-    size = _head_dim(attention)
-    query, key, value = (
-        _projection(dense, attention.num_heads, size)
-        for dense in (attention.query_dense, attention.key_dense, attention.value_dense)
-    )
-    # Self-attention is one matrix and the output's; cross-attention has the queries' apart.
-    fused = [[query, key, value]] if len(spec.linear) == 2 else [[query], [key, value]]
-    for linear_spec, parts in zip(spec.linear, fused):
-        weights, biases = zip(*parts)
-        linear_spec.weight = np.concatenate(weights)
-        if attention.use_bias:
-            linear_spec.bias = np.concatenate(biases)
-    weight, bias = _dense(attention.output_dense)
-    # (hidden_dim, num_heads * value_dim)
-    spec.linear[-1].weight = _fill_heads(weight, attention.num_heads, size)
-    if attention.use_bias:
-        spec.linear[-1].bias = bias
-
-
-def _projection(dense, num_heads, size):
-    """Weight `(num_heads * size, hidden_dim)` and bias of a projection to heads."""
-    weight, bias = _dense(dense)
-    weight = _fill_heads(weight.T, num_heads, size).T
-    return weight, None if bias is None else _fill_heads(bias[None], num_heads, size)[0]
-
-
-def _fill_heads(x, num_heads, size):
-    """Fill each head up with zeros to `size`: `(rows, num_heads * s)` to `(rows, num_heads *
-    size)`.
-    """
-    heads = x.reshape(len(x), num_heads, -1)
-    zeros = np.zeros((len(x), num_heads, size - heads.shape[-1]), x.dtype)
-    return np.concatenate([heads, zeros], axis=-1).reshape(len(x), num_heads * size)
-
-
-def _head_dim(attention):
-    return max(attention.key_dim, attention.value_dim)
-
-
-def _set_feed_forward(spec, layer):
-    _set_norm(spec.layer_norm, layer.feed_forward_norm)
-    spec.linear_0.weight, spec.linear_0.bias = _dense(layer.feed_forward.intermediate_dense)
-    spec.linear_1.weight, spec.linear_1.bias = _dense(layer.feed_forward.output_dense)
-
-
-def _set_norm(spec, norm):
-    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
-
-
-def _dense(layer):
-    """Weight `(outputs, inputs)`, the transpose of Keras's kernel, and bias or None."""
-    return _array(layer.kernel).T, _array(layer.bias) if layer.use_bias else None
-
-
-def _array(x):
-    return np.asarray(ops.convert_to_numpy(x), "float32")
+def _options(config, stack):
+    """What the specification of a stack is made with."""
+    activation = _specs().common_spec.Activation[_ACTIVATIONS[config["activation"]]]
+    return {
+        "num_layers": len(stack.layers),
+        "num_heads": config["num_heads"],
+        # Only a pre-norm stack is made with a norm at its end: which it is, is set afterwards.
+        "pre_norm": stack.layer_norm is not None,
+        "activation": activation,
+        "head_dim": head_dim(stack.layers[0].self_attention),
+    }

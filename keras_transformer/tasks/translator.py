@@ -121,11 +121,32 @@ class Translator(Task):
 
         return train_translator(cls, train, val, **options)
 
-    def export(self, path, num_results=None):
-        """Write a TensorFlow SavedModel: see `keras_transformer.export.saved_model`."""
-        from keras_transformer.export.saved_model import export_translator
+    def export(self, path, num_results=None, format="saved_model", **options):
+        """Write the translator in a form that runs without this package.
 
-        export_translator(self, path, num_results)
+        ```python
+        translator.export("saved_model")  # on TensorFlow: strings in, strings out
+        translator.export("ct2", format="ctranslate2", quantization="int8")
+        ```
+
+        Args:
+            path: the folder to write: whole, or not at all.
+            num_results: of a SavedModel, how many translations its signature `n_best` gives.
+            format: `"saved_model"`, TensorFlow's, with tokenizer and search inside;
+                `"ctranslate2"`, CTranslate2's; `"marian"`, HuggingFace's for its class
+                `MarianMTModel`; or `"onnx"`, the encoder and a step of the decoder.
+            **options: those of the function that writes the format, which says more:
+                `export_translator`, `export_ctranslate2`, `export_marian` or `export_onnx` in the
+                module of `keras_transformer.export` that is called as the format.
+
+        Raises:
+            UserError: if there is no such format or option, or the format cannot hold the model.
+        """
+        from keras_transformer.export.formats import export_as
+
+        if num_results is not None:
+            options["num_results"] = num_results
+        export_as(self, path, format, **options)
 
     @classmethod
     def _parts_of(cls, preset):

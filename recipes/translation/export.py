@@ -1,10 +1,11 @@
-"""Export a trained model as a TensorFlow SavedModel that takes and gives strings."""
+"""Export a trained model to run without Keras: a SavedModel that takes strings, or other forms."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import run
+from keras_transformer.command_line import given, run
 
 
 @dataclass
@@ -12,14 +13,21 @@ class Options:
     model: Path
     """Model folder, such as runs/x/model."""
     output: Path
-    """Folder for the SavedModel, such as saved_models/x/saved_model."""
+    """Folder to write, such as runs/x/saved_model."""
+    format: Literal["saved_model", "ctranslate2", "marian", "onnx"] = "saved_model"
+    """TensorFlow's, with tokenizer and search inside; CTranslate2's; HuggingFace's for Marian; or
+    ONNX of the encoder and a step of the decoder."""
     n_best: int | None = None
-    """How many translations its signature n_best gives. Defaults to the size of the beam."""
+    """Of a SavedModel: how many translations its signature n_best gives. Defaults to the size of
+    the beam."""
+    quantization: str | None = None
+    """Of CTranslate2: how it stores the weights, such as int8 or float16. Defaults to float32."""
 
 
 def main(options):
-    kt.Translator.from_preset(options.model).export(options.output, options.n_best)
-    print(f"The SavedModel is in {options.output}.")
+    others = {"format": options.format, **given(options, "quantization")}
+    kt.Translator.from_preset(options.model).export(options.output, options.n_best, **others)
+    print(f"The model is in {options.output}.")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 import importlib.util
 import json
+import os
 import sys
+from collections import defaultdict
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -8,8 +11,8 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
-from keras_transformer.export.ctranslate2 import export_ctranslate2
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.export.ctranslate2 import ctranslate2_converter, export_ctranslate2
 from tests.helpers import assert_close
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
@@ -33,6 +36,15 @@ MODELS = {
     "gelu": {"activation": "gelu"},
     "silu": {"activation": "silu"},
     "epsilon": {"layer_norm_epsilon": 0.1},
+    "matrices apart": {"source_vocabulary_size": 60, "tie_weights": False, "output_bias": True},
+    "other sinusoids": {"max_wavelength": 12345, "first_position": 2, "scale_embeddings": False},
+    "post-norm with a norm after it": {"final_norm": True},
+    "pre-norm without a norm after it": {"normalize_first": True, "final_norm": False},
+    "stacks that differ": {
+        "num_layers": 2,
+        "num_decoder_layers": 1,
+        "decoder_intermediate_dim": 24,
+    },
 }
 
 
@@ -94,6 +106,7 @@ def test_same_greedy_translations(translator, exported):
         result = model.translate_batch(
             [tokens],
             beam_size=1,
+            min_decoding_length=0,
             suppress_sequences=[["<pad>"], ["<s>"]],
             max_decoding_length=len(tokens) + EXTRA_LENGTH,
             return_end_token=True,
@@ -181,6 +194,144 @@ def test_tokenizer_of_another_vocabulary(tmp_path):
     translator = kt.Translator(new_model(vocabulary_size=61), tokenizer())
     with pytest.raises(ValueError, match="a model of 61 tokens, a tokenizer of 60"):
         export_ctranslate2(translator, tmp_path / "model")
+
+
+# Options of its converter
+
+
+@needs_ctranslate2
+def test_quantisation(tmp_path):
+    import ctranslate2
+
+    translator, model = kt.Translator(new_model(), tokenizer()), tmp_path / "model"
+    translator.export(model, format="ctranslate2", quantization="int8")
+    small = ctranslate2.Translator(str(model), compute_type="float32", intra_threads=1)
+    sizes = {}
+    for quantization in (None, "int8"):
+        export_ctranslate2(translator, tmp_path / "other", quantization=quantization)
+        sizes[quantization] = (tmp_path / "other" / "model.bin").stat().st_size
+    assert (model / "model.bin").stat().st_size == sizes["int8"] < sizes[None]
+    sources, targets = [[5, 6, 7, 8]], [[9, 10]]
+    pieces = json.loads((model / "shared_vocabulary.json").read_text())
+    words = [[[pieces[i] for i in ids] for ids in batch] for batch in (sources, targets)]
+    (expected,) = log_probabilities(translator.model, sources, targets)
+    (result,) = small.score_batch(*words)
+    assert_close(result.log_probs, expected, atol=0.1)
+    assert not np.allclose(result.log_probs, expected, atol=1e-5)
+
+
+@needs_ctranslate2
+def test_converter_of_ctranslate2_itself(tmp_path):
+    converter = ctranslate2_converter(kt.Translator(new_model(), tokenizer()))
+    converter.convert(str(tmp_path / "model"), quantization="float16")
+    assert {"model.bin", "config.json"} <= {file.name for file in (tmp_path / "model").iterdir()}
+    with pytest.raises(RuntimeError, match="already exists"):
+        converter.convert(str(tmp_path / "model"))
+
+
+@needs_ctranslate2
+def test_options(tmp_path):
+    translator, path = kt.Translator(new_model(), tokenizer()), tmp_path / "model"
+    (tmp_path / "map").write_text("\n\tthe\n", "utf-8")
+    for options, message in (
+        ({"quantization": "int3"}, "int8_float32.* Received: quantization='int3'"),
+        ({"vmap": tmp_path / "none"}, "no vocabulary map"),
+        ({"n_best": 3}, "`quantization`, `vmap`, `force`"),
+    ):
+        with pytest.raises(kt.UserError, match=message):
+            translator.export(path, format="ctranslate2", **options)
+    assert not path.exists()
+    translator.export(path, format="ctranslate2", vmap=tmp_path / "map", force=False)
+    assert (path / "vmap.txt").read_bytes() == (tmp_path / "map").read_bytes()
+    with pytest.raises(kt.UserError, match="is there already"):
+        translator.export(path, format="ctranslate2", force=False)
+
+
+def test_format_that_is_not_there(tmp_path):
+    with pytest.raises(kt.UserError, match="\"ctranslate2\".* Received: format='tflite'"):
+        kt.Translator(new_model(), tokenizer()).export(tmp_path, format="tflite")
+
+
+# Two vocabularies
+
+
+@needs_ctranslate2
+def test_two_tokenizers(tmp_path):
+    import ctranslate2
+    import sentencepiece
+
+    source_tokenizer = Tokenizer.train([source for source, _ in sentence_pairs(100)], 50)
+    model = new_model(source_vocabulary_size=50)
+    translator = kt.Translator(
+        model, tokenizer(), source_tokenizer=source_tokenizer, source_end=False
+    )
+    export_ctranslate2(translator, tmp_path / "model")
+    source, target = (
+        sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / f"{side}.spm"))
+        for side in ("source", "target")
+    )
+    theirs = ctranslate2.Translator(str(tmp_path / "model"), intra_threads=1)
+    text, translation = PAIRS[0]
+    (result,) = theirs.score_batch(
+        [source.encode(text, out_type=str)], [target.encode(translation, out_type=str)]
+    )
+    ids = tokenizer().encode([translation])[0]
+    inputs = {
+        "encoder_token_ids": np.array(source_tokenizer.encode([text])),
+        "decoder_token_ids": np.array([[START_ID, *ids]]),
+    }
+    log_probs = ops.convert_to_numpy(ops.log_softmax(model(inputs, training=False)))[0]
+    assert_close(result.log_probs, log_probs[range(len(ids) + 1), [*ids, END_ID]], atol=1e-4)
+
+
+@needs_ctranslate2
+def test_tokenizer_that_is_no_sentencepiece_model(tmp_path):
+    class Words:
+        def ids_of(self, symbols):
+            return []
+
+    with pytest.raises(kt.UserError, match="none: Words"):
+        export_ctranslate2(kt.Translator(new_model(), Words()), tmp_path / "model")
+
+
+# A trained model
+
+
+DATA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "no data")) / "multi30k"
+
+
+@needs_ctranslate2
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason="KERAS_TRANSFORMER_DATA has no multi30k")
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_same_translations_of_multi30k(beam_size, tmp_path):
+    import ctranslate2
+
+    preset = Path(__file__).parents[2] / "saved_models" / "multi30k_tok_en_de"
+    search = kt.BeamSearch(beam_size, alpha=0.0)
+    translator = kt.Translator.from_preset(preset, search=search)
+    export_ctranslate2(translator, tmp_path / "model")
+    theirs = ctranslate2.Translator(str(tmp_path / "model"), compute_type="float32")
+    lines = (DATA / "test_2016_flickr.lc.norm.tok.en").read_text("utf-8").splitlines()
+    assert len(lines) == 1000
+    pieces = json.loads((tmp_path / "model" / "shared_vocabulary.json").read_text("utf-8"))
+    batches = defaultdict(list)  # by length: CTranslate2 has one limit for a whole batch
+    for index, ids in enumerate(translator.tokenizer.encode(lines)):
+        batches[len(ids)].append((index, [pieces[i] for i in ids]))
+    places = {piece: place for place, piece in enumerate(pieces)}
+    expected = {}
+    for length, batch in batches.items():
+        results = theirs.translate_batch(
+            [tokens for _, tokens in batch],
+            beam_size=beam_size,
+            length_penalty=0,
+            suppress_sequences=[["<pad>"], ["<s>"]],
+            max_decoding_length=length + search.extra_length,
+        )
+        for (index, _), result in zip(batch, results):
+            expected[index] = [places[piece] for piece in result.hypotheses[0]]
+    texts = translator.tokenizer.decode([expected[i] for i in range(len(lines))])
+    assert translator(lines) == texts
 
 
 def test_without_ctranslate2(tmp_path, monkeypatch):

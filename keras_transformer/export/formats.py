@@ -1,0 +1,39 @@
+"""The forms in which a translator is exported, by their names."""
+
+import importlib
+import inspect
+
+from keras_transformer.errors import UserError
+
+# A format -> module of this package and its function of a translator, a path and options.
+_HOMES = {
+    "saved_model": ("saved_model", "export_translator"),
+    "ctranslate2": ("ctranslate2", "export_ctranslate2"),
+    "marian": ("marian", "export_marian"),
+    "onnx": ("onnx", "export_onnx"),
+}
+
+
+def export_as(translator, path, format, **options):
+    """Export a translator.
+
+    Args:
+        translator: a `Translator`.
+        path: the folder to write: whole, or not at all.
+        format: `"saved_model"`, `"ctranslate2"`, `"marian"` or `"onnx"`.
+        **options: arguments of the function that writes the format.
+
+    Raises:
+        UserError: if there is no such format, it has no such option, or it cannot hold the model.
+    """
+    if format not in _HOMES:
+        names = ", ".join(f'"{name}"' for name in _HOMES)
+        raise UserError(f"`format` must be one of {names}. Received: format={format!r}")
+    module, name = _HOMES[format]
+    export = getattr(importlib.import_module(f"keras_transformer.export.{module}"), name)
+    _, _, *known = inspect.signature(export).parameters
+    for option in options:
+        if option not in known:
+            others = f"It has {', '.join(f'`{x}`' for x in known)}." if known else "It has none."
+            raise UserError(f'`{option}` is no option of format="{format}". {others}')
+    export(translator, path, **options)
