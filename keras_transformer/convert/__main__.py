@@ -47,10 +47,20 @@ class TorchOptions:
     """Of torch: names of tensors on which logits do not depend."""
 
 
+@dataclass(kw_only=True)
+class CTranslate2Options:
+    source_prefix: tuple[str, ...] | None = None
+    """Of ctranslate2: tokens that the model wants before each source, such as a language's."""
+    target_prefix: tuple[str, ...] | None = None
+    """Of ctranslate2: tokens that outputs begin with."""
+    source_end: bool | None = None
+    """Of ctranslate2: whether sources end with the end token; by default as the model says."""
+
+
 @dataclass
 class Options:
     format: Annotated[str, tyro.conf.Positional]
-    """What wrote the model: marian, m2m100, fsmt or torch."""
+    """What wrote the model: marian, m2m100, fsmt, ctranslate2 or torch."""
     source: Annotated[str, tyro.conf.Positional]
     """Its folder or file, or hf://user/repository."""
     destination: Annotated[Path, tyro.conf.Positional]
@@ -60,6 +70,7 @@ class Options:
     """Of m2m100: the language to translate from, by its code there."""
     target_language: str | None = None
     """Of a model with several target languages: the one to translate into, by its name there."""
+    ctranslate2: CTranslate2Options = field(default_factory=CTranslate2Options)
     torch: TorchOptions = field(default_factory=TorchOptions)
 
 
@@ -84,7 +95,8 @@ def main(options):
 def _arguments(read, options):
     """Those of the options that were given, which must be the format's."""
     arguments = given(options, "source_language", "target_language")
-    arguments |= given(options.torch, *(x.name for x in dataclasses.fields(TorchOptions)))
+    for others in (options.ctranslate2, options.torch):
+        arguments |= given(others, *(x.name for x in dataclasses.fields(others)))
     parameters = inspect.signature(read).parameters
     for name in arguments:
         if name not in parameters:

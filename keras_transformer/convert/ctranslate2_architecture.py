@@ -1,0 +1,257 @@
+"""What a CTranslate2 model is, as options of a `Transformer`; or what it has that ours lacks."""
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.errors import UserError
+from keras_transformer.layers import SinePositionEncoding
+
+# CTranslate2's numbers of activations: those that are Keras's, and the names of those that are not.
+_ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
+_OTHER_ACTIVATIONS = {1: "GELUTanh", 4: "GELUSigmoid"}
+_EPSILON = 1e-5  # CTranslate2's own
+
+# How near to sinusoids a table of them is, that of a model in bfloat16 too.
+_CLOSE = 5e-3
+_FIRST_POSITIONS = range(3)
+# As many rows as a table of its own sinusoids is given, where the other stack has a learned one.
+_POSITIONS = 2048
+
+# Variables that make a model like ours; flags that it may have; and what the whole model may have.
+_KNOWN = re.compile(
+    r"(encoder|decoder)/(embeddings(_0)?/(weight|weight_scale|multiply_by_sqrt_depth)"
+    r"|position_encodings/encodings|layer_norm/(gamma|beta)|projection/(weight|weight_scale|bias)"
+    r"|layer_\d+/(self_attention|attention|ffn)/(layer_norm/(gamma|beta)"
+    r"|linear_[012]/(weight|weight_scale|bias)|queries_scale|head_dim)"
+    r"|num_heads|pre_norm|activation|scale_embeddings|start_from_zero_embedding"
+    r"|embeddings_merge|alignment_(layer|heads)|alibi_use_positive_positions|scale_alibi)"
+    r"|num_heads|pre_norm|activation|embeddings_merge|alignment_(layer|heads)"
+    r"|with_(source|target)_(bos|eos)|user_decoder_start_tokens|(unk|bos|eos)_token"
+)
+# Others, which change nothing if they have this value.
+_WITHOUT_EFFECT = {
+    "alibi": 0,
+    "multi_query": 0,
+    "multi_query_attention": 0,
+    "sliding_window": 0,
+    "final_logit_softcapping": 0,
+    "scale_outputs": 1,
+    "layer_scalar": 1,
+}
+# What the name of any other variable tells of.
+_LACKING = {
+    r"relative_": "relative positions",
+    r"rotary_|max_position_embeddings": "rotary positions",
+    r"alibi": "attention with linear biases",
+    r"layernorm_embedding": "a normalisation of embeddings",
+    r"/embeddings_[1-9]": "factors of the source",
+    r"linear_0_noact": "gated feed-forward networks",
+    r"weight_zero": "the quantisation AWQ",
+    r"num_heads_kv|multi_query": "attention whose heads share keys and values",
+    r"sliding_window": "a window of attention",
+    r"[qkv]_norm": "a normalisation of queries, keys or values",
+    r"_layer_norm": "normalisations in other places",
+    r"project_(in|out)": "embeddings of another size than the layers",
+    r"final_logit_softcapping|scale_outputs": "scaled logits",
+    r"encoder_attention|memory_kv": "one attention to source and target",
+}
+
+
+class Architecture(NamedTuple):
+    """What a CTranslate2 model is like."""
+
+    hyperparameters: dict[str, Any]
+    """Arguments of `Transformer`, all but for the vocabularies' sizes."""
+    in_halves: bool
+    """Whether its sinusoids are all sines, then all cosines."""
+    tables: dict[str, np.ndarray] | None
+    """If positions are learned, `(max_length, hidden_dim)` for "encoder" and "decoder"."""
+
+
+def architecture(files):
+    """Read what a model is like from the shapes and flags of its variables.
+
+    Args:
+        files: `CTranslate2Files`.
+
+    Returns:
+        An `Architecture`.
+
+    Raises:
+        UserError: if the model has something that `Transformer` has not.
+    """
+    variables = files.variables
+    _check_names(variables)
+    layers = {stack: _num_layers(variables, stack) for stack in ("encoder", "decoder")}
+    inner = {stack: _inner_sizes(variables, stack, n) for stack, n in layers.items()}
+    hidden_dim = variables.shape("decoder/embeddings/weight")[1]
+    num_heads = _common(variables, "num_heads", 8)
+    head_dim = _head_dim(variables, num_heads, layers)
+    positions, in_halves, tables = _positions(variables, hidden_dim)
+    pre_norm = bool(_common(variables, "pre_norm", 1))
+    final_norm = {f"{stack}/layer_norm/gamma" in variables for stack in layers}
+    if len(final_norm) > 1:
+        _refuse("a normalisation after one of its two stacks only")
+    epsilon = files.config.get("layer_norm_epsilon")
+    hyperparameters = {
+        "num_layers": layers["encoder"],
+        "num_decoder_layers": _if_other(layers["decoder"], layers["encoder"]),
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": inner["encoder"],
+        "decoder_intermediate_dim": _if_other(inner["decoder"], inner["encoder"]),
+        "num_heads": num_heads,
+        "key_dim": _if_other(head_dim, hidden_dim / num_heads),
+        "activation": _activation(_common(variables, "activation", 0)),
+        "normalize_first": pre_norm,
+        "final_norm": _if_other(final_norm.pop(), pre_norm),
+        "layer_norm_epsilon": _EPSILON if epsilon is None else epsilon,
+        "use_bias": any(re.search(r"attention/linear_\d/bias", name) for name in variables),
+        "scale_embeddings": _scale_embeddings(variables, hidden_dim),
+        **positions,
+    }
+    return Architecture(hyperparameters, in_halves, tables)
+
+
+def _check_names(variables):
+    """That there is nothing that ours lacks."""
+    for name in variables:
+        leaf = name.rpartition("/")[2]
+        if _KNOWN.fullmatch(name):
+            continue
+        if leaf in _WITHOUT_EFFECT and variables.scalar(name) == _WITHOUT_EFFECT[leaf]:
+            continue
+        if leaf == "num_heads_kv" and variables.scalar(name) == _common(variables, "num_heads", 8):
+            continue
+        _refuse(next((x for key, x in _LACKING.items() if re.search(key, name)), "more"), name)
+    for name in variables:
+        if name.endswith("layer_norm/gamma") and name.replace("gamma", "beta") not in variables:
+            _refuse("root mean square normalisation", name)
+
+
+def _refuse(what, name=None):
+    variable = f": the variable `{name}`" if name else ""
+    raise UserError(f"The CTranslate2 model has {what}, which Transformer does not have{variable}.")
+
+
+def _if_other(value, usual):
+    """A value, or None for the option's default."""
+    return None if value == usual else value
+
+
+def _common(variables, name, default):
+    """A flag or number that both stacks must share."""
+    encoder, decoder = (
+        variables.scalar(f"{stack}/{name}", default) for stack in ("encoder", "decoder")
+    )
+    if encoder != decoder:
+        _refuse(f"another {name} in the encoder ({encoder}) than in the decoder ({decoder})")
+    return encoder
+
+
+def _num_layers(variables, stack):
+    layers = {m[1] for name in variables if (m := re.match(rf"{stack}/layer_(\d+)/", name))}
+    if not layers:
+        _refuse(f"no layers in the {stack}")
+    return len(layers)
+
+
+def _inner_sizes(variables, stack, num_layers):
+    """d_ff of a stack."""
+    sizes = [
+        variables.shape(f"{stack}/layer_{i}/ffn/linear_0/weight")[0] for i in range(num_layers)
+    ]
+    if len({*sizes}) > 1:
+        _refuse(f"layers of several sizes in the {stack} ({sizes})")
+    return sizes[0]
+
+
+def _head_dim(variables, num_heads, layers):
+    """d_k of all attentions, which is d_v."""
+    sizes = set()
+    for stack, num_layers in layers.items():
+        for i in range(num_layers):
+            scope = f"{stack}/layer_{i}/self_attention"
+            width = variables.shape(f"{scope}/linear_1/weight")[1]
+            sizes.add(variables.scalar(f"{scope}/head_dim", width // num_heads))
+    if len(sizes) > 1:
+        _refuse(f"attention heads of several sizes ({sorted(sizes)})")
+    return sizes.pop()
+
+
+def _activation(number):
+    if number not in _ACTIVATIONS:
+        _refuse(f"the activation {_OTHER_ACTIVATIONS.get(number, number)}")
+    return _ACTIVATIONS[number]
+
+
+def _scale_embeddings(variables, hidden_dim):
+    """Whether the embeddings are multiplied by sqrt(d_model)."""
+    scales = []
+    for stack in ("encoder", "decoder"):
+        name = f"{stack}/scale_embeddings"
+        if name not in variables:  # in earlier models
+            name = f"{stack}/embeddings/multiply_by_sqrt_depth"
+        scale = variables.scalar(name, 1)
+        # A flag, or the factor itself.
+        is_factor = name in variables and variables.is_float(name)
+        scales.append(scale if is_factor else hidden_dim**0.5 if scale else 1.0)
+    for usual, is_scaled in ((hidden_dim**0.5, True), (1.0, False)):
+        if np.allclose(scales, usual):
+            return is_scaled
+    return _refuse(f"embeddings multiplied by {scales[0]:g} and {scales[1]:g}")
+
+
+def _positions(variables, hidden_dim):
+    """Options of the positions, whether they are in halves, and tables of learned ones."""
+    tables, found = {}, []
+    for stack in ("encoder", "decoder"):
+        name = f"{stack}/position_encodings/encodings"
+        if name in variables:
+            tables[stack] = variables.array(name)
+            found.append(_sinusoids_of(tables[stack]))
+        else:
+            found.append(_own_sinusoids(hidden_dim))
+    if found[0] == found[1] and found[0] is not None:
+        max_wavelength, first_position, in_halves = found[0]
+        options = {"max_wavelength": max_wavelength, "first_position": first_position}
+        return options, in_halves, None
+    for stack in {"encoder", "decoder"} - {*tables}:
+        tables[stack] = _sinusoids(_POSITIONS, hidden_dim, *_own_sinusoids(hidden_dim))
+    max_length = min(map(len, tables.values()))
+    tables = {stack: table[:max_length] for stack, table in tables.items()}
+    return {"position_encoding": "learned", "max_length": max_length}, False, tables
+
+
+def _sinusoids_of(table):
+    """The wavelength, first position and order of a table of sinusoids; None if it is none."""
+    length, hidden_dim = table.shape
+    if hidden_dim % 2:
+        return None
+    for max_wavelength in (10000, _fairseq_wavelength(hidden_dim)):
+        for first_position in _FIRST_POSITIONS:
+            for in_halves in (False, True):
+                found = (max_wavelength, first_position, in_halves)
+                if np.allclose(table, _sinusoids(length, hidden_dim, *found), 0, _CLOSE):
+                    return found
+    return None
+
+
+def _own_sinusoids(hidden_dim):
+    """CTranslate2's, where it has no table: fairseq's, from position 1 on."""
+    return _fairseq_wavelength(hidden_dim), 1, True
+
+
+def _fairseq_wavelength(hidden_dim):
+    """Fairseq's, tensor2tensor's and CTranslate2's last wavelength is 10000 * 2 pi; in the paper it
+    is the one that would come after it."""
+    half = hidden_dim // 2
+    return 10000 ** (half / (half - 1)) if half > 1 else 10000
+
+
+def _sinusoids(length, hidden_dim, max_wavelength, first_position, in_halves):
+    layer = SinePositionEncoding(max_wavelength, first_position=first_position, dtype="float32")
+    table = ops.convert_to_numpy(layer(ops.zeros((1, length, hidden_dim))))[0]
+    return np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1) if in_halves else table

@@ -1,0 +1,284 @@
+"""The files of a CTranslate2 model: `model.bin`, `config.json`, and the vocabularies."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_transformer.errors import UserError
+
+_BINARY, _CONFIG = "model.bin", "config.json"
+_VERSIONS = range(2, 7)  # of the binary format; the first, of 2019, had other names of weights
+# Of an item's type, by its number in the file: bfloat16 is the upper half of a float32.
+_DTYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
+_BFLOAT16 = "<u2"
+_FLOATS = ("<f4", "<f2")
+# Before the fourth version an item was known by its size alone.
+_DTYPES_BY_SIZE = {4: "<f4", 2: "<i2", 1: "<i1"}
+# What int16 weights were multiplied with before their own scale was kept.
+_INT16_SCALE = 1000.0
+# Models that were named before they told their number of heads, and that number.
+_NUM_HEADS = {"TransformerBase": 8, "TransformerBig": 16}
+_SPECIFICATION = "TransformerSpec"
+_DEFAULTS = {
+    "unk_token": "<unk>",
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "decoder_start_token": "<s>",
+    "add_source_bos": False,
+    "add_source_eos": False,
+}
+# Until the fourth revision, what encoder and decoder had in common was told once.
+_COMMON = ("num_heads", "pre_norm", "activation", "embeddings_merge")
+
+
+class CTranslate2Files(NamedTuple):
+    """What a CTranslate2 model folder holds."""
+
+    variables: "Variables"
+    config: dict[str, Any]
+    source_vocabulary: list[str]
+    target_vocabulary: list[str]
+
+
+class Variables:
+    """The arrays of a `model.bin` by their names; what is quantised is given in float32.
+
+    Args:
+        arrays: dict of arrays, as they are stored: views of the file.
+    """
+
+    def __init__(self, arrays):
+        self._arrays = arrays
+
+    def __contains__(self, name):
+        return name in self._arrays
+
+    def __iter__(self):
+        return iter(self._arrays)
+
+    def scalar(self, name, default=None):
+        """The number that an array of one item holds, or `default` where there is none."""
+        return self._stored(name).item() if name in self else default
+
+    def text(self, name, default):
+        """The string that an array of bytes holds, or `default` where there is none."""
+        return bytes(self._stored(name)).decode() if name in self else default
+
+    def shape(self, name):
+        return self._stored(name).shape
+
+    def is_float(self, name):
+        return self._stored(name).dtype in (*_FLOATS, _BFLOAT16)
+
+    def are_equal(self, name, other):
+        """Whether two arrays are one, or have the same values."""
+        if self._stored(name) is self._stored(other):
+            return True
+        return self.shape(name) == self.shape(other) and np.array_equal(
+            self.array(name), self.array(other)
+        )
+
+    def array(self, name, rows=slice(None)):
+        """An array in float32: a weight's rows divided by their scales, if it is quantised.
+
+        Args:
+            name: its name.
+            rows: slice of its first axis.
+
+        Raises:
+            UserError: if there is none.
+        """
+        stored = self._stored(name)[rows]
+        if stored.dtype == _BFLOAT16:
+            return (stored.astype("uint32") << 16).view("float32")
+        values = np.array(stored, "float32")
+        return values if stored.dtype in _FLOATS else values / self._scale(name, rows)
+
+    def _scale(self, name, rows):
+        """By what integers are divided: a number for each row, or one."""
+        if f"{name}_scale" not in self and self._stored(name).dtype == "<i2":
+            return np.float32(_INT16_SCALE)
+        scale = np.asarray(self._stored(f"{name}_scale"), "float32")
+        return scale[rows, None] if scale.ndim else scale
+
+    def _stored(self, name):
+        if name not in self._arrays:
+            raise UserError(f"The CTranslate2 model has no `{name}`.")
+        return self._arrays[name]
+
+
+def read_files(path):
+    """Read a CTranslate2 model folder.
+
+    Args:
+        path: the folder.
+
+    Returns:
+        `CTranslate2Files`, with the names of variables of the newest revision.
+
+    Raises:
+        UserError: if a file is missing, damaged or of a version that is not known, or the model is
+            no Transformer of encoder and decoder.
+    """
+    path = Path(path)
+    if not (path / _BINARY).is_file():
+        raise UserError(f"{path} holds no CTranslate2 model: {_BINARY} is missing.")
+    version, arrays = _read_binary(path / _BINARY)
+    variables = Variables(arrays)
+    config = _config(path / _CONFIG) if version >= 6 else _old_config(variables)
+    unknown = config["unk_token"]
+    names = ("source_vocabulary", "target_vocabulary")
+    if shared := _read_vocabulary(path, "shared_vocabulary", unknown):
+        return CTranslate2Files(variables, config, shared, shared)
+    vocabularies = [_read_vocabulary(path, name, unknown) for name in names]
+    for name, vocabulary in zip(names, vocabularies):
+        if vocabulary is None:
+            raise UserError(f"{path} holds no {name}.json or {name}.txt, nor a shared_vocabulary.")
+    return CTranslate2Files(variables, config, *vocabularies)
+
+
+class _Reader:
+    """Reads the bytes of a file one after the other."""
+
+    def __init__(self, path):
+        self.path = path
+        self._bytes = np.memmap(path, "u1", "r") if path.stat().st_size else np.empty(0, "u1")
+        self._place = 0
+
+    def take(self, count):
+        end = self._place + count
+        if end > len(self._bytes):
+            raise UserError(
+                f"{self.path} is cut short: it has {len(self._bytes):,} bytes, of {end:,} or more. "
+                "Copy or download it again."
+            )
+        taken, self._place = self._bytes[self._place : end], end
+        return taken
+
+    def number(self, dtype):
+        return int(self.take(np.dtype(dtype).itemsize).view(dtype)[0])
+
+    def string(self):
+        text = bytes(self.take(self.number("<u2")))
+        try:
+            return text.removesuffix(b"\0").decode()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{self.path} is damaged, or no model of CTranslate2.") from error
+
+
+def _read_binary(path):
+    """The version of a `model.bin` and its arrays by name."""
+    reader = _Reader(path)
+    version = reader.number("<u4")
+    if version not in _VERSIONS:
+        raise UserError(
+            f"{path} is damaged, no model of CTranslate2, or of a version that is not known: "
+            f"expected {_VERSIONS[0]} to {_VERSIONS[-1]}, received {version}."
+        )
+    specification, revision = reader.string(), reader.number("<u4")
+    if specification not in (_SPECIFICATION, *_NUM_HEADS):
+        raise UserError(
+            f"{path} is a {specification} of CTranslate2. Expected an encoder and a decoder: a "
+            f"{_SPECIFICATION}."
+        )
+    arrays = dict(_read_array(reader, version) for _ in range(reader.number("<u4")))
+    if version >= 3:
+        for _ in range(reader.number("<u4")):
+            _add_alias(arrays, reader.string(), reader.string())
+    if revision < 3:
+        arrays["num_heads"] = np.array(_NUM_HEADS.get(specification, 8))
+    if revision < 5:
+        for stack in ("encoder", "decoder"):
+            for name in _COMMON:
+                _add_alias(arrays, f"{stack}/{name}", name)
+    # A list since there may be several, for factors of the source.
+    for name in ("weight", "weight_scale"):
+        _add_alias(arrays, f"encoder/embeddings_0/{name}", f"encoder/embeddings/{name}")
+    return version, arrays
+
+
+def _read_array(reader, version):
+    name = reader.string()
+    shape = [reader.number("<u4") for _ in range(reader.number("<u1"))]
+    type_number = reader.number("<u1")
+    types = dict(enumerate(_DTYPES)) if version >= 4 else _DTYPES_BY_SIZE
+    if type_number not in types:
+        raise UserError(f"{reader.path} is damaged: `{name}` has no known type ({type_number}).")
+    dtype = np.dtype(types[type_number])
+    size = reader.number("<u4") * (1 if version >= 4 else dtype.itemsize)
+    if size != math.prod(shape) * dtype.itemsize:
+        raise UserError(f"{reader.path} is damaged: `{name}` has {size} bytes for shape {shape}.")
+    return name, reader.take(size).view(dtype).reshape(shape)
+
+
+def _add_alias(arrays, alias, name):
+    for end in ("", "_scale"):
+        if name + end in arrays:
+            arrays.setdefault(alias + end, arrays[name + end])
+
+
+def _config(path):
+    """What `config.json` says, or CTranslate2 takes where it says nothing."""
+    config = {**_DEFAULTS, **_read_json(path, dict)}
+    for name, default in _DEFAULTS.items():
+        is_free = name == "decoder_start_token" and config[name] is None
+        if not isinstance(config[name], type(default)) and not is_free:
+            raise UserError(f"{path} is damaged: its {name} is {config[name]!r}.")
+    return config
+
+
+def _old_config(variables):
+    """What a `config.json` would say, of the versions that had none."""
+    config = {
+        "unk_token": variables.text("unk_token", "<unk>"),
+        "bos_token": variables.text("bos_token", "<s>"),
+        "eos_token": variables.text("eos_token", "</s>"),
+        "add_source_bos": bool(variables.scalar("with_source_bos", 0)),
+        "add_source_eos": bool(variables.scalar("with_source_eos", 0)),
+    }
+    start = "bos_token" if variables.scalar("with_target_bos", 1) else "eos_token"
+    config["decoder_start_token"] = config[start]
+    if variables.scalar("user_decoder_start_tokens", 0):
+        config["decoder_start_token"] = None
+    return config
+
+
+def _read_vocabulary(path, name, unknown):
+    """The tokens in the order of their ids; None where there is no such file."""
+    if (path / f"{name}.json").is_file():
+        tokens = _read_json(path / f"{name}.json", list)
+    elif (path / f"{name}.txt").is_file():
+        tokens = _lines(path / f"{name}.txt")
+    else:
+        return None
+    if not all(isinstance(token, str) for token in tokens):
+        raise UserError(f"{path / name}.json is damaged: it holds more than strings.")
+    return tokens if unknown in tokens else [*tokens, unknown]
+
+
+def _lines(path):
+    """A line a token: what else may divide lines, such as U+2028, can be one."""
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no UTF-8 text: {error}") from error
+    lines = text.removesuffix("\n").split("\n")
+    # A token may end with a carriage return; if all do, it is the end of a line.
+    if all(line.endswith("\r") for line in lines):
+        return [line.removesuffix("\r") for line in lines]
+    return lines
+
+
+def _read_json(path, kind):
+    if not path.is_file():
+        raise UserError(f"{path} is missing.")
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    if not isinstance(values, kind):
+        raise UserError(f"{path} is damaged: it is no {kind.__name__} of JSON.")
+    return values

@@ -1,0 +1,432 @@
+import importlib.util
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.export.ctranslate2 import export_ctranslate2
+from tests.convert.ctranslate2_models import (
+    HIDDEN_DIM,
+    SPECIAL,
+    TARGET_WORDS,
+    WORDS,
+    new_spec,
+    save,
+)
+from tests.helpers import assert_close
+from tests.small_corpus import new_model, tokenizer
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
+)
+
+DATA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "no data")) / "ctranslate2_aren"
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="KERAS_TRANSFORMER_DATA has no such model"
+)
+
+
+# A real model
+
+
+@needs_data
+@pytest.mark.compiles
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_transliterates(beam_size):
+    import ctranslate2
+
+    source = "آ ت ز م و ن"
+    translator = kt.convert.ctranslate2(DATA)
+    translator.search = kt.BeamSearch(beam_size=beam_size, alpha=0.0, extra_length=10)
+    (result,) = ctranslate2.Translator(str(DATA), intra_threads=1).translate_batch(
+        [source.split()], beam_size=beam_size, length_penalty=0, return_scores=True
+    )
+    ((text, score),) = translator.translate([source])
+    assert text == " ".join(result.hypotheses[0]) == "a t z m o n"
+    assert score == pytest.approx(result.scores[0], abs=1e-3)
+
+
+@needs_data
+def test_real_probabilities():
+    assert_same_scores(
+        kt.convert.ctranslate2(DATA),
+        DATA,
+        ["آ ت ز م و ن", "ل ن د ن", "ب"],
+        ["a t z m o n", "l o n d o n", "b"],
+    )
+
+
+@needs_data
+@pytest.mark.compiles
+def test_as_a_preset(tmp_path):
+    kt.convert.ctranslate2(DATA).save_to_preset(tmp_path / "preset")
+    assert kt.Translator.from_preset(tmp_path / "preset")(["آ ت ز م و ن"]) == ["a t z m o n"]
+
+
+# Models of every kind
+
+
+def tokens_first(*tokens):
+    """Another order of the vocabularies."""
+    return {"source": (*tokens, *WORDS), "target": (*tokens, *TARGET_WORDS)}
+
+
+def set_activation(name):
+    def change(spec):
+        from ctranslate2.specs import common_spec
+
+        spec.encoder.activation = spec.decoder.activation = np.int8(common_spec.Activation[name])
+
+    return change
+
+
+def set_attributes(**values):
+    def change(spec):
+        for stack in (spec.encoder, spec.decoder):
+            for name, value in values.items():
+                setattr(stack, name, value)
+
+    return change
+
+
+def set_positions(*tables):
+    def change(spec):
+        for stack, table in zip((spec.encoder, spec.decoder), tables):
+            if table is not None:
+                stack.position_encodings.encodings = table
+
+    return change
+
+
+def set_config(**values):
+    def change(spec):
+        for name, value in values.items():
+            setattr(spec.config, name, value)
+
+    return change
+
+
+def scale_queries(spec):
+    spec.encoder.layer[0].self_attention.queries_scale = np.float32(0.7)
+
+
+def post_norm_with_final_norm(spec):
+    set_attributes(pre_norm=False)(spec)
+
+
+def start_from_zeros(spec):
+    spec.decoder.start_from_zero_embedding = True
+    spec.config.decoder_start_token = "</s>"
+
+
+def sinusoids(length, first_position, max_wavelength, in_halves):
+    rates = max_wavelength ** (-np.arange(0, HIDDEN_DIM, 2) / HIDDEN_DIM)
+    angles = (np.arange(length)[:, None] + first_position) * rates
+    parts = [np.sin(angles), np.cos(angles)]
+    table = np.concatenate(parts, 1) if in_halves else np.stack(parts, -1).reshape(length, -1)
+    return table.astype("float32")
+
+
+SHARED = (*SPECIAL, *WORDS)
+LEARNED = np.random.default_rng(1).normal(size=(2, 100, HIDDEN_DIM)).astype("float32")
+FAIRSEQ = 10000 ** (8 / 7)
+# What the specification is made with, what is changed of it, and options it must be read as.
+SPECS = {
+    "pre-norm": ({}, (), {"normalize_first": True, "max_wavelength": FAIRSEQ, "first_position": 1}),
+    "post-norm": ({"pre_norm": False}, (), {"normalize_first": False, "final_norm": None}),
+    "no final norm": ({"no_final_norm": True}, (), {"final_norm": False}),
+    "both norms": ({}, (post_norm_with_final_norm,), {"final_norm": True}),
+    "silu": ({}, (set_activation("SWISH"),), {"activation": "silu"}),
+    "gelu": ({}, (set_activation("GELU"),), {"activation": "gelu"}),
+    "tanh": ({}, (set_activation("Tanh"),), {"activation": "tanh"}),
+    "sigmoid": ({}, (set_activation("Sigmoid"),), {"activation": "sigmoid"}),
+    "no biases": ({"biases": False, "output_bias": False}, (), {"use_bias": False}),
+    "wide heads": ({"head_dim": 12}, (), {"key_dim": 12}),
+    "a scale of its own": ({}, (scale_queries,), {}),
+    "stacks that differ": (
+        {"num_layers": (1, 3), "inner": (24, 32)},
+        (),
+        {"num_decoder_layers": 3, "decoder_intermediate_dim": 32},
+    ),
+    "no scale": ({}, (set_attributes(scale_embeddings=False),), {"scale_embeddings": False}),
+    "scaled by a number": (
+        {},
+        (set_attributes(scale_embeddings=np.float32(4.0)),),
+        {"scale_embeddings": True},
+    ),
+    "epsilon": ({}, (set_config(layer_norm_epsilon=0.1),), {"layer_norm_epsilon": 0.1}),
+    "one vocabulary, tied": (
+        {"source": SHARED, "target": SHARED, "tied": True, "output_bias": False},
+        (),
+        {"source_vocabulary_size": None, "tie_weights": True, "output_bias": False},
+    ),
+    "one vocabulary, a matrix of its own for logits": (
+        {"source": SHARED, "target": SHARED},
+        (),
+        {"source_vocabulary_size": None, "tie_weights": False, "output_bias": True},
+    ),
+    "interleaved table": (
+        {},
+        (set_positions(*[sinusoids(50, 0, 10000, False)] * 2),),
+        {"max_wavelength": 10000, "first_position": 0},
+    ),
+    "table in halves": (
+        {},
+        (set_positions(*[sinusoids(50, 0, 10000, True)] * 2),),
+        {"max_wavelength": 10000, "first_position": 0},
+    ),
+    "fairseq's table": (
+        {},
+        (set_positions(*[sinusoids(50, 2, FAIRSEQ, True)] * 2),),
+        {"max_wavelength": FAIRSEQ, "first_position": 2},
+    ),
+    "learned tables": (
+        {},
+        (set_positions(*LEARNED),),
+        {"position_encoding": "learned", "max_length": 100},
+    ),
+    "learned in the source alone": (
+        {},
+        (set_positions(LEARNED[0]),),
+        {"position_encoding": "learned", "max_length": 100},
+    ),
+    "starts with the end": (
+        tokens_first("<pad>", "</s>", "<s>"),
+        (set_config(decoder_start_token="</s>"),),
+        {"output_bias": True},
+    ),
+    "starts with padding, which is last": (
+        {"source": (*WORDS, "</s>", "<pad>"), "target": (*TARGET_WORDS, "</s>", "<pad>")},
+        (set_config(decoder_start_token="<pad>"),),
+        {},
+    ),
+    "starts with zeros, without padding": (tokens_first("</s>"), (start_from_zeros,), {}),
+    "no end of the source": ({}, (set_config(add_source_eos=False),), {}),
+    "start of the source": ({}, (set_config(add_source_bos=True),), {}),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", SPECS)
+def test_same_probabilities(name, tmp_path):
+    options, changes, expected = SPECS[name]
+    spec = new_spec(**options)
+    for change in changes:
+        change(spec)
+    save(spec, tmp_path / "model")
+    translator = kt.convert.ctranslate2(tmp_path / "model")
+    hyperparameters = translator.model.hyperparameters
+    assert {name: hyperparameters[name] for name in expected} == pytest.approx(expected)
+    is_shared = options.get("source") == SHARED
+    generator = np.random.default_rng(2)
+    sources, targets = (
+        [" ".join(generator.choice(words, length)) for length in (5, 9, 2)]
+        for words in (WORDS, WORDS if is_shared else TARGET_WORDS)
+    )
+    assert_same_scores(translator, tmp_path / "model", sources, targets)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int16", "int8", "int8_bfloat16"])
+def test_what_is_quantised_is_what_it_computes_with(quantization, tmp_path):
+    save(new_spec(tied=True, output_bias=False), tmp_path / "model", quantization)
+    translator = kt.convert.ctranslate2(tmp_path / "model")
+    assert translator.model.hyperparameters["tie_weights"]
+    sources, targets = ["w1 w2 w3 w4", "w5"], ["t1 t2", "t3 t4 t5"]
+    assert_same_scores(translator, tmp_path / "model", sources, targets)
+
+
+def assert_same_scores(translator, folder, sources, targets, prefixes=("", "")):
+    """Each token's log-probability is what CTranslate2 computes in float32. It wants the prefixes
+    that we put before sources and targets by ourselves.
+    """
+    import ctranslate2
+
+    theirs = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    words = [
+        [f"{prefix}{text}".split() for text in texts]
+        for prefix, texts in zip(prefixes, (sources, targets))
+    ]
+    encoded = translator._encode(sources)
+    target_ids = translator.tokenizer.encode(targets)
+    inputs = {
+        "encoder_token_ids": pad(encoded),
+        "decoder_token_ids": pad([[START_ID, *ids] for ids in target_ids]),
+    }
+    logits = translator.model(inputs, training=False)
+    log_probs = ops.convert_to_numpy(ops.log_softmax(logits))
+    for result, ids, rows in zip(theirs.score_batch(*words), target_ids, log_probs):
+        assert len(result.log_probs) == len(ids) + 1
+        assert_close(rows[range(len(ids) + 1), [*ids, END_ID]], result.log_probs, atol=1e-4)
+
+
+def pad(token_ids):
+    longest = max(map(len, token_ids))
+    return np.array([[*ids, *[PAD_ID] * (longest - len(ids))] for ids in token_ids])
+
+
+# Models that went out
+
+
+ROUND_TRIPS = {
+    "post-norm": {},
+    "pre-norm": {"normalize_first": True, "layer_norm_epsilon": 1e-5},
+    "biases": {"use_bias": True, "activation": "gelu"},
+    "learned": {"position_encoding": "learned", "max_length": 100},
+    "apart": {"source_vocabulary_size": 60, "tie_weights": False, "output_bias": True},
+    "fairseq": {"max_wavelength": FAIRSEQ, "first_position": 2, "scale_embeddings": False},
+    "norms": {"final_norm": True},
+    "no norm": {"normalize_first": True, "final_norm": False},
+    "stacks": {"num_layers": 2, "num_decoder_layers": 1, "decoder_intermediate_dim": 24},
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_there_and_back(name, tmp_path):
+    before = kt.Translator(new_model(dropout=0.1, **ROUND_TRIPS[name]), tokenizer())
+    export_ctranslate2(before, tmp_path / "model")
+    after = kt.convert.ctranslate2(tmp_path / "model")
+    assert after.model.hyperparameters == pytest.approx(before.model.hyperparameters)
+    for old, new in zip(before.model.weights, after.model.weights, strict=True):
+        assert old.name == new.name
+        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (old, new)))
+    sentences = ["the dog sees a cat", "über 東京"]
+    assert after._encode(sentences) == before._encode(sentences)
+
+
+# Bad input
+
+
+def extra(scope, name, value=None):
+    """A variable more, which CTranslate2 writes for models of other kinds."""
+
+    def change(spec):
+        from ctranslate2.specs import model_spec
+
+        part = model_spec.index_spec(spec, scope) if scope else spec
+        part.__dict__[name] = np.ones((2, 2), "float32") if value is None else value
+
+    return change
+
+
+def norm_of(stack):
+    def change(spec):
+        from ctranslate2.specs import common_spec
+
+        norm = common_spec.LayerNormSpec()
+        norm.gamma = norm.beta = np.ones(HIDDEN_DIM, "float32")
+        getattr(spec, stack).__dict__["layernorm_embedding"] = norm
+
+    return change
+
+
+def drop_beta(spec):
+    spec.encoder.layer_norm.__dict__["beta"] = "__optional"
+
+
+REFUSED = {
+    "relative positions": extra("encoder/layer_0/self_attention", "relative_position_keys"),
+    "rotary positions": extra("encoder/layer_0/self_attention", "rotary_dim", np.int32(4)),
+    "linear biases": extra("decoder", "alibi", np.int8(1)),
+    "normalisation of embeddings": norm_of("encoder"),
+    "factors of the source": extra("encoder", "embeddings_1"),
+    "gated feed-forward": extra("encoder/layer_1/ffn", "linear_0_noact"),
+    "share keys and values": extra("decoder/layer_0/attention", "num_heads_kv", np.int32(1)),
+    "scaled logits": extra("decoder", "scale_outputs", np.float32(0.5)),
+    "AWQ": extra("encoder/layer_1/ffn/linear_0", "weight_zero"),
+    "root mean square": drop_beta,
+    "GELUTanh": set_activation("GELUTanh"),
+    "GELUSigmoid": set_activation("GELUSigmoid"),
+    "multiplied by 2 and 2": set_attributes(scale_embeddings=np.float32(2.0)),
+    "another pre_norm in the encoder": extra("encoder", "pre_norm", np.int8(0)),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("message", REFUSED)
+def test_refuses_what_is_not_there(message, tmp_path):
+    spec = new_spec()
+    REFUSED[message](spec)
+    save(spec, tmp_path / "model")
+    with pytest.raises(kt.UserError, match=message) as error:
+        kt.convert.ctranslate2(tmp_path / "model")
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save(new_spec(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("size", [0, 3, 10, 40, 1000, -1])
+def test_a_file_that_is_cut_short(size, folder):
+    binary = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(binary[:size])
+    with pytest.raises(kt.UserError, match=r"model\.bin is cut short"):
+        kt.convert.ctranslate2(folder)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        (b"\x06\0\0\0", b"\x09\0\0\0", "expected 2 to 6, received 9"),
+        (b"\x10\0TransformerSpec", b"\x0c\0WhisperSpec", "a WhisperSpec of CTranslate2"),
+        (b"TransformerSpec", b"\xff\xffansformerSpec", "damaged"),
+    ],
+)
+def test_a_file_of_another_kind(old, new, message, folder):
+    binary = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(binary.replace(old, new, 1))
+    with pytest.raises(kt.UserError, match=message):
+        kt.convert.ctranslate2(folder)
+
+
+@pytest.mark.once
+def test_folders_that_are_not_whole(folder, tmp_path):
+    def refuse(message, **options):
+        with pytest.raises(kt.UserError, match=message):
+            kt.convert.ctranslate2(folder, **options)
+
+    refuse("no token 'xx'", target_prefix=("xx",))
+    (folder / "target_vocabulary.json").write_text('["<s>", "</s>", "<unk>"]')
+    refuse("3 tokens for the 29 rows of `decoder/embeddings/weight`")
+    (folder / "target_vocabulary.json").write_text('["<s>",')
+    refuse("target_vocabulary.json is damaged")
+    (folder / "target_vocabulary.json").unlink()
+    refuse("no target_vocabulary.json")
+    (folder / "config.json").unlink()
+    refuse("config.json is missing")
+    (folder / "model.bin").unlink()
+    refuse("model.bin is missing")
+    folder.rename(tmp_path / "elsewhere")
+    refuse("no folder")
+
+
+@pytest.mark.once
+def test_pieces_without_their_sentencepiece_model(tmp_path):
+    path = tmp_path / "model"
+    export_ctranslate2(kt.Translator(new_model(), tokenizer()), path)
+    (path / "tokenizer.spm").unlink()
+    with pytest.raises(kt.UserError, match=r"Put it there as tokenizer\.spm"):
+        kt.convert.ctranslate2(path)
+
+
+@pytest.mark.once
+def test_a_start_token_that_the_user_gives(tmp_path):
+    spec = new_spec()
+    set_config(decoder_start_token=None)(spec)
+    save(spec, tmp_path / "model")
+    with pytest.raises(kt.UserError, match="`target_prefix`"):
+        kt.convert.ctranslate2(tmp_path / "model")
+    translator = kt.convert.ctranslate2(tmp_path / "model", ("w3",), ("t1", "t2"))
+    assert translator.source_prefix == ("▁w3",) and translator.target_prefix == ("▁t2",)
+    # "t2" is scored here: only in a search it is given.
+    assert_same_scores(translator, tmp_path / "model", ["w1 w2"], ["t2 t5"], ("w3 ", "t1 "))
