@@ -14,7 +14,6 @@ _TABLES = (
     "model.decoder.output_projection.weight",
 )
 _SOURCE, _TARGET, _MERGES = "vocab-src.json", "vocab-tgt.json", "merges.txt"
-_CONFIG = "tokenizer_config.json"
 _PAD, _START, _END, _UNKNOWN = _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 
 
@@ -97,8 +96,7 @@ def _vocabulary(folder, name, size):
 def _languages(folder):
     """The codes of both languages: `{"source": ..., "target": ...}`."""
     languages = folder.config.get("langs")
-    if folder.has(_CONFIG):
-        languages = folder.json(_CONFIG).get("langs") or languages
+    languages = folder.tokenizer_config.get("langs") or languages
     if not isinstance(languages, list) or len(languages) != 2:
         raise UserError(
             f"{folder.path} does not tell its languages. Expected `langs`, a list of two codes, in "
@@ -110,7 +108,7 @@ def _languages(folder):
 def _tokenizer(folder, pieces, language):
     rows = folder.file(_MERGES).read_text("utf-8").splitlines()
     pairs = [row.split()[:2] for row in rows]
-    lowercase = folder.has(_CONFIG) and bool(folder.json(_CONFIG).get("do_lower_case"))
+    lowercase = bool(folder.tokenizer_config.get("do_lower_case"))
     return MosesTokenizer(
         pieces, [pair for pair in pairs if len(pair) == 2], language, lowercase=lowercase
     )

@@ -89,8 +89,7 @@ def _order(folder, vocabulary):
 
 def _languages(folder, vocabulary, source, target):
     """The codes of both languages: `{"source": ..., "target": ...}`."""
-    name = "tokenizer_config.json"
-    config = folder.json(name) if folder.has(name) else {}
+    config = folder.tokenizer_config
     forced = generation_option(folder, "forced_bos_token_id")
     forced = next((code for code, i in vocabulary.languages.items() if i == forced), None)
     languages = {

@@ -91,7 +91,7 @@ def read_vocabulary(folder):
     Raises:
         UserError: if a file is missing or damaged, or a tokenizer is of another kind.
     """
-    config = folder.json(_CONFIG) if folder.has(_CONFIG) else {}
+    config = folder.tokenizer_config
     kind = config.get("tokenizer_class", _TOKENIZERS[0])
     if kind not in _TOKENIZERS:
         raise UserError(
