@@ -164,7 +164,7 @@ def test_imports_are_found(tmp_path):
     # The test above must not pass because it sees nothing.
     found = list(imports(PACKAGE / "tasks" / "translator.py"))
     assert ("tasks.task", "Task", True) in found
-    assert ("export.saved_model", "export_translator", False) in found
+    assert ("export.formats", "export_as", False) in found
     assert not is_allowed("layers", "models.transformer", "Transformer", True)
     assert not is_allowed("decoding", "data.tokenizer", "Tokenizer", True)
     assert not is_allowed("tasks", "export.saved_model", "export_translator", True)
