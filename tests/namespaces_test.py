@@ -59,7 +59,12 @@ assert "keras_transformer.data.treebanks" not in sys.modules and "nltk" not in s
 # What belongs to command lines
 
 # Those that talk to a terminal: commands, and bars of progress.
-MAY_PRINT = ("command_line.py", "evaluation/evalb/__main__.py", "training/progress.py")
+MAY_PRINT = (
+    "__main__.py",
+    "command_line.py",
+    "evaluation/evalb/__main__.py",
+    "training/progress.py",
+)
 # Options of the compilers of the backends.
 NOT_OURS = ("compilation_cache.py", "training/distribution.py")
 

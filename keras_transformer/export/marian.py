@@ -106,6 +106,11 @@ def _check(translator):
             "A quantised model cannot be exported to transformers, which quantises by itself: "
             "export the model in floats."
         )
+    if not translator.source_end:
+        raise UserError(
+            "transformers ends every source of Marian's with the end token. Received a translator "
+            "with source_end=False"
+        )
     if len(translator.target_prefix) > 1:
         raise UserError(
             "transformers' `generate` can force one token to come first. Received a translator "

@@ -177,6 +177,12 @@ def test_two_forced_tokens(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
+def test_sources_without_an_end_token(tmp_path):
+    endless = kt.Translator(new_model(), tokenizer(), source_end=False)
+    with pytest.raises(kt.UserError, match="source_end=False"):
+        export_marian(endless, tmp_path / "marian")
+
+
 def test_first_token(tmp_path):
     translator = kt.Translator(
         new_model(), tokenizer(), target_prefix=("▁dog",), beam_size=1, alpha=0.0, extra_length=5

@@ -39,6 +39,7 @@ def served(tmp_path_factory):
     return translator, folder / "saved_model"
 
 
+@pytest.mark.slow
 def test_the_requests_of_the_page(served):
     import tensorflow as tf
 
@@ -59,6 +60,7 @@ def test_the_requests_of_the_page(served):
         assert all(len(values) == rows for values in outputs.values())
 
 
+@pytest.mark.slow
 def test_signatures_are_those_of_the_page(served):
     import tensorflow as tf
 
