@@ -390,8 +390,8 @@ FAULTS = {
         ("start = end", "start = max(start + 1, end - 1)"),
     ],
     "tasks/translator.py": [
-        ("[*prefix, *ids[:most], END_ID] if ids", "ids[:most] if ids"),
-        ("[*prefix, *ids[:most], END_ID] if ids", "[*ids, END_ID] if ids"),
+        ("[*prefix, *ids[:most], *end] if ids", "[*prefix, *ids[:most]] if ids"),
+        ("[*prefix, *ids[:most], *end] if ids", "[*prefix, *ids, *end] if ids"),
         ("len(ids) > most", "len(ids) >= most"),
         ("[] if text.isspace() else ids", "ids"),
     ],
