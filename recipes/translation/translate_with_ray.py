@@ -31,8 +31,11 @@ class Worker:
 
 
 def main(options):
-    import pyarrow
-    import ray
+    try:
+        import pyarrow
+        import ray
+    except ImportError as error:
+        raise kt.UserError('Ray is missing: pip install "keras-transformer[ray]".') from error
 
     windows = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     blocks = [pyarrow.table({"line": lines}) for lines in windows]
