@@ -55,14 +55,13 @@ def _parsing_module(parser):
     def parse(text):
         words = tf.strings.split(text)
         num_words = ops.cast(words.row_lengths(), "int32")
-        escaped = words
         for mark in "()":
-            escaped = tf.ragged.map_flat_values(
-                tf.strings.regex_replace, escaped, f"[{mark}]", escape(mark)
+            words = tf.ragged.map_flat_values(
+                tf.strings.regex_replace, words, f"[{mark}]", escape(mark)
             )
 
         def search(batch, rows):
-            batch_words = tf.gather(escaped, rows)
+            batch_words = tf.gather(words, rows)
             kinds = module.kinds and module.kinds[_dense(batch_words)]
             token_ids, scores = parser.search_trees(batch, tf.gather(num_words, rows), kinds)
             return write(token_ids[:, 0], batch_words)[:, None], scores
