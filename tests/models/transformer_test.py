@@ -36,7 +36,7 @@ KINDS = pytest.mark.parametrize(
     [
         {},
         {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True},
-        FOREIGN,
+        pytest.param(FOREIGN, marks=compiles),
         pytest.param({"normalize_first": True}, marks=compiles),
         pytest.param({"attention_window": 3}, marks=compiles),
         pytest.param({"key_dim": 3, "value_dim": 5}, marks=compiles),
