@@ -19,6 +19,7 @@ import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.parallel_text import load_parallel_text
 from keras_transformer.export.marian import export_marian
+from keras_transformer.export.tokenizer_files import pieces_of
 
 # A process of its own, for only the tensorflow backend writes one.
 _EXPORT = """
@@ -174,13 +175,6 @@ def write_marian(path, vocabulary_size):
     ids = {name: i for i, name in enumerate(names)}
     (path / "vocab.json").write_text(json.dumps(ids), "utf-8")
     (path / "tokenizer_config.json").write_text(json.dumps({"separate_vocabs": False}), "utf-8")
-
-
-def pieces_of(tokenizer):
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
-    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
 if __name__ == "__main__":

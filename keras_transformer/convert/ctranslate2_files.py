@@ -1,6 +1,5 @@
 """The files of a CTranslate2 model: `model.bin`, `config.json`, and the vocabularies."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.errors import UserError
+from keras_transformer.tasks.preset_files import read_json
 
 _BINARY, _CONFIG = "model.bin", "config.json"
 _VERSIONS = range(2, 7)  # of the binary format; the first, of 2019, had other names of weights
@@ -275,10 +275,7 @@ def _lines(path):
 def _read_json(path, kind):
     if not path.is_file():
         raise UserError(f"{path} is missing.")
-    try:
-        values = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+    values = read_json(path)
     if not isinstance(values, kind):
         raise UserError(f"{path} is damaged: it is no {kind.__name__} of JSON.")
     return values

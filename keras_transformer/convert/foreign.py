@@ -1,13 +1,13 @@
 """Folders of other libraries' models: found or downloaded, and read without running their code."""
 
 import contextlib
-import json
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from keras_transformer.errors import UserError
+from keras_transformer.tasks.preset_files import read_json
 
 HUB = "hf://"
 """What the name of a repository of HuggingFace begins with."""
@@ -126,10 +126,7 @@ class ForeignFolder:
     def json(self, name):
         """The object of a JSON file: a dict."""
         path = self.file(name)
-        try:
-            values = json.loads(path.read_text("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is damaged: {error}") from error
+        values = read_json(path)
         if not isinstance(values, dict):
             raise UserError(f"{path} is damaged: it holds no object of JSON.")
         return values

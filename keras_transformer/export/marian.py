@@ -16,6 +16,7 @@ from keras_transformer.convert.weights import (
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
+from keras_transformer.export.tokenizer_files import pieces_of
 from keras_transformer.files import whole
 from keras_transformer.models.quantization import is_quantized
 
@@ -248,10 +249,7 @@ def _write_tokenizers(folder, translator):
 
 
 def _vocabulary(tokenizer):
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
-    return {processor.id_to_piece(i): i for i in range(processor.get_piece_size())}
+    return {piece: i for i, piece in enumerate(pieces_of(tokenizer))}
 
 
 def _write_json(path, values):
