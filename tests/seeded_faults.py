@@ -311,6 +311,15 @@ FAULTS = {
         ("return {1: 0, 0: 1}", "return {1: 1, 0: 1}"),
         ("while len(self.open) > 2:", "while len(self.open) > 1:"),
     ],
+    "data/word_tokens.py": [
+        ("self.starts_word[ids].sum() == 1", "self.starts_word[ids].sum() >= 1"),
+        ("if word]", "]"),
+    ],
+    "layers/deterministic_attention.py": [
+        ("ops.cumsum(starts, axis=1) - 1, -1)", "ops.cumsum(starts, axis=1), -1)"),
+        ("ops.maximum(ops.sum(weights, axis=1), 1)[..., None]", "1.0"),
+        ("[*self.word_start_ids, end_id]", "[*self.word_start_ids]"),
+    ],
     "data/trees/fitting.py": [
         ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
     ],
@@ -402,7 +411,7 @@ FAULTS = {
         ),
         ("token_ids[:, :-1][:, : limit - 1]", "token_ids[:, :-1][:, :limit]"),
         ("is_searched = has_tokens & ~", "is_searched = ~"),
-        ("out_type=tf.int32, add_eos=True", "out_type=tf.int32"),
+        ("out_type=tf.int32, add_eos=add_eos", "out_type=tf.int32"),
     ],
     "export/ctranslate2.py": [
         ('scale_embeddings = config["scale_embeddings"]', "scale_embeddings = False"),

@@ -7,9 +7,11 @@ from nltk import Tree
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import symbol_inventory
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
+from keras_transformer.tasks.train_parser import TreeOptions, next_word_hyperparameters
 from tests.helpers import randomize
 
 VOCABULARY_SIZE = 300
@@ -52,8 +54,12 @@ def new_parser_of(linearization, **options):
     return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)
 
 
-def _new_parser(tokenizer, metadata, **options):
-    model = Transformer(VOCABULARY_SIZE, 1, 16, 32, 2, dropout=0.0)
+def _new_parser(tokenizer, metadata, counts_words=False, **options):
+    counting = {}
+    if counts_words:
+        symbols = TreeSymbols(metadata["symbols"], tokenizer)
+        counting = next_word_hyperparameters(tokenizer, symbols, TreeOptions())
+    model = Transformer(VOCABULARY_SIZE, 1, 16, 32, 2, dropout=0.0, **counting)
     sizes = {"extra_length": 24, "batch_tokens": 1024}
     beam = {} if "search" in options else {"beam_size": 3}
     return ConstituencyParser(randomize(model), tokenizer, metadata, **{**sizes, **beam, **options})

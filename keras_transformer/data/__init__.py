@@ -16,7 +16,8 @@ Corpora of trees
 Vocabulary (section 5.1)
 
 - `make_tokenizer`: the stage of a training, with `VocabularyOptions`.
-- `Tokenizer`: a SentencePiece model; `MosesTokenizer`: Moses's words in pieces.
+- `Tokenizer`: a SentencePiece model; `MosesTokenizer`: Moses's words in pieces; `WordTokenizer`:
+  word by word, so that words can be counted.
 
 Batches (section 5.1)
 
@@ -46,6 +47,7 @@ _HOMES = {
     "make_tokenizer": "data.tokenizer",
     "Tokenizer": "data.tokenizer",
     "MosesTokenizer": "data.moses_tokenizer",
+    "WordTokenizer": "data.word_tokens",
     # Batches
     "TokenStore": "data.token_store",
     "BatchingOptions": "data.batching",

@@ -170,6 +170,12 @@ class Tokenizer:
     def vocabulary_size(self):
         return self._processor.get_piece_size()
 
+    @property
+    def word_start_ids(self):
+        """The ids of the tokens that begin a word, as a list."""
+        pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
+        return [token_id for token_id, piece in enumerate(pieces) if piece.startswith(_SPACE)]
+
     def ids_of(self, symbols):
         """The ids of strings that are one token each, such as user-defined symbols.
 

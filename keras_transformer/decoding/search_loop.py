@@ -36,6 +36,7 @@ class SearchLoop:
         self.seed = seed
         self.beam_size = search.num_live(num_results)
         self.has_coverage = not isinstance(search.coverage_penalty, float)
+        self.deterministic_attention = model.deterministic_attention
         self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
@@ -67,6 +68,7 @@ class SearchLoop:
             parents=ops.zeros((batch, length, beam), "int32"),
             ancestors=ops.zeros((batch, beam, ops.shape(caches[0][0])[-1]), "bool"),
             used=ops.convert_to_tensor(0, "int32"),
+            next_words=ops.zeros((batch, beam), "int32") if self.deterministic_attention else (),
             coverage=ops.zeros((batch, beam, source), "float32") if self.has_coverage else (),
             ends=Ends(
                 steps=ops.full((batch, num_results), -1, "int32"),
@@ -142,6 +144,8 @@ class SearchLoop:
             positions=ops.reshape(state.step, (1,)),
             self_attention_mask=ancestors,
             return_attention_scores=self.has_coverage,
+            word_vectors=self.sentences.words,
+            next_words=state.next_words,
         )
         coverage = state.coverage
         for weights in attention_scores:
@@ -189,12 +193,20 @@ class SearchLoop:
             tokens=slice_update(state.tokens, start, ops.expand_dims(tokens, 1)),
             parents=slice_update(state.parents, start, ops.expand_dims(parents, 1)),
             ancestors=gather_rows(state.ancestors, parents),
+            next_words=self._next_words(state, parents, tokens),
             coverage=gather_rows(state.coverage, parents) if self.has_coverage else (),
             constraints=tuple(
                 constraint.next_state(constraint_state, parents, tokens)
                 for constraint, constraint_state in zip(self.search.constraints, state.constraints)
             ),
         )
+
+    def _next_words(self, state, parents, tokens):
+        """The word that each hypothesis comes to after one more token."""
+        if self.deterministic_attention is None:
+            return ()
+        is_leaf = ops.cast(self.deterministic_attention.is_leaf(tokens), "int32")
+        return ops.take_along_axis(state.next_words, parents, axis=1) + is_leaf
 
     def _coverage(self, state):
         """Wu et al. (2016), Eq. 14: β Σ_i log(min(Σ_j p_ij, 1)), `(batch, beam)`."""

@@ -25,6 +25,7 @@ class Sentences(NamedTuple):
     rows: object  # int32 (batch,): where each stands among all sentences of the search
     token_ids: object  # int32 (batch, source)
     caches: object  # a layer's (key, value) each, of the source, as `make_cache` has them
+    words: object  # what the model's `word_vectors` gives
 
 
 class State(NamedTuple):
@@ -37,6 +38,7 @@ class State(NamedTuple):
     parents: object  # int32 (batch, length, beam): to which hypotheses of the step before
     ancestors: object  # bool (batch, beam, capacity): the cached positions each descends from
     used: object  # int32: how many positions of the cache are in use
+    next_words: object  # int32 (batch, beam): the word each comes to; () if unused
     coverage: object  # float32 (batch, beam, source): attention to each source token; () if unused
     ends: object  # `Ends` (batch, num_results)
     finished_scores: object  # float32 (batch, num_results): penalised, the best first

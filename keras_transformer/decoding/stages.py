@@ -142,11 +142,13 @@ def _first_stage(model, inputs, template, num_results, length, shrinks=True):
     steps = _smaller(_FIRST_STEPS, length)
     if model.hyperparameters["max_length"] is not None:
         steps = _smaller(steps, model.hyperparameters["max_length"])
-    cache = model.make_cache(model.encode(token_ids), steps, search.num_live(num_results))
+    encoded = model.encode(token_ids)
+    cache = model.make_cache(encoded, steps, search.num_live(num_results))
     sentences = Sentences(
         rows=ops.arange(ops.shape(token_ids)[0], dtype="int32"),
         token_ids=token_ids,
         caches=[layer["cross"] for layer in cache],
+        words=model.word_vectors(encoded, token_ids),
     )
     loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
     state = loop.first_state([layer["self"] for layer in cache], length)

@@ -167,6 +167,10 @@ def _check_model(model, pieces, source_pieces):
             "CTranslate2 has no restricted self-attention. Received a model with "
             f"attention_window={config['attention_window']}"
         )
+    if config["leaf_ids"] is not None:
+        raise UserError(
+            "CTranslate2 has no deterministic attention. Received a model with `leaf_ids`."
+        )
     if is_quantized(model):
         raise UserError(
             "A quantised model cannot be exported to CTranslate2, which quantises by itself: "

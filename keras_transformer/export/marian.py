@@ -31,6 +31,7 @@ _FIXED = {
     "attention_window": None,
     "max_wavelength": 10000,
     "first_position": 0,
+    "leaf_ids": None,
 }
 
 

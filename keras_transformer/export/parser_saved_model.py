@@ -3,7 +3,9 @@
 import numpy as np
 from keras import ops
 
+from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.trees import escape
+from keras_transformer.data.word_tokens import PLACEHOLDER
 from keras_transformer.errors import UserError
 from keras_transformer.export.saved_model import (
     save_module,
@@ -47,7 +49,8 @@ def _parsing_module(parser):
     import tensorflow as tf
 
     module = tf.Module()
-    module.tokenizer = string_tokenizer(parser.tokenizer)
+    module.tokenizer = string_tokenizer(parser.tokenizer, add_eos=False)
+    tokens_of = word_tokenizer(module.tokenizer, parser.word_tokenizer.starts_word)
     module.kinds = kinds_table(parser.tag_dictionary)
     write = tree_writer(parser.symbols)
 
@@ -66,8 +69,7 @@ def _parsing_module(parser):
             token_ids, scores = parser.search_trees(batch, tf.gather(num_words, rows), kinds)
             return write(token_ids[:, 0], batch_words)[:, None], scores
 
-        sentences = tf.strings.reduce_join(words, axis=-1, separator=" ")
-        token_ids = module.tokenizer.tokenize(sentences)
+        token_ids = tokens_of(words)
         is_searched = num_words > 0
         if (limit := parser.source_limit()) is not None:
             is_searched &= token_ids.row_lengths() <= limit
@@ -76,6 +78,31 @@ def _parsing_module(parser):
 
     module.parse = parse
     return module, {"serving_default": parse}
+
+
+def word_tokenizer(tokenizer, starts_word):
+    """`WordTokenizer` in TensorFlow.
+
+    Args:
+        tokenizer: the SentencePiece tokenizer, which adds no end token.
+        starts_word: bool array `(vocabulary_size,)`: which tokens begin a word.
+
+    Returns:
+        A function of ragged words `(n, None)`; it returns ragged int32 ids `(n, None)`, with the
+        end token.
+    """
+    import tensorflow as tf
+
+    def tokens_of(words):
+        tokens = tokenizer.tokenize(words.flat_values)
+        starts = tf.gather(tf.constant(starts_word, "int32"), tokens.flat_values)
+        starts = tokens.with_flat_values(starts)
+        is_counted = tf.reduce_sum(starts, axis=1) == 1
+        counted = tf.where(is_counted, words.flat_values, PLACEHOLDER)
+        token_ids = words.with_flat_values(tokenizer.tokenize(counted)).merge_dims(1, 2)
+        return tf.concat([token_ids, tf.fill([words.nrows(), 1], END_ID)], axis=1)
+
+    return tokens_of
 
 
 def kinds_table(tag_dictionary):

@@ -123,8 +123,8 @@ def _translation_module(translator, num_results):
     return module, {"serving_default": translate, "n_best": n_best, "token_ids": search}
 
 
-def string_tokenizer(tokenizer):
-    """The same tokenizer as operations of TensorFlow; it adds the end token."""
+def string_tokenizer(tokenizer, add_eos=True):
+    """The same tokenizer as operations of TensorFlow; it adds the end token, or does not."""
     import tensorflow as tf
     import tensorflow_text as tf_text
 
@@ -136,7 +136,7 @@ def string_tokenizer(tokenizer):
     # Without names of their own, two tokenizers are one when the SavedModel is loaded.
     name = f"sentencepiece_{tokenizer.fingerprint()[:16]}"
     return tf_text.SentencepieceTokenizer(
-        model=tokenizer.proto, out_type=tf.int32, add_eos=True, name=name
+        model=tokenizer.proto, out_type=tf.int32, add_eos=add_eos, name=name
     )
 
 

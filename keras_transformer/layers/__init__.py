@@ -1,6 +1,7 @@
 """The layers of the model, one a file."""
 
 from keras_transformer.layers.decoder_layer import TransformerDecoderLayer
+from keras_transformer.layers.deterministic_attention import DeterministicAttention
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.encoder_layer import TransformerEncoderLayer
 from keras_transformer.layers.feed_forward import FeedForward
@@ -11,6 +12,7 @@ from keras_transformer.layers.position_encoding import (
 )
 
 __all__ = [
+    "DeterministicAttention",
     "Dropout",
     "FeedForward",
     "LearnedPositionEncoding",

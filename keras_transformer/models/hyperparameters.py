@@ -32,6 +32,7 @@ def check_hyperparameters(config):
             f"max_length={config['max_length']}"
         )
     _check_sinusoids(config)
+    _check_deterministic_attention(config)
 
 
 def _check_size(name, size):
@@ -56,3 +57,22 @@ def _check_sinusoids(config):
             '`position_encoding="learned"`. '
             f"Received: first_position={first_position}, max_wavelength={max_wavelength}"
         )
+
+
+def _check_deterministic_attention(config):
+    starts, leaves = config["word_start_ids"], config["leaf_ids"]
+    if (starts is None) != (leaves is None):
+        raise UserError(
+            "`word_start_ids` and `leaf_ids` are both of deterministic attention: pass both or "
+            f"neither. Received: word_start_ids={starts}, leaf_ids={leaves}"
+        )
+    if leaves is None:
+        return
+    target_size = config["vocabulary_size"]
+    source_size = config["source_vocabulary_size"] or target_size
+    for name, size in (("word_start_ids", source_size), ("leaf_ids", target_size)):
+        largest = max(config[name], default=0)
+        if largest >= size:
+            raise UserError(
+                f"`{name}` must be below {size}, the vocabulary size. Received: {largest}"
+            )

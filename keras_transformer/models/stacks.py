@@ -59,10 +59,15 @@ class _Stack:
                 epsilon=config["layer_norm_epsilon"], dtype=dtype, name=f"{self.name}_norm"
             )
 
-    def embed(self, token_ids, positions=None, training=None):
-        """Sections 3.4 and 3.5: embeddings times sqrt(d_model), plus positions; 5.4: dropout."""
+    def embed(self, token_ids, positions=None, added=None, training=None):
+        """Sections 3.4 and 3.5: embeddings times sqrt(d_model), plus positions; 5.4: dropout.
+
+        `added` is a further summand, if there is one: `(batch, length, hidden_dim)`.
+        """
         x = ops.multiply(self.token_embedding(token_ids), self.embedding_scale)
         x = self.position_encoding(x, positions=positions)
+        if added is not None:
+            x = ops.add(x, added)
         return self.dropout(x, training=training)
 
     @property
@@ -100,23 +105,32 @@ class Decoder(_Stack):
         if config["output_bias"]:
             self.output_bias = OutputBias(dtype="float32", name="output_bias")
 
-    def __call__(self, token_ids, encoder_sequence, encoder_padding_mask, training=None):
+    def __call__(
+        self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None, training=None
+    ):
         return self.logits(
-            self.sequence(token_ids, encoder_sequence, encoder_padding_mask, training=training)
+            self.sequence(
+                token_ids, encoder_sequence, encoder_padding_mask, next_words, training=training
+            )
         )
 
-    def sequence(self, token_ids, encoder_sequence, encoder_padding_mask, training=None):
-        """What the logits are made from, `(batch, target, hidden_dim)`."""
-        x = self.embed(token_ids, training=training)
+    def sequence(
+        self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None, training=None
+    ):
+        """What the logits are made from, `(batch, target, hidden_dim)`.
+
+        `next_words` are vectors that are added to the embeddings, `(batch, target, hidden_dim)`.
+        """
+        x = self.embed(token_ids, added=next_words, training=training)
         for layer in self.layers:
             x = layer(
                 x, encoder_sequence, encoder_padding_mask=encoder_padding_mask, training=training
             )
         return self.normalize(x)
 
-    def attention(self, token_ids, encoder_sequence, encoder_padding_mask):
+    def attention(self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None):
         """The encoder-decoder attention weights, `(batch, num_heads, target, source)` a layer."""
-        x = self.embed(token_ids, training=False)
+        x = self.embed(token_ids, added=next_words, training=False)
         attention_scores = []
         for layer in self.layers:
             x, weights = layer(
@@ -135,6 +149,7 @@ class Decoder(_Stack):
         encoder_padding_mask,
         cache,
         cache_index,
+        next_words=None,
         positions=None,
         self_attention_mask=None,
         return_attention_scores=False,
@@ -145,7 +160,7 @@ class Decoder(_Stack):
         """
         if positions is None:
             positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
-        x = self.embed(token_ids, positions=positions, training=False)
+        x = self.embed(token_ids, positions=positions, added=next_words, training=False)
         new_cache, attention_scores = [], []
         for layer, layer_cache in zip(self.layers, cache):
             is_wanted = return_attention_scores and layer is self.layers[-1]

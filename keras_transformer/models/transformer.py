@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.models.hyperparameters import check_hyperparameters
 from keras_transformer.models.layout import make_layout_map
@@ -65,6 +66,11 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             with `normalize_first`, and none without.
         num_decoder_layers: N of the decoder. Defaults to `num_layers`.
         decoder_intermediate_dim: d_ff of the decoder. Defaults to `intermediate_dim`.
+        word_start_ids: with `leaf_ids`, where each target token of a kind stands for one word of
+            the source, as in parsing: the decoder's input at each step has the vector of the next
+            word added to it (`kt.layers.DeterministicAttention`). These are the ids of the source
+            tokens that begin a word. The paper attends by learned weights alone.
+        leaf_ids: ids of the target tokens that stand for a word.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
             `"int8_from_float32"` the model is made quantised: see `quantize`.
         name: name of the model.
@@ -83,7 +89,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     Raises:
         UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
             and `key_dim` is left out, `attention_window` is not odd, or `position_encoding` and
-            other arguments of positions do not go together.
+            other arguments of positions, or `word_start_ids` and `leaf_ids`, do not go together.
     """
 
     def __init__(
@@ -113,6 +119,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         final_norm=None,
         num_decoder_layers=None,
         decoder_intermediate_dim=None,
+        word_start_ids=None,
+        leaf_ids=None,
         dtype=None,
         name=None,
         trainable=True,
@@ -145,6 +153,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             "final_norm": final_norm,
             "num_decoder_layers": num_decoder_layers,
             "decoder_intermediate_dim": decoder_intermediate_dim,
+            "word_start_ids": _plain(word_start_ids),
+            "leaf_ids": _plain(leaf_ids),
         }
         check_hyperparameters(config)
 
@@ -171,12 +181,23 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             )
         encoder = Encoder(config, source_token_embedding, dtype)
         decoder = Decoder(config, token_embedding, dtype)
+        deterministic_attention = None
+        if leaf_ids is not None:
+            deterministic_attention = DeterministicAttention(
+                word_start_ids, leaf_ids, dtype=dtype, name="deterministic_attention"
+            )
 
         # Functional model
         encoder_token_ids = keras.Input((None,), dtype="int32", name="encoder_token_ids")
         decoder_token_ids = keras.Input((None,), dtype="int32", name="decoder_token_ids")
+        encoder_sequence = encoder(encoder_token_ids)
+        next_words = None
+        if deterministic_attention is not None:
+            next_words = deterministic_attention(
+                encoder_sequence, encoder_token_ids, decoder_token_ids
+            )
         logits = decoder(
-            decoder_token_ids, encoder(encoder_token_ids), padding_mask(encoder_token_ids)
+            decoder_token_ids, encoder_sequence, padding_mask(encoder_token_ids), next_words
         )
         super().__init__(
             inputs={
@@ -193,6 +214,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         self.dtype_policy = dtype
         self.encoder = encoder
         self.decoder = decoder
+        self.deterministic_attention = deterministic_attention
         quantize_by_policy(self, policy)
 
     @classmethod
@@ -232,12 +254,13 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         return load_model(path, cls, dtype=dtype)
 
     @classmethod
-    def from_options(cls, options, vocabulary_size):
+    def from_options(cls, options, vocabulary_size, **overrides):
         """A model with random weights, as `ModelOptions` say.
 
         Args:
             options: `ModelOptions`.
             vocabulary_size: size of the vocabulary that source and target share.
+            **overrides: arguments of `Transformer` that replace those of the options.
 
         Returns:
             A `Transformer`.
@@ -246,7 +269,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             UserError: if there is no such variant, or it cannot be scaled so.
         """
         sizes = _of_model(get_hyperparameters(options))
-        return cls(vocabulary_size, **sizes, dtype=options.precision)
+        return cls(vocabulary_size, **{**sizes, "dtype": options.precision, **overrides})
 
     @property
     def token_embedding(self):
@@ -259,7 +282,10 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)
-        sequence = self.decoder.sequence(target, encoded, padding_mask(source), training)
+        next_words = self._next_words(encoded, source, target)
+        sequence = self.decoder.sequence(
+            target, encoded, padding_mask(source), next_words, training=training
+        )
         return self.decoder.logit_factors(sequence)
 
     def encode(self, encoder_token_ids, training=False):
@@ -284,6 +310,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         positions=None,
         self_attention_mask=None,
         return_attention_scores=False,
+        word_vectors=None,
+        next_words=None,
         training=False,
     ):
         """Run the decoder stack, on whole targets or step by step.
@@ -309,6 +337,10 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
                 up to its own.
             return_attention_scores: whether to return the last layer's encoder-decoder attention
                 weights too; with `cache` only.
+            word_vectors: what the method of this name returns; with `cache` only, for a model with
+                `leaf_ids`.
+            next_words: int tensor `(batch, target)`, the number of leaves up to each of the
+                `decoder_token_ids`; with `word_vectors`.
             training: whether to apply dropout; without `cache` only.
 
         Returns:
@@ -316,17 +348,22 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             updated cache and, if wanted, float weights `(batch, num_heads, target, source)`.
 
         Raises:
-            UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
+            UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given; if
+                `word_vectors` and `next_words` are missing beside a `cache`.
         """
         mask = padding_mask(encoder_token_ids)
         if encoder_sequence is not None and cache is None and cache_index is None:
-            return self.decoder(decoder_token_ids, encoder_sequence, mask, training=training)
+            vectors = self._next_words(encoder_sequence, encoder_token_ids, decoder_token_ids)
+            return self.decoder(
+                decoder_token_ids, encoder_sequence, mask, vectors, training=training
+            )
         if encoder_sequence is None and cache is not None and cache_index is not None:
             return self.decoder.step(
                 decoder_token_ids,
                 mask,
                 cache,
                 cache_index,
+                self._next_words_of_step(word_vectors, next_words),
                 positions,
                 self_attention_mask,
                 return_attention_scores,
@@ -335,6 +372,37 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             "Pass `encoder_sequence` to decode whole targets, or `cache` and `cache_index` to "
             "decode step by step, and not both."
         )
+
+    def word_vectors(self, encoder_sequence, encoder_token_ids):
+        """What step-by-step decoding of a model with `leaf_ids` needs beside its cache.
+
+        Args:
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            Float tensor `(batch, source, hidden_dim)`, a vector for each word of the source; `()`
+            of a model without `leaf_ids`.
+        """
+        if self.deterministic_attention is None:
+            return ()
+        return self.deterministic_attention.word_vectors(encoder_sequence, encoder_token_ids)
+
+    def _next_words(self, encoder_sequence, encoder_token_ids, decoder_token_ids):
+        """The vectors of the words that come next in whole targets, or None."""
+        if self.deterministic_attention is None:
+            return None
+        return self.deterministic_attention(encoder_sequence, encoder_token_ids, decoder_token_ids)
+
+    def _next_words_of_step(self, word_vectors, next_words):
+        if self.deterministic_attention is None:
+            return None
+        if word_vectors is None or next_words is None:
+            raise UserError(
+                "A model with `leaf_ids` cannot count leaves step by step: pass `word_vectors` and "
+                "`next_words` to `decode` beside the cache."
+            )
+        return self.deterministic_attention.vectors_at(word_vectors, next_words)
 
     def cross_attention(self, decoder_token_ids, encoder_token_ids):
         """Where the decoder looks in the source (section 3.2.3): soft alignments.
@@ -347,8 +415,10 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             Float tensor `(batch, num_layers, num_heads, target, source)`: the encoder-decoder
             attention weights. A row is of the position whose next token the model predicts.
         """
+        encoded = self.encode(encoder_token_ids)
+        next_words = self._next_words(encoded, encoder_token_ids, decoder_token_ids)
         weights = self.decoder.attention(
-            decoder_token_ids, self.encode(encoder_token_ids), padding_mask(encoder_token_ids)
+            decoder_token_ids, encoded, padding_mask(encoder_token_ids), next_words
         )
         return ops.stack(weights, axis=1)
 
@@ -432,6 +502,11 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
+
+
+def _plain(token_ids):
+    """Ids as JSON has them."""
+    return None if token_ids is None else [int(token_id) for token_id in token_ids]
 
 
 def _of_model(hyperparameters):

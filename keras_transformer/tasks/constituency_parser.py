@@ -9,6 +9,7 @@ from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import LABELLED_BRACKETS, Linearization, escape, repair
 from keras_transformer.data.windows import in_windows
+from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.errors import UserError
@@ -93,6 +94,7 @@ class ConstituencyParser(Task):
             )
         linearization = self._known_linearization(linearization)
         self.symbols = TreeSymbols(self.metadata["symbols"], tokenizer, linearization)
+        self.word_tokenizer = WordTokenizer(tokenizer)
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
         self.grammar = self._grammar() if constrained else None
@@ -272,19 +274,16 @@ class ConstituencyParser(Task):
 
     def _encode(self, sentences):
         # As in trees, and so in training: a bracket is no symbol there.
-        token_ids = self.tokenizer.encode([" ".join(map(escape, words)) for words in sentences])
+        escaped = [[*map(escape, words)] for words in sentences]
+        token_ids = self.word_tokenizer.encode_words(escaped)
         return [
             [*ids, END_ID] if self._can_be_parsed(words, ids) else []
             for words, ids in zip(sentences, token_ids)
         ]
 
     def _can_be_parsed(self, words, token_ids):
-        length, limit = len(token_ids) + 1, self.source_limit()
-        if not words or (limit is not None and length > limit):
-            return False
-        # A leaf for each word and the end token: too many where the tokenizer leaves nothing of
-        # hundreds of words.
-        return not self.constrained or len(words) + 1 <= length - 1 + self.extra_length
+        limit = self.source_limit()
+        return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
     def _search(self, batch, sentences):
         num_words = np.zeros(len(batch), "int32")

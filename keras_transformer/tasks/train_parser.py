@@ -8,6 +8,7 @@ from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import most_openings, symbol_inventory, to_bracketed
+from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.options import from_keywords
@@ -42,6 +43,9 @@ class TreeOptions:
     """How many of the extra trees there are to be for one of the treebank."""
     constituents: bool = False
     """Train on each constituent as a sentence of its own, too: for small treebanks."""
+    deterministic_attention: bool = True
+    """Let the decoder look at the word that comes next: see `kt.layers.DeterministicAttention`. The
+    paper's decoder finds it by its learned attention alone."""
     tag_dictionary: int = 5
     """Words that occur so often may only have their tags of training. 0: any word, any tag."""
 
@@ -93,10 +97,11 @@ def train_parser(task_class, train, val, extra=None, **options):
     val_pairs = TreePairs(val, options.trees.keep_tags)
     tokenizer, symbols = make_tree_tokenizer(train, pairs, options, run)
     run = check_data(run, pairs, tokenizer)
-    batches = make_batches(pairs, val_pairs, tokenizer, options, run, symbols)
+    batches = make_batches(pairs, val_pairs, WordTokenizer(tokenizer), options, run, symbols)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    model = make_model(tokenizer.vocabulary_size, options, run)
+    counting = next_word_hyperparameters(tokenizer, symbols, options.trees)
+    model = make_model(tokenizer.vocabulary_size, options, run, **counting)
     metadata = parser_metadata(train, symbols, options.trees)
     parser = task_class(model, tokenizer, metadata)
     quick = quick_parser(parser, options.parsing)
@@ -146,6 +151,25 @@ def make_tree_tokenizer(train, pairs, options, run):
     words = (words for words, _ in pairs)
     tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
     return tokenizer, TreeSymbols(symbols, tokenizer)
+
+
+def next_word_hyperparameters(tokenizer, symbols, options):
+    """What tells a `Transformer` which word comes next, if it is to know.
+
+    Args:
+        tokenizer: the `Tokenizer` of the words.
+        symbols: the `TreeSymbols`.
+        options: `TreeOptions`.
+
+    Returns:
+        A dict of arguments of `Transformer`.
+    """
+    if not options.deterministic_attention:
+        return {}
+    return {
+        "word_start_ids": tokenizer.word_start_ids,
+        "leaf_ids": sorted(symbols.leaves().values()),
+    }
 
 
 def parser_metadata(train, symbols, options):

@@ -143,13 +143,14 @@ def _tokenise(texts, tokenizers, run):
     return processes.each(lambda: stores or find_or_build())
 
 
-def make_model(vocabulary_size, options, run):
+def make_model(vocabulary_size, options, run, **overrides):
     """The model (section 3) with its optimizer (5.3) and regularisation (5.4), where it stands.
 
     Args:
         vocabulary_size: size of the vocabulary.
         options: `TrainingOptions`.
         run: the `Run`.
+        **overrides: arguments of `Transformer` that replace those of the options.
 
     Returns:
         A compiled `Transformer`.
@@ -159,7 +160,7 @@ def make_model(vocabulary_size, options, run):
     """
     hyperparameters = get_hyperparameters(options.model)
     with run.devices.scope():
-        model = Transformer.from_options(options.model, vocabulary_size)
+        model = Transformer.from_options(options.model, vocabulary_size, **overrides)
         optimizer = make_optimizer(
             options.optimizer,
             hyperparameters["hidden_dim"],

@@ -44,6 +44,18 @@ def test_everything_together_compiled_once():
         assert model.traces == 2  # nor do other shapes
 
 
+def test_deterministic_attention():
+    # A hypothesis takes the number of its leaves along, wherever the beam puts it.
+    counted = {"word_start_ids": (3, 5, 7, 8, 10), "leaf_ids": (4, 6, 9, 11)}
+    model = reweight(model_of.__wrapped__(**ONE_LAYER, **counted), SEEDS[0])
+    searches = assert_equals_reference(model, **FULL)
+    found = [row.tokens for search in searches for row in search.results]
+    assert any(sum(token in counted["leaf_ids"] for token in tokens) > 1 for tokens in found)
+    whole = model_of(**ONE_LAYER)
+    whole.set_weights([to_numpy(weight) for weight in model.weights])
+    assert (search(whole, beam_size=4)[0] != search(model, beam_size=4)[0]).any()
+
+
 def test_growing_and_shrinking_stages(monkeypatch):
     # Room for four steps at first, and half of a batch goes on as soon as half has ended.
     monkeypatch.setattr(stages, "_FIRST_STEPS", 4)

@@ -31,10 +31,13 @@ FOREIGN = {
     "num_decoder_layers": 1,
     "decoder_intermediate_dim": 12,
 }
+# Of the words "4", "9 10 7" and "6", where 6 and 11 are leaves: see `Transformer`.
+COUNTED = {"word_start_ids": (4, 5, 6, 9), "leaf_ids": (6, 11)}
 KINDS = pytest.mark.parametrize(
     "options",
     [
         {},
+        COUNTED,
         {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True},
         pytest.param(FOREIGN, marks=compiles),
         pytest.param({"normalize_first": True}, marks=compiles),
@@ -47,9 +50,9 @@ KINDS = pytest.mark.parametrize(
         ),
     ],
     ids=lambda options: (
-        "foreign"
-        if options is FOREIGN
-        else "-".join(f"{name}={value}" for name, value in options.items()) or "plain"
+        {id(FOREIGN): "foreign", id(COUNTED): "counted"}.get(id(options))
+        or "-".join(f"{name}={value}" for name, value in options.items())
+        or "plain"
     ),
 )
 
@@ -83,6 +86,7 @@ def inputs(source, target):
         {"normalize_first": True},
         {"key_dim": 3, "value_dim": 5, "use_bias": True},
         FOREIGN,
+        COUNTED,
         pytest.param({**FOREIGN, "normalize_first": True, "final_norm": False}, marks=compiles),
         pytest.param({**FOREIGN, "tie_weights": True}, marks=compiles),
     ],
@@ -194,9 +198,19 @@ def test_encode_and_decode_equal_the_whole_model(options):
 def test_decoding_step_by_step_equals_all_at_once(options):
     model = model_of(**options)
     expected = to_numpy(model(INPUTS))
-    cache = model.make_cache(model.encode(SOURCE), 7)
+    encoded = model.encode(SOURCE)
+    cache = model.make_cache(encoded, 7)
+    words = model.word_vectors(encoded, SOURCE)
+    leaves = np.cumsum(np.isin(TARGET, options.get("leaf_ids", ())), axis=1)
     for start, stop in ((0, 2), (2, 3), (3, 4), (4, 5)):
-        logits, cache = model.decode(TARGET[:, start:stop], SOURCE, cache=cache, cache_index=start)
+        logits, cache = model.decode(
+            TARGET[:, start:stop],
+            SOURCE,
+            cache=cache,
+            cache_index=start,
+            word_vectors=words,
+            next_words=leaves[:, start:stop],
+        )
         assert_close(logits, expected[:, start:stop])
 
 
@@ -221,6 +235,14 @@ def test_decode_needs_either_the_encoders_output_or_a_cache(given):
     }
     with pytest.raises(ValueError, match="and not both"):
         model.decode(TARGET[:, :1], SOURCE, **{name: arguments[name] for name in given})
+
+
+def test_leaves_must_be_counted_step_by_step():
+    model = model_of(**COUNTED)
+    encoded = model.encode(SOURCE)
+    cache = model.make_cache(encoded, 5)
+    with pytest.raises(ValueError, match="pass `word_vectors` and `next_words`"):
+        model.decode(TARGET[:, :1], SOURCE, cache=cache, cache_index=0)
 
 
 # Saving
@@ -255,6 +277,7 @@ def assert_one_tied_matrix(model):
     [
         {"key_dim": 3, "value_dim": 5, "use_bias": True},
         {"position_encoding": "learned", "max_length": 9, "normalize_first": True},
+        COUNTED,
     ],
 )
 def test_save_and_load(options, tmp_path):
@@ -319,6 +342,8 @@ def test_config_round_trip():
         final_norm=False,
         num_decoder_layers=3,
         decoder_intermediate_dim=7,
+        word_start_ids=np.array([4, 5]),
+        leaf_ids=[7],
         dtype="mixed_bfloat16",
         name="mine",
     )
@@ -367,8 +392,10 @@ def test_mixed_precision(options):
     assert np.abs(difference).max() > 0  # it is not float32 by mistake
     assert np.abs(difference).max() < 0.1 * expected.std()
 
-    cache = model.make_cache(model.encode(SOURCE), 5)
-    step, _ = model.decode(TARGET[:, :1], SOURCE, cache=cache, cache_index=0)
+    encoded = model.encode(SOURCE)
+    cache, words = model.make_cache(encoded, 5), model.word_vectors(encoded, SOURCE)
+    counts = {"word_vectors": words, "next_words": np.zeros((2, 1), "int32")}
+    step, _ = model.decode(TARGET[:, :1], SOURCE, cache=cache, cache_index=0, **counts)
     assert keras.backend.standardize_dtype(step.dtype) == "float32"
 
 
@@ -436,6 +463,10 @@ def test_float16_scales_the_loss(tmp_path):
             "are of sinusoids.*first_position=2",
         ),
         ({"attention_window": 4}, "positive odd integer.*attention_window=4"),
+        ({"leaf_ids": [3]}, "pass both or neither.*word_start_ids=None"),
+        ({"leaf_ids": [3], "word_start_ids": [12]}, "`word_start_ids` must be below 12.* 12"),
+        ({"leaf_ids": [12], "word_start_ids": [3]}, "`leaf_ids` must be below 12.* 12"),
+        ({"leaf_ids": [], "word_start_ids": [3]}, "`leaf_ids` must be ids of tokens"),
         ({"dropout": 1.5}, "1.5"),
         ({"activation": "rleu"}, "rleu"),
     ],

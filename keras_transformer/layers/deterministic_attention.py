@@ -1,0 +1,123 @@
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.errors import UserError
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class DeterministicAttention(keras.layers.Layer):
+    """Look at the word that comes next, whose place is counted and not learned.
+
+    Where each output token of a kind, a leaf, stands for one word of the source, in order, the next
+    word is the one whose index is the number of leaves so far (Ma et al., 2017; Liu, Zhu and Shi,
+    2018). Its vector, for the decoder to add to its input, is the mean of the encoder's outputs
+    over its tokens. There are no weights.
+
+    ```
+    n_j = number of leaves among y_1 ... y_j
+    c_j = mean of h_i over the tokens i of word n_j
+    ```
+
+    The end token of the source counts as one more word: it comes next when all words have their
+    leaves. After that, c_j is 0.
+
+    Args:
+        word_start_ids: ids of the source tokens that begin a word, without the end token's. A token
+            before the first of them belongs to no word.
+        leaf_ids: ids of the target tokens that stand for a word.
+        end_id: id of the source's end token.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        encoder_sequence: float tensor `(batch, source, hidden_dim)`: h, the encoder's output.
+        encoder_token_ids: int tensor `(batch, source)`, padded with 0.
+        decoder_token_ids: int tensor `(batch, target)`: y, the target shifted right.
+
+    Returns:
+        Float tensor `(batch, target, hidden_dim)`: c.
+
+    Raises:
+        UserError: if there are no ids of one kind, or one is no id.
+    """
+
+    def __init__(self, word_start_ids, leaf_ids, end_id=2, **kwargs):
+        super().__init__(**kwargs)
+        self.word_start_ids = _checked("word_start_ids", word_start_ids)
+        self.leaf_ids = _checked("leaf_ids", leaf_ids)
+        self.end_id = end_id
+        self._starts_word = _table([*self.word_start_ids, end_id])
+        self._is_leaf = _table(self.leaf_ids)
+
+    def call(self, encoder_sequence, encoder_token_ids, decoder_token_ids):
+        words = self.word_vectors(encoder_sequence, encoder_token_ids)
+        return self.vectors_at(words, self.next_words(decoder_token_ids))
+
+    def word_vectors(self, encoder_sequence, encoder_token_ids):
+        """The vectors of all words, the end token's after the last, then zeros.
+
+        Args:
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`.
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            Float tensor `(batch, source, hidden_dim)`: there are no more words than tokens.
+        """
+        starts = ops.cast(_look_up(self._starts_word, encoder_token_ids), "int32")
+        word_of_token = ops.where(encoder_token_ids != 0, ops.cumsum(starts, axis=1) - 1, -1)
+        weights = ops.one_hot(word_of_token, ops.shape(word_of_token)[1], dtype=self.compute_dtype)
+        sums = ops.matmul(ops.swapaxes(weights, 1, 2), encoder_sequence)
+        return sums / ops.maximum(ops.sum(weights, axis=1), 1)[..., None]
+
+    def next_words(self, decoder_token_ids):
+        """The index of the word that comes next after each token: int32 `(batch, target)`."""
+        return ops.cumsum(ops.cast(self.is_leaf(decoder_token_ids), "int32"), axis=1)
+
+    def is_leaf(self, token_ids):
+        """Whether target tokens stand for a word: a bool tensor of their shape."""
+        return _look_up(self._is_leaf, token_ids)
+
+    def vectors_at(self, word_vectors, next_words):
+        """The vectors of some words.
+
+        Args:
+            word_vectors: float tensor `(batch, source, hidden_dim)`, what `word_vectors` returns.
+            next_words: int tensor `(batch, target)`.
+
+        Returns:
+            Float tensor `(batch, target, hidden_dim)`.
+        """
+        # A product: the gradient of a gather is slow on CPUs.
+        one_hot = ops.one_hot(next_words, ops.shape(word_vectors)[1], dtype=self.compute_dtype)
+        return ops.matmul(one_hot, word_vectors)
+
+    def compute_output_shape(
+        self, encoder_sequence_shape, encoder_token_ids_shape, decoder_token_ids_shape
+    ):
+        return (*decoder_token_ids_shape, encoder_sequence_shape[-1])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "word_start_ids": self.word_start_ids,
+            "leaf_ids": self.leaf_ids,
+            "end_id": self.end_id,
+        }
+
+
+def _checked(name, token_ids):
+    token_ids = np.asarray(token_ids).ravel()
+    if not len(token_ids) or token_ids.dtype.kind not in "iu" or token_ids.min() < 0:
+        raise UserError(f"`{name}` must be ids of tokens, one at least. Received: {token_ids}")
+    return sorted(set(token_ids.tolist()))
+
+
+def _table(token_ids):
+    """Which ids are among some: bool `(largest id + 2,)`, the last false."""
+    table = np.zeros(max(token_ids) + 2, bool)
+    table[token_ids] = True
+    return table
+
+
+def _look_up(table, token_ids):
+    return ops.take(table, ops.minimum(token_ids, len(table) - 1), axis=0)
