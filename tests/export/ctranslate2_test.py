@@ -183,7 +183,12 @@ def test_activation_that_ctranslate2_does_not_have(activation, tmp_path):
 def test_model_that_ctranslate2_cannot_run(tmp_path):
     quantised, windowed = new_model(), new_model(attention_window=3)
     quantised.quantize("int8")
-    for model, message in ((quantised, "by itself"), (windowed, "attention_window=3")):
+    counting = new_model(word_start_ids=[4], leaf_ids=[5])
+    for model, message in (
+        (quantised, "by itself"),
+        (windowed, "attention_window=3"),
+        (counting, "no deterministic attention"),
+    ):
         with pytest.raises(ValueError, match=message):
             export_ctranslate2(kt.Translator(model, tokenizer()), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

@@ -117,3 +117,11 @@ def test_other_dtypes(tmp_path):
     translator = kt.Translator(new_model(dtype="mixed_bfloat16"), tokenizer())
     with pytest.raises(kt.UserError, match="mixed_bfloat16"):
         translator.export(tmp_path / "model", format="onnx")
+
+
+@needs_packages
+def test_deterministic_attention(tmp_path):
+    translator = kt.Translator(new_model(word_start_ids=[4], leaf_ids=[5]), tokenizer())
+    with pytest.raises(kt.UserError, match="without deterministic attention"):
+        translator.export(tmp_path / "onnx", format="onnx")
+    assert not [*tmp_path.iterdir()]
