@@ -24,7 +24,8 @@ class SinePositionEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(batch, length, hidden_dim)`.
-        positions: int tensor `(length,)`, or `(1,)` if all have the same. Defaults to 0, 1, 2, ...
+        positions: int tensor `(length,)`, `(1,)` if all have the same, or `(batch, length)`.
+            Defaults to 0, 1, 2, ...
 
     Returns:
         Float tensor `(batch, length, hidden_dim)`: `inputs` plus the encoding of their positions.
@@ -53,9 +54,9 @@ class SinePositionEncoding(keras.layers.Layer):
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         positions = ops.cast(positions, "float32") + self.first_position
         angles = ops.multiply(ops.expand_dims(positions, -1), rates)
-        # (length, hidden_dim / 2, 2) -> (length, hidden_dim): sin, cos, sin, cos, ...
+        # (..., length, hidden_dim / 2, 2) -> (..., length, hidden_dim): sin, cos, sin, cos, ...
         encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-        encoding = ops.reshape(encoding, (-1, hidden_dim))
+        encoding = ops.reshape(encoding, (*ops.shape(positions), hidden_dim))
         return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
     def compute_output_shape(self, input_shape, *args, **kwargs):
@@ -79,8 +80,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(batch, length, hidden_dim)`.
-        positions: int tensor `(length,)`, or `(1,)` if all have the same; below `max_length`.
-            Defaults to 0, 1, 2, ...
+        positions: int tensor `(length,)`, `(1,)` if all have the same, or `(batch, length)`; below
+            `max_length`. Defaults to 0, 1, 2, ...
 
     Returns:
         Float tensor `(batch, length, hidden_dim)`: `inputs` plus the vectors of their positions.

@@ -330,8 +330,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
                 needed with `cache`.
             cache: what `make_cache`, or the step before, returned.
             cache_index: integer scalar, where in the cache `decoder_token_ids` begin.
-            positions: int tensor `(target,)`, or `(1,)` if all are at the same; with `cache` only.
-                Defaults to those from `cache_index` on.
+            positions: int tensor `(target,)`, `(1,)` if all are at the same, or `(batch, target)`;
+                with `cache` only. Defaults to those from `cache_index` on.
             self_attention_mask: boolean tensor that broadcasts to `(batch, target, length)`, true
                 where a token may attend to a cached position; with `cache` only. Defaults to all
                 up to its own.

@@ -53,6 +53,12 @@ def test_one_position_for_all():
     assert_close(table(3, 8, np.array([4])), table(8, 8)[[4, 4, 4]], atol=1e-6)
 
 
+def test_positions_of_each_sequence():
+    layer, x = SinePositionEncoding(), normal(2, 3, 8)
+    positions = np.array([[5, 1, 5], [0, 7, 2]])
+    assert_close(layer(x, positions=positions), x + table(8, 8)[positions], atol=1e-6)
+
+
 def test_any_length():
     # float32 holds angles up to 5,000 to 0.0003.
     expected = [formula(5000, dimension, 8) for dimension in range(8)]
@@ -106,6 +112,8 @@ def test_learned_adds_its_vectors():
     assert_close(layer(x), x + vectors[:3], atol=1e-6)
     assert_close(layer(x, positions=np.array([5, 1, 5])), x + vectors[[5, 1, 5]], atol=1e-6)
     assert_close(layer(x, positions=ops.convert_to_tensor([3])), x + vectors[3], atol=1e-6)
+    positions = np.array([[5, 1, 5], [0, 3, 2]])
+    assert_close(layer(x, positions=positions), x + vectors[positions], atol=1e-6)
 
 
 def test_learned_takes_its_full_length_and_no_more():
