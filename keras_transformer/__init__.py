@@ -4,6 +4,7 @@ from keras_transformer import constraints, convert, data, evaluation, layers, tr
 from keras_transformer.decoding.beam_search import BeamSearch, beam_search, greedy_search
 from keras_transformer.decoding.sampling import Sampling, sample
 from keras_transformer.decoding.tree_grammar import TreeGrammar
+from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
@@ -29,6 +30,7 @@ __all__ = [
     "TreeGrammar",
     "UserError",
     "WholeBatchOptimizer",
+    "WordSynchronousBeamSearch",
     "__version__",
     "average_checkpoints",
     "beam_search",

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import keras
-from keras import ops
 
 from keras_transformer.decoding.candidates import best_candidates
 from keras_transformer.decoding.constraints import BannedTokens, ForcedPrefix, MinLength
-from keras_transformer.decoding.length_penalty import length_penalties
+from keras_transformer.decoding.length_penalty import length_penalties, penalised
 from keras_transformer.decoding.search import Search, check_constraints
 from keras_transformer.decoding.settings import not_negative, positive_integer, shared
 from keras_transformer.errors import UserError
@@ -92,10 +91,7 @@ class BeamSearch(Search):
         return best_candidates(choose, scores)
 
     def penalised(self, scores, length):
-        if isinstance(self.alpha, float) and self.alpha == 0:
-            return scores
-        penalty = length_penalties[self.length_penalty]
-        return scores / penalty(ops.cast(length, "float32"), self.alpha)
+        return penalised(scores, length, self.alpha, self.length_penalty)
 
 
 def beam_search(

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID
@@ -15,6 +16,16 @@ class Candidates(NamedTuple):
     parents: object  # int32 (batch, n): the live hypotheses that they continue
     tokens: object  # int32 (batch, n)
     scores: object  # float32 (batch, n): log-probabilities of the hypotheses, this token included
+
+    def only(self, condition):
+        """Those where a bool tensor `(batch, n)` is true; in the places of others there is none."""
+        return self._replace(scores=ops.where(condition, self.scores, -np.inf))
+
+    def best(self, count):
+        """The best, of equal ones the first: `(batch, count)`."""
+        scores, places = top_k(self.scores, count)
+        parents, tokens = (ops.take_along_axis(x, places, axis=1) for x in self[:2])
+        return Candidates(parents, tokens, scores)
 
 
 def best_candidates(choose, scores):
@@ -36,6 +47,61 @@ def best_candidates(choose, scores):
     scores, flat = top_k(totals, 2 * beam)
     tokens = ops.take_along_axis(ops.reshape(tokens, (-1, beam * size)), flat, axis=1)
     return Candidates(flat // size, tokens, scores)
+
+
+def fast_tracked_candidates(choose, scores, fast_ids, count):
+    """The best continuations, and before them the best of those with some tokens, whatever their
+    rank among all (Stern, Fried and Klein, 2017).
+
+    Args:
+        choose: as for `best_candidates`.
+        scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
+        fast_ids: ids of these tokens.
+        count: how many continuations with one of them come first.
+
+    Returns:
+        `Candidates`: so many, and then as many others as the beam. Of equal ones the earlier
+        hypothesis, then the lower token, comes first.
+    """
+    beam = scores.shape[1]
+    values, token_ids = choose(None)
+    size = values.shape[-1]
+    token_ids = ops.convert_to_tensor(token_ids, "int32")
+    totals = ops.expand_dims(scores, -1) + values
+
+    def candidates(scores, places):
+        if len(token_ids.shape) == 1:
+            tokens = ops.take(token_ids, places % size, axis=0)
+        else:
+            tokens = ops.reshape(token_ids, (-1, beam * size))
+            tokens = ops.take_along_axis(tokens, places, axis=1)
+        return Candidates(places // size, tokens, scores)
+
+    ranked_scores, ranked = top_k(_flat(totals), min(beam + count, beam * size))
+    if not count:
+        return candidates(ranked_scores, ranked)
+    totals = ops.where(is_one_of(token_ids, fast_ids), totals, -np.inf)
+    fast_scores, fast = top_k(_flat(totals), count)
+    is_ahead = (ranked[..., None] == fast[:, None]) & (fast_scores > -np.inf)[:, None]
+    others = candidates(ranked_scores, ranked).only(~ops.any(is_ahead, axis=-1)).best(beam)
+    return together(candidates(fast_scores, fast), others)
+
+
+def together(*candidates):
+    """All of several `Candidates`, one after the other."""
+    return Candidates(*(ops.concatenate(parts, axis=1) for parts in zip(*candidates)))
+
+
+def is_one_of(token_ids, some_ids):
+    """Which tokens are among some, whose ids are Python integers."""
+    size = max(some_ids) + 2  # the last is for all beyond
+    is_some = np.isin(np.arange(size), some_ids)
+    return ops.take(is_some, ops.minimum(token_ids, size - 1), axis=0)
+
+
+def _flat(x):
+    """`(batch, beam, n)` to `(batch, beam * n)`."""
+    return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))
 
 
 def sampled_candidates(choose, scores, sampling, numbers):

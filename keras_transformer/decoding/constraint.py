@@ -16,8 +16,8 @@ class Sizes(NamedTuple):
 class Progress(NamedTuple):
     """How far a search is."""
 
-    step: object  # int32 scalar: how many tokens the live hypotheses have
-    tokens_left: object  # int32 (batch, 1): how many more they may have, the end included
+    step: object  # int32 scalar or (batch, beam): how many tokens the live hypotheses have
+    tokens_left: object  # int32 (batch, 1 or beam): how many more they may have, the end included
 
 
 class Constraint(Settings):
@@ -106,7 +106,8 @@ class Constraint(Settings):
         Args:
             state: the state.
             parents: int32 tensor `(batch, beam)`: the hypotheses that go on.
-            tokens: int32 tensor `(batch, beam)`: the token that each goes on with.
+            tokens: int32 tensor `(batch, beam)`: the token that each goes on with; 0 where it stays
+                as it is, as it does in a search by words while it waits after one.
 
         Returns:
             The state.

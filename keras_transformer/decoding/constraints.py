@@ -39,7 +39,8 @@ class MinLength(Constraint):
         object.__setattr__(self, "min_length", value)
 
     def allowed(self, log_probs, token_ids, state, progress):
-        is_early_end = ops.logical_and(token_ids == END_ID, progress.step + 1 < self.min_length)
+        is_early = progress.step + 1 < self.min_length
+        is_early_end = ops.logical_and(token_ids == END_ID, is_early[..., None])
         return ops.where(is_early_end, -np.inf, log_probs)
 
 
@@ -200,7 +201,7 @@ class FirstToken(Constraint):
             )
 
     def forced(self, state, progress):
-        return ops.reshape(ops.where(progress.step == 0, self.token_id, PAD_ID), (1, 1))
+        return ops.where(progress.step == 0, self.token_id, PAD_ID)
 
 
 @_register
@@ -250,7 +251,8 @@ class ForcedPrefix(Constraint):
 
     def forced(self, state, progress):
         index = ops.minimum(progress.step, ops.shape(state)[1] - 1)
-        return ops.take(state, ops.reshape(index, (1,)), axis=1)
+        # One for all hypotheses of a sentence, or one for each.
+        return ops.take_along_axis(state, index + ops.zeros_like(state[:, :1]), axis=1)
 
 
 def _check_shape(prefix, encoder_token_ids):

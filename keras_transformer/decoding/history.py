@@ -3,6 +3,7 @@
 import numpy as np
 from keras import ops
 
+from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.decoding.top_k import gather_rows
 
 
@@ -12,13 +13,14 @@ def longer(history, parents, tokens):
     Args:
         history: int32 tensor `(batch, beam, length)`, the last token first, 0 where there is none.
         parents: int32 tensor `(batch, beam)`.
-        tokens: int32 tensor `(batch, beam)`.
+        tokens: int32 tensor `(batch, beam)`, 0 where there is no more token.
 
     Returns:
         Int32 tensor `(batch, beam, length)`.
     """
-    earlier = gather_rows(history, parents)[..., :-1]
-    return ops.concatenate([ops.expand_dims(tokens, -1), earlier], axis=-1)
+    history, tokens = gather_rows(history, parents), ops.expand_dims(tokens, -1)
+    more = ops.concatenate([tokens, history[..., :-1]], axis=-1)
+    return ops.where(tokens == PAD_ID, history, more)
 
 
 def followers(history, count):

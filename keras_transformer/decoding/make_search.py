@@ -12,9 +12,15 @@ from keras_transformer.decoding.beam_search import (
 from keras_transformer.decoding.sampling import Sampling, sample
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.settings import check_names
+from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
 
-_MAKERS = {beam_search: BeamSearch, greedy_search: greedy, sample: Sampling}
+_MAKERS = {
+    beam_search: BeamSearch,
+    greedy_search: greedy,
+    sample: Sampling,
+    WordSynchronousBeamSearch: WordSynchronousBeamSearch,
+}
 # Options that stand for constraints.
 _CONSTRAINTS = ("min_length", "banned_token_ids")
 
@@ -23,9 +29,9 @@ def make_search(search, default, **options):
     """A search with options.
 
     Args:
-        search: a `Search`; or one of the functions `beam_search`, `greedy_search` and `sample` for
-            a search of that kind, which is as long and as constrained as the default; or None for
-            the default.
+        search: a `Search`; or one of the functions `beam_search`, `greedy_search` and `sample`, or
+            the class `WordSynchronousBeamSearch`, for a search of that kind, which is as long and
+            as constrained as the default; or None for the default.
         default: a `Search`.
         **options: fields of the search that are to be others; `min_length` and `banned_token_ids`,
             which add constraints.
@@ -53,6 +59,7 @@ def _maker(function):
         if function is known:
             return maker
     raise UserError(
-        "`search` must be a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`, "
-        f"`greedy_search` and `sample`. Received: search={function!r}"
+        "`search` must be a `BeamSearch`, a `Sampling`, a `WordSynchronousBeamSearch` or this "
+        "class, or one of the functions `beam_search`, `greedy_search` and `sample`. "
+        f"Received: search={function!r}"
     )

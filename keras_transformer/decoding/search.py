@@ -10,6 +10,7 @@ from keras_transformer.decoding.all_cores import search_on_all_cores
 from keras_transformer.decoding.checks import check_source
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.constraint import Constraint
+from keras_transformer.decoding.search_loop import SearchLoop
 from keras_transformer.decoding.settings import (
     Settings,
     deserialize,
@@ -48,6 +49,8 @@ class Search(Settings, abc.ABC):
         UserError: if an argument is out of its range or does not fit the model or the sentences.
     """
 
+    # What makes the steps: see `SearchLoop`.
+    loop_class = SearchLoop
     # How many outputs of each sentence it can give at most, or None.
     most_results = None
     # β of the coverage penalty, where there is one.

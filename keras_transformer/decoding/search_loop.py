@@ -9,7 +9,13 @@ from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.candidates import sentence_keys, uniform_numbers
 from keras_transformer.decoding.choices import choose
 from keras_transformer.decoding.constraint import Progress, Sizes
-from keras_transformer.decoding.search_state import Ends, State, without_unused
+from keras_transformer.decoding.search_state import (
+    Ends,
+    State,
+    finished_tokens,
+    largest_capacity,
+    without_unused,
+)
 from keras_transformer.decoding.top_k import gather_rows, top_k
 from keras_transformer.layers.slice_update import slice_update
 
@@ -96,7 +102,7 @@ class SearchLoop:
         beam = self.beam_size
         drops = beam > 1 and self.search.drops
         capacity = ops.shape(state.ancestors)[-1]
-        is_largest = capacity >= ops.shape(state.tokens)[1] * beam
+        is_largest = capacity >= largest_capacity(state)
 
         def has_room(state):
             return goes_on(state) & (state.used + beam <= capacity)
@@ -116,6 +122,10 @@ class SearchLoop:
         else:
             (state,) = step_until_full(state)
         return state
+
+    def finished_tokens(self, state):
+        """The finished hypotheses: int32 `(batch, num_results, length)`."""
+        return finished_tokens(state)
 
     def next_state(self, state):
         """The state one step later."""

@@ -87,6 +87,12 @@ def has_hypotheses(state):
     return ops.any(state.scores > -np.inf, axis=1)
 
 
+def largest_capacity(state):
+    """Room in a cache for all hypotheses of a sentence, each as long as an output may be."""
+    _, *sizes = ops.shape(state.tokens)  # a hypothesis and a length, in one order or the other
+    return sizes[0] * sizes[1]
+
+
 def with_batch_size(sentences, state, size):
     """The first so many sentences, counting those first that have live hypotheses."""
     if isinstance(size, int) and size == state.scores.shape[0]:

@@ -13,12 +13,11 @@ from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.decoding.search_loop import SearchLoop
 from keras_transformer.decoding.search_state import (
     Sentences,
     State,
-    finished_tokens,
     has_hypotheses,
+    largest_capacity,
     with_batch_size,
     with_capacity,
 )
@@ -123,8 +122,8 @@ def _stages_of_one_batch_size(model, inputs, template, num_results, length):
     """The last stage, where sizes are fixed and values unknown."""
     stage = _first_stage(model, inputs, template, num_results, length, shrinks=False)
     size, capacity = _sizes(stage)
-    while capacity < _largest_capacity(stage):
-        capacity = min(capacity * _GROWTH, _largest_capacity(stage))
+    while capacity < largest_capacity(stage.state):
+        capacity = min(capacity * _GROWTH, largest_capacity(stage.state))
         stage = _next_stage(
             model, stage, inputs, size, capacity, template, num_results, shrinks=False
         )
@@ -150,7 +149,7 @@ def _first_stage(model, inputs, template, num_results, length, shrinks=True):
         caches=[layer["cross"] for layer in cache],
         words=model.word_vectors(encoded, token_ids),
     )
-    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
+    loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
     state = loop.first_state([layer["self"] for layer in cache], length)
     all_token_ids = ops.zeros((*ops.shape(state.finished_scores), length), "int32")
     return _run(loop, state, all_token_ids, state.finished_scores, shrinks)
@@ -160,7 +159,7 @@ def _next_stage(model, stage, inputs, size, capacity, template, num_results, shr
     """The stage after `stage`, with `size` sentences and a cache of `capacity` positions."""
     search = template.filled(inputs.shared)
     sentences, state = with_batch_size(stage.sentences, stage.state, size)
-    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
+    loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
     return _run(loop, with_capacity(state, capacity), stage.token_ids, stage.scores, shrinks)
 
 
@@ -175,7 +174,7 @@ def _run(loop, state, token_ids, scores, shrinks):
     state = loop.run(state, goes_on)
     rows = ops.expand_dims(loop.sentences.rows, 1)
     is_there = state.finished_scores > -np.inf
-    results = ops.where(ops.expand_dims(is_there, -1), finished_tokens(state), PAD_ID)
+    results = ops.where(ops.expand_dims(is_there, -1), loop.finished_tokens(state), PAD_ID)
     # A score that is not a number is of no output.
     result_scores = ops.where(is_there, state.finished_scores, -np.inf)
     return Stage(
@@ -191,7 +190,7 @@ def _next_sizes(stage):
     """How many sentences and cached positions the next stage has."""
     size, capacity = _sizes(stage)
     is_halved = _can_be_halved(stage.num_live, stage.state)
-    larger = _smaller(capacity * _GROWTH, _largest_capacity(stage))
+    larger = _smaller(capacity * _GROWTH, largest_capacity(stage.state))
     return ops.where(is_halved, size - size // 2, size), ops.where(is_halved, capacity, larger)
 
 
@@ -207,12 +206,6 @@ def _num_live(state):
 
 def _sizes(stage):
     return ops.shape(stage.state.scores)[0], ops.shape(stage.state.ancestors)[-1]
-
-
-def _largest_capacity(stage):
-    """Room for the longest output."""
-    _, length, beam = ops.shape(stage.state.tokens)
-    return length * beam
 
 
 def _smaller(a, b):

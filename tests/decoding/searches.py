@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from keras_transformer import beam_search, constraints, sample
+from keras_transformer import WordSynchronousBeamSearch, beam_search, constraints, sample
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.models.transformer import Transformer
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
@@ -44,6 +44,17 @@ SEARCHES = {
                 ),
             ),
             "extra_length": 30,
+        },
+    ),
+    "words": (
+        WordSynchronousBeamSearch(3, 5, 1, (8, 9, 10), extra_length=30),
+        {
+            "constraints": (
+                TreeGrammar((4, 5), (6, 7), (8, 9, 10), max_openings=6).over(
+                    np.array([5, 1, 0, 3, 4])
+                ),
+            ),
+            "num_results": 2,
         },
     ),
 }
