@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 from collections import Counter
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from keras_transformer.data.windows import in_windows
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.tree_grammar import TreeGrammar
+from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.length_batches import padded_size
 from keras_transformer.tasks.search_stream import search_stream
@@ -48,8 +50,9 @@ class ConstituencyParser(Task):
             it has them, its `"max_openings"` is `TreeGrammar`'s, and its `"tag_dictionary"`, which
             is taken out of it, what `TagDictionary.to_dict` gives.
         batch_tokens: the largest number of source slots parsed at once.
-        search: a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`,
-            `greedy_search` and `sample`. Defaults to a beam search as in section 6.3.
+        search: a `BeamSearch`, a `Sampling`, a `WordSynchronousBeamSearch` or this class, or one of
+            the functions `beam_search`, `greedy_search` and `sample`. Defaults to a beam search as
+            in section 6.3.
         constrained: whether the search may only build trees.
         tag_dictionary: the `TagDictionary` that a constrained search keeps to, and a preset holds.
             True: that of `metadata`, if there is one; False: none, and a preset holds that of
@@ -247,6 +250,13 @@ class ConstituencyParser(Task):
         """
         trees = (self.grammar.over(num_words, word_kinds),) if self.constrained else ()
         return self.search_batch(token_ids, num_results, trees)
+
+    def search_batch(self, token_ids, num_results, constraints=()):
+        """As of every task; a search by words is told which symbols stand for one."""
+        search = self.search
+        if isinstance(search, WordSynchronousBeamSearch) and not search.word_ids:
+            search = dataclasses.replace(search, word_ids=tuple(self.symbols.leaves().values()))
+        return search(self.model, token_ids, num_results, constraints)
 
     def _search_windows(self, windows, total):
         results = search_stream(

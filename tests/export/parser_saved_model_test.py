@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_transformer as kt
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import to_bracketed
@@ -19,10 +20,14 @@ ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½
 ODD += [["\u200b", "runs", "a\u00a0b", "the", "\u200b", "dog"], ["runs"] * 30]
 
 
-def test_gives_what_python_gives(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"search": kt.WordSynchronousBeamSearch}, marks=pytest.mark.slow)],
+)
+def test_gives_what_python_gives(options, tmp_path):
     import tensorflow as tf
 
-    parser = new_parser(max_source_length=30, counts_words=True)
+    parser = new_parser(max_source_length=30, counts_words=True, **options)
     parser.export(tmp_path / "saved_model")
     serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
     sentences = SENTENCES + ODD
