@@ -171,6 +171,44 @@ def given(options, *names):
     return {name: value for name, value in values.items() if value is not None}
 
 
+@dataclass(kw_only=True)
+class ParserSearchOptions:
+    """Options of the search of every script that parses."""
+
+    beam_size: int | None = None
+    """Live hypotheses of a sentence. Defaults, as `alpha` and `extra_length`, to what the model was
+    saved with, and to section 6.3's if it was with nothing: 21."""
+    word_beam_size: int | None = None
+    """In place of `beam_size`: hypotheses kept at each word by a word-synchronous beam search."""
+    action_beam_size: int | None = None
+    """In a word-synchronous beam search: live hypotheses between two words. Defaults to twice those
+    kept at a word."""
+    fast_track: int | None = None
+    """In a word-synchronous beam search: hypotheses that pass to the next word at each step,
+    whatever their rank. Defaults to 1."""
+    alpha: float | None = None
+    """Strength of the length penalty. Section 6.3's: 0.3."""
+    extra_length: int | None = None
+    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
+
+    def search(self, by_words):
+        """Those that were given a value, as a `ConstituencyParser` takes them.
+
+        Args:
+            by_words: the class `WordSynchronousBeamSearch`.
+        """
+        names = ("beam_size", "action_beam_size", "fast_track", "alpha", "extra_length")
+        values = given(self, *names)
+        if self.word_beam_size is None:
+            return values
+        if self.beam_size is not None:
+            raise UserError(
+                "`beam_size` and `word_beam_size` are of two kinds of search: pass one of them. "
+                f"Received: beam_size={self.beam_size}, word_beam_size={self.word_beam_size}"
+            )
+        return {**values, "search": by_words, "beam_size": self.word_beam_size}
+
+
 def _expand(argument):
     """The options of a file, for `@FILE`."""
     if not argument.startswith("@"):

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.command_line import CommonOptions, given, run
+from keras_transformer.command_line import CommonOptions, ParserSearchOptions, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
@@ -16,7 +16,7 @@ from keras_transformer.files import beside, whole
 
 
 @dataclass(kw_only=True)
-class Options(CommonOptions):
+class Options(ParserSearchOptions, CommonOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     dataset: str
@@ -27,13 +27,6 @@ class Options(CommonOptions):
     """val or test."""
     parameters: str = "COLLINS"
     """EVALB's parameters: COLLINS, new, nk, or a parameter file."""
-    beam_size: int | None = None
-    """Live hypotheses of a sentence. Defaults, as the two that follow, to what the model was saved
-    with, and to section 6.3's if it was with nothing: 21."""
-    alpha: float | None = None
-    """Strength of the length penalty. Section 6.3's: 0.3."""
-    extra_length: int | None = None
-    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
@@ -46,10 +39,6 @@ class Options(CommonOptions):
     """File for the predicted trees, one a line. Defaults to MODEL.SPLIT.trees.txt, beside it."""
 
 
-# The options of the search.
-SEARCH = ("beam_size", "alpha", "extra_length")
-
-
 def main(options):
     parameters = evalb_parameters(options.parameters)
     parser = kt.ConstituencyParser.from_preset(
@@ -57,7 +46,7 @@ def main(options):
         max_source_length=None,
         tag_dictionary=options.tag_dictionary,
         constrained=options.constrained,
-        **given(options, *SEARCH),
+        **options.search(kt.WordSynchronousBeamSearch),
     )
     gold = list(
         islice(load_treebank(options.dataset, options.split, options.data_dir), options.limit)

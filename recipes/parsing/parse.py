@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import LineNotes, StreamOptions, given, run
+from keras_transformer.command_line import LineNotes, ParserSearchOptions, StreamOptions, run
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.data.windows import line_windows
 
 
 @dataclass(kw_only=True)
-class Options(StreamOptions):
+class Options(ParserSearchOptions, StreamOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     format: Literal["brackets", "pretty", "svg"] = "brackets"
@@ -23,13 +23,6 @@ class Options(StreamOptions):
     tokenized: bool = False
     """The lines hold words with spaces between them, in the Penn Treebank's spelling. Otherwise
     they are split into words as in the Penn Treebank."""
-    beam_size: int | None = None
-    """Live hypotheses of a sentence. Defaults, as the two that follow, to what the model was saved
-    with, and to section 6.3's if it was with nothing: 21."""
-    alpha: float | None = None
-    """Strength of the length penalty. Section 6.3's: 0.3."""
-    extra_length: int | None = None
-    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
@@ -39,7 +32,7 @@ class Options(StreamOptions):
 def main(options):
     parser = kt.ConstituencyParser.from_preset(
         options.model,
-        **given(options, "beam_size", "alpha", "extra_length"),
+        **options.search(kt.WordSynchronousBeamSearch),
         max_source_length=options.max_source_length,
         constrained=options.constrained,
         tag_dictionary=options.tag_dictionary,
