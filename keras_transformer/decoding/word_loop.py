@@ -27,6 +27,7 @@ class WordState(NamedTuple):
     lengths: object  # int32 (batch, beam): how many tokens each has
     scores: object  # float32 (batch, beam): log-probabilities, the best first of each kind
     tokens: object  # int32 (batch, beam, length): the tokens of each, 0 after them
+    next_words: object  # int32 (batch, beam): the word each comes to; () if unused
     ancestors: object  # bool (batch, beam, capacity): the cached positions each descends from
     used: object  # int32: how many positions of the cache are in use
     finished_scores: object  # float32 (batch, num_results): penalised, the best first
@@ -55,6 +56,7 @@ class WordLoop(SearchLoop):
             lengths=ops.zeros((batch, beam), "int32"),
             scores=ops.where(has_source & is_start, ops.zeros_like(nothing), nothing),
             tokens=ops.zeros((batch, beam, length), "int32"),
+            next_words=ops.zeros((batch, beam), "int32") if self.deterministic_attention else (),
             ancestors=ops.zeros((batch, beam, ops.shape(caches[0][0])[-1]), "bool"),
             used=ops.convert_to_tensor(0, "int32"),
             finished_scores=ops.where(has_source, no_results, ops.zeros_like(no_results)),
@@ -98,6 +100,8 @@ class WordLoop(SearchLoop):
             cache_index=state.used,
             positions=state.lengths[:, :count],
             self_attention_mask=ancestors[:, :count],
+            word_vectors=self.sentences.words,
+            next_words=state.next_words[:, :count] if self.deterministic_attention else (),
         )
         state = state._replace(
             ancestors=ancestors,
@@ -161,6 +165,7 @@ class WordLoop(SearchLoop):
             lengths=lengths + ops.cast(is_longer, "int32"),
             scores=scores,
             tokens=_tokens_of(state, parents, tokens),
+            next_words=self._next_words(state, parents, tokens),
             ancestors=gather_rows(state.ancestors, parents),
             constraints=tuple(
                 constraint.next_state(constraint_state, parents, tokens)
