@@ -221,5 +221,5 @@ def describe_evalb(result):
     return (
         f"F1 {result.f1:.2f}, recall {result.recall:.2f}, precision {result.precision:.2f}, "
         f"complete match {result.complete_match:.2f} (EVALB, COLLINS.prm; {result.errors} error "
-        f"and {result.skipped} skip sentences)"
+        f"and {result.skipped} skip sentences: {result.strict_f1:.2f} F1 with these as wrong)"
     )

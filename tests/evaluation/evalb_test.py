@@ -125,18 +125,18 @@ CASES = {
     "forest": (None, "(S (A (X a)) (X b))", "(A (X a)) (X b)", (0, 1, 2, 1, 0, 2, 2)),
     # Nothing is left to match, and all of it does.
     "no_brackets": (COLLINS, "(TOP (X a))", "(X a)", (0, 0, 0, 0, 0, 1, 1)),
-    "length_differs": (None, "(S (X a))", "(S (X a) (X b))", (1, 0, 0, 0, 0, 0, 0)),
-    "word_differs": (None, "(S (X a))", "(S (X b))", (1, 0, 0, 0, 0, 0, 0)),
-    "no_gold": (None, "", "(S (X b))", (1, 0, 0, 0, 0, 0, 0)),
-    "no_parse": (None, "(S (X a))", "", (2, 0, 0, 0, 0, 0, 0)),
-    "no_words": (COLLINS, "(S (X a))", "(S (. .) (NP))", (2, 0, 0, 0, 0, 0, 0)),
+    "length_differs": (None, "(S (X a))", "(S (X a) (X b))", (1, 0, 1, 1, 0, 0, 0)),
+    "word_differs": (None, "(S (X a))", "(S (X b))", (1, 0, 1, 1, 0, 0, 0)),
+    "no_gold": (None, "", "(S (X b))", (1, 0, 0, 1, 0, 0, 0)),
+    "no_parse": (None, "(S (X a))", "", (2, 0, 1, 0, 0, 0, 0)),
+    "no_words": (COLLINS, "(S (X a))", "(S (. .) (NP))", (2, 0, 1, 0, 0, 0, 0)),
     "neither": (None, "", "", (2, 0, 0, 0, 0, 0, 0)),
     # Only ASCII spaces part words: these have one word, "a\u00a0b".
     "no_break_space": (None, "(S (X a\u00a0b))", "(S (X a\u00a0b))", (0, 1, 1, 1, 0, 1, 1)),
     "spaces": (None, " (S(A\t(X  a) )(X b)) ", "(S (A (X a)) (X b))", (0, 2, 2, 2, 0, 2, 2)),
     # A bracket around nothing, but a tag with an empty word where a space follows it.
     "empty_brackets": (None, "(S (NP) (X a))", "(S (X a) (NP (NP)))", (0, 1, 1, 1, 0, 1, 1)),
-    "empty_word": (None, "(S (NP ) (X a))", "(S (NP) (X a))", (1, 0, 0, 0, 0, 0, 0)),
+    "empty_word": (None, "(S (NP ) (X a))", "(S (NP) (X a))", (1, 0, 1, 1, 0, 0, 0)),
 }
 
 
@@ -225,6 +225,34 @@ def test_figures():
     assert (short.sentences, short.valid, short.errors, short.skipped) == (4, 2, 1, 1)
     assert (short.matched, short.gold_brackets, short.words, short.correct_tags) == (4, 6, 6, 5)
     assert short.average_crossing == 0.5
+
+
+def test_strict_figures_count_error_and_skip_sentences_as_wrong():
+    scores = summary_of()
+    # 4 + 3 + 2 + 1 + 1 gold brackets, 4 + 3 + 2 + 0 + 1 predicted ones; none of the error or the
+    # skip sentence matches, though S and A are in both trees.
+    assert (scores.strict_gold_brackets, scores.strict_predicted_brackets) == (11, 10)
+    assert scores.strict_recall == pytest.approx(500 / 11) and scores.strict_precision == 50
+    assert scores.strict_f1 == pytest.approx(1000 / 21)
+    assert scores.short.strict_f1 == pytest.approx(100 * 2 * 4 / (10 + 9))
+    # What EVALB leaves out does not count: the full stops, and TOP.
+    gold, predicted = "(TOP (S (NP (X a)) (. .)))", "(TOP (S (. a) (NP (X .))))"
+    scores = summary_of([(gold, predicted), (gold, gold)], COLLINS)
+    assert (scores.errors, scores.f1, scores.strict_f1) == (1, 100, 50)
+
+
+def test_strict_figures_are_evalb_s_own_without_errors():
+    scores = summary_of([TREES[0], TREES[2], TREES[4]])
+    assert scores.f1 == scores.strict_f1 == pytest.approx(500 / 7)
+    assert (scores.recall, scores.precision) == (scores.strict_recall, scores.strict_precision)
+    nothing = summary_of([("(TOP (X a))", "")], COLLINS)
+    assert nothing.strict_f1 == nothing.strict_recall == nothing.strict_precision == 0
+
+
+def test_the_table_has_no_brackets_of_error_and_skip_sentences():
+    rows = [sentence.table_row(1) for sentence in summary_of().sentence_scores]
+    for text in (rows[1], rows[3]):
+        assert text.split()[3:] == ["0.00", "0.00", *"000000", "0.00"]
 
 
 def test_recall_is_of_gold_and_precision_of_predicted():
@@ -317,6 +345,7 @@ def test_json_round_trip():
     values = scores.to_dict()
     assert json.loads(json.dumps(values)) == values
     assert (values["f1"], values["errors"]) == (scores.f1, 1)
+    assert values["strict_f1"] == scores.strict_f1 != scores.f1
     assert (values["cutoff_length"], values["short"]["f1"]) == (40, scores.short.f1)
 
 
@@ -345,8 +374,8 @@ def test_tree_over_many_lines():
 
 def test_tree_without_words():
     # Its string, "(S )", is for EVALB a tag with an empty word.
-    assert row(DOG, Tree("S", [])) == (2, 0, 0, 0, 0, 0, 0)
-    assert row(DOG, str(Tree("S", []))) == (1, 0, 0, 0, 0, 0, 0)
+    assert row(DOG, Tree("S", [])) == (2, 0, 3, 0, 0, 0, 0)
+    assert row(DOG, str(Tree("S", []))) == (1, 0, 3, 0, 0, 0, 0)
 
 
 def test_words_of_trees_may_hold_brackets():

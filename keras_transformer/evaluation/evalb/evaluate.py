@@ -25,8 +25,9 @@ def evaluate_trees(
 
     A tree that is predicted without words (an empty string, say) is a skip sentence. Trees whose
     words differ are an error sentence; `sentence_scores` of the result says why. Both are counted,
-    and left out of the figures. The C program's limits (200 words and 200 brackets a sentence, 20
-    quotes that may be put back, lines of 4,999 bytes) do not hold here.
+    and left out of EVALB's figures; `strict_f1` counts them as wrong. The C program's limits (200
+    words and 200 brackets a sentence, 20 quotes that may be put back, lines of 4,999 bytes) do not
+    hold here.
 
     Args:
         gold: `nltk.Tree`s or bracketed strings, with words and parts of speech.
@@ -116,12 +117,12 @@ def _read_all(trees, parameters, where) -> list[Sentence]:
 
 def _score(gold: Sentence, predicted: Sentence, parameters: Parameters) -> SentenceScores:
     if not predicted.words:
-        return SentenceScores(gold.length, Status.SKIP)
+        return _unscored(gold, predicted, parameters, Status.SKIP)
     if len(gold.words) != len(predicted.words):
         _put_quotes_back(gold, predicted, parameters)
     message = _difference(gold.words, predicted.words, parameters)
     if message:
-        return SentenceScores(gold.length, Status.ERROR, message)
+        return _unscored(gold, predicted, parameters, Status.ERROR, message)
 
     gold_brackets = _scored_brackets(gold.brackets, parameters)
     predicted_brackets = _scored_brackets(predicted.brackets, parameters)
@@ -133,6 +134,16 @@ def _score(gold: Sentence, predicted: Sentence, parameters: Parameters) -> Sente
         crossing=_count_crossing(gold_brackets, predicted_brackets),
         words=len(gold.words),
         correct_tags=sum(map(parameters.same_label, gold.tags, predicted.tags)),
+    )
+
+
+def _unscored(gold, predicted, parameters, status, message="") -> SentenceScores:
+    return SentenceScores(
+        gold.length,
+        status,
+        message,
+        gold_brackets=len(_scored_brackets(gold.brackets, parameters)),
+        predicted_brackets=len(_scored_brackets(predicted.brackets, parameters)),
     )
 
 

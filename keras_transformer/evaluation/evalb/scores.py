@@ -26,12 +26,13 @@ class SentenceScores:
 
     Attributes:
         length: number of words of the gold tree, less those that do not count for the length.
-        status: 0 for a sentence that was scored, 1 for an error, 2 for a skip sentence; of the
-            last two only the length is known.
+        status: 0 for a sentence that was scored, 1 for an error, 2 for a skip sentence. Nothing of
+            the last two is right: only their length and their brackets are known, and the table has
+            0 for the brackets, too.
         message: what is wrong, if it is an error.
         matched: number of brackets in both trees.
-        gold_brackets: number of brackets of the gold tree.
-        predicted_brackets: number of brackets of the predicted tree.
+        gold_brackets: number of brackets of the gold tree that count.
+        predicted_brackets: number of brackets of the predicted tree that count.
         crossing: number of predicted brackets that cross a gold bracket.
         words: number of words that were not deleted.
         correct_tags: number of these that have the same part of speech in both.
@@ -64,10 +65,13 @@ class SentenceScores:
         return self.matched == self.gold_brackets == self.predicted_brackets
 
     def table_row(self, number: int) -> str:
+        gold, predicted = self.gold_brackets, self.predicted_brackets
+        if self.status != Status.VALID:
+            gold = predicted = 0
         return (
             f"{number:4d}  {self.length:3d}    {self.status:d}  "
             f"{self.recall:6.2f} {self.precision:6.2f}   {self.matched:3d}    "
-            f"{self.gold_brackets:3d}  {self.predicted_brackets:3d}    {self.crossing:3d}"
+            f"{gold:3d}  {predicted:3d}    {self.crossing:3d}"
             f"   {self.words:4d}  {self.correct_tags:4d}   {self.tagging_accuracy:6.2f}"
         )
 
@@ -76,7 +80,12 @@ class SentenceScores:
 class Summary:
     """EVALB's figures of a set of sentences. Those in per cent are from 0 to 100.
 
-    Brackets, words and crossings are counted over valid sentences, neither error nor skip.
+    Brackets, words and crossings are counted over valid sentences, neither error nor skip. So a
+    parser whose worst trees are error sentences scores higher than one that gets half of each of
+    them right. `strict_recall`, `strict_precision` and `strict_f1`, which EVALB does not have,
+    count the brackets of all sentences: an error sentence or a skip sentence has no bracket that
+    matches, its gold brackets are missed, and those that were predicted are wrong. Without such
+    sentences they are EVALB's own figures.
 
     Attributes:
         sentences: number of sentences.
@@ -91,6 +100,8 @@ class Summary:
         with_few_crossings: number of sentences with at most two.
         words: number of words that were not deleted.
         correct_tags: number of these that have the right part of speech.
+        strict_gold_brackets: number of gold brackets of all sentences.
+        strict_predicted_brackets: number of predicted brackets of all sentences.
     """
 
     sentences: int
@@ -105,6 +116,8 @@ class Summary:
     with_few_crossings: int
     words: int
     correct_tags: int
+    strict_gold_brackets: int
+    strict_predicted_brackets: int
 
     @property
     def valid(self) -> int:
@@ -122,8 +135,22 @@ class Summary:
     @property
     def f1(self) -> float:
         """2 P R / (P + R); 0 where nothing matches, of which the C program prints `nan`."""
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
+        return _f1(self.precision, self.recall)
+
+    @property
+    def strict_recall(self) -> float:
+        """Per cent of the gold brackets of all sentences that matched, in valid sentences."""
+        return _percent(self.matched, self.strict_gold_brackets)
+
+    @property
+    def strict_precision(self) -> float:
+        """Per cent of the predicted brackets of all sentences that matched, in valid sentences."""
+        return _percent(self.matched, self.strict_predicted_brackets)
+
+    @property
+    def strict_f1(self) -> float:
+        """F1 with every error sentence and skip sentence counted as wrong: see the class."""
+        return _f1(self.strict_precision, self.strict_recall)
 
     @property
     def complete_match(self) -> float:
@@ -152,7 +179,8 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """Returns counts and figures as a dictionary that `json` can write."""
         counts = {column.name: getattr(self, column.name) for column in fields(Summary)}
-        return counts | {name: getattr(self, name) for name in ("valid", *_FIGURES)}
+        names = ("valid", *_FIGURES, *_STRICT_FIGURES)
+        return counts | {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
         counts = {
@@ -181,6 +209,7 @@ _FIGURES = {
     "two_or_less_crossing": "2 or less crossing",
     "tagging_accuracy": "Tagging accuracy",
 }
+_STRICT_FIGURES = ("strict_recall", "strict_precision", "strict_f1")
 
 
 @dataclass(frozen=True)
@@ -242,6 +271,8 @@ def _sums(rows: Iterable[SentenceScores]) -> dict[str, int]:
         "without_crossing": sum(row.crossing == 0 for row in valid),
         "with_few_crossings": sum(row.crossing <= 2 for row in valid),
         **{name: sum(getattr(row, name) for row in valid) for name in _SUMMED},
+        "strict_gold_brackets": sum(row.gold_brackets for row in rows),
+        "strict_predicted_brackets": sum(row.predicted_brackets for row in rows),
     }
 
 
@@ -249,6 +280,11 @@ _SUMMED = (
     *("matched", "gold_brackets", "predicted_brackets"),
     *("crossing", "words", "correct_tags"),
 )
+
+
+def _f1(precision: float, recall: float) -> float:
+    total = precision + recall
+    return 2 * precision * recall / total if total else 0.0
 
 
 def _percent(part: int, whole: int) -> float:
