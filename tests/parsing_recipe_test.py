@@ -46,7 +46,8 @@ def trained(tmp_path_factory):
     for split, size in SIZES.items():
         trees = [example.tree for example in generate(split, size)]
         (data / f"{split}.mrg").write_text("".join(f"( {tree} )\n" for tree in trees))
-    (data / "silver.mrg").write_text("(S (NP (DT The) (NN dog)) (VP (VBZ runs)))\n" * 150)
+    silver = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))\n" * 149 + "(S (INTJ (UH Oh)))\n"
+    (data / "silver.mrg").write_text(silver)
     with pytest.MonkeyPatch.context() as monkeypatch:
         call(monkeypatch, "train.py", *train_arguments(data, run))
     return data, run
@@ -61,6 +62,9 @@ def test_train_leaves_model_and_scores(trained):
     metadata = json.loads((run / "model" / "task.json").read_text())["config"]["metadata"]
     tag_dictionary = json.loads((run / "model" / "tag_dictionary.json").read_text())
     assert "(S" in metadata["symbols"] and ["."] in tag_dictionary["tag_sets"]
+    # What only the silver corpus has.
+    assert {"(INTJ", ")INTJ", "(UH)"} < set(metadata["symbols"])
+    assert not any("UH" in tags for tags in tag_dictionary["tag_sets"])
 
 
 def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys):

@@ -1,7 +1,7 @@
 """Which tags a word may have, by what it had in a treebank."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from keras_transformer.errors import UserError
@@ -61,12 +61,27 @@ class TagDictionary:
         Raises:
             UserError: if `min_count` is not positive.
         """
+        return cls.from_counts(count_tags(trees), min_count, min_share, min_words)
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, Counter[str]],
+        min_count: int = 5,
+        min_share: float = 0.003,
+        min_words: int = 10,
+    ) -> "TagDictionary":
+        """Make the dictionary of a treebank whose tags have been counted.
+
+        Args:
+            counts: what `count_tags` returns.
+            min_count: as for `from_trees`, like the others.
+
+        Raises:
+            UserError: if `min_count` is not positive.
+        """
         if min_count < 1:
             raise UserError(f"`min_count` must be positive. Received: {min_count}")
-        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for tree in trees:
-            for word, tag in tree.pos():
-                counts[word][tag] += 1
         tags_of = {
             word: [tag for tag, count in tags.items() if count >= min_share * tags.total()]
             for word, tags in counts.items()
@@ -110,6 +125,25 @@ class TagDictionary:
     def to_dict(self) -> dict:
         """The arguments that make the same dictionary, as JSON values."""
         return {"tag_sets": self.tag_sets, "words": self.words}
+
+
+def count_tags(
+    trees: Iterable["Tree"], counts: defaultdict[str, Counter[str]] | None = None
+) -> defaultdict[str, Counter[str]]:
+    """How often each word of some trees has each tag.
+
+    Args:
+        trees: the trees.
+        counts: those of other trees, to which these are added. None: there are no others.
+
+    Returns:
+        A dict of word -> counts of its tags: `counts`, if they are given.
+    """
+    counts = defaultdict(Counter) if counts is None else counts
+    for tree in trees:
+        for word, tag in tree.pos():
+            counts[word][tag] += 1
+    return counts
 
 
 def _are_strings(values: object) -> bool:

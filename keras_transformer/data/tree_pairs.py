@@ -1,12 +1,15 @@
 """Trees as pairs of strings: what a sequence model reads, and what it predicts."""
 
+import copy
 import hashlib
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from keras_transformer.data.tree_survey import TreeSurvey, survey_trees
 from keras_transformer.data.treebanks import Treebank
 from keras_transformer.data.trees import LabelledBrackets, Linearization
-from keras_transformer.data.trees.walk import OPEN, walk
+from keras_transformer.data.trees.walk import OPEN, is_leaf, walk
 from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +33,10 @@ class TreePairs:
             may never find out from the long sentences of a small treebank.
         linearization: a `Linearization`. Defaults to `LabelledBrackets(keep_tags)`.
 
+    Attributes:
+        name: name of the treebank.
+        survey: the `TreeSurvey` of all trees, those of `extra` too.
+
     Raises:
         UserError: if `extra_ratio` is not positive, or `keep_tags` is False beside another
             `linearization`.
@@ -51,6 +58,7 @@ class TreePairs:
                 "`keep_tags` configures the default linearization. Received both: "
                 f"keep_tags=False and linearization={linearization}"
             )
+        self.name = treebank.name
         self.split = treebank.split
         self.linearization = linearization or LabelledBrackets(keep_tags)
         self.constituents = constituents
@@ -61,20 +69,31 @@ class TreePairs:
                 (treebank, max(1, round(copies))),
                 (extra, max(1, round(1 / copies))),
             ]
-        self._length = sum(
-            copies * (sum(1 for _ in self._trees(part)) if constituents else len(part))
-            for part, copies in self._parts
-        )
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        for treebank, copies in self._parts:
-            for _ in range(copies):
-                for tree in self._trees(treebank):
-                    words, symbols = self.linearization.linearize(tree)
-                    yield " ".join(words), " ".join(symbols)
+        for treebank in self._copies():
+            for tree in self._trees(treebank):
+                words, symbols = self.linearization.linearize(tree)
+                yield " ".join(words), " ".join(symbols)
 
     def __len__(self) -> int:
         return self._length
+
+    def sentences(self) -> Iterator[str]:
+        """The words of each whole tree, with spaces between them: what a vocabulary is made of."""
+        return (" ".join(tree.leaves()) for treebank in self._copies() for tree in treebank)
+
+    def with_constituents(self) -> "TreePairs":
+        """The pairs of the same trees and of their constituents."""
+        pairs = copy.copy(self)
+        pairs.constituents = True
+        vars(pairs).pop("_length", None)
+        return pairs
+
+    @cached_property
+    def survey(self) -> TreeSurvey:
+        treebank, *extra = (part for part, _ in self._parts)
+        return survey_trees(treebank, self.linearization, *extra)
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) of what the pairs are made from."""
@@ -82,10 +101,26 @@ class TreePairs:
         options = self.linearization.serialize(), self.constituents
         return hashlib.sha256(repr((parts, *options)).encode()).hexdigest()
 
+    @cached_property
+    def _length(self) -> int:
+        return sum(
+            copies * (sum(1 for _ in self._trees(part)) if self.constituents else len(part))
+            for part, copies in self._parts
+        )
+
+    def _copies(self) -> Iterator[Treebank]:
+        return (part for part, copies in self._parts for _ in range(copies))
+
     def _trees(self, treebank: Treebank) -> Iterator["Tree"]:
         for tree in treebank:
             yield tree
             if self.constituents:
                 for step, node in walk(tree):
-                    if step == OPEN and node is not tree and len(node.leaves()) > 1:
+                    if step == OPEN and node is not tree and _has_several_words(node):
                         yield node
+
+
+def _has_several_words(tree: "Tree") -> bool:
+    while len(tree) == 1 and not is_leaf(tree):
+        (tree,) = tree
+    return not is_leaf(tree)

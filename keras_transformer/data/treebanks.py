@@ -1,6 +1,5 @@
 """Treebanks: the trees of a corpus, read from files, cleaned and split."""
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING
 from keras_transformer.data.parallel_text import SYNTHETIC_SEED, SYNTHETIC_SIZES
 from keras_transformer.data.penn_treebank import find_penn_treebank
 from keras_transformer.data.text_files import check_choice, find_files, missing_files
-from keras_transformer.data.trees import clean_tree, parse_trees, read_trees, to_bracketed
+from keras_transformer.data.tree_cache import TreeCache
+from keras_transformer.data.trees import clean_tree, parse_trees, read_trees
 from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 SPLITS = ("train", "val", "test")
 CRAFT_VAL_ARTICLES = 3
 
-_Trees = Callable[[], Iterable["Tree"]]  # Starts a pass over a treebank.
+_Trees = Callable[[], Iterable["Tree"]]  # Starts to read a treebank.
 
 
 class Treebank:
     """The cleaned trees of one split of a treebank.
 
-    Every `iter()` starts a new pass over the treebank; files are streamed, never held in memory.
-    Creating the object makes one whole pass, so that bad input is reported at once. Trees in which
-    traces are all there is cannot be cleaned; they are left out and counted.
+    Creating the object reads and cleans all trees, so that bad input is reported at once, and keeps
+    them in a temporary file (see `TreeCache`). Every `iter()` starts a new pass over that file: the
+    treebank's own are read once, and what is done to them later changes nothing. Trees are
+    streamed, never held in memory. Those in which traces are all there is cannot be cleaned; they
+    are left out and counted.
 
     Args:
         name: name of the treebank.
         split: name of the split, such as `"train"`.
-        trees: function without arguments that starts a pass: returns an iterator of trees as they
-            are in the treebank.
+        trees: function without arguments that returns an iterator of trees as they are in the
+            treebank; called once.
         collapse_unary: whether unary loops are taken out, as for `clean_tree`.
 
     Attributes:
@@ -57,16 +59,9 @@ class Treebank:
         self.name = name
         self.split = split
         self.collapse_unary = collapse_unary
-        self._trees = trees
-        self._length, self.num_left_out, digest = 0, 0, hashlib.sha256()
-        for tree in self._cleaned():
-            if tree is None:
-                self.num_left_out += 1
-            else:
-                self._length += 1
-                digest.update(f"{to_bracketed(tree)}\n".encode())
-        self._fingerprint = digest.hexdigest()
-        if self._length == 0:
+        self.num_left_out = 0
+        self._cache = TreeCache(self._cleaned(trees()))
+        if len(self) == 0:
             raise UserError(f"The split {split!r} of {name} is empty: it holds no tree with words.")
 
     @classmethod
@@ -94,10 +89,10 @@ class Treebank:
         return cls(name, split, partial(read_trees, path), collapse_unary)
 
     def __iter__(self) -> Iterator["Tree"]:
-        return (tree for tree in self._cleaned() if tree is not None)
+        return iter(self._cache)
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._cache)
 
     def __repr__(self) -> str:
         left_out = f", {self.num_left_out:,} without words left out" if self.num_left_out else ""
@@ -105,10 +100,15 @@ class Treebank:
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) of all trees in order: equal exactly where the trees are equal."""
-        return self._fingerprint
+        return self._cache.fingerprint
 
-    def _cleaned(self) -> Iterator["Tree | None"]:
-        return (clean_tree(tree, self.collapse_unary) for tree in self._trees())
+    def _cleaned(self, trees: Iterable["Tree"]) -> Iterator["Tree"]:
+        for tree in trees:
+            cleaned = clean_tree(tree, self.collapse_unary)
+            if cleaned is None:
+                self.num_left_out += 1
+            else:
+                yield cleaned
 
 
 def load_treebank(

@@ -7,7 +7,7 @@ from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import most_openings, symbol_inventory, to_bracketed
+from keras_transformer.data.trees import to_bracketed
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
@@ -95,14 +95,14 @@ def train_parser(task_class, train, val, extra=None, **options):
     # Data (section 6.3) and batching (5.1)
     pairs = make_tree_pairs(train, options.trees, extra)
     val_pairs = TreePairs(val, options.trees.keep_tags)
-    tokenizer, symbols = make_tree_tokenizer(train, pairs, options, run)
+    tokenizer, symbols = make_tree_tokenizer(pairs, options, run)
     run = check_data(run, pairs, tokenizer)
     batches = make_batches(pairs, val_pairs, WordTokenizer(tokenizer), options, run, symbols)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     counting = next_word_hyperparameters(tokenizer, symbols, options.trees)
     model = make_model(tokenizer.vocabulary_size, options, run, **counting)
-    metadata = parser_metadata(train, symbols, options.trees)
+    metadata = parser_metadata(pairs, symbols, options.trees)
     parser = task_class(model, tokenizer, metadata)
     quick = quick_parser(parser, options.parsing)
 
@@ -135,11 +135,10 @@ def make_tree_pairs(train, options, extra=None):
     return TreePairs(train, options.keep_tags, extra, options.extra_ratio, options.constituents)
 
 
-def make_tree_tokenizer(train, pairs, options, run):
+def make_tree_tokenizer(pairs, options, run):
     """Train the vocabulary of words and of the symbols of trees, or read a resumed training's.
 
     Args:
-        train: a `Treebank`.
         pairs: what `make_tree_pairs` returned.
         options: `ParserTrainingOptions`.
         run: the `Run`.
@@ -147,8 +146,8 @@ def make_tree_tokenizer(train, pairs, options, run):
     Returns:
         The tuple `(tokenizer, symbols)` of the `Tokenizer` and the `TreeSymbols`.
     """
-    symbols = symbol_inventory(train, options.trees.keep_tags)
-    words = (words for words, _ in pairs)
+    symbols = pairs.survey.symbols
+    words = pairs.sentences()
     tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
     return tokenizer, TreeSymbols(symbols, tokenizer)
 
@@ -172,11 +171,11 @@ def next_word_hyperparameters(tokenizer, symbols, options):
     }
 
 
-def parser_metadata(train, symbols, options):
+def parser_metadata(pairs, symbols, options):
     """What a `ConstituencyParser` needs to know of the trees that it was trained on.
 
     Args:
-        train: a `Treebank`.
+        pairs: what `make_tree_pairs` returned.
         symbols: its `TreeSymbols`.
         options: `TreeOptions`.
 
@@ -184,14 +183,14 @@ def parser_metadata(train, symbols, options):
         A dict of JSON values.
     """
     metadata = {
-        "dataset": train.name,
+        "dataset": pairs.name,
         "symbols": symbols.symbols,
-        "max_openings": most_openings(train),
+        "max_openings": pairs.survey.max_openings,
     }
     if options.tag_dictionary and options.keep_tags:
-        metadata["tag_dictionary"] = TagDictionary.from_trees(
-            train, options.tag_dictionary
-        ).to_dict()
+        counts = pairs.survey.tag_counts
+        dictionary = TagDictionary.from_counts(counts, options.tag_dictionary)
+        metadata["tag_dictionary"] = dictionary.to_dict()
     return metadata
 
 

@@ -33,7 +33,7 @@ def main(options):
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
     pairs = kt.training.make_tree_pairs(train, options.trees, load_extra(options.corpus))
     val_pairs = kt.data.TreePairs(val, options.trees.keep_tags)
-    tokenizer, symbols = kt.training.make_tree_tokenizer(train, pairs, options, training)
+    tokenizer, symbols = kt.training.make_tree_tokenizer(pairs, options, training)
     training = kt.training.check_data(training, pairs, tokenizer)
     words = kt.data.WordTokenizer(tokenizer)
     batches = kt.training.make_batches(pairs, val_pairs, words, options, training, symbols)
@@ -41,7 +41,7 @@ def main(options):
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     counting = kt.training.next_word_hyperparameters(tokenizer, symbols, options.trees)
     model = kt.training.make_model(tokenizer.vocabulary_size, options, training, **counting)
-    metadata = kt.training.parser_metadata(train, symbols, options.trees)
+    metadata = kt.training.parser_metadata(pairs, symbols, options.trees)
     parser = kt.ConstituencyParser(model, tokenizer, metadata)
     quick = kt.training.quick_parser(parser, options.parsing)
 

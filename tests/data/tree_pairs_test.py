@@ -58,6 +58,27 @@ def test_constituents_of_more_than_one_word():
     assert len(pairs) == 4
     with_extra = TreePairs(one, extra=treebank(4, "A"), constituents=True)
     assert len(with_extra) == len(list(with_extra)) == 2 * 4 + 4
+    # They are no sentences for the vocabulary.
+    assert list(pairs.sentences()) == ["the dog runs home .", "o"]
+    whole = TreePairs(one)
+    assert len(whole) == 2 and list(whole.with_constituents()) == list(pairs)
+    assert len(whole.with_constituents()) == 4 and len(whole) == len(list(whole)) == 2
+    assert whole.with_constituents().fingerprint() == pairs.fingerprint()
+
+
+def test_a_unary_chain_over_a_word_is_no_constituent_of_more_than_one():
+    bracketed = "(S (X (Y (NN a))) (X (Y (NN b) (NN c))))"
+    one = Treebank("x", "train", lambda: [Tree.fromstring(bracketed)])
+    words = [words for words, _ in TreePairs(one, constituents=True)]
+    assert words == ["a b c", "b c", "b c"]
+
+
+def test_sentences_and_survey_are_of_both_treebanks():
+    pairs = TreePairs(treebank(2, "A"), extra=treebank(4, "B"), keep_tags=False)
+    assert list(pairs.sentences()) == [words for words, _ in pairs]
+    assert pairs.name == "A" and len(list(pairs.sentences())) == 8
+    assert pairs.survey.symbols == ["(A", "(B", "(XX)", ")A", ")B"]
+    assert pairs.survey.tag_counts["the"] == {"DT": 2}  # neither repeated, nor of the extra trees
 
 
 def test_fingerprint_tells_what_differs():

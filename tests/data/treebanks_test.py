@@ -51,6 +51,17 @@ def test_trees_are_cleaned_and_passes_repeated(tmp_path):
     assert collapsed.fingerprint() != treebank.fingerprint()
 
 
+def test_files_are_read_once(tmp_path):
+    write(tmp_path, train="( (S (NN a)) )\n(S (NN b))\n")
+    treebank = load_treebank("trees", "train", tmp_path)
+    fingerprint = treebank.fingerprint()
+    write(tmp_path, train="(S (NN c")
+    assert brackets(treebank) == brackets(treebank) == ["(S (NN a))", "(S (NN b))"]
+    assert treebank.fingerprint() == fingerprint
+    (tmp_path / "train.mrg").unlink()
+    assert len(treebank) == len(list(treebank)) == 2
+
+
 def test_from_file(tmp_path):
     write(tmp_path, a="(TOP (S (NN a)))")
     treebank = Treebank.from_file(tmp_path / "a.mrg", "silver", collapse_unary=True)
