@@ -38,7 +38,8 @@ TRANSLATION = tuple(
 PARSING = tuple(
     """
     --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
-    --extra-ratio --constituents --no-constituents --tag-dictionary --extra-length
+    --extra-ratio --constituents --no-constituents --constituent-steps
+    --tag-dictionary --extra-length
     --beam-size --alpha --val-sentences
     """.split()
 )
@@ -65,7 +66,7 @@ FIXED = {
     *("precision", "deterministic", "num_processes", "seed"),
 }
 OF_TREES = {
-    *("keep_tags", "extra_ratio", "constituents", "tag_dictionary"),
+    *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
     *("extra_length", "beam_size", "alpha", "val_sentences"),
 }
 

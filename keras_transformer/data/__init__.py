@@ -23,7 +23,8 @@ Batches (section 5.1)
 
 - `TokenStore`: a tokenised corpus on disk.
 - `plan_batches`: the stage of a training, with `BatchingOptions`.
-- `TokenBatches`: batches of about equal numbers of tokens, for `fit`.
+- `TokenBatches`: batches of about equal numbers of tokens, for `fit`; `StagedBatches`: those of
+  one text, then those of another.
 """
 
 from keras_transformer.namespace import load_on_demand
@@ -53,6 +54,7 @@ _HOMES = {
     "BatchingOptions": "data.batching",
     "plan_batches": "data.batching",
     "TokenBatches": "data.batching",
+    "StagedBatches": "data.staged_batches",
 }
 
 __all__ = [*_HOMES]

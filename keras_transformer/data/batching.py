@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.data.ahead import Ahead
 from keras_transformer.data.epoch_plans import EpochPlans
+from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.stream import stream_of
 from keras_transformer.data.tokenizer import END_ID, START_ID
 from keras_transformer.errors import UserError
@@ -42,6 +43,7 @@ def plan_batches(
     num_replicas=1,
     shard=(0, 1),
     few_shapes_first=True,
+    first=None,
 ):
     """Plan the batches of a training and of its validation (section 5.1).
 
@@ -54,34 +56,41 @@ def plan_batches(
         num_replicas: how many devices share each batch.
         shard: `(i, n)`: which part of each batch this process reads.
         few_shapes_first: whether the first epochs have few shapes, and others come when they pay.
+        first: tuple of a `TokenStore` and a number of updates: what to train on so long at first,
+            before `train_store`. Its batches have shapes of their own.
 
     Returns:
-        The tuple `(train_batches, val_batches)` of `TokenBatches`.
+        The tuple `(train_batches, val_batches)` of `TokenBatches`; with `first`, `train_batches`
+        are `StagedBatches`.
 
     Raises:
         UserError: as `TokenBatches`.
     """
     sharing = {"rows_multiple": num_replicas, "shard": shard}
-    train_batches = TokenBatches(
-        train_store,
-        options.batch_tokens,
-        options.num_shapes,
-        seed=seed,
-        accumulate=accumulate,
-        compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
-        **sharing,
-    )
+
+    def planned(store):
+        batches = TokenBatches(
+            store,
+            options.batch_tokens,
+            options.num_shapes,
+            seed=seed,
+            accumulate=accumulate,
+            compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
+            **sharing,
+        )
+        _tell(batches)
+        return batches
+
+    if first:
+        first_store, updates = first
+        logger.info("For the first %d updates:", updates)
+        first_batches = planned(first_store)
+        logger.info("After them:")
+        train_batches = StagedBatches(first_batches, updates * accumulate, planned(train_store))
+    else:
+        train_batches = planned(train_store)
     val_batches = TokenBatches(
         val_store, options.batch_tokens, _VALIDATION_SHAPES, training=False, **sharing
-    )
-    logger.info(
-        "%d training pairs, %d batches in the first epoch of %d shapes, %.1f%% of the slots are "
-        "tokens; later epochs have up to %d shapes",
-        len(train_store),
-        len(train_batches),
-        train_batches.plans.num_shapes(0),
-        100 * train_batches.real_token_share(),
-        len(train_batches.shapes),
     )
     return train_batches, val_batches
 
@@ -209,15 +218,17 @@ class TokenBatches(keras.utils.PyDataset):
         """The index of a batch's shape, and those of its sentence pairs in the store."""
         return self.plans.pairs(epoch, index)
 
+    def pairs_of_step(self, step):
+        """The indices of the pairs of a batch counted from the beginning of the training."""
+        return self.pairs_of_batch(*self.plans.position(step))[1]
+
     def _tokens(self, epoch, index):
         """The number of tokens in a batch, or its mean over the batches that are weighted alike."""
         if not self.training:
             return self.mean_target_tokens
         step = self.plans.first_step(epoch) + index
         first = step - step % self.accumulate
-        pairs = [
-            self.pairs_of_batch(*self.plans.position(first + i))[1] for i in range(self.accumulate)
-        ]
+        pairs = [self.pairs_of_step(first + i) for i in range(self.accumulate)]
         tokens = (self.store.target.lengths[np.concatenate(pairs)] + 1).sum(dtype="int64")
         return tokens / self.accumulate
 
@@ -225,6 +236,10 @@ class TokenBatches(keras.utils.PyDataset):
         """How many epochs the first batches of a training are, with the part of the last one."""
         epoch, index = self.plans.position(steps)
         return epoch + index / self.plans.num_batches(epoch)
+
+    def passes(self, steps):
+        """How often the first batches of a training read the store: a list of (store, epochs)."""
+        return [(self.store, self.epochs(steps))]
 
     def target_tokens(self, steps):
         """The number of target tokens in the first batches of a training, end tokens included.
@@ -249,6 +264,18 @@ class TokenBatches(keras.utils.PyDataset):
         """The share of the present epoch's slots, source and target, that hold tokens."""
         tokens = sum(lengths.sum(dtype="int64") for lengths in _lengths(self.store))
         return float(tokens / self.plans.num_slots(self.epoch))
+
+
+def _tell(batches):
+    logger.info(
+        "%d training pairs, %d batches in the first epoch of %d shapes, %.1f%% of the slots are "
+        "tokens; later epochs have up to %d shapes",
+        len(batches.store),
+        len(batches),
+        batches.plans.num_shapes(0),
+        100 * batches.real_token_share(),
+        len(batches.shapes),
+    )
 
 
 def _lengths(store):

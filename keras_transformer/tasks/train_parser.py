@@ -10,6 +10,7 @@ from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.options import from_keywords
 from keras_transformer.tasks.training import (
@@ -43,6 +44,8 @@ class TreeOptions:
     """How many of the extra trees there are to be for one of the treebank."""
     constituents: bool = False
     """Train on each constituent as a sentence of its own, too: for small treebanks."""
+    constituent_steps: int = 0
+    """Do so for the first so many updates only, and then train on whole trees alone."""
     deterministic_attention: bool = True
     """Let the decoder look at the word that comes next: see `kt.layers.DeterministicAttention`. The
     paper's decoder finds it by its learned attention alone."""
@@ -97,7 +100,9 @@ def train_parser(task_class, train, val, extra=None, **options):
     val_pairs = TreePairs(val, options.trees.keep_tags)
     tokenizer, symbols = make_tree_tokenizer(pairs, options, run)
     run = check_data(run, pairs, tokenizer)
-    batches = make_batches(pairs, val_pairs, WordTokenizer(tokenizer), options, run, symbols)
+    first = constituents_first(pairs, options.trees)
+    words = WordTokenizer(tokenizer)
+    batches = make_batches(pairs, val_pairs, words, options, run, symbols, first)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     counting = next_word_hyperparameters(tokenizer, symbols, options.trees)
@@ -131,8 +136,33 @@ def make_tree_pairs(train, options, extra=None):
         train: a `Treebank`.
         options: `TreeOptions`.
         extra: a second `Treebank`, such as the output of another parser.
+
+    Raises:
+        UserError: if constituents are to be trained on to the end and for a number of updates.
     """
+    steps = options.constituent_steps
+    if steps < 0 or (steps and options.constituents):
+        raise UserError(
+            "`constituents` trains on constituents to the end, and `constituent_steps` for so many "
+            f"updates at first: pass one of them. Received: constituents={options.constituents}, "
+            f"constituent_steps={steps}"
+        )
     return TreePairs(train, options.keep_tags, extra, options.extra_ratio, options.constituents)
+
+
+def constituents_first(pairs, options):
+    """What to train on at first, if constituents are for a part of the training alone.
+
+    Args:
+        pairs: what `make_tree_pairs` returned.
+        options: `TreeOptions`.
+
+    Returns:
+        The argument `first` of `make_batches`: the pairs with those of constituents, and the number
+        of updates; or None.
+    """
+    steps = options.constituent_steps
+    return (pairs.with_constituents(), steps) if steps else None
 
 
 def make_tree_tokenizer(pairs, options, run):

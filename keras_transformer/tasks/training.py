@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
+from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
@@ -43,7 +44,7 @@ class TrainingOptions:
 class Batches(NamedTuple):
     """The planned batches of both texts."""
 
-    train: TokenBatches
+    train: TokenBatches | StagedBatches
     val: TokenBatches
 
 
@@ -95,7 +96,7 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=()):
     return Tokenizer(run.processes.first(proto).encode("latin-1"))
 
 
-def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
+def make_batches(train, val, tokenizer, options, run, target_tokenizer=None, first=None):
     """Tokenise the texts once, and plan the batches of both (section 5.1).
 
     Args:
@@ -106,6 +107,8 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
         run: the `Run`.
         target_tokenizer: what encodes the targets, with the same vocabulary. Defaults to
             `tokenizer`.
+        first: tuple of pairs and a number of updates: what to train on so long at first, before
+            `train`. None: on `train` from the beginning.
 
     Returns:
         `Batches`.
@@ -113,16 +116,21 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None):
     Raises:
         UserError: if the longest pair does not fit into a batch.
     """
-    stores = _tokenise({"train": train, "val": val}, (tokenizer, target_tokenizer), run)
+    texts = {"train": train, "val": val}
+    if first:
+        texts["first"], updates = first
+    stores = dict(zip(texts, _tokenise(texts, (tokenizer, target_tokenizer), run)))
     return Batches(
         *plan_batches(
-            *stores,
+            stores["train"],
+            stores["val"],
             options.batching,
             accumulate=options.optimizer.accumulate,
             seed=run.seed,
             num_replicas=run.devices.num_replicas,
             shard=run.devices.shard,
             few_shapes_first=run.settings["few_shapes_first"],
+            first=(stores["first"], updates) if first else None,
         )
     )
 

@@ -9,8 +9,8 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
   and `DeviceOptions`.)
 - Corpus, vocabulary, token store and planned batches are in `kt.data`; `make_tokenizer` and
   `make_batches` call the last three, and `check_data` holds a resumed training to its text.
-- `make_tree_pairs`, `make_tree_tokenizer`, `next_word_hyperparameters`, `parser_metadata`,
-  `quick_parser`: what trees need, with `TreeOptions` and `ParsingOptions`.
+- `make_tree_pairs`, `constituents_first`, `make_tree_tokenizer`, `next_word_hyperparameters`,
+  `parser_metadata`, `quick_parser`: what trees need, with `TreeOptions` and `ParsingOptions`.
 - `make_model`: the model (section 3), compiled. Of its parts: `ModelOptions` and
   `get_hyperparameters`, `make_optimizer` with
   `OptimizerOptions` (5.3), `compile_model`.
@@ -48,6 +48,7 @@ _HOMES = {
     "TreeOptions": "tasks.train_parser",
     "ParsingOptions": "tasks.train_parser",
     "make_tree_pairs": "tasks.train_parser",
+    "constituents_first": "tasks.train_parser",
     "make_tree_tokenizer": "tasks.train_parser",
     "next_word_hyperparameters": "tasks.train_parser",
     "parser_metadata": "tasks.train_parser",

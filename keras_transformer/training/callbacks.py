@@ -97,8 +97,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
 
     def _message(self, loss, last):
         batches = range(last + 1 - self._at_once, last + 1)
-        position = self.batches.plans.position
-        pairs = np.concatenate([self.batches.pairs_of_batch(*position(i))[1] for i in batches])
+        pairs = np.concatenate([self.batches.pairs_of_step(i) for i in batches])
         numbers = ", ".join(str(pair + 1) for pair in sorted(pairs.tolist()))
         first, last = (i // self.batches.accumulate + 1 for i in (batches[0], last))
         steps = f"step {last}" if first == last else f"one of the steps {first} to {last}"

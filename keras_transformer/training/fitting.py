@@ -102,7 +102,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
 
     Args:
         model: a model that `compile_model` has compiled.
-        train_batches: `TokenBatches` to train on.
+        train_batches: `TokenBatches`, or `StagedBatches`, to train on.
         val_batches: `TokenBatches` to validate on.
         run: the `Run`.
         options: `FitOptions`.

@@ -33,7 +33,7 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
 
     Args:
         model: the trained model.
-        train_batches: its `TokenBatches`.
+        train_batches: its `TokenBatches`, or `StagedBatches`.
         run: the `Run`.
         fitted: what `fit` returned.
         hyperparameters: those of the model and its training.
@@ -41,11 +41,14 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
     Returns:
         A dict.
     """
-    optimizer, store = model.optimizer, train_batches.store
+    optimizer = model.optimizer
     batches = int(optimizer.batches.numpy())
-    epochs = train_batches.epochs(batches)
-    lengths = [sequences.lengths + 1 for sequences in (store.source, store.target)]
     vocabulary_size = model.hyperparameters["vocabulary_size"]
+
+    def flops(store):
+        lengths = [sequences.lengths + 1 for sequences in (store.source, store.target)]
+        return training_flops(hyperparameters, vocabulary_size, *lengths)
+
     tokens = train_batches.target_tokens(batches)
     return {
         "backend": keras.backend.backend(),
@@ -54,7 +57,10 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
         "skipped_updates": int(optimizer.num_skipped.numpy()),
         "parameters": model.count_params(),
         "hyperparameters": dict(hyperparameters),
-        "training_flops": epochs * training_flops(hyperparameters, vocabulary_size, *lengths),
+        "epochs": round(float(train_batches.epochs(batches)), 2),
+        "training_flops": sum(
+            epochs * flops(store) for store, epochs in train_batches.passes(batches) if epochs
+        ),
         "seconds": round(time.time() - run.began + run.start.seconds),
         "seconds_of_fit": round(fitted.seconds),
         "target_tokens_per_second": round(float(tokens / fitted.seconds)),

@@ -36,7 +36,10 @@ def main(options):
     tokenizer, symbols = kt.training.make_tree_tokenizer(pairs, options, training)
     training = kt.training.check_data(training, pairs, tokenizer)
     words = kt.data.WordTokenizer(tokenizer)
-    batches = kt.training.make_batches(pairs, val_pairs, words, options, training, symbols)
+    first = kt.training.constituents_first(pairs, options.trees)
+    batches = kt.training.make_batches(
+        pairs, val_pairs, words, options, training, symbols, first
+    )
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     counting = kt.training.next_word_hyperparameters(tokenizer, symbols, options.trees)
