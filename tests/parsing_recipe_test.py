@@ -75,7 +75,9 @@ def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys)
     printed = capsys.readouterr().out
     assert "constrained beam 2" in printed and "0 of 5 trees repaired" in printed
     assert "Bracketing FMeasure" in printed
-    facts = json.loads(scores.read_text())
+    assert "of all sentences, error and skip sentences as wrong" in printed
+    (facts,) = json.loads(scores.read_text())
+    assert facts["strict_f1"] == facts["f1"]
     # EVALB leaves out words by their tags. The model is hardly trained, but the dictionary has the
     # tags of punctuation.
     assert facts["sentences"] == 5 and facts["errors"] == facts["skipped"] == 0
@@ -92,12 +94,51 @@ def test_word_synchronous_beam(trained, tmp_path, monkeypatch, capsys):
     call(monkeypatch, "evaluate.py", *arguments, *of_trees)
     printed = capsys.readouterr().out
     assert "word-synchronous beam 2, 3 between words, fast track 2, alpha 0.3" in printed
-    assert json.loads(scores.read_text())["action_beam_size"] == 3
+    assert json.loads(scores.read_text())[0]["action_beam_size"] == 3
     call(monkeypatch, "parse.py", *arguments, stdin="The dog runs .\n")
     assert capsys.readouterr().out.count("(") > 3
     with pytest.raises(SystemExit):
         call(monkeypatch, "parse.py", *arguments, "--beam-size", "4")
     assert "--word-beam-size" in capsys.readouterr().err
+
+
+@pytest.mark.compiles
+def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data)
+    options = ("--extra-length", "30", "--alpha", "0.5", "--limit", "3")
+    results, trees = {}, tmp_path / "trees.txt"
+    for widths in (("3", "1"), ("3",), ("1",)):
+        to = ("--trees", trees, "--output-json", tmp_path / "scores.json")
+        call(monkeypatch, "evaluate.py", *arguments, *options, *to, "--beam-size", *widths)
+        results[widths] = json.loads((tmp_path / "scores.json").read_text()), trees.read_text()
+        printed = capsys.readouterr().out
+        assert printed.count("Summary") == printed.count("trees repaired") == len(widths)
+    (both, first), ((three,), _), ((one,), _) = results.values()
+    assert [facts["beam_size"] for facts in both] == [3, 1]
+    assert [facts["alpha"] for facts in both] == [0.5, 0.5]
+    for facts, alone in zip(both, (three, one)):
+        assert {**facts, "seconds": 0} == {**alone, "seconds": 0}
+    assert first == results["3",][1]
+
+
+@pytest.mark.once
+def test_unary_loops_are_taken_out_of_training_trees_alone(tmp_path):
+    loop = "(S (NP (NP (NN dog))))"
+    for name in ("train", "val", "test", "silver"):
+        (tmp_path / f"{name}.mrg").write_text(loop)
+    recipe = runpy.run_path(str(RECIPE / "train.py"))
+    corpus = recipe["Corpus"](
+        dataset="trees",
+        data_dir=tmp_path,
+        collapse_unary=True,
+        extra_trees=tmp_path / "silver.mrg",
+    )
+    load = recipe["load"]
+    found = {split: list(load(corpus, split)) for split in ("train", "val", "test")}
+    found["silver"] = list(recipe["load_extra"](corpus))
+    flat, deep = [Tree.fromstring("(S (NP (NN dog)))")], [Tree.fromstring(loop)]
+    assert found == {"train": flat, "val": deep, "test": deep, "silver": flat}
 
 
 @pytest.mark.compiles

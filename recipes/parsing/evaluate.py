@@ -1,5 +1,6 @@
 """Score a trained parser with EVALB's figures."""
 
+import dataclasses
 import json
 import time
 from collections import Counter
@@ -27,6 +28,10 @@ class Options(ParserSearchOptions, CommonOptions):
     """val or test."""
     parameters: str = "COLLINS"
     """EVALB's parameters: COLLINS, new, nk, or a parameter file."""
+    beam_size: tuple[int, ...] | None = None
+    """Live hypotheses of a sentence: one width or several, each of which is scored. Defaults, as
+    `alpha` and `extra_length`, to what the model was saved with, and to section 6.3's if it was
+    with nothing: 21."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
@@ -34,42 +39,63 @@ class Options(ParserSearchOptions, CommonOptions):
     limit: int | None = None
     """Score only the first so many sentences."""
     output_json: Path | None = None
-    """File for the scores."""
+    """File for the scores: a list, an item for each width of the beam."""
     trees: Path | None = None
-    """File for the predicted trees, one a line. Defaults to MODEL.SPLIT.trees.txt, beside it."""
+    """File for the trees that the first width predicts, one a line. Defaults to
+    MODEL.SPLIT.trees.txt, beside the model."""
 
 
 def main(options):
     parameters = evalb_parameters(options.parameters)
-    parser = kt.ConstituencyParser.from_preset(
+    gold = list(
+        islice(load_treebank(options.dataset, options.split, options.data_dir), options.limit)
+    )
+    results = []
+    for beam_size in options.beam_size or (None,):
+        parser = load(dataclasses.replace(options, beam_size=beam_size))
+        scores, facts, predicted = parse_and_score(parser, gold, parameters)
+        facts |= settings(options, parser)
+        if not results:
+            path = options.trees or beside(options.model, f"{options.split}.trees.txt")
+            with whole(path) as new:
+                new.write_text("".join(f"{line}\n" for line in predicted), "utf-8")
+        results.append({**scores.to_dict(), **facts})
+        tell(options, parser, scores, facts)
+    if options.output_json:
+        with whole(options.output_json) as new:
+            new.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+
+
+def load(options):
+    """The parser with the search that the options describe, of one width."""
+    return kt.ConstituencyParser.from_preset(
         options.model,
         max_source_length=None,
         tag_dictionary=options.tag_dictionary,
         constrained=options.constrained,
         **options.search(kt.WordSynchronousBeamSearch),
     )
-    gold = list(
-        islice(load_treebank(options.dataset, options.split, options.data_dir), options.limit)
-    )
 
+
+def parse_and_score(parser, gold, parameters):
+    """The scores of the parser's trees, other facts of them, and the trees in brackets."""
     start = time.time()
     parses = list(parser.parse([tree.leaves() for tree in gold]))
     seconds = time.time() - start
     # Only where a model learned too few positions, a tree is missing.
     predicted = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
-    path = options.trees or beside(options.model, f"{options.split}.trees.txt")
-    with whole(path) as new:
-        new.write_text("".join(f"{line}\n" for line in predicted), "utf-8")
-
     scores = evaluate_trees([to_bracketed(tree) for tree in gold], predicted, parameters)
-    facts = {**facts_of(parses), "seconds": round(seconds, 1), **settings(options, parser)}
+    return scores, {**facts_of(parses), "seconds": round(seconds, 1)}, predicted
+
+
+def tell(options, parser, scores, facts):
+    """Print the scores and what belongs to them."""
     search = "constrained" if options.constrained else "unconstrained"
-    print(f"{search} {parser.search}, {seconds:.0f} s")
-    print(f"{facts['repaired_trees']} of {len(parses)} trees repaired: {dict(facts['repairs'])}")
+    print(f"{search} {parser.search}, {facts['seconds']:.0f} s")
+    repairs = dict(facts["repairs"])
+    print(f"{facts['repaired_trees']} of {scores.sentences} trees repaired: {repairs}")
     print(scores)
-    if options.output_json:
-        with whole(options.output_json) as new:
-            new.write_text(json.dumps({**scores.to_dict(), **facts}, indent=2) + "\n", "utf-8")
+    print(f"\nF1 of all sentences, error and skip sentences as wrong: {scores.strict_f1:.2f}\n")
 
 
 def facts_of(parses):

@@ -14,7 +14,7 @@ class Corpus:
     dataset: str
     """synthetic, ptb, craft or trees."""
     collapse_unary: bool = False
-    """Take out unary loops, X over X."""
+    """Take unary loops, X over X, out of the training trees; all others are scored as they are."""
     extra_trees: Path | None = None
     """File with more trees to train on, such as another parser's output (section 6.3)."""
     data_dir: Path | None = kt.training.may_change(None)
@@ -37,9 +37,7 @@ def main(options):
     training = kt.training.check_data(training, pairs, tokenizer)
     words = kt.data.WordTokenizer(tokenizer)
     first = kt.training.constituents_first(pairs, options.trees)
-    batches = kt.training.make_batches(
-        pairs, val_pairs, words, options, training, symbols, first
-    )
+    batches = kt.training.make_batches(pairs, val_pairs, words, options, training, symbols, first)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     counting = kt.training.next_word_hyperparameters(tokenizer, symbols, options.trees)
@@ -65,7 +63,9 @@ def main(options):
 
 
 def load(corpus, split):
-    return kt.data.load_treebank(corpus.dataset, split, corpus.data_dir, corpus.collapse_unary)
+    # Gold trees are what they are, whatever is trained on.
+    collapse_unary = corpus.collapse_unary and split == "train"
+    return kt.data.load_treebank(corpus.dataset, split, corpus.data_dir, collapse_unary)
 
 
 def load_extra(corpus):
@@ -83,6 +83,7 @@ def report(options, fitted, weights, validation, val_scores, test_scores):
     )
     search = f"beam {options.parsing.beam_size}, alpha {options.parsing.alpha}"
     print(f"test, {search}, {weights}:\n{test_scores}")
+    print(f"\nF1 of all sentences, error and skip sentences as wrong: {test_scores.strict_f1:.2f}")
     facts = {
         "dataset": options.corpus.dataset,
         "command": this_command(),
