@@ -301,11 +301,17 @@ FAULTS = {
     ],
     # Trees
     "data/trees/linearization.py": [
-        ("elif label not in (None, open_label):", "elif False:"),
         ("closing.get(label, closing.get(None))", "closing.get(label)"),
     ],
+    "data/trees/readers.py": [
+        ("if label not in (None, open_label):", "if False:"),
+        ("if self._was_opener or not children:", "if not children:"),
+    ],
+    "data/trees/walk.py": [
+        ("waiting[-1][0] == depth:", "waiting[-1][0] >= depth:"),
+    ],
     "data/trees/linearizing.py": [
-        ("openings = openings + 1 if step == OPEN else 0", "openings = openings + (step == OPEN)"),
+        ("openings = 0 if step == LEAF else", "openings = 0 if step != OPEN else"),
     ],
     "data/trees/repair.py": [
         ("readings[num_closed] = num_closed - 1", "readings[num_closed] = num_closed"),

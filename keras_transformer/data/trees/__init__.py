@@ -17,6 +17,7 @@ from keras_transformer.data.trees.cleaning import clean_label, clean_tree
 from keras_transformer.data.trees.linearization import (
     LABELLED_BRACKETS,
     UNKNOWN_TAG,
+    InOrderBrackets,
     LabelledBrackets,
     Linearization,
 )
@@ -32,6 +33,7 @@ from keras_transformer.data.trees.repair import repair
 __all__ = [
     "LABELLED_BRACKETS",
     "UNKNOWN_TAG",
+    "InOrderBrackets",
     "LabelledBrackets",
     "Linearization",
     "clean_label",

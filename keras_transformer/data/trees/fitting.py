@@ -6,34 +6,50 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from keras_transformer.data.trees.linearization import UNKNOWN_TAG
-from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN, LabelledStep
+from keras_transformer.data.trees.walk import (
+    CLOSE,
+    IN_ORDER,
+    LEAF,
+    OPEN,
+    TOP_DOWN,
+    LabelledStep,
+    Order,
+)
 
 _MISSING_LEAF: LabelledStep = (LEAF, UNKNOWN_TAG)
+# What is left of a leaf that is taken out: the constituent around it still has its place.
+NO_LEAF: LabelledStep = (LEAF, None)
 
 
 def fit_leaves(
-    steps: Sequence[LabelledStep], words: Sequence[str], repairs: Counter[str]
+    steps: Sequence[LabelledStep],
+    words: Sequence[str],
+    repairs: Counter[str],
+    order: Order = TOP_DOWN,
 ) -> tuple[list[LabelledStep], int]:
     """Adds and takes out leaves until there is one for each word.
 
     Leaf and word number n belong together, so one leaf too many or too few moves all brackets to
     its right by a word. Three things keep that damage small. A constituent that is opened and at
-    once closed shows where a leaf is missing. Marks such as a comma, which are their own tags, tie
-    leaves to words. And between two marks leaves are added or taken out in the middle, which leaves
-    both sides in place; unless the symbols break off, as then what is missing is the end.
+    once closed, or in-order one that is opened around nothing, shows where a leaf is missing. Marks
+    such as a comma, which are their own tags, tie leaves to words. And between two marks leaves are
+    added or taken out in the middle, which leaves both sides in place; unless the symbols break
+    off, as then what is missing is the end.
 
     Args:
         steps: what the symbols do.
         words: the words.
         repairs: counts of repairs, to be added to.
+        order: that of the steps.
 
     Returns:
-        The steps, and the number of words for which there is still no leaf as they belong at the
-        end of a tree that breaks off. Leaves and that number together are as many as words.
+        The steps, with `NO_LEAF` in the place of each leaf that is taken out, and the number of
+        words for which there is still no leaf as they belong at the end of a tree that breaks off.
+        Leaves and that number together are as many as words.
     """
     num_missing = len(words) - sum(step == LEAF for step, _ in steps)
     if num_missing > 0:
-        steps = _fill_empty(steps, num_missing, repairs)
+        steps = _fill_empty(steps, num_missing, repairs, order)
     tags = [tag for step, tag in steps if step == LEAF]
     if len(tags) == len(words):
         return list(steps), 0
@@ -44,7 +60,7 @@ def fit_leaves(
     num_at_end = 0
     if breaks_off:
         num_at_end, num_missing_after[-1] = num_missing_after[-1], 0
-    return _with_changes(steps, is_kept, num_missing_after), num_at_end
+    return _with_changes(steps, is_kept, num_missing_after, order), num_at_end
 
 
 def _changes(
@@ -64,33 +80,46 @@ def _changes(
 
 
 def _with_changes(
-    steps: Sequence[LabelledStep], is_kept: Sequence[bool], num_missing_after: Sequence[int]
+    steps: Sequence[LabelledStep],
+    is_kept: Sequence[bool],
+    num_missing_after: Sequence[int],
+    order: Order,
 ) -> list[LabelledStep]:
     missing = [[_MISSING_LEAF] * number for number in num_missing_after]
     if not is_kept:
         return [*missing[0], *steps]
     fitted: list[LabelledStep] = []
+    siblings: list[LabelledStep] = []  # of the leaf before, to be added after it
     num_leaves = 0
     for step, label in steps:
+        # In-order, a constituent that is opened now is around that leaf and its siblings.
+        if step == OPEN and order == IN_ORDER:
+            fitted += [(step, label), *siblings]
+            siblings = []
+            continue
+        fitted += siblings
+        siblings = []
         if step != LEAF:
             fitted.append((step, label))
             continue
-        if num_leaves == 0:
-            fitted += missing[0]
-        if is_kept[num_leaves]:
-            fitted.append((step, label))
+        leaves = [] if num_leaves else missing[0]
+        leaves = [*leaves, (step, label) if is_kept[num_leaves] else NO_LEAF]
         num_leaves += 1
-        fitted += missing[num_leaves]
-    return fitted
+        first, *siblings = [*leaves, *missing[num_leaves]]
+        fitted.append(first)
+    return fitted + siblings
 
 
 def _fill_empty(
-    steps: Sequence[LabelledStep], num_missing: int, repairs: Counter[str]
+    steps: Sequence[LabelledStep], num_missing: int, repairs: Counter[str], order: Order
 ) -> list[LabelledStep]:
-    """Puts missing leaves into constituents that are opened and at once closed."""
+    """Puts missing leaves into constituents that have none where they must have one: in those that
+    are opened and at once closed; in-order, before those that are opened around nothing.
+    """
+    empty_ends = [(None, OPEN), (OPEN, OPEN)] if order == IN_ORDER else [(OPEN, CLOSE)]
     filled: list[LabelledStep] = []
-    for step, label in steps:
-        if num_missing and step == CLOSE and filled and filled[-1][0] == OPEN:
+    for (before, _), (step, label) in zip([(None, None), *steps], steps):
+        if num_missing and (before, step) in empty_ends:
             filled.append(_MISSING_LEAF)
             repairs["missing_leaf"] += 1
             num_missing -= 1

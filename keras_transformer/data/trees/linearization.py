@@ -1,7 +1,7 @@
 """Linearisations: trees as sequences of symbols, the form in which a sequence model predicts them.
 
 Another linearisation is another subclass of `Linearization`. What else has to do with symbols (the
-reader below, `repair`, the pairs that a model learns from, the grammar of its search, the writer of
+readers, `repair`, the pairs that a model learns from, the grammar of its search, the writer of
 the SavedModel) knows them by what the subclass says of them.
 """
 
@@ -13,7 +13,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from keras_transformer.data.trees.brackets import text_around
-from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN, LabelledStep, Step, walk
+from keras_transformer.data.trees.readers import new_reader, not_a_tree
+from keras_transformer.data.trees.walk import (
+    CLOSE,
+    IN_ORDER,
+    LEAF,
+    OPEN,
+    TOP_DOWN,
+    LabelledStep,
+    Order,
+    Step,
+    walk,
+)
 from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,9 +49,15 @@ class Linearization(ABC):
     Each symbol is one step around a tree: it opens a constituent, is a leaf, or closes
     a constituent. The words are not repeated in the symbols: the n-th leaf stands for the n-th
     word. A subclass says with `symbol_of` and `step_of` how the steps are written, without white
-    space; the rest follows. A preset names the subclass and its configuration.
+    space, and with `order` which step comes first; the rest follows. A preset names the subclass
+    and its configuration.
+
+    Attributes:
+        order: `"top-down"` if a constituent is opened before its first child, `"in-order"` if it is
+            opened after it.
     """
 
+    order: ClassVar[Order] = TOP_DOWN
     _subclasses: ClassVar[dict[str, type["Linearization"]]] = {}
 
     def __init_subclass__(cls, **kwargs):
@@ -126,7 +143,7 @@ class Linearization(ABC):
                 empty.
         """
         words, symbols = [], []
-        for step, node in walk(tree):
+        for step, node in walk(tree, self.order):
             if step == LEAF:
                 words.append(node[0])
             symbols.append(self.symbol_of(step, node.label()))
@@ -145,12 +162,12 @@ class Linearization(ABC):
         Raises:
             UserError: if the symbols do not form exactly one tree over exactly these words.
         """
-        reader = _TreeReader(words)
+        reader = new_reader(self.order, words)
         for position, symbol in enumerate(symbols):
             step, label = self.step_of(symbol)
             problem = reader.take(step, label) if step else f"is none of {self._examples()}"
             if problem:
-                raise _not_a_tree(f"symbol {position}, {symbol!r}, {problem}")
+                raise not_a_tree(f"symbol {position}, {symbol!r}, {problem}")
         return reader.tree()
 
     def inventory(self, trees: Iterable["Tree"]) -> list[str]:
@@ -248,6 +265,24 @@ class LabelledBrackets(Linearization):
         return {"keep_tags": self.keep_tags}
 
 
+@dataclass(frozen=True)
+class InOrderBrackets(LabelledBrackets):
+    """The symbols of `LabelledBrackets`, with each constituent opened after its first child.
+
+    That is the order of in-order transitions (Liu and Zhang, 2017), written by a sequence model as
+    Fernández-González and Gómez-Rodríguez (2020) do: what a constituent begins with is known when
+    its label is to be told. `(S (NP (DT The) (NN dog)) (VP (VBZ runs)))` becomes
+
+        ["The", "dog", "runs"]
+        ["(DT)", "(NP", "(NN)", ")NP", "(S", "(VBZ)", "(VP", ")VP", ")S"]
+
+    Args:
+        keep_tags: whether a leaf bears its own tag. Otherwise each leaf is `(XX)`.
+    """
+
+    order: ClassVar[Order] = IN_ORDER
+
+
 LABELLED_BRACKETS = LabelledBrackets()
 
 
@@ -268,58 +303,3 @@ def _write_symbol(step: Step, label: str) -> str:
             f"Received: label={label!r}"
         )
     return symbol
-
-
-class _TreeReader:
-    """Puts one tree together, step by step."""
-
-    def __init__(self, words: Sequence[str]):
-        from nltk import Tree
-
-        self._tree = Tree
-        self._words = words
-        self._num_leaves = 0
-        # Labels and children of the open constituents, inside a frame for the root.
-        self._open: list[tuple[str, list[Tree]]] = [("", [])]
-
-    def take(self, step: Step, label: str | None) -> str | None:
-        """Takes the next step; returns what is wrong with it, or None."""
-        open_label, children = self._open[-1]
-        is_outside = len(self._open) == 1
-        if is_outside and children:
-            return "comes after the end of the tree"
-        if step == OPEN:
-            self._open.append((label, []))
-        elif step == LEAF:
-            if self._num_leaves == len(self._words):
-                return f"makes more leaves than the {len(self._words)} words"
-            children.append(self._tree(label, [self._words[self._num_leaves]]))
-            self._num_leaves += 1
-        elif is_outside:
-            return "comes where nothing is open"
-        elif not children:
-            return f"comes where a {open_label} is empty"
-        elif label not in (None, open_label):
-            return f"comes where a {open_label} is open"
-        else:
-            self._open.pop()
-            self._open[-1][1].append(self._tree(open_label, children))
-        return None
-
-    def tree(self) -> "Tree":
-        """The tree, after the last step."""
-        if len(self._open) > 1:
-            raise _not_a_tree(f"the {self._open[-1][0]} opened last is never closed")
-        if self._num_leaves < len(self._words):
-            raise _not_a_tree(f"there are {self._num_leaves} leaves for {len(self._words)} words")
-        ((_, roots),) = self._open
-        if not roots:
-            raise _not_a_tree("there are neither symbols nor words")
-        return roots[0]
-
-
-def _not_a_tree(problem: str) -> UserError:
-    return UserError(
-        f"The symbols are not one tree over the words: {problem}. `repair` makes a tree of any "
-        "symbols."
-    )

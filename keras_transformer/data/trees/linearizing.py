@@ -3,8 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from keras_transformer.data.trees.linearization import LABELLED_BRACKETS, LabelledBrackets
-from keras_transformer.data.trees.walk import OPEN, Step, walk
+from keras_transformer.data.trees.linearization import (
+    LABELLED_BRACKETS,
+    LabelledBrackets,
+    Linearization,
+)
+from keras_transformer.data.trees.walk import LEAF, OPEN, Step, walk
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -73,18 +77,21 @@ def parse_symbol(symbol: str) -> tuple[Step | None, str]:
     return step, label or ""
 
 
-def most_openings(trees: Iterable["Tree"]) -> int:
-    """The most constituents of some trees that begin before one word, one within the other.
+def most_openings(trees: Iterable["Tree"], linearization: Linearization = LABELLED_BRACKETS) -> int:
+    """The most constituents of some trees that are opened between one word and the next.
 
     Args:
         trees: the trees.
+        linearization: in whose order they are opened: top-down, those that begin before a word, one
+            within the other; in-order, those whose first child ends with a word.
 
     Returns:
         Their number.
     """
-    most = openings = 0
+    most = 0
     for tree in trees:
-        for step, _ in walk(tree):
-            openings = openings + 1 if step == OPEN else 0
+        openings = 0
+        for step, _ in walk(tree, linearization.order):
+            openings = 0 if step == LEAF else openings + (step == OPEN)
             most = max(most, openings)
     return most

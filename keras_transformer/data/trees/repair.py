@@ -10,6 +10,8 @@ The kinds of repairs are, first of the leaves:
 
 Then of the brackets:
 
+- `"misplaced_opener"`, in-order: where there is no child to open the constituent around, it is
+  opened before its first child; after an opener, around that opener's child.
 - `"missing_closer"`: a constituent is closed with a constituent around it, or at the end.
 - `"wrong_closer"`: a closer of another label closes the innermost constituent, whose label stays as
   it was opened.
@@ -30,13 +32,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.data.trees.cleaning import TOP
-from keras_transformer.data.trees.fitting import fit_leaves
+from keras_transformer.data.trees.fitting import NO_LEAF, fit_leaves
 from keras_transformer.data.trees.linearization import (
     LABELLED_BRACKETS,
     UNKNOWN_TAG,
     Linearization,
 )
-from keras_transformer.data.trees.walk import CLOSE, LEAF, OPEN, LabelledStep, is_leaf
+from keras_transformer.data.trees.walk import (
+    CLOSE,
+    IN_ORDER,
+    LEAF,
+    OPEN,
+    TOP_DOWN,
+    LabelledStep,
+    Order,
+    is_leaf,
+)
 from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,13 +85,19 @@ def repair(
     steps = [linearization.step_of(symbol) for symbol in symbols]
     known = [(step, label) for step, label in steps if step]
     repairs = Counter({"unknown_symbol": len(steps) - len(known)})
-    fitted, num_at_end = fit_leaves(known, words, repairs)
-    tree = _TreeMaker(fitted, words, repairs).run(num_at_end)
+    order = linearization.order
+    fitted, num_at_end = fit_leaves(known, words, repairs, order)
+    tree = _MAKERS[order](fitted, words, repairs).run(num_at_end)
     return tree, +repairs  # without the zeros
 
 
 class _TreeMaker:
-    """Makes a tree of steps whose leaves are as many as the words, less those at the end."""
+    """Makes a tree of steps whose leaves are as many as the words, less those at the end.
+
+    Among the children of a constituent, None stands for what is left out.
+    """
+
+    order: Order = TOP_DOWN
 
     def __init__(self, steps: Sequence[LabelledStep], words: Sequence[str], repairs: Counter[str]):
         from nltk import Tree
@@ -89,17 +106,20 @@ class _TreeMaker:
         self.steps = steps
         self.words = iter(words)
         self.repairs = repairs
-        self.remainders = _remainders(steps)
+        self.remainders = _remainders(steps, self.order)
         # Labels and children of the open constituents from the outermost in, after a frame that
         # holds the roots.
-        self.open: list[tuple[str, list[Tree]]] = [("", [])]
+        self.open: list[tuple[str, list[Tree | None]]] = [("", [])]
         self.depths: dict[str, list[int]] = {}  # label -> where it stands in `open`
 
     def run(self, num_at_end: int) -> "Tree":
         for position, (step, label) in enumerate(self.steps):
             if step == OPEN:
+                first_children = self.first_children(position)
                 self.depths.setdefault(label, []).append(len(self.open))
-                self.open.append((label, []))
+                self.open.append((label, first_children))
+            elif (step, label) == NO_LEAF:
+                self.open[-1][1].append(None)
             elif step == LEAF:
                 self.add_leaf(label)
             else:
@@ -112,6 +132,10 @@ class _TreeMaker:
         while len(self.open) > 1:
             self.close("missing_closer")
         return self.joined_roots()
+
+    def first_children(self, position: int) -> list["Tree | None"]:
+        """The children that a constituent has where it is opened."""
+        return []
 
     def add_leaf(self, tag: str) -> None:
         self.open[-1][1].append(self.tree(tag, [next(self.words)]))
@@ -155,11 +179,11 @@ class _TreeMaker:
         return abs(depth - ahead.num_closers) + (depth == 0 and another_root)
 
     def take_closer_of_nothing(self, label: str | None) -> None:
-        _, roots = self.open[0]
+        roots = _trees(self.open[0][1])
         # They need a constituent around them anyway.
         if len(roots) > 1 or (roots and is_leaf(roots[0])):
             self.repairs["missing_opener"] += 1
-            roots[:] = [self.tree(label or UNKNOWN_LABEL, list(roots))]
+            self.open[0][1][:] = [self.tree(label or UNKNOWN_LABEL, roots)]
         else:
             self.repairs["extra_closer"] += 1
 
@@ -167,15 +191,16 @@ class _TreeMaker:
         """Closes the innermost constituent."""
         label, children = self.open.pop()
         self.depths[label].pop()
+        children = _trees(children)
+        self.open[-1][1].append(self.tree(label, children) if children else None)
         if not children:
             self.repairs["empty_constituent"] += 1
             return
-        self.open[-1][1].append(self.tree(label, children))
         if repair:
             self.repairs[repair] += 1
 
     def joined_roots(self) -> "Tree":
-        _, roots = self.open[0]
+        roots = _trees(self.open[0][1])
         if len(roots) == 1:
             return roots[0]
         self.repairs["several_roots"] += 1
@@ -186,15 +211,34 @@ class _TreeMaker:
         return self.tree(roots[n].label(), [*roots[:n], *roots[n], *roots[n + 1 :]])
 
 
+class _InOrderMaker(_TreeMaker):
+    """As `_TreeMaker`, of steps in which constituents are opened after their first child."""
+
+    order = IN_ORDER
+
+    def first_children(self, position):
+        before = self.open[-1][1]
+        if not before or self.steps[position - 1][0] == OPEN:
+            self.repairs["misplaced_opener"] += 1
+        return [before.pop()] if before else []
+
+
+_MAKERS = {TOP_DOWN: _TreeMaker, IN_ORDER: _InOrderMaker}
+
+
+def _trees(children: list["Tree | None"]) -> list["Tree"]:
+    return [child for child in children if child is not None]
+
+
 class _Remainder(NamedTuple):
     """What is to come from a position on."""
 
-    has_content: bool  # a leaf or an opener
+    has_content: bool  # a leaf, or an opener that is not around what stands before it
     num_closers: int  # those of constituents opened before, labels aside
     last_closer: str | None  # the label of the last of them, if there is one and it has a label
 
 
-def _remainders(steps: Sequence[LabelledStep]) -> list[_Remainder]:
+def _remainders(steps: Sequence[LabelledStep], order: Order) -> list[_Remainder]:
     """What is to come from each position on."""
     remainders = [_Remainder(False, 0, None)]
     closers: list[str | None] = []  # from the last to the next
@@ -204,7 +248,10 @@ def _remainders(steps: Sequence[LabelledStep]) -> list[_Remainder]:
             closers.append(label)
         elif step == OPEN and closers:
             closers.pop()
-        has_content = has_content or step != CLOSE
+        if step == OPEN:
+            has_content = order == TOP_DOWN
+        elif step == LEAF and label is not None:
+            has_content = True
         last_closer = closers[0] if closers else None
         remainders.append(_Remainder(has_content, len(closers), last_closer))
     return remainders[::-1]
