@@ -4,7 +4,7 @@
 - `BannedTokens`, `NoUnknownToken`: tokens that no output may hold.
 - `NoRepeatedNgrams`, `RepetitionPenalty`: against outputs that go round in circles.
 - `FirstToken`, `ForcedPrefix`: what outputs begin with, all alike or each its own.
-- `TreeGrammar`: outputs are trees over the words of their sentences.
+- `TreeGrammar`, `InOrderTreeGrammar`: outputs are trees over the words of their sentences.
 - `Constraint`: what to derive others from.
 
 Probabilities stay the model's own: what is forbidden keeps its share.
@@ -20,6 +20,7 @@ from keras_transformer.decoding.constraints import (
     NoUnknownToken,
     RepetitionPenalty,
 )
+from keras_transformer.decoding.in_order_grammar import InOrderTreeGrammar
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Constraint",
     "FirstToken",
     "ForcedPrefix",
+    "InOrderTreeGrammar",
     "MinLength",
     "NoRepeatedNgrams",
     "NoUnknownToken",

@@ -282,7 +282,7 @@ FAULTS = {
             "may_open & (2 + words_left + depth + 1 <= progress.tokens_left)",
             "may_open & (1 + words_left + depth + 1 <= progress.tokens_left)",
         ),
-        ("may_close = is_inside & ~is_empty &", "may_close = is_inside &"),
+        ("may_close = is_inside & ~state.was_opener &", "may_close = is_inside &"),
         (
             "stack = ops.where(is_pushed, opened[..., None], gather_rows(state.stack, parents))",
             "stack = ops.where(is_pushed, opened[..., None], state.stack)",
@@ -291,6 +291,10 @@ FAULTS = {
             "index = ops.clip(state.num_words - state.words_left, 0, last)",
             "index = ops.clip(state.num_words - state.words_left + 1, 0, last)",
         ),
+    ],
+    "decoding/in_order_grammar.py": [
+        ("has_begun & ~state.was_opener &", "has_begun &"),
+        ("1 + 2 + words_left + 1 <=", "2 + words_left + 1 <="),
     ],
     "decoding/all_cores.py": [
         ("x[part::num_parts], whole)", "np.split(x, num_parts)[part], whole)"),

@@ -24,7 +24,8 @@ class TreeState(NamedTuple):
 
     words_left: object  # int32 (batch, beam): how many words have no leaf yet
     depth: object  # int32 (batch, beam): how many constituents are open
-    openings: object  # int32 (batch, beam): how many of them have been opened since the last word
+    openings: object  # int32 (batch, beam): how many have been opened since the last word
+    was_opener: object  # bool (batch, beam): whether the last symbol opened a constituent
     stack: object  # int32 (batch, beam, max_depth): their labels, the outermost first
     num_words: object  # int32 (batch, 1)
     word_kinds: object  # int32 (batch, words): the leaf set of each word; () without leaf sets
@@ -50,7 +51,7 @@ class TreeGrammar(Constraint):
             for several labels closes whichever is open.
         leaf_ids: ids of the symbols that stand for a word.
         max_depth: how many constituents may be open at once.
-        max_openings: how many may be opened before one word.
+        max_openings: how many may be opened between one word and the next.
         leaf_sets: tuples of leaf ids, the sets that a word's leaf may have to be from; `over` tells
             which of them is each word's. Without any, every leaf may stand for every word.
         num_words: see `over`.
@@ -138,24 +139,16 @@ class TreeGrammar(Constraint):
             words_left=words_left,
             depth=ops.zeros_like(words_left),
             openings=ops.zeros_like(words_left),
+            was_opener=ops.zeros_like(words_left, dtype="bool"),
             stack=ops.zeros((*ops.shape(words_left), self.max_depth), "int32"),
             num_words=self.num_words,
             word_kinds=() if self.word_kinds is None else self.word_kinds,
         )
 
     def allowed(self, log_probs, token_ids, state, progress):
-        words_left, depth, openings, stack, *_ = state
-        is_inside, is_empty = depth > 0, openings > 0
-        innermost = ops.take_along_axis(stack, ops.maximum(depth - 1, 0)[..., None], axis=-1)
-        # One more constituent needs its two brackets; each word its leaf, each open constituent its
-        # closing bracket, and the output its end token.
-        may_open = (words_left > 0) & (depth < self.max_depth) & (openings < self.max_openings)
-        may_open = may_open & (2 + words_left + depth + 1 <= progress.tokens_left)
-        # Outside of all constituents, a leaf is the whole tree. (What is outside and has words left
-        # has just begun: the outermost constituent is not closed before the last word.)
-        may_be_leaf = (words_left > 0) & (is_inside | (words_left == 1))
-        may_close = is_inside & ~is_empty & ((depth > 1) | (words_left == 0))
-        may_end = (words_left == 0) & ~is_inside
+        top = ops.maximum(state.depth - 1, 0)[..., None]
+        innermost = ops.take_along_axis(state.stack, top, axis=-1)
+        may_open, may_be_leaf, may_close, may_end = self._possible_steps(state, progress)
         opened, closes, is_leaf = (column[..., token_ids] for column in self._table())
         is_allowed = (
             (may_open[..., None] & (opened >= 0))
@@ -164,6 +157,27 @@ class TreeGrammar(Constraint):
             | (may_end[..., None] & (token_ids == END_ID))
         )
         return ops.where(is_allowed, log_probs, -np.inf)
+
+    def _possible_steps(self, state, progress):
+        """Whether the next symbol may open a constituent, be a leaf, close a constituent, or end
+        the output: four tensors, bool `(batch, beam)`.
+        """
+        words_left, depth = state.words_left, state.depth
+        is_inside = depth > 0
+        # One more constituent needs its two brackets; each word its leaf, each open constituent its
+        # closing bracket, and the output its end token.
+        may_open = (words_left > 0) & self._has_room(state)
+        may_open = may_open & (2 + words_left + depth + 1 <= progress.tokens_left)
+        # Outside of all constituents, a leaf is the whole tree. (What is outside and has words left
+        # has just begun: the outermost constituent is not closed before the last word.)
+        may_be_leaf = (words_left > 0) & (is_inside | (words_left == 1))
+        may_close = is_inside & ~state.was_opener & ((depth > 1) | (words_left == 0))
+        may_end = (words_left == 0) & ~is_inside
+        return may_open, may_be_leaf, may_close, may_end
+
+    def _has_room(self, state):
+        """Whether the limits leave room for one more constituent."""
+        return (state.depth < self.max_depth) & (state.openings < self.max_openings)
 
     def next_state(self, state, parents, tokens):
         words_left, depth, openings = (
@@ -179,12 +193,14 @@ class TreeGrammar(Constraint):
         is_top = ops.arange(self.max_depth, dtype="int32") == depth[..., None]
         is_pushed = is_top & (opened >= 0)[..., None]
         stack = ops.where(is_pushed, opened[..., None], gather_rows(state.stack, parents))
-        change = ops.cast(opened >= 0, "int32") - ops.cast(is_closer, "int32")
+        is_opener = opened >= 0
+        change = ops.cast(is_opener, "int32") - ops.cast(is_closer, "int32")
         return state._replace(
             words_left=words_left - ops.cast(is_leaf, "int32"),
             # Where a beam has fewer hypotheses than places, the rest hold any symbols.
             depth=ops.clip(depth + change, 0, self.max_depth),
-            openings=ops.where(opened >= 0, openings + 1, 0),
+            openings=ops.where(is_leaf, 0, openings + ops.cast(is_opener, "int32")),
+            was_opener=is_opener,
             stack=stack,
         )
 

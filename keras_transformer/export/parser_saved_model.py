@@ -138,9 +138,16 @@ def tree_writer(symbols):
     import tensorflow as tf
 
     before, after = zip(*symbols.texts_around())
-    is_leaf = np.isin(np.arange(symbols.vocabulary_size), list(symbols.leaves().values()))
+    ids = np.arange(symbols.vocabulary_size)
+    is_leaf = np.isin(ids, list(symbols.leaves().values()))
+    opening, closing = symbols.brackets()
+    change = np.isin(ids, opening).astype("int32") - np.isin(ids, closing)
+    is_in_order = symbols.linearization.order == "in-order"
 
     def write(token_ids, words):
+        if is_in_order:
+            order = top_down_order(tf.gather(is_leaf, token_ids), tf.gather(change, token_ids))
+            token_ids = tf.gather(token_ids, order, axis=1, batch_dims=1)
         leaves = tf.gather(tf.constant(is_leaf), token_ids)
         number = tf.cumsum(tf.cast(leaves, "int32"), axis=1) - 1
         word = tf.gather(_dense(words), tf.maximum(number, 0), axis=1, batch_dims=1)
@@ -152,3 +159,47 @@ def tree_writer(symbols):
         return tf.strings.strip(tf.strings.reduce_join(tf.strings.join(texts), axis=1))
 
     return write
+
+
+def top_down_order(is_leaf, change):
+    """Where the symbols of trees written in-order stand from the top down.
+
+    Each symbol belongs to a leaf: one that opens a constituent to the first leaf in it, one that
+    closes a constituent to the last. Before a leaf, constituents are opened in the reverse of their
+    order after it, the outermost first; after it they are closed in their own.
+
+    Args:
+        is_leaf: bool `(batch, length)`.
+        change: int32 `(batch, length)`: 1 for a symbol that opens a constituent, -1 for one that
+            closes it, else 0.
+
+    Returns:
+        int32 `(batch, length)`: for each place the index of the symbol that belongs there. What
+        follows a tree stays behind it.
+    """
+    import tensorflow as tf
+
+    index = tf.range(tf.shape(change)[1])
+    depth = tf.cumsum(change, axis=1)
+    is_opener = change > 0
+    # The last child of a constituent began with the last leaf outside of that child's constituents:
+    # (batch, opener, leaf).
+    begins = is_leaf[:, None, :] & (depth[:, None, :] == depth[:, :, None] - 1)
+    begins &= index[None, None, :] < index[None, :, None]
+    first = tf.reduce_max(tf.where(begins, index, 0), axis=-1)
+    last = _latest(tf.where(is_leaf, index, 0))
+    place = tf.where(is_opener, 3 * first, tf.where(is_leaf, 3 * index + 1, 3 * last + 2))
+    within = tf.where(is_opener, -index, index)
+    # Sorted by place, and within it.
+    size = 2 * tf.size(index) + 1
+    key = tf.cast(place, "int64") * tf.cast(size, "int64") + tf.cast(within, "int64")
+    return tf.argsort(key, axis=1, stable=True)
+
+
+def _latest(index):
+    """The largest so far along each row, where rows are zeros and growing numbers."""
+    import tensorflow as tf
+
+    size = tf.shape(index)[1]
+    is_before = tf.linalg.band_part(tf.ones((size, size), "bool"), -1, 0)
+    return tf.reduce_max(tf.where(is_before, index[:, None, :], 0), axis=-1)

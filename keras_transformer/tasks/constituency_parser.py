@@ -12,12 +12,16 @@ from keras_transformer.data.trees import LABELLED_BRACKETS, Linearization, escap
 from keras_transformer.data.windows import in_windows
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.in_order_grammar import InOrderTreeGrammar
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.length_batches import padded_size
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_is_no_string
+
+# By the order of a linearisation.
+_GRAMMARS = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
 
 
 class Parse(NamedTuple):
@@ -134,7 +138,7 @@ class ConstituencyParser(Task):
         return {"tag_dictionary": self._own_tag_dictionary}
 
     def _grammar(self):
-        return TreeGrammar(
+        return _GRAMMARS[self.symbols.linearization.order](
             *self.symbols.brackets(),
             tuple(self.symbols.leaves().values()),
             max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),

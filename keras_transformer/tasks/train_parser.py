@@ -2,12 +2,13 @@
 
 import copy
 from dataclasses import dataclass, field
+from typing import Literal
 
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.trees import InOrderBrackets, LabelledBrackets, to_bracketed
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
@@ -40,6 +41,8 @@ class TreeOptions:
 
     keep_tags: bool = True
     """Predict the words' tags. Otherwise one symbol stands for all (Vinyals et al., 2015)."""
+    linearization: Literal["top-down", "in-order"] = "top-down"
+    """Whether the symbol that opens a constituent comes before its first child or after it."""
     extra_ratio: float = 1.0
     """How many of the extra trees there are to be for one of the treebank."""
     constituents: bool = False
@@ -97,7 +100,7 @@ def train_parser(task_class, train, val, extra=None, **options):
 
     # Data (section 6.3) and batching (5.1)
     pairs = make_tree_pairs(train, options.trees, extra)
-    val_pairs = TreePairs(val, options.trees.keep_tags)
+    val_pairs = TreePairs(val, linearization=pairs.linearization)
     tokenizer, symbols = make_tree_tokenizer(pairs, options, run)
     run = check_data(run, pairs, tokenizer)
     first = constituents_first(pairs, options.trees)
@@ -129,6 +132,16 @@ def train_parser(task_class, train, val, extra=None, **options):
     return parser
 
 
+def make_linearization(options):
+    """The `Linearization` of trees as `TreeOptions` say.
+
+    Args:
+        options: `TreeOptions`.
+    """
+    form = {"top-down": LabelledBrackets, "in-order": InOrderBrackets}[options.linearization]
+    return form(options.keep_tags)
+
+
 def make_tree_pairs(train, options, extra=None):
     """The pairs (words, symbols) to train on: `TreePairs` as `TreeOptions` say.
 
@@ -147,7 +160,13 @@ def make_tree_pairs(train, options, extra=None):
             f"updates at first: pass one of them. Received: constituents={options.constituents}, "
             f"constituent_steps={steps}"
         )
-    return TreePairs(train, options.keep_tags, extra, options.extra_ratio, options.constituents)
+    return TreePairs(
+        train,
+        extra=extra,
+        extra_ratio=options.extra_ratio,
+        constituents=options.constituents,
+        linearization=make_linearization(options),
+    )
 
 
 def constituents_first(pairs, options):
@@ -179,7 +198,7 @@ def make_tree_tokenizer(pairs, options, run):
     symbols = pairs.survey.symbols
     words = pairs.sentences()
     tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
-    return tokenizer, TreeSymbols(symbols, tokenizer)
+    return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)
 
 
 def next_word_hyperparameters(tokenizer, symbols, options):
@@ -215,6 +234,7 @@ def parser_metadata(pairs, symbols, options):
     metadata = {
         "dataset": pairs.name,
         "symbols": symbols.symbols,
+        "linearization": symbols.linearization.serialize(),
         "max_openings": pairs.survey.max_openings,
     }
     if options.tag_dictionary and options.keep_tags:

@@ -9,8 +9,9 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
   and `DeviceOptions`.)
 - Corpus, vocabulary, token store and planned batches are in `kt.data`; `make_tokenizer` and
   `make_batches` call the last three, and `check_data` holds a resumed training to its text.
-- `make_tree_pairs`, `constituents_first`, `make_tree_tokenizer`, `next_word_hyperparameters`,
-  `parser_metadata`, `quick_parser`: what trees need, with `TreeOptions` and `ParsingOptions`.
+- `make_linearization`, `make_tree_pairs`, `constituents_first`, `make_tree_tokenizer`,
+  `next_word_hyperparameters`, `parser_metadata`, `quick_parser`: what trees need, with
+  `TreeOptions` and `ParsingOptions`.
 - `make_model`: the model (section 3), compiled. Of its parts: `ModelOptions` and
   `get_hyperparameters`, `make_optimizer` with
   `OptimizerOptions` (5.3), `compile_model`.
@@ -47,6 +48,7 @@ _HOMES = {
     "ParserTrainingOptions": "tasks.train_parser",
     "TreeOptions": "tasks.train_parser",
     "ParsingOptions": "tasks.train_parser",
+    "make_linearization": "tasks.train_parser",
     "make_tree_pairs": "tasks.train_parser",
     "constituents_first": "tasks.train_parser",
     "make_tree_tokenizer": "tasks.train_parser",

@@ -32,7 +32,7 @@ def main(options):
     # Data (section 6.3) and batching (5.1)
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
     pairs = kt.training.make_tree_pairs(train, options.trees, load_extra(options.corpus))
-    val_pairs = kt.data.TreePairs(val, options.trees.keep_tags)
+    val_pairs = kt.data.TreePairs(val, linearization=pairs.linearization)
     tokenizer, symbols = kt.training.make_tree_tokenizer(pairs, options, training)
     training = kt.training.check_data(training, pairs, tokenizer)
     words = kt.data.WordTokenizer(tokenizer)

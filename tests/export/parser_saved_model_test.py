@@ -5,7 +5,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.trees import InOrderBrackets, to_bracketed
 from keras_transformer.export.parser_saved_model import kinds_table, tree_writer
 from tests.small_trees import new_parser, tokenizer_of, trees
 from tests.unlabelled_closers import UnlabelledClosers
@@ -55,13 +55,17 @@ def test_only_a_constrained_parser_is_exported(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_writes_the_trees_of_another_linearization():
+@pytest.mark.parametrize("linearization", [UnlabelledClosers(), InOrderBrackets()])
+def test_writes_the_trees_of_another_linearization(linearization):
     import tensorflow as tf
 
-    linearization = UnlabelledClosers()
     inventory = linearization.inventory(trees())
     symbols = TreeSymbols(inventory, tokenizer_of(tuple(inventory)), linearization)
     words, lines = zip(*map(linearization.linearize, trees()[:10]))
     token_ids = tf.ragged.constant(symbols.encode(map(" ".join, lines)), dtype="int32")
-    texts = tree_writer(symbols)(token_ids.to_tensor(), tf.ragged.constant(words))
+    # With the end, and places after it.
+    token_ids = tf.pad(
+        tf.pad(token_ids.to_tensor(), [[0, 0], [0, 1]], constant_values=2), [[0, 0], [0, 3]]
+    )
+    texts = tree_writer(symbols)(token_ids, tf.ragged.constant(words))
     assert [text.decode() for text in texts.numpy()] == list(map(to_bracketed, trees()[:10]))
