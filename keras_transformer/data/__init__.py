@@ -11,6 +11,8 @@ Corpora of trees
 - `TreePairs`: trees as pairs of words and symbols; `TreeSymbols`: the symbols as tokens.
 - `symbol_inventory`, `most_openings`: what the trees of a treebank hold.
 - `TagDictionary`: which tags a word may have.
+- `tokenize_words`: words by the rules of a treebank.
+- `split_sentences`: the sentences of a paragraph.
 - `parse_trees`, `read_trees`, `to_bracketed`: trees in brackets.
 
 Vocabulary (section 5.1)
@@ -43,6 +45,8 @@ _HOMES = {
     "read_trees": "data.trees",
     "to_bracketed": "data.trees",
     "TagDictionary": "data.tag_dictionary",
+    "tokenize_words": "data.word_tokenizers",
+    "split_sentences": "data.sentences",
     # Vocabulary
     "VocabularyOptions": "data.tokenizer",
     "make_tokenizer": "data.tokenizer",

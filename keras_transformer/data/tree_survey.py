@@ -47,7 +47,7 @@ def survey_trees(
     def watched() -> Iterator["Tree"]:
         nonlocal openings
         for tree in chain(with_tags(), extra):
-            openings = max(openings, most_openings([tree]))
+            openings = max(openings, most_openings([tree], linearization))
             yield tree
 
     symbols = linearization.inventory(watched())

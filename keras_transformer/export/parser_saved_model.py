@@ -22,8 +22,9 @@ def export_parser(parser, path):
     serving_default(text: string[n])  -> tree: string[n], score: float32[n]
     ```
 
-    A text is a sentence with spaces between its words, in the Penn Treebank's spelling. (What
-    splits raw text into words, in `ConstituencyParser`, is Python; a server runs it beforehand.)
+    A text is a sentence with spaces between its words, in the spelling of the parser's treebank.
+    (What splits raw text into words is Python, `kt.data.tokenize_words(text,
+    parser.word_tokenizer)`; a server runs it beforehand.)
     The tree is in brackets, on one line, and always over exactly the words; it is empty for a text
     without words, and for one that is longer than the parser's `max_source_length`. The search is
     the parser's own. A process that loads the model needs `tensorflow` and `tensorflow_text`
@@ -50,7 +51,7 @@ def _parsing_module(parser):
 
     module = tf.Module()
     module.tokenizer = string_tokenizer(parser.tokenizer, add_eos=False)
-    tokens_of = word_tokenizer(module.tokenizer, parser.word_tokenizer.starts_word)
+    tokens_of = word_tokenizer(module.tokenizer, parser.source_tokenizer.starts_word)
     module.kinds = kinds_table(parser.tag_dictionary)
     write = tree_writer(parser.symbols)
 

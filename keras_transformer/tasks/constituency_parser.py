@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+import re
 from collections import Counter
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import LABELLED_BRACKETS, Linearization, escape, repair
 from keras_transformer.data.windows import in_windows
+from keras_transformer.data.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.in_order_grammar import InOrderTreeGrammar
@@ -31,6 +33,7 @@ class Parse(NamedTuple):
     score: float  # what the search gives it; 0 without a tree
     repairs: Counter  # what had to be mended in the model's output, by kind
     is_too_long: bool = False
+    others: tuple = ()  # the next best, each a `Parse`, where more than one result was asked for
 
 
 class ConstituencyParser(Task):
@@ -52,7 +55,9 @@ class ConstituencyParser(Task):
         tokenizer: a `Tokenizer` of which each symbol is one token.
         metadata: dict of JSON values kept with a preset. Its `"symbols"` are the symbols' list. If
             it has them, its `"max_openings"` is `TreeGrammar`'s, and its `"tag_dictionary"`, which
-            is taken out of it, what `TagDictionary.to_dict` gives.
+            is taken out of it, what `TagDictionary.to_dict` gives. Its `"word_tokenizer"` names
+            the rules that split raw text: `"craft"` or, without it,
+            `"treebank"`; see `kt.data.tokenize_words`.
         batch_tokens: the largest number of source slots parsed at once.
         search: a `BeamSearch`, a `Sampling`, a `WordSynchronousBeamSearch` or this class, or one of
             the functions `beam_search`, `greedy_search` and `sample`. Defaults to a beam search as
@@ -101,7 +106,9 @@ class ConstituencyParser(Task):
             )
         linearization = self._known_linearization(linearization)
         self.symbols = TreeSymbols(self.metadata["symbols"], tokenizer, linearization)
-        self.word_tokenizer = WordTokenizer(tokenizer)
+        self.source_tokenizer = WordTokenizer(tokenizer)
+        self.word_tokenizer = self.metadata.get("word_tokenizer", DEFAULT_WORD_TOKENIZER)
+        tokenize_words("", self.word_tokenizer)  # refuses a name that is none
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
         self.grammar = self._grammar() if constrained else None
@@ -204,8 +211,9 @@ class ConstituencyParser(Task):
         """Parse.
 
         Args:
-            sentences: list of sentences. A string is split into words as in the Penn Treebank; a
-                list of strings holds the words themselves, in the Penn Treebank's spelling.
+            sentences: list of sentences. A string is split into words by the rules of the treebank
+                that the parser was trained on; a list of strings holds the words themselves, in
+                that treebank's spelling. No word is empty, or has ASCII white space in it.
 
         Returns:
             The list of trees (`nltk.Tree`), in the same order; None for a sentence without words,
@@ -213,32 +221,36 @@ class ConstituencyParser(Task):
         """
         return [parse.tree for parse in self.parse(sentences)]
 
-    def parse(self, sentences):
+    def parse(self, sentences, num_results=1):
         """Parse a stream of any length, holding only a few thousand sentences at a time.
 
         Progress is shown on standard error, if that is a terminal, from the fifth second on.
 
         Args:
             sentences: iterable of sentences, as above.
+            num_results: how many parses of each sentence, no more than the search's `beam_size`.
 
         Returns:
-            An iterator of `Parse`, in the same order.
+            An iterator of `Parse`, in the same order: the best of each sentence, which has those
+            that come next as its `others`.
         """
         check_is_no_string(sentences, "parsed")
         total = len(sentences) if hasattr(sentences, "__len__") else None
-        return itertools.chain.from_iterable(self._search_windows(in_windows(sentences), total))
+        windows = self._search_windows(in_windows(sentences), num_results, total)
+        return itertools.chain.from_iterable(windows)
 
-    def parse_windows(self, windows):
+    def parse_windows(self, windows, num_results=1):
         """As `parse`, for who reads the stream: what is searched together is given together.
 
         Args:
             windows: iterable of lists of sentences. The next list is asked for when the parses of
                 the one before have been taken.
+            num_results: as for `parse`.
 
         Returns:
             An iterator of lists of `Parse`, one for each window.
         """
-        return self._search_windows(windows, None)
+        return self._search_windows(windows, num_results, None)
 
     def search_trees(self, token_ids, num_words, word_kinds=None, num_results=1):
         """Search for linearised trees.
@@ -262,11 +274,11 @@ class ConstituencyParser(Task):
             search = dataclasses.replace(search, word_ids=tuple(self.symbols.leaves().values()))
         return search(self.model, token_ids, num_results, constraints)
 
-    def _search_windows(self, windows, total):
+    def _search_windows(self, windows, num_results, total):
         results = search_stream(
-            ([words_of(sentence) for sentence in window] for window in windows),
+            ([words_of(x, self.word_tokenizer) for x in window] for window in windows),
             self._encode,
-            self._search,
+            lambda batch, sentences: self._search(batch, sentences, num_results),
             self.batch_tokens,
             self.source_limit(),
             total,
@@ -277,19 +289,18 @@ class ConstituencyParser(Task):
     def _parse_of(self, words, outputs):
         if outputs is None:
             return Parse(None, 0.0, Counter(), is_too_long=bool(words))
+        leaves, linearization = [escape(word) for word in words], self.symbols.linearization
+        parses = []
         # Without the constraint, no output at all is possible too.
-        token_ids, score = outputs[0] if outputs else ([], -np.inf)
-        tree, repairs = repair(
-            [escape(word) for word in words],
-            self.symbols.decode(token_ids),
-            self.symbols.linearization,
-        )
-        return Parse(tree, score, repairs)
+        for token_ids, score in outputs or [([], -np.inf)]:
+            tree, repairs = repair(leaves, self.symbols.decode(token_ids), linearization)
+            parses.append(Parse(tree, score, repairs))
+        return parses[0]._replace(others=tuple(parses[1:]))
 
     def _encode(self, sentences):
         # As in trees, and so in training: a bracket is no symbol there.
         escaped = [[*map(escape, words)] for words in sentences]
-        token_ids = self.word_tokenizer.encode_words(escaped)
+        token_ids = self.source_tokenizer.encode_words(escaped)
         return [
             [*ids, END_ID] if self._can_be_parsed(words, ids) else []
             for words, ids in zip(sentences, token_ids)
@@ -299,10 +310,11 @@ class ConstituencyParser(Task):
         limit = self.source_limit()
         return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
-    def _search(self, batch, sentences):
+    def _search(self, batch, sentences, num_results):
         num_words = np.zeros(len(batch), "int32")
         num_words[: len(sentences)] = [len(words) for words in sentences]
-        return self.search_trees(batch, num_words, self._word_kinds(num_words, sentences))
+        kinds = self._word_kinds(num_words, sentences)
+        return self.search_trees(batch, num_words, kinds, num_results)
 
     def _word_kinds(self, num_words, sentences):
         if self.tag_dictionary is None:
@@ -313,10 +325,15 @@ class ConstituencyParser(Task):
         return word_kinds
 
 
-def words_of(sentence):
+def words_of(sentence, word_tokenizer=DEFAULT_WORD_TOKENIZER):
     """The words of a sentence: those of a list, or those that a string is split into."""
-    if not isinstance(sentence, str):
-        return list(sentence)
-    from nltk.tokenize import TreebankWordTokenizer
-
-    return TreebankWordTokenizer().tokenize(sentence, convert_parentheses=True)
+    if isinstance(sentence, str):
+        return tokenize_words(sentence, word_tokenizer)
+    words = list(sentence)
+    for word in words:
+        if not isinstance(word, str) or not word or re.search(r"\s", word, re.ASCII):
+            raise UserError(
+                "A word must be a string that is not empty and has no ASCII white space in it. "
+                f"Received: {word!r}"
+            )
+    return words

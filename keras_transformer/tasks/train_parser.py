@@ -9,11 +9,12 @@ from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import InOrderBrackets, LabelledBrackets, to_bracketed
+from keras_transformer.data.word_tokenizers import word_tokenizer_of
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
-from keras_transformer.options import from_keywords
+from keras_transformer.options import from_keywords, may_change
 from keras_transformer.tasks.training import (
     TrainingOptions,
     begin_training,
@@ -54,6 +55,9 @@ class TreeOptions:
     paper's decoder finds it by its learned attention alone."""
     tag_dictionary: int = 5
     """Words that occur so often may only have their tags of training. 0: any word, any tag."""
+    word_tokenizer: Literal["treebank", "craft"] | None = may_change(None)
+    """The treebank whose rules split raw text for the parser, as they split the words of its trees.
+    Defaults to craft for the dataset of that name, and to treebank, the Penn Treebank's."""
 
 
 @dataclass(kw_only=True)
@@ -236,6 +240,7 @@ def parser_metadata(pairs, symbols, options):
         "symbols": symbols.symbols,
         "linearization": symbols.linearization.serialize(),
         "max_openings": pairs.survey.max_openings,
+        "word_tokenizer": options.word_tokenizer or word_tokenizer_of(pairs.name),
     }
     if options.tag_dictionary and options.keep_tags:
         counts = pairs.survey.tag_counts

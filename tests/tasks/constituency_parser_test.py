@@ -5,7 +5,14 @@ from nltk import Tree
 
 import keras_transformer as kt
 from keras_transformer.data.tag_dictionary import TagDictionary
-from keras_transformer.data.trees import LabelledBrackets, linearize, rebuild
+from keras_transformer.data.trees import (
+    LabelledBrackets,
+    linearize,
+    parse_trees,
+    rebuild,
+    to_bracketed,
+    unescape,
+)
 from keras_transformer.tasks.constituency_parser import ConstituencyParser, words_of
 from tests.small_trees import (
     new_parser,
@@ -108,6 +115,70 @@ def test_text_is_split_as_in_the_penn_treebank():
         *("He", "ca", "n't", "-LRB-", "really", "-RRB-", "say", "``", "no", "''", "."),
     ]
     assert words_of(["as", "it", "is."]) == ["as", "it", "is."]
+
+
+@pytest.mark.compiles
+def test_raw_text_is_split_as_the_metadata_say(parser, tmp_path):
+    assert parser(["a well-known dog."])[0].leaves() == ["a", "well-known", "dog", "."]
+    parser = new_parser()
+    parser.metadata["word_tokenizer"] = "craft"
+    parser.save_to_preset(tmp_path / "preset")
+    craft = kt.ConstituencyParser.from_preset(tmp_path / "preset", extra_length=24, beam_size=3)
+    expected = ["a", "well", "-", "known", "dog", "."]
+    assert craft(["a well-known dog."])[0].leaves() == expected
+    assert craft([["a", "well-known"]])[0].leaves() == ["a", "well-known"]
+    with pytest.raises(ValueError, match="`word_tokenizer` must be one of"):
+        metadata = {**parser.metadata, "word_tokenizer": "alien"}
+        ConstituencyParser(parser.model, tokenizer(), metadata)
+
+
+@pytest.mark.compiles
+def test_several_parses_of_a_sentence(parser):
+    best = list(parser.parse(SENTENCES[:3]))
+    for one, several in zip(best, parser.parse([*SENTENCES[:3]], num_results=3), strict=True):
+        assert several.tree == one.tree and not one.others
+        parses = [several, *several.others]
+        scores = [parse.score for parse in parses]
+        assert len(parses) == 3 and scores == sorted(scores, reverse=True)
+        assert len({str(parse.tree) for parse in parses}) == 3
+        assert {tuple(parse.tree.leaves()) for parse in parses} == {tuple(one.tree.leaves())}
+    (empty,) = parser.parse([[]], num_results=3)
+    assert empty.tree is None and empty.others == ()
+    with pytest.raises(ValueError, match="no larger than `beam_size`"):
+        list(parser.parse(SENTENCES[:1], num_results=4))
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    "words",
+    [
+        [".", ",", "``", "''", ":", ";", "!?", "..."],
+        [*"()[]{}", "-LRB-", "(S", ")S", "()"],
+        ["👩\u200d🔬", "🙂", "🇩🇪"],
+        ["\u00a0", "\u2003", "\u3000", "\u2028", "a\u2009b"],
+        ["\u200b", "\ufeff", "\u200d", "a\u200b"],
+        ["\x00", "\x7f", "e\u0301"],
+    ],
+)
+def test_odd_words_have_a_tree_over_exactly_them(parser, words):
+    (tree,) = parser([words])
+    assert list(map(unescape, tree.leaves())) == [*map(unescape, words)]
+    assert next(iter(parse_trees([to_bracketed(tree)]))) == tree
+
+
+@pytest.mark.compiles
+def test_very_long_words_and_sentences():
+    parser = new_parser(beam_size=1, max_source_length=1200)
+    word, sentence, together = parser.parse([["x" * 10_000], ["he"] * 500, ["x" * 500]])
+    assert word.is_too_long and together.tree.leaves() == ["x" * 500]
+    assert sentence.tree.leaves() == ["he"] * 500
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("word", ["", "a b", "\t", None, 3])
+def test_what_is_no_word(parser, word):
+    with pytest.raises(ValueError, match="A word must be a string that is not empty"):
+        parser([["He", word]])
 
 
 @pytest.mark.compiles
