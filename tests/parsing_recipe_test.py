@@ -61,6 +61,7 @@ def test_train_leaves_model_and_scores(trained):
     assert "F1" in (run / "model" / "README.md").read_text()
     metadata = json.loads((run / "model" / "task.json").read_text())["config"]["metadata"]
     tag_dictionary = json.loads((run / "model" / "tag_dictionary.json").read_text())
+    assert metadata["word_tokenizer"] == "treebank"
     assert "(S" in metadata["symbols"] and ["."] in tag_dictionary["tag_sets"]
     # What only the silver corpus has.
     assert {"(INTJ", ")INTJ", "(UH)"} < set(metadata["symbols"])
@@ -189,6 +190,64 @@ def test_parse_takes_words(trained, monkeypatch, capsys):
     trees = [Tree.fromstring(line) for line in capsys.readouterr().out.splitlines()]
     assert trees[0].leaves() == ["He", "ca", "n't", "run.", "now"]
     assert trees[1].leaves() == ["He", "sees"]
+
+
+@pytest.mark.compiles
+def test_parse_to_json(trained, monkeypatch, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--format", "json", "--num-results", "2")
+    more = ("--batch-tokens", "64", "--dtype", "float32")
+    call(monkeypatch, "parse.py", *arguments, *more, stdin="The dog (ö) runs.\n\nHe sees.\n")
+    first, empty, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["words"] == ["The", "dog", "-LRB-", "ö", "-RRB-", "runs", "."]
+    assert empty == {"line": 2, "words": [], "parses": [], "is_too_long": False}
+    assert last["line"] == 3 and len(last["parses"]) == 2
+    assert last["parses"][0]["score"] >= last["parses"][1]["score"]
+    for parse in first["parses"] + last["parses"]:
+        tree = Tree.fromstring(parse["tree"])
+        assert parse["tags"] == [tag for _, tag in tree.pos()] and parse["repairs"] == {}
+        spans = [(span["label"], span["end"] - span["start"]) for span in parse["spans"]]
+        constituents = tree.subtrees(lambda node: isinstance(node[0], Tree))
+        assert spans == [(node.label(), len(node.leaves())) for node in constituents]
+        assert parse["spans"][0] == {"start": 0, "end": len(tree.leaves()), "label": tree.label()}
+
+
+@pytest.mark.compiles
+def test_several_trees_in_brackets(trained, monkeypatch, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--num-results", "2")
+    call(monkeypatch, "parse.py", *arguments, stdin="He sees.\n\nHe runs.\n")
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [number for number, _, _ in rows] == ["1", "1", "3", "3"]
+    assert float(rows[0][1]) >= float(rows[1][1]) and rows[0][2] != rows[1][2]
+    assert Tree.fromstring(rows[1][2]).leaves() == ["He", "sees", "."]
+
+
+@pytest.mark.compiles
+def test_paragraphs(trained, monkeypatch, capsys):
+    pytest.importorskip("pysbd", reason="pysbd is not installed")
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--split-sentences", "--format", "json")
+    text = "He sees. The dog runs!\n\nShe sleeps.\n"
+    call(monkeypatch, "parse.py", *arguments, stdin=text)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["line"], " ".join(row["words"])) for row in rows] == [
+        *((1, "He sees ."), (1, "The dog runs !"), (2, ""), (3, "She sleeps .")),
+    ]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--tokenized", "--split-sentences"), "takes running text"),
+        (("--format", "svg", "--num-results", "2"), "needs --format brackets or --format json"),
+    ],
+)
+def test_options_that_contradict_each_other(monkeypatch, capsys, arguments, expected):
+    with pytest.raises(SystemExit) as error:
+        call(monkeypatch, "parse.py", "--model", "nowhere", *arguments)
+    assert error.value.code == 2 and expected in capsys.readouterr().err
 
 
 @pytest.mark.compiles

@@ -1,16 +1,18 @@
 """Parse sentences, one a line, from standard input to trees on standard output."""
 
-import itertools
+import json
+import math
 import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import LineNotes, ParserSearchOptions, StreamOptions, run
+from keras_transformer.command_line import LineNotes, ParserSearchOptions, StreamOptions, given, run
 from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.data.windows import line_windows
 
 
@@ -18,42 +20,82 @@ from keras_transformer.data.windows import line_windows
 class Options(ParserSearchOptions, StreamOptions):
     model: Path
     """Model folder, such as runs/x/model."""
-    format: Literal["brackets", "pretty", "svg"] = "brackets"
-    """Brackets, one tree a line; a drawing of letters; or an SVG picture, one a line."""
+    format: Literal["brackets", "pretty", "svg", "json"] = "brackets"
+    """Brackets, one tree a line; a drawing of letters; an SVG picture, one a line; or JSON, a line
+    for each sentence, with its trees, spans, tags, scores and repairs."""
     tokenized: bool = False
-    """The lines hold words with spaces between them, in the Penn Treebank's spelling. Otherwise
-    they are split into words as in the Penn Treebank."""
+    """The lines hold words with spaces between them, in the spelling of the model's treebank.
+    Otherwise they are split into words as in that treebank."""
+    split_sentences: bool = False
+    """The lines are paragraphs, in English: split them into sentences, each with its own tree."""
+    num_results: int | None = None
+    """Give so many trees of each sentence: in brackets the number of its line, score and tree, tabs
+    between; in JSON all in one line."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True
     """Search among trees only. Otherwise what comes out is repaired, and repairs are counted."""
+    batch_tokens: int | None = None
+    """The most tokens, padding included, that are parsed at once. Defaults to 1024."""
+    dtype: Literal["float32", "bfloat16", "mixed_bfloat16", "float16", "mixed_float16"] | None = (
+        None
+    )
+    """What the model computes in. Defaults to what it was saved with."""
 
 
 def main(options):
+    check(options)
     parser = kt.ConstituencyParser.from_preset(
         options.model,
         **options.search(kt.WordSynchronousBeamSearch),
+        **given(options, "batch_tokens", "dtype"),
         max_source_length=options.max_source_length,
         constrained=options.constrained,
         tag_dictionary=options.tag_dictionary,
     )
-    draw = FORMATS[options.format]()
-    windows = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
-    if options.tokenized:
-        windows = ([words_of_line(line) for line in window] for window in windows)
-    repairs, numbers = Counter(), itertools.count(1)
+    write = writer(options)
+    lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
+    repairs, numbers = Counter(), deque()  # the numbers of the lines that sentences are from
+    windows = sentences_of(lines, options, numbers)
     with LineNotes() as notes:
-        for window in parser.parse_windows(windows):
-            for parse, number in zip(window, numbers):
-                # An empty line for a sentence without words, and for one that is too long.
-                print(draw(parse.tree) if parse.tree else "")
+        for window in parser.parse_windows(windows, options.num_results or 1):
+            for parse in window:
+                number = numbers.popleft()
+                write(parse, number)
                 if parse.is_too_long:
                     notes.add("too long for a tree", number)
-                repairs += parse.repairs
+                repairs += sum((each.repairs for each in parse.others), parse.repairs)
             sys.stdout.flush()
     if repairs:
         counts = ", ".join(f"{count} {kind}" for kind, count in repairs.most_common())
         print(f"repairs: {counts}", file=sys.stderr)
+
+
+def check(options):
+    if options.tokenized and options.split_sentences:
+        raise kt.UserError(
+            "`split_sentences` takes running text. Received: `tokenized=True` and "
+            "`split_sentences=True`"
+        )
+    if options.num_results and options.format in ("pretty", "svg"):
+        raise kt.UserError(
+            "`num_results` needs `format=brackets` or `format=json`. "
+            f"Received: `format={options.format}`"
+        )
+
+
+def sentences_of(windows, options, numbers):
+    """The sentences of windows of lines; the numbers of their lines are added to `numbers`."""
+    number = 0
+    for window in windows:
+        sentences = []
+        for line in window:
+            number += 1
+            # A blank line is a sentence without words.
+            parts = (kt.data.split_sentences(line) if options.split_sentences else [line]) or [""]
+            sentences += map(words_of_line, parts) if options.tokenized else parts
+            numbers += [number] * len(parts)
+        yield sentences
 
 
 def words_of_line(line):
@@ -77,6 +119,49 @@ def svg():
     # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2,
     # and long labels would be cut off.
     return lambda tree: svgling.draw_tree(tree, average_glyph_width=1.5).get_svg().tostring()
+
+
+def facts(parse):
+    """A `Parse` as JSON values. The words of a span are those from `start` to before `end`."""
+    spans, around, num_words = [], [], 0
+    for step, node in walk(parse.tree):
+        if step == LEAF:
+            num_words += 1
+        elif step == CLOSE:
+            around.pop()["end"] = num_words
+        else:
+            spans.append({"start": num_words, "end": None, "label": node.label()})
+            around.append(spans[-1])
+    return {
+        "score": parse.score if math.isfinite(parse.score) else None,
+        "tree": to_bracketed(parse.tree),
+        "tags": [tag for _, tag in parse.tree.pos()],
+        "spans": spans,
+        "repairs": parse.repairs,
+    }
+
+
+def writer(options):
+    """The function that prints a `Parse` and the number of its line."""
+    draw = None if options.format == "json" else FORMATS[options.format]()
+
+    def write_json(parse, number):
+        parses = [parse, *parse.others] if parse.tree else []
+        words = parse.tree.leaves() if parse.tree else []
+        values = {"line": number, "words": words, "parses": list(map(facts, parses))}
+        print(json.dumps({**values, "is_too_long": parse.is_too_long}, ensure_ascii=False))
+
+    def write_n_best(parse, number):
+        for each in [parse, *parse.others] if parse.tree else []:
+            print(number, f"{each.score:.4f}", draw(each.tree), sep="\t")
+
+    def write_tree(parse, number):
+        # An empty line for a sentence without words, and for one that is too long.
+        print(draw(parse.tree) if parse.tree else "")
+
+    if options.format == "json":
+        return write_json
+    return write_tree if options.num_results is None else write_n_best
 
 
 # What turns a tree into text.
