@@ -11,6 +11,7 @@ from keras_transformer.convert.weights import (
     stack_places,
 )
 from keras_transformer.errors import UserError
+from keras_transformer.models.initial_values import filled_later
 from keras_transformer.models.transformer import Transformer
 
 # Tables of sinusoids that older files have: they are computed.
@@ -56,12 +57,13 @@ def model_of(folder, names, order, source_order, normalize_first, needless=()):
         "max_wavelength": _max_wavelength(hidden_dim),
         "first_position": folder.config.get("pad_token_id", 1) + 1,
     }
-    model = Transformer(
-        **options,
-        normalize_first=normalize_first,
-        use_bias=True,
-        layer_norm_epsilon=TORCH_NORM_EPSILON,
-    )
+    with filled_later():
+        model = Transformer(
+            **options,
+            normalize_first=normalize_first,
+            use_bias=True,
+            layer_norm_epsilon=TORCH_NORM_EPSILON,
+        )
     hidden_order = halves_to_interleaved(hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_places(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)

@@ -14,6 +14,7 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     stack_places,
 )
+from keras_transformer.models.initial_values import filled_later
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.translator import Translator
 
@@ -77,13 +78,14 @@ def ctranslate2(source, source_prefix=(), target_prefix=(), source_end=None):
     parts = architecture(files)
     source_side, target_side = vocabularies(files, folder, target_prefix)
     is_shared = source_side.order is target_side.order
-    model = Transformer(
-        len(target_side.order.rows),
-        source_vocabulary_size=None if is_shared else len(source_side.order.rows),
-        tie_weights=files.variables.are_equal("decoder/embeddings/weight", _PROJECTION),
-        output_bias=_OUTPUT_BIAS in files.variables or len(target_side.order.copies) > 0,
-        **parts.hyperparameters,
-    )
+    with filled_later():
+        model = Transformer(
+            len(target_side.order.rows),
+            source_vocabulary_size=None if is_shared else len(source_side.order.rows),
+            tie_weights=files.variables.are_equal("decoder/embeddings/weight", _PROJECTION),
+            output_bias=_OUTPUT_BIAS in files.variables or len(target_side.order.copies) > 0,
+            **parts.hyperparameters,
+        )
     _assign(model, files.variables, parts, source_side, target_side)
     if files.config["decoder_start_token"] is None:
         target_prefix = target_prefix[1:]  # It is the start token.

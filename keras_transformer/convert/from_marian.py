@@ -16,6 +16,7 @@ from keras_transformer.convert.weights import (
     stack_places,
 )
 from keras_transformer.errors import UserError
+from keras_transformer.models.initial_values import filled_later
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.translator import Translator
 
@@ -94,17 +95,18 @@ def marian(source, target_language=None):
 def _model(folder, source_side, target_side):
     tables = _tables(folder)
     logits_bias = _logits_bias(folder, target_side.order)
-    model = Transformer(
-        len(target_side.pieces),
-        source_vocabulary_size=(
-            None if tables.source == tables.target else len(source_side.pieces)
-        ),
-        tie_weights=tables.projection == tables.target,
-        output_bias=logits_bias is not None,
-        use_bias=_has_biases(folder),
-        layer_norm_epsilon=TORCH_NORM_EPSILON,
-        **hyperparameters(folder, _FIXED),
-    )
+    with filled_later():
+        model = Transformer(
+            len(target_side.pieces),
+            source_vocabulary_size=(
+                None if tables.source == tables.target else len(source_side.pieces)
+            ),
+            tie_weights=tables.projection == tables.target,
+            output_bias=logits_bias is not None,
+            use_bias=_has_biases(folder),
+            layer_norm_epsilon=TORCH_NORM_EPSILON,
+            **hyperparameters(folder, _FIXED),
+        )
     order = halves_to_interleaved(model.hyperparameters["hidden_dim"])
     _assign_tables(folder, model, tables, source_side.order.rows, target_side.order.rows, order)
     assign(stack_places(model), lambda name: folder.tensor(f"model.{name}"), order)

@@ -13,6 +13,7 @@ from keras_transformer.convert.vocabulary import RESERVED, reserve
 from keras_transformer.convert.weights import assign, stack_places
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
+from keras_transformer.models.initial_values import filled_later
 from keras_transformer.models.transformer import Transformer
 
 # Parts of names: as `weights.stack_places` has them, and as PyTorch does.
@@ -99,7 +100,8 @@ def torch(
     tables_of_positions = _positions([state[name] for name in names.positions])
     if tables_of_positions:
         options |= {"position_encoding": "learned", "max_length": len(tables_of_positions[0])}
-    model = Transformer(**options, **_sizes(state, names), **tables.hyperparameters())
+    with filled_later():
+        model = Transformer(**options, **_sizes(state, names), **tables.hyperparameters())
     assign(stack_places(model), _by_our_names(state, names.prefix))
     tables.assign(model)
     for stack, table in zip((model.encoder, model.decoder), tables_of_positions):

@@ -5,6 +5,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.models.hyperparameters import check_hyperparameters
+from keras_transformer.models.initial_values import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import LowRankAdaptation
 from keras_transformer.models.quantization import (
@@ -160,8 +161,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
 
         # Layers
         embedding_options = {
-            # With this, embeddings times sqrt(d_model), and logits too, begin with variance 1.
-            "embeddings_initializer": keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
+            "embeddings_initializer": embeddings_initializer(hidden_dim),
             "dtype": dtype,
         }
         token_embedding = keras.layers.ReversibleEmbedding(
