@@ -100,6 +100,7 @@ MAY_IMPORT = {
     # Who writes another library's format asks those who read it where its weights are.
     "export": {"layers", "models", "decoding", "tasks", "convert", *LEAVES},
     "hub": {"layers", "models", "decoding", "tasks", *LEAVES},
+    "spacy": {"tasks", *LEAVES},
     "__main__": {"command_line", "tasks"},
     "__init__": {
         "layers",

@@ -39,6 +39,7 @@ PARSING = tuple(
     """
     --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
     --extra-ratio --constituents --no-constituents --constituent-steps
+    --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
     --tag-dictionary --extra-length
     --beam-size --alpha --val-sentences
     """.split()
@@ -67,6 +68,7 @@ FIXED = {
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
+    *("deterministic_attention", "linearization"),
     *("extra_length", "beam_size", "alpha", "val_sentences"),
 }
 
