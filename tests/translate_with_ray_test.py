@@ -67,3 +67,16 @@ def test_the_lines_of_a_killed_worker_are_done_again(tmp_path):
         driver.kill()
     assert len(expected.read_text().splitlines()) == len(sentences)
     assert output.read_text() == expected.read_text()
+
+
+def test_a_model_that_is_none_is_said_in_one_line(tmp_path):
+    script = ROOT / "recipes" / "translation" / "translate_with_ray.py"
+    done = subprocess.run(
+        [sys.executable, script, "--model", tmp_path / "nowhere"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input="A dog runs.\n",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and not done.stdout
+    assert "nowhere" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import keras_transformer as kt
 from keras_transformer.command_line import StreamOptions, given, run
 from keras_transformer.data.windows import line_windows
+from keras_transformer.tasks.preset import read_preset
+from keras_transformer.tasks.preset_location import locate
 
 
 @dataclass(kw_only=True)
@@ -37,6 +39,7 @@ def main(options):
     except ImportError as error:
         raise kt.UserError('Ray is missing: pip install "keras-transformer[ray]".') from error
 
+    read_preset(locate(options.model))  # What is none is said in one line, and not by Ray.
     windows = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     blocks = [pyarrow.table({"line": lines}) for lines in windows]
     search = given(options, "beam_size", "alpha", "max_source_length")
