@@ -1,0 +1,1 @@
+"""Side-by-side measurements: a package, for others have one of this name."""
