@@ -329,7 +329,7 @@ FAULTS = {
     "layers/deterministic_attention.py": [
         ("ops.cumsum(starts, axis=1) - 1, -1)", "ops.cumsum(starts, axis=1), -1)"),
         ("ops.maximum(ops.sum(weights, axis=1), 1)[..., None]", "1.0"),
-        ("[*self.word_start_ids, end_id]", "[*self.word_start_ids]"),
+        ("[*self.word_start_ids, self.end_id]", "self.word_start_ids"),
     ],
     "data/trees/fitting.py": [
         ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),

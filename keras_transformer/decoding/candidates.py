@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.decoding.top_k import top_k
 from keras_transformer.layers.dropout import hash_bits
+from keras_transformer.layers.token_sets import is_one_of
 
 
 class Candidates(NamedTuple):
@@ -90,13 +91,6 @@ def fast_tracked_candidates(choose, scores, fast_ids, count):
 def together(*candidates):
     """All of several `Candidates`, one after the other."""
     return Candidates(*(ops.concatenate(parts, axis=1) for parts in zip(*candidates)))
-
-
-def is_one_of(token_ids, some_ids):
-    """Which tokens are among some, whose ids are Python integers."""
-    size = max(some_ids) + 2  # the last is for all beyond
-    is_some = np.isin(np.arange(size), some_ids)
-    return ops.take(is_some, ops.minimum(token_ids, size - 1), axis=0)
 
 
 def _flat(x):

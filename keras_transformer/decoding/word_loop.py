@@ -7,11 +7,12 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
-from keras_transformer.decoding.candidates import Candidates, is_one_of, together
+from keras_transformer.decoding.candidates import Candidates, together
 from keras_transformer.decoding.choices import choose
 from keras_transformer.decoding.constraint import Progress, Sizes
 from keras_transformer.decoding.search_loop import SearchLoop
 from keras_transformer.decoding.top_k import gather_rows, top_k
+from keras_transformer.layers.token_sets import is_one_of
 
 
 class WordState(NamedTuple):

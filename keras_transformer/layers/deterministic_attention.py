@@ -3,6 +3,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.layers.token_sets import is_one_of
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -46,8 +47,6 @@ class DeterministicAttention(keras.layers.Layer):
         self.word_start_ids = _checked("word_start_ids", word_start_ids)
         self.leaf_ids = _checked("leaf_ids", leaf_ids)
         self.end_id = end_id
-        self._starts_word = _table([*self.word_start_ids, end_id])
-        self._is_leaf = _table(self.leaf_ids)
 
     def call(self, encoder_sequence, encoder_token_ids, decoder_token_ids):
         words = self.word_vectors(encoder_sequence, encoder_token_ids)
@@ -63,7 +62,8 @@ class DeterministicAttention(keras.layers.Layer):
         Returns:
             Float tensor `(batch, source, hidden_dim)`: there are no more words than tokens.
         """
-        starts = ops.cast(_look_up(self._starts_word, encoder_token_ids), "int32")
+        starts = is_one_of(encoder_token_ids, [*self.word_start_ids, self.end_id])
+        starts = ops.cast(starts, "int32")
         word_of_token = ops.where(encoder_token_ids != 0, ops.cumsum(starts, axis=1) - 1, -1)
         weights = ops.one_hot(word_of_token, ops.shape(word_of_token)[1], dtype=self.compute_dtype)
         sums = ops.matmul(ops.swapaxes(weights, 1, 2), encoder_sequence)
@@ -75,7 +75,7 @@ class DeterministicAttention(keras.layers.Layer):
 
     def is_leaf(self, token_ids):
         """Whether target tokens stand for a word: a bool tensor of their shape."""
-        return _look_up(self._is_leaf, token_ids)
+        return is_one_of(token_ids, self.leaf_ids)
 
     def vectors_at(self, word_vectors, next_words):
         """The vectors of some words.
@@ -110,14 +110,3 @@ def _checked(name, token_ids):
     if not len(token_ids) or token_ids.dtype.kind not in "iu" or token_ids.min() < 0:
         raise UserError(f"`{name}` must be ids of tokens, one at least. Received: {token_ids}")
     return sorted(set(token_ids.tolist()))
-
-
-def _table(token_ids):
-    """Which ids are among some: bool `(largest id + 2,)`, the last false."""
-    table = np.zeros(max(token_ids) + 2, bool)
-    table[token_ids] = True
-    return table
-
-
-def _look_up(table, token_ids):
-    return ops.take(table, ops.minimum(token_ids, len(table) - 1), axis=0)
