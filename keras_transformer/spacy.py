@@ -21,9 +21,10 @@ Extensions of spans, and of tokens as spans of one token:
 - `children`: tuple of the spans of the largest of them that are smaller than the span.
 - `parent`: the span of the smallest constituent around, or None.
 
-spaCy's tokens are the words. A token of white space is in no tree, neither is a sentence that is
-longer than `max_source_length`. (This is no entry point of spaCy: it loads those wherever
-it makes a pipeline, and each would load Keras.)
+spaCy's tokens are the words, but for straight quotation marks, which the parser reads as two
+backquotes or two apostrophes, as in treebanks. A token of white space is in no tree, neither is a
+sentence that is longer than `max_source_length`. (This is no entry point of spaCy: it loads those
+wherever it makes a pipeline, and each would load Keras.)
 """
 
 import itertools
@@ -59,7 +60,7 @@ class ParserComponent:
         """The docs of a stream with their trees; the sentences of `batch_size` of them together."""
         for docs in minibatch(stream, batch_size):
             tokens = [[_words_of(sentence) for sentence in doc.sents] for doc in docs]
-            words = [[token.text for token in sentence] for doc in tokens for sentence in doc]
+            words = [[*map(_spelling, sentence)] for doc in tokens for sentence in doc]
             parses = self.parser.parse(words)
             for doc, sentences in zip(docs, tokens):
                 trees = [parse.tree for parse in itertools.islice(parses, len(sentences))]
@@ -93,6 +94,15 @@ def make_component(
 
 def _words_of(sentence):
     return [token for token in sentence if not token.is_space]
+
+
+def _spelling(token):
+    """A word as treebanks spell it: a straight quotation mark opens or closes there."""
+    if token.text != '"':
+        return token.text
+    before = token.nbor(-1) if token.i else None
+    opens = before is None or before.is_space or before.whitespace_ or before.text in "([{"
+    return "``" if opens else "''"
 
 
 def _nodes(tree, numbers):

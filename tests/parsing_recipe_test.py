@@ -193,6 +193,30 @@ def test_parse_takes_words(trained, monkeypatch, capsys):
 
 
 @pytest.mark.compiles
+def test_parse_takes_tags(trained, monkeypatch, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--tagged")
+    call(monkeypatch, "parse.py", *arguments, stdin="He/PRP sees/VBZ 1/2/NN\n\n")
+    tree, empty = capsys.readouterr().out.split("\n")[:2]
+    assert not empty
+    assert Tree.fromstring(tree).pos() == [("He", "PRP"), ("sees", "VBZ"), ("1/2", "NN")]
+    for bad, expected in (("He", "Received: 'He'"), ("He/X", "has no tag X")):
+        with pytest.raises(SystemExit):
+            call(monkeypatch, "parse.py", *arguments, stdin=f"{bad}\n")
+        assert expected in capsys.readouterr().err
+
+
+@pytest.mark.compiles
+def test_given_tags_are_those_of_the_gold_trees(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
+    to = ("--output-json", tmp_path / "scores.json", "--limit", "4")
+    call(monkeypatch, "evaluate.py", *arguments, *to, "--given-tags")
+    (scores,) = json.loads((tmp_path / "scores.json").read_text())
+    assert scores["given_tags"] and scores["tagging_accuracy"] == 100 and scores["errors"] == 0
+
+
+@pytest.mark.compiles
 def test_parse_to_json(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "json", "--num-results", "2")
@@ -240,7 +264,7 @@ def test_paragraphs(trained, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--tokenized", "--split-sentences"), "takes running text"),
+        (("--tokenized", "--split-sentences"), "pass one of them"),
         (("--format", "svg", "--num-results", "2"), "needs --format brackets or --format json"),
     ],
 )

@@ -139,6 +139,7 @@ FAULTS = {
     "training/schedules.py": [
         ('ops.cast(step, "float32") + 1', 'ops.cast(step, "float32")'),
         ("step * self.warmup_steps**-1.5", "step * self.warmup_steps**-0.5"),
+        ("ops.clip(left / self.cooldown_steps, 0.0, 1.0)", "left / self.cooldown_steps"),
     ],
     "training/optimizer.py": [("beta_2=0.98", "beta_2=0.999")],
     "training/whole_batch_optimizer.py": [

@@ -11,7 +11,7 @@ from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import symbol_inventory
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
-from keras_transformer.tasks.train_parser import TreeOptions, next_word_hyperparameters
+from keras_transformer.tasks.train_parser import TreeOptions, parser_hyperparameters
 from tests.helpers import randomize
 
 VOCABULARY_SIZE = 300
@@ -55,11 +55,13 @@ def new_parser_of(linearization, **options):
 
 
 def _new_parser(tokenizer, metadata, counts_words=False, **options):
-    counting = {}
+    # Without a count of words, as of earlier versions: one vocabulary of symbols and words.
+    target_size, sizes_of_parser = VOCABULARY_SIZE, {}
     if counts_words:
         symbols = TreeSymbols(metadata["symbols"], tokenizer)
-        counting = next_word_hyperparameters(tokenizer, symbols, TreeOptions())
-    model = Transformer(VOCABULARY_SIZE, 1, 16, 32, 2, dropout=0.0, **counting)
+        target_size = symbols.vocabulary_size
+        sizes_of_parser = parser_hyperparameters(tokenizer, symbols, TreeOptions())
+    model = Transformer(target_size, 1, 16, 32, 2, dropout=0.0, **sizes_of_parser)
     sizes = {"extra_length": 24, "batch_tokens": 1024}
     beam = {} if "search" in options else {"beam_size": 3}
     return ConstituencyParser(randomize(model), tokenizer, metadata, **{**sizes, **beam, **options})

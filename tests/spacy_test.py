@@ -88,3 +88,18 @@ def test_without_spacy():
     program = "import sys; sys.modules['spacy'] = None; import keras_transformer.spacy"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "keras-transformer[spacy]" in ended.stderr.splitlines()[-1]
+
+
+def test_straight_quotation_marks_are_read_as_in_treebanks():
+    read = []
+
+    class Reader(_Parser):
+        def parse(self, sentences):
+            read.extend(sentences)
+            return super().parse(sentences)
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    (doc,) = ParserComponent(Reader()).pipe([nlp('"No", he said ("yes" ).')])
+    words = ["``", "No", "''", ",", "he", "said", "(", "``", "yes", "''", ")", "."]
+    assert read == [words] and doc[0].text == '"'

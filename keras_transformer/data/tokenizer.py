@@ -6,11 +6,14 @@ import random
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
+NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
 _SPACE = "▁"  # SentencePiece's mark before a word
 
 
@@ -22,6 +25,17 @@ class VocabularyOptions:
     """Size of the BPE vocabulary that source and target share (section 5.1)."""
     vocabulary_sentences: int = 1_000_000
     """Sentences to train the vocabulary on at most, source and target sentences together."""
+    vocabulary_type: Literal["bpe", "unigram"] = "bpe"
+    """Byte-pair encoding (section 5.1), or a unigram language model (Kudo, 2018)."""
+    normalization: Literal[NORMALIZATIONS] = "nmt_nfkc"
+    """What is done to all text: Unicode's NFKC and more of white space (nmt_nfkc), NFKC alone, each
+    also without case (_cf), or nothing (identity). Of ，！… NFKC makes ,!... and only these can be
+    produced."""
+    character_coverage: float = 1.0
+    """Share of the text's characters that the vocabulary covers: 0.9995, say, where there are
+    thousands of them, as in Chinese."""
+    byte_fallback: bool = False
+    """Read and produce characters that the vocabulary lacks as the bytes of their UTF-8."""
 
 
 def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()):
@@ -45,8 +59,12 @@ def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()
     tokenizer = Tokenizer.train(
         sentences,
         options.vocabulary_size,
-        max_sentences=options.vocabulary_sentences,
+        model_type=options.vocabulary_type,
+        character_coverage=options.character_coverage,
         user_defined_symbols=user_defined_symbols,
+        max_sentences=options.vocabulary_sentences,
+        normalization=options.normalization,
+        byte_fallback=options.byte_fallback,
     )
     tokenizer.save(path)
     return tokenizer
@@ -95,6 +113,8 @@ class Tokenizer:
         user_defined_symbols=(),
         max_sentences=None,
         num_threads=16,
+        normalization="nmt_nfkc",
+        byte_fallback=False,
     ):
         """Train a vocabulary on an iterable of strings.
 
@@ -108,18 +128,30 @@ class Tokenizer:
                 time. Memory grows with them: by about 0.5 GB for a million.
             num_threads: threads to train with. The vocabulary does not depend on it, but the proto
                 records it, so the default is the same on all machines.
+            normalization: what is done to all text, which the proto remembers: `"nmt_nfkc"`,
+                `"nmt_nfkc_cf"`, `"nfkc"`, `"nfkc_cf"` or `"identity"`: SentencePiece's rules of
+                these names. What they replace can never be produced.
+            byte_fallback: whether characters that the vocabulary lacks are the bytes of their
+                UTF-8, 256 tokens of the vocabulary, in place of the unknown token.
 
         Returns:
             A `Tokenizer`.
 
         Raises:
-            UserError: if there is no text, or it is too small for `vocabulary_size`.
+            UserError: if there is no text, it is too small for `vocabulary_size`, or an argument is
+                out of its range.
         """
         import sentencepiece
 
         if max_sentences is not None and max_sentences < 1:
             raise UserError(
                 f"`max_sentences` must be positive. Received: max_sentences={max_sentences}"
+            )
+        check_choice("normalization", normalization, NORMALIZATIONS)
+        if not 0 < character_coverage <= 1:
+            raise UserError(
+                "`character_coverage` must be more than 0 and at most 1. Received: "
+                f"character_coverage={character_coverage}"
             )
         sentences = _sample(sentences, max_sentences)
         proto = io.BytesIO()
@@ -136,6 +168,8 @@ class Tokenizer:
                 eos_id=END_ID,
                 unk_id=UNKNOWN_ID,
                 num_threads=num_threads,
+                normalization_rule_name=normalization,
+                byte_fallback=byte_fallback,
                 minloglevel=2,
             )
         except RuntimeError as error:

@@ -17,6 +17,8 @@ class TreeSymbols:
 
     Attributes:
         ids: the ids of the symbols, in their order.
+        vocabulary_size: that of the target's vocabulary: the ids up to the last symbol's. Symbols
+            are the first of the tokens, so that a decoder needs no logits of those that make words.
 
     Raises:
         UserError: if one of them is no token, or no symbol of the linearisation.
@@ -29,8 +31,8 @@ class TreeSymbols:
             if linearization.step_of(symbol)[0] is None:
                 raise UserError(f"{symbol!r} is no symbol of the linearization {linearization}.")
         self._by_label = linearization.by_label(self.symbols)
-        self.vocabulary_size = tokenizer.vocabulary_size
         self.ids = tokenizer.ids_of(self.symbols)
+        self.vocabulary_size = max(self.ids, default=UNKNOWN_ID) + 1
         self._ids = dict(zip(self.symbols, self.ids))
         self._symbols = {token_id: symbol for symbol, token_id in self._ids.items()}
 

@@ -85,11 +85,14 @@ class DeterministicAttention(keras.layers.Layer):
             next_words: int tensor `(batch, target)`.
 
         Returns:
-            Float tensor `(batch, target, hidden_dim)`.
+            Float tensor `(batch, target, hidden_dim)`: zeros for a word that there is not, as where
+            an unconstrained search has put more leaves than there are words.
         """
-        # A product: the gradient of a gather is slow on CPUs.
-        one_hot = ops.one_hot(next_words, ops.shape(word_vectors)[1], dtype=self.compute_dtype)
-        return ops.matmul(one_hot, word_vectors)
+        # A product: the gradient of a gather is slow on CPUs. (PyTorch's `one_hot` refuses what is
+        # beyond the last word.)
+        words = ops.arange(ops.shape(word_vectors)[1], dtype="int32")
+        is_word = ops.equal(ops.expand_dims(next_words, -1), words)
+        return ops.matmul(ops.cast(is_word, self.compute_dtype), word_vectors)
 
     def compute_output_shape(
         self, encoder_sequence_shape, encoder_token_ids_shape, decoder_token_ids_shape

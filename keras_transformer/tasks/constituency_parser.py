@@ -1,6 +1,6 @@
 import dataclasses
+import functools
 import itertools
-import re
 from collections import Counter
 from typing import NamedTuple
 
@@ -10,6 +10,8 @@ from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import LABELLED_BRACKETS, Linearization, escape, repair
+from keras_transformer.data.trees.linearization import UNKNOWN_TAG
+from keras_transformer.data.trees.walk import LEAF, walk
 from keras_transformer.data.windows import in_windows
 from keras_transformer.data.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
 from keras_transformer.data.word_tokens import WordTokenizer
@@ -20,6 +22,7 @@ from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearc
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.length_batches import padded_size
 from keras_transformer.tasks.search_stream import search_stream
+from keras_transformer.tasks.sentence_words import words_of
 from keras_transformer.tasks.task import Task, check_is_no_string
 
 # By the order of a linearisation.
@@ -43,6 +46,7 @@ class ConstituencyParser(Task):
     parser = ConstituencyParser.from_preset("saved_models/craft_parser")
     parser(["The dog runs."])  # [Tree('S', [Tree('NP', ...), Tree('VP', ...), Tree('.', ['.'])])]
     parser([["The", "dog", "runs", "."]])  # words, as they are
+    parser([[("The", "DT"), ("dog", "NN"), ("runs", "VBZ"), "."]])  # with tags that are known
     ```
 
     The model predicts the tree as a sequence of symbols. The search leaves it only those that lead
@@ -106,12 +110,13 @@ class ConstituencyParser(Task):
             )
         linearization = self._known_linearization(linearization)
         self.symbols = TreeSymbols(self.metadata["symbols"], tokenizer, linearization)
+        self._check_logits()
         self.source_tokenizer = WordTokenizer(tokenizer)
         self.word_tokenizer = self.metadata.get("word_tokenizer", DEFAULT_WORD_TOKENIZER)
         tokenize_words("", self.word_tokenizer)  # refuses a name that is none
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
-        self.grammar = self._grammar() if constrained else None
+        self.grammar = self._grammar(self._leaf_sets()) if constrained else None
 
     def _known_linearization(self, given):
         """The given linearisation or the metadata's, which it leaves in the metadata."""
@@ -126,6 +131,14 @@ class ConstituencyParser(Task):
         if "linearization" in self.metadata:
             return Linearization.deserialize(self.metadata["linearization"])
         return LABELLED_BRACKETS
+
+    def _check_logits(self):
+        size = self.model.hyperparameters["vocabulary_size"]
+        if size < self.symbols.vocabulary_size:
+            raise UserError(
+                f"The model has logits of {size} tokens, and the symbols of its trees are among "
+                f"the first {self.symbols.vocabulary_size}: they do not belong together."
+            )
 
     def _take_tag_dictionary(self, given):
         """The given dictionary or the metadata's, which it takes out of the metadata."""
@@ -144,12 +157,12 @@ class ConstituencyParser(Task):
     def _preset_parts(self):
         return {"tag_dictionary": self._own_tag_dictionary}
 
-    def _grammar(self):
+    def _grammar(self, leaf_sets):
         return _GRAMMARS[self.symbols.linearization.order](
             *self.symbols.brackets(),
             tuple(self.symbols.leaves().values()),
             max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
-            leaf_sets=self._leaf_sets(),
+            leaf_sets=leaf_sets,
         )
 
     def _leaf_sets(self):
@@ -164,6 +177,12 @@ class ConstituencyParser(Task):
                 f"tags {', '.join(sorted(unknown))}."
             )
         return [[leaves[tag] for tag in tags] for tags in tag_sets]
+
+    @functools.cached_property
+    def _grammar_of_tags(self):
+        """The grammar with one more leaf set for each tag, for words whose tag is given."""
+        leaves = self.symbols.leaves().values()
+        return self._grammar([*(self._leaf_sets() or [leaves]), *([leaf] for leaf in leaves)])
 
     @classmethod
     def train(cls, train, val, extra=None, **options):
@@ -213,11 +232,16 @@ class ConstituencyParser(Task):
         Args:
             sentences: list of sentences. A string is split into words by the rules of the treebank
                 that the parser was trained on; a list of strings holds the words themselves, in
-                that treebank's spelling. No word is empty, or has ASCII white space in it.
+                that treebank's spelling. No word is empty, or has ASCII white space in it. In
+                place of a word there may be a pair (word, tag): then the word has that tag. With
+                None for a tag the parser finds it, as without one.
 
         Returns:
             The list of trees (`nltk.Tree`), in the same order; None for a sentence without words,
             and for one that is longer than `max_source_length`.
+
+        Raises:
+            UserError: if a word or a tag is none.
         """
         return [parse.tree for parse in self.parse(sentences)]
 
@@ -252,7 +276,7 @@ class ConstituencyParser(Task):
         """
         return self._search_windows(windows, num_results, None)
 
-    def search_trees(self, token_ids, num_words, word_kinds=None, num_results=1):
+    def search_trees(self, token_ids, num_words, word_kinds=None, num_results=1, grammar=None):
         """Search for linearised trees.
 
         Args:
@@ -260,11 +284,13 @@ class ConstituencyParser(Task):
             num_words: int array `(batch,)`.
             word_kinds: with a tag dictionary, int array `(batch, words)`: its kinds of the words.
             num_results: how many of each sentence.
+            grammar: of the trees. Defaults to the parser's `grammar`.
 
         Returns:
             `(token_ids, scores)`, as `beam_search`.
         """
-        trees = (self.grammar.over(num_words, word_kinds),) if self.constrained else ()
+        grammar = grammar or self.grammar
+        trees = (grammar.over(num_words, word_kinds),) if self.constrained else ()
         return self.search_batch(token_ids, num_results, trees)
 
     def search_batch(self, token_ids, num_results, constraints=()):
@@ -284,9 +310,9 @@ class ConstituencyParser(Task):
             total,
         )
         for window in results:
-            yield [self._parse_of(words, outputs) for words, outputs in window]
+            yield [self._parse_of(*sentence, outputs) for sentence, outputs in window]
 
-    def _parse_of(self, words, outputs):
+    def _parse_of(self, words, tags, outputs):
         if outputs is None:
             return Parse(None, 0.0, Counter(), is_too_long=bool(words))
         leaves, linearization = [escape(word) for word in words], self.symbols.linearization
@@ -294,16 +320,16 @@ class ConstituencyParser(Task):
         # Without the constraint, no output at all is possible too.
         for token_ids, score in outputs or [([], -np.inf)]:
             tree, repairs = repair(leaves, self.symbols.decode(token_ids), linearization)
-            parses.append(Parse(tree, score, repairs))
+            parses.append(Parse(_tagged(tree, tags), score, repairs))
         return parses[0]._replace(others=tuple(parses[1:]))
 
     def _encode(self, sentences):
         # As in trees, and so in training: a bracket is no symbol there.
-        escaped = [[*map(escape, words)] for words in sentences]
+        escaped = [[*map(escape, words)] for words, _ in sentences]
         token_ids = self.source_tokenizer.encode_words(escaped)
         return [
             [*ids, END_ID] if self._can_be_parsed(words, ids) else []
-            for words, ids in zip(sentences, token_ids)
+            for (words, _), ids in zip(sentences, token_ids)
         ]
 
     def _can_be_parsed(self, words, token_ids):
@@ -312,28 +338,53 @@ class ConstituencyParser(Task):
 
     def _search(self, batch, sentences, num_results):
         num_words = np.zeros(len(batch), "int32")
-        num_words[: len(sentences)] = [len(words) for words in sentences]
-        kinds = self._word_kinds(num_words, sentences)
-        return self.search_trees(batch, num_words, kinds, num_results)
+        num_words[: len(sentences)] = [len(words) for words, _ in sentences]
+        kinds, grammar = self._word_kinds(num_words, sentences), self.grammar
+        if self.constrained and (given := self._given_leaves(sentences)):
+            grammar = self._grammar_of_tags
+            if kinds is None:
+                kinds = _no_kinds(num_words)
+            first = len(grammar.leaf_sets) - len(grammar.leaf_ids)
+            for place, leaf in given.items():
+                kinds[place] = first + leaf
+        return self.search_trees(batch, num_words, kinds, num_results, grammar)
 
     def _word_kinds(self, num_words, sentences):
         if self.tag_dictionary is None:
             return None
-        word_kinds = np.zeros((len(num_words), padded_size(num_words.max())), "int32")
-        for row, words in enumerate(sentences):
+        word_kinds = _no_kinds(num_words)
+        for row, (words, _) in enumerate(sentences):
             word_kinds[row, : len(words)] = self.tag_dictionary.kinds_of(map(escape, words))
         return word_kinds
 
-
-def words_of(sentence, word_tokenizer=DEFAULT_WORD_TOKENIZER):
-    """The words of a sentence: those of a list, or those that a string is split into."""
-    if isinstance(sentence, str):
-        return tokenize_words(sentence, word_tokenizer)
-    words = list(sentence)
-    for word in words:
-        if not isinstance(word, str) or not word or re.search(r"\s", word, re.ASCII):
+    def _given_leaves(self, sentences):
+        """Which leaf each word with a given tag has: (sentence, word) -> its number."""
+        numbers = {tag: number for number, tag in enumerate(self.symbols.leaves())}
+        if UNKNOWN_TAG in numbers:
+            return {}  # It stands for all tags: they are written into the tree.
+        given = {
+            (row, column): tag
+            for row, (_, tags) in enumerate(sentences)
+            for column, tag in enumerate(tags)
+            if tag is not None
+        }
+        if unknown := sorted({*given.values()} - numbers.keys()):
             raise UserError(
-                "A word must be a string that is not empty and has no ASCII white space in it. "
-                f"Received: {word!r}"
+                f"The parser has no tag {', '.join(unknown)}. Its tags are those of its treebank: "
+                f"{', '.join(sorted(numbers))}."
             )
-    return words
+        return {place: numbers[tag] for place, tag in given.items()}
+
+
+def _no_kinds(num_words):
+    """Kinds of words that are all 0: `(batch, words)`, padded to one of few sizes."""
+    return np.zeros((len(num_words), padded_size(num_words.max())), "int32")
+
+
+def _tagged(tree, tags):
+    """The tree with the tags that are given."""
+    leaves = (node for step, node in walk(tree) if step == LEAF)
+    for leaf, tag in zip(leaves, tags):
+        if tag is not None:
+            leaf.set_label(tag)
+    return tree

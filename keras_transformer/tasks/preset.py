@@ -37,7 +37,7 @@ from keras_transformer.tasks.preset_files import (
 from keras_transformer.tasks.preset_form import Contents, read_contents, write_contents
 from keras_transformer.tasks.preset_location import locate
 from keras_transformer.tasks.preset_tokenizers import TOKENIZER
-from keras_transformer.training.checkpoints import load_weights, save_weights
+from keras_transformer.training.checkpoints import load_weights, narrow_weights, save_weights
 
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
@@ -70,6 +70,7 @@ def save_preset(
     source_prefix=(),
     target_prefix=(),
     source_end=True,
+    weights_dtype=None,
 ):
     """Write a preset folder: whole, or not at all.
 
@@ -87,9 +88,11 @@ def save_preset(
         source_prefix: tokens before each source, as strings.
         target_prefix: tokens before each target, as strings.
         source_end: whether sources end with the end token.
+        weights_dtype: `"float16"` for a file of half the size. Defaults to the weights' own.
 
     Raises:
-        UserError: if a tokenizer is of a class that presets do not hold.
+        UserError: if a tokenizer is of a class that presets do not hold, or weights cannot be kept
+            in that dtype.
     """
     contents = Contents(
         task,
@@ -113,6 +116,8 @@ def save_preset(
         elif card is None and old_card.is_file():
             shutil.copyfile(old_card, folder / CARD)
         save_weights(model, folder / WEIGHTS)
+        if weights_dtype is not None:
+            narrow_weights(folder / WEIGHTS, weights_dtype)
 
 
 def load_preset(path, task, dtype=None):
@@ -274,8 +279,11 @@ def _check_activation(path, activation):
 def _check_vocabularies(path, model, contents):
     sizes = model.hyperparameters
     source_size = sizes["source_vocabulary_size"] or sizes["vocabulary_size"]
+    target_size = sizes["vocabulary_size"]
+    if contents.metadata.get("symbols"):
+        target_size = source_size  # A parser's targets are some of the tokens: it checks which.
     for name, size, tokenizer in (
-        ("tokenizer", sizes["vocabulary_size"], contents.tokenizer),
+        ("tokenizer", target_size, contents.tokenizer),
         ("source's tokenizer", source_size, contents.source_tokenizer or contents.tokenizer),
     ):
         if size != tokenizer.vocabulary_size:

@@ -81,13 +81,15 @@ class Task:
         parts = {**cls._parts_of(preset), **options}
         return cls(preset.model, preset.tokenizer, search=search, **parts)
 
-    def save_to_preset(self, path, card=None):
+    def save_to_preset(self, path, card=None, weights_dtype=None):
         """Write a preset folder: whole, or not at all.
 
         Args:
             path: the folder; one that stands there already is replaced.
             card: text of the model card, in Markdown. None keeps the card of the folder that is
                 replaced, if it has one; an empty string leaves none.
+            weights_dtype: `"float16"` for a file of half the size; the weights that are loaded from
+                it are float32 again, but for the digits. Defaults to the weights' own.
         """
         save_preset(
             path,
@@ -97,6 +99,7 @@ class Task:
             self.metadata,
             card=card,
             search=serialize(self.search),
+            weights_dtype=weights_dtype,
             **self._preset_parts(),
         )
 

@@ -42,7 +42,7 @@ class TreeOptions:
 
     keep_tags: bool = True
     """Predict the words' tags. Otherwise one symbol stands for all (Vinyals et al., 2015)."""
-    linearization: Literal["top-down", "in-order"] = "top-down"
+    linearization: Literal["top-down", "in-order"] = "in-order"
     """Whether the symbol that opens a constituent comes before its first child or after it."""
     extra_ratio: float = 1.0
     """How many of the extra trees there are to be for one of the treebank."""
@@ -112,8 +112,8 @@ def train_parser(task_class, train, val, extra=None, **options):
     batches = make_batches(pairs, val_pairs, words, options, run, symbols, first)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    counting = next_word_hyperparameters(tokenizer, symbols, options.trees)
-    model = make_model(tokenizer.vocabulary_size, options, run, **counting)
+    sizes = parser_hyperparameters(tokenizer, symbols, options.trees)
+    model = make_model(symbols.vocabulary_size, options, run, **sizes)
     metadata = parser_metadata(pairs, symbols, options.trees)
     parser = task_class(model, tokenizer, metadata)
     quick = quick_parser(parser, options.parsing)
@@ -205,8 +205,9 @@ def make_tree_tokenizer(pairs, options, run):
     return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)
 
 
-def next_word_hyperparameters(tokenizer, symbols, options):
-    """What tells a `Transformer` which word comes next, if it is to know.
+def parser_hyperparameters(tokenizer, symbols, options):
+    """What makes a `Transformer` a parser's: an embedding of its own for the words, which are never
+    among the targets, and, if it is to know, what tells which of them comes next.
 
     Args:
         tokenizer: the `Tokenizer` of the words.
@@ -216,9 +217,11 @@ def next_word_hyperparameters(tokenizer, symbols, options):
     Returns:
         A dict of arguments of `Transformer`.
     """
+    words = {"source_vocabulary_size": tokenizer.vocabulary_size}
     if not options.deterministic_attention:
-        return {}
+        return words
     return {
+        **words,
         "word_start_ids": tokenizer.word_start_ids,
         "leaf_ids": sorted(symbols.leaves().values()),
     }

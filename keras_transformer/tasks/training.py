@@ -172,6 +172,7 @@ def make_model(vocabulary_size, options, run, **overrides):
         optimizer = make_optimizer(
             options.optimizer,
             hyperparameters["hidden_dim"],
+            options.fitting.steps,
             loss_scaling=model.dtype_policy.compute_dtype == "float16",
         )
     at_once = options.fitting.steps_per_execution

@@ -10,7 +10,7 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
 - Corpus, vocabulary, token store and planned batches are in `kt.data`; `make_tokenizer` and
   `make_batches` call the last three, and `check_data` holds a resumed training to its text.
 - `make_linearization`, `make_tree_pairs`, `constituents_first`, `make_tree_tokenizer`,
-  `next_word_hyperparameters`, `parser_metadata`, `quick_parser`: what trees need, with
+  `parser_hyperparameters`, `parser_metadata`, `quick_parser`: what trees need, with
   `TreeOptions` and `ParsingOptions`.
 - `make_model`: the model (section 3), compiled. Of its parts: `ModelOptions` and
   `get_hyperparameters`, `make_optimizer` with
@@ -23,7 +23,7 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
 
 For another loop, with Keras's own `fit`:
 
-- `NoamSchedule`, `paper_optimizer`, `WholeBatchOptimizer` (5.3).
+- `NoamSchedule`, `CooldownSchedule`, `paper_optimizer`, `WholeBatchOptimizer` (5.3).
 - `LabelSmoothedCrossentropy` (5.4), `TokenAccuracy`, `Perplexity`.
 - `RollingCheckpoints`, `stop_on_signals`, `KeepPace`, `LogProgress`, `LogScore`,
   `SkipNonFinite`, `StopOnNonFinite`: callbacks, and what goes with them.
@@ -52,7 +52,7 @@ _HOMES = {
     "make_tree_pairs": "tasks.train_parser",
     "constituents_first": "tasks.train_parser",
     "make_tree_tokenizer": "tasks.train_parser",
-    "next_word_hyperparameters": "tasks.train_parser",
+    "parser_hyperparameters": "tasks.train_parser",
     "parser_metadata": "tasks.train_parser",
     "quick_parser": "tasks.train_parser",
     "may_change": "options",
@@ -76,6 +76,7 @@ _HOMES = {
     "make_optimizer": "training.optimizer",
     "paper_optimizer": "training.optimizer",
     "WholeBatchOptimizer": "training.whole_batch_optimizer",
+    "CooldownSchedule": "training.schedules",
     "NoamSchedule": "training.schedules",
     "LabelSmoothedCrossentropy": "training.losses",
     "TokenAccuracy": "training.metrics",

@@ -17,6 +17,9 @@ from keras_transformer.training.processes import Processes
 # What a file holds besides the model's weights lies in this group: see `training_state`.
 STATE_GROUP = "training_state"
 
+# What numbers weights may be kept in: HDF5 has no bfloat16.
+_FLOATS = ("float16", "float32")
+
 # What HDF5 needs besides a tensor's values, for it and the groups that it lies in: 3 kB is usual.
 _OVERHEAD = 16 * 1024
 
@@ -145,6 +148,40 @@ def copy_weights(path, new_path):
         for name in file:
             if name != STATE_GROUP:
                 file.copy(name, new)
+
+
+def narrow_weights(path, dtype):
+    """Keep the tensors of a weights file in a smaller dtype, such as `"float16"`. Models that load
+    it have their own dtypes as before.
+
+    Args:
+        path: the file, which is replaced: wholly, or not at all.
+        dtype: the dtype of all tensors of floats.
+
+    Raises:
+        UserError: if it is no dtype of floats in HDF5, or a weight is too large for it.
+    """
+    if dtype not in _FLOATS:
+        raise UserError(f"`weights_dtype` must be one of {', '.join(_FLOATS)}. Received: {dtype!r}")
+    with whole(path) as new:
+        check_room(new, Path(path).stat().st_size)
+        with h5py.File(path) as file, h5py.File(new, "w") as narrow:
+            file.visititems(lambda name, item: _copy_item(narrow, name, item, dtype))
+            narrow.attrs.update(file.attrs)
+
+
+def _copy_item(narrow, name, item, dtype):
+    if isinstance(item, h5py.Dataset):
+        values = np.asarray(item)
+        if values.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                values = values.astype(dtype)
+            if not np.isfinite(values).all():
+                raise UserError(f"The weight {name} is too large for {dtype}, or no number.")
+        copy = narrow.create_dataset(name, data=values)
+    else:
+        copy = narrow.require_group(name)
+    copy.attrs.update(item.attrs)
 
 
 def datasets(file):

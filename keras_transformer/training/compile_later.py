@@ -9,6 +9,21 @@ import keras
 _BATCHES_PER_PROGRAM = 200
 
 
+def xla_pays(model):
+    """Whether XLA's programs are the faster ones in the end, on TensorFlow.
+
+    Not in bfloat16 on a CPU: TensorFlow multiplies such matrices by the CPU's own instructions, and
+    XLA by way of float32.
+
+    Args:
+        model: the model that is trained.
+    """
+    import tensorflow as tf
+
+    in_bfloat16 = model.dtype_policy.compute_dtype == "bfloat16"
+    return not in_bfloat16 or bool(tf.config.list_logical_devices("GPU"))
+
+
 def first_compiled_batch(num_shapes, num_batches):
     """The batch from which on a training is to be compiled, or None if it is too short for that.
 

@@ -20,7 +20,7 @@ from keras_transformer.training.checkpoints import (
     list_checkpoints,
     load_weights,
 )
-from keras_transformer.training.compile_later import CompileLater, first_compiled_batch
+from keras_transformer.training.compile_later import CompileLater, first_compiled_batch, xla_pays
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.processes import tell_of_lost_connections
@@ -132,7 +132,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         num_batches=num_batches,
         processes=run.processes,
     )
-    compile_later = _compile_later(run, train_batches, val_batches, num_batches)
+    compile_later = _compile_later(model, run, train_batches, val_batches, num_batches)
     with stop_on_signals(checkpoints), tell_of_lost_connections():
         fit_in_parts(
             model,
@@ -258,11 +258,11 @@ def _compiles_later(run):
     return run.devices.jit_compile and keras.backend.backend() == "tensorflow"
 
 
-def _compile_later(run, train_batches, val_batches, num_batches):
+def _compile_later(model, run, train_batches, val_batches, num_batches):
     """What has the training compiled, if it is not from the beginning; says what will be."""
     num_shapes, first = len(train_batches.shapes), 0
     if _compiles_later(run):
-        first = first_compiled_batch(num_shapes, num_batches)
+        first = first_compiled_batch(num_shapes, num_batches) if xla_pays(model) else None
     if first is None or not run.devices.jit_compile:
         return []
     logger.info(

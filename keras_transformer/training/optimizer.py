@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.schedules import CooldownSchedule, NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 
 
@@ -18,6 +18,9 @@ class OptimizerOptions:
     peak_learning_rate: float | None = 0.003
     """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
     warmup_steps)."""
+    cooldown_steps: int = 0
+    """Last updates, over which the learning rate falls to zero (Hägele et al., 2024). 0: it falls
+    as in the paper alone."""
     ema: float | None = None
     """Momentum (0.999, say) of a moving average of the weights, used in place of checkpoints."""
     accumulate: int = 1
@@ -28,7 +31,7 @@ class OptimizerOptions:
     """Leave out, and count, updates whose gradient is infinite or not a number."""
 
 
-def make_optimizer(options, hidden_dim, loss_scaling=None):
+def make_optimizer(options, hidden_dim, num_steps, loss_scaling=None):
     """The paper's optimizer with its schedule (section 5.3), as `OptimizerOptions` say.
 
     A moving average of the weights is left to `average_weights`: a training may take several `fit`.
@@ -36,6 +39,7 @@ def make_optimizer(options, hidden_dim, loss_scaling=None):
     Args:
         options: `OptimizerOptions`.
         hidden_dim: d_model.
+        num_steps: the number of updates of the training, at whose end a cool-down ends.
         loss_scaling: as for `WholeBatchOptimizer`.
 
     Returns:
@@ -44,11 +48,8 @@ def make_optimizer(options, hidden_dim, loss_scaling=None):
     Raises:
         UserError: if an option is out of its range.
     """
-    peak, warmup_steps = options.peak_learning_rate, options.warmup_steps
     return paper_optimizer(
-        NoamSchedule(hidden_dim, warmup_steps)
-        if peak is None
-        else NoamSchedule.from_peak(peak, hidden_dim, warmup_steps),
+        _make_schedule(options, hidden_dim, num_steps),
         options.accumulate,
         options.clip_norm,
         options.ema,
@@ -56,6 +57,18 @@ def make_optimizer(options, hidden_dim, loss_scaling=None):
         loss_scaling=loss_scaling,
         average_at_end=False,
     )
+
+
+def _make_schedule(options, hidden_dim, num_steps):
+    peak, warmup_steps = options.peak_learning_rate, options.warmup_steps
+    schedule = (
+        NoamSchedule(hidden_dim, warmup_steps)
+        if peak is None
+        else NoamSchedule.from_peak(peak, hidden_dim, warmup_steps)
+    )
+    if not options.cooldown_steps:
+        return schedule
+    return CooldownSchedule(schedule, num_steps, options.cooldown_steps)
 
 
 def paper_optimizer(

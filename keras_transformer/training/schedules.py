@@ -51,3 +51,52 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
             "warmup_steps": self.warmup_steps,
             "scale": self.scale,
         }
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class CooldownSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule whose rate falls to zero in the last updates of a training.
+
+    ```
+    lrate = schedule(step) * min(1, (num_steps - step) / cooldown_steps)
+    ```
+
+    Steps count from 0, as in Keras: the last update has `1 / cooldown_steps` of the schedule's
+    rate. The paper averages its last checkpoints in place of that (section 6.1); see Hägele et
+    al. (2024), "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations".
+
+    Args:
+        schedule: the schedule whose rate falls, such as a `NoamSchedule`.
+        num_steps: the number of updates of the whole training.
+        cooldown_steps: how many of them, the last, the rate falls over.
+
+    Raises:
+        UserError: if `cooldown_steps` is not from 1 to `num_steps`.
+    """
+
+    def __init__(self, schedule, num_steps, cooldown_steps):
+        super().__init__()
+        if not 1 <= cooldown_steps <= num_steps:
+            raise UserError(
+                f"`cooldown_steps` must be from 1 to the number of updates, {num_steps}. Received: "
+                f"cooldown_steps={cooldown_steps}"
+            )
+        self.schedule = schedule
+        self.num_steps = num_steps
+        self.cooldown_steps = cooldown_steps
+
+    def __call__(self, step):
+        left = self.num_steps - ops.cast(step, "float32")
+        return self.schedule(step) * ops.clip(left / self.cooldown_steps, 0.0, 1.0)
+
+    def get_config(self):
+        return {
+            "schedule": keras.optimizers.schedules.serialize(self.schedule),
+            "num_steps": self.num_steps,
+            "cooldown_steps": self.cooldown_steps,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        schedule = keras.optimizers.schedules.deserialize(config["schedule"])
+        return cls(**{**config, "schedule": schedule})

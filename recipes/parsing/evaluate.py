@@ -34,6 +34,8 @@ class Options(ParserSearchOptions, CommonOptions):
     with nothing: 21."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
+    given_tags: bool = False
+    """Tell the parser the tags of the gold trees."""
     constrained: bool = True
     """Search among trees only. Otherwise what comes out is repaired, and repairs are counted."""
     limit: int | None = None
@@ -53,7 +55,7 @@ def main(options):
     results = []
     for beam_size in options.beam_size or (None,):
         parser = load(dataclasses.replace(options, beam_size=beam_size))
-        scores, facts, predicted = parse_and_score(parser, gold, parameters)
+        scores, facts, predicted = parse_and_score(parser, gold, parameters, options.given_tags)
         facts |= settings(options, parser)
         if not results:
             path = options.trees or beside(options.model, f"{options.split}.trees.txt")
@@ -77,10 +79,11 @@ def load(options):
     )
 
 
-def parse_and_score(parser, gold, parameters):
+def parse_and_score(parser, gold, parameters, given_tags=False):
     """The scores of the parser's trees, other facts of them, and the trees in brackets."""
     start = time.time()
-    parses = list(parser.parse([tree.leaves() for tree in gold]))
+    sentences = [tree.pos() if given_tags else tree.leaves() for tree in gold]
+    parses = list(parser.parse(sentences))
     seconds = time.time() - start
     # Only where a model learned too few positions, a tree is missing.
     predicted = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
@@ -106,7 +109,7 @@ def facts_of(parses):
 
 def settings(options, parser):
     """What the scores depend on, to be kept beside them."""
-    names = ("tag_dictionary", "constrained", "parameters")
+    names = ("tag_dictionary", "given_tags", "constrained", "parameters")
     return {**parser.search.get_config(), **{name: getattr(options, name) for name in names}}
 
 

@@ -26,6 +26,8 @@ class Options(ParserSearchOptions, StreamOptions):
     tokenized: bool = False
     """The lines hold words with spaces between them, in the spelling of the model's treebank.
     Otherwise they are split into words as in that treebank."""
+    tagged: bool = False
+    """The same, with a tag behind each word: `The/DT dog/NN runs/VBZ ./.`. The trees have them."""
     split_sentences: bool = False
     """The lines are paragraphs, in English: split them into sentences, each with its own tree."""
     num_results: int | None = None
@@ -72,10 +74,11 @@ def main(options):
 
 
 def check(options):
-    if options.tokenized and options.split_sentences:
+    forms = ("tokenized", "tagged", "split_sentences")
+    if sum(getattr(options, name) for name in forms) > 1:
         raise kt.UserError(
-            "`split_sentences` takes running text. Received: `tokenized=True` and "
-            "`split_sentences=True`"
+            "A line is either `tokenized`, `tagged` or, with `split_sentences`, running text: pass "
+            f"one of them. Received: {', '.join(n for n in forms if getattr(options, n))}"
         )
     if options.num_results and options.format in ("pretty", "svg"):
         raise kt.UserError(
@@ -86,14 +89,16 @@ def check(options):
 
 def sentences_of(windows, options, numbers):
     """The sentences of windows of lines; the numbers of their lines are added to `numbers`."""
-    number = 0
+    number, read = 0, str
+    if options.tokenized or options.tagged:
+        read = tagged_words_of_line if options.tagged else words_of_line
     for window in windows:
         sentences = []
         for line in window:
             number += 1
             # A blank line is a sentence without words.
             parts = (kt.data.split_sentences(line) if options.split_sentences else [line]) or [""]
-            sentences += map(words_of_line, parts) if options.tokenized else parts
+            sentences += map(read, parts)
             numbers += [number] * len(parts)
         yield sentences
 
@@ -101,6 +106,16 @@ def sentences_of(windows, options, numbers):
 def words_of_line(line):
     # Other white space than ASCII's belongs to words, as in trees.
     return [word for word in re.split(r"\s+", line, flags=re.ASCII) if word]
+
+
+def tagged_words_of_line(line):
+    pairs = []
+    for item in words_of_line(line):
+        word, _, tag = item.rpartition("/")
+        if not (word and tag):
+            raise kt.UserError(f"`tagged` needs words with tags: dog/NN. Received: {item!r}")
+        pairs.append((word, tag))
+    return pairs
 
 
 def letters():

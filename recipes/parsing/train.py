@@ -40,8 +40,8 @@ def main(options):
     batches = kt.training.make_batches(pairs, val_pairs, words, options, training, symbols, first)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    counting = kt.training.next_word_hyperparameters(tokenizer, symbols, options.trees)
-    model = kt.training.make_model(tokenizer.vocabulary_size, options, training, **counting)
+    sizes = kt.training.parser_hyperparameters(tokenizer, symbols, options.trees)
+    model = kt.training.make_model(symbols.vocabulary_size, options, training, **sizes)
     metadata = kt.training.parser_metadata(pairs, symbols, options.trees)
     parser = kt.ConstituencyParser(model, tokenizer, metadata)
     quick = kt.training.quick_parser(parser, options.parsing)

@@ -195,3 +195,49 @@ def test_other_reserved_ids():
     )
     # SentencePiece's own: no padding, unknown 0.
     assert "unknown=0" in message_of(Tokenizer, proto.getvalue())
+
+
+# Text as it is
+
+WIDE = "好，ﬁne！ Größe…"
+
+
+@pytest.mark.parametrize(
+    ("normalization", "expected"),
+    [
+        ("identity", WIDE),
+        ("nfkc", "好,fine! Größe..."),
+        ("nmt_nfkc", "好,fine! Größe..."),
+        ("nfkc_cf", "好,fine! größe..."),
+        ("nmt_nfkc_cf", "好,fine! größe..."),
+    ],
+)
+def test_normalization_is_kept_in_the_proto(normalization, expected):
+    text = [WIDE, "A fine, größer dog!"] * 3
+    trained = Tokenizer.train(text, 60, normalization=normalization)
+    loaded = Tokenizer(trained.proto)
+    assert loaded.decode(loaded.encode([WIDE])) == [expected]
+
+
+@pytest.mark.parametrize("text", ["猫 🙂 é", "the \u200b dog", "אבג", "\x07 bell"])
+def test_characters_that_the_vocabulary_lacks_are_bytes(text):
+    options = {"byte_fallback": True, "normalization": "identity"}
+    trained = Tokenizer.train(SENTENCES, 330, user_defined_symbols=["(NP"], **options)
+    (ids,) = trained.encode([text])
+    assert UNKNOWN_ID not in ids and trained.decode([ids]) == [text]
+    assert not trained.is_unknown(ids)
+    # Symbols stand before the bytes.
+    assert pieces(trained)[4:6] == ["(NP", "<0x00>"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"normalization": "nfd"}, "`normalization` must be one of.*identity.*'nfd'"),
+        ({"character_coverage": 0.0}, "`character_coverage` must be.*=0.0"),
+        ({"character_coverage": 1.5}, "`character_coverage` must be.*=1.5"),
+    ],
+)
+def test_options_of_text_out_of_their_range(options, expected):
+    with pytest.raises(ValueError, match=expected):
+        Tokenizer.train(SENTENCES, 60, **options)

@@ -53,3 +53,9 @@ class Names:
 def test_symbols_must_be_tokens():
     with pytest.raises(ValueError, match=r"no token '\(ALIEN'"):
         TreeSymbols(["(S", "(ALIEN"], tokenizer())
+
+
+def test_a_decoder_needs_the_ids_up_to_the_last_symbol(tree_symbols):
+    # 4 reserved ids, and the symbols; the tokens that make words come after them.
+    assert tree_symbols.vocabulary_size == 4 + len(symbols()) < tokenizer().vocabulary_size
+    assert max(tree_symbols.ids) + 1 == tree_symbols.vocabulary_size

@@ -56,6 +56,14 @@ def test_padding_gives_zeros():
     assert_close(nothing, np.zeros((2, 6, 4)), atol=0)
 
 
+def test_there_is_no_word_after_the_last_token():
+    # As many words as tokens, and more leaves than words.
+    source, target = np.array([[5, 6]], "int32"), np.array([[1, 3, 3, 3, 4]], "int32")
+    sequence, zeros = normal(1, 2, 4), np.zeros(4)
+    vectors = to_numpy(DeterministicAttention(**LAYER)(sequence, source, target))
+    assert_close(vectors[0], [*sequence[0], zeros, zeros, zeros])
+
+
 def test_gradient():
     layer, weights = DeterministicAttention(**LAYER), normal(2, 6, 4, seed=1)
 

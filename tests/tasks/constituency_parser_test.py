@@ -13,7 +13,8 @@ from keras_transformer.data.trees import (
     to_bracketed,
     unescape,
 )
-from keras_transformer.tasks.constituency_parser import ConstituencyParser, words_of
+from keras_transformer.tasks.constituency_parser import ConstituencyParser
+from keras_transformer.tasks.sentence_words import words_of
 from tests.small_trees import (
     new_parser,
     new_parser_of,
@@ -111,10 +112,13 @@ def test_windows_are_answered_one_by_one(parser):
 
 @pytest.mark.once
 def test_text_is_split_as_in_the_penn_treebank():
-    assert words_of('He can\'t (really) say "no".') == [
+    assert words_of('He can\'t (really) say "no".').words == [
         *("He", "ca", "n't", "-LRB-", "really", "-RRB-", "say", "``", "no", "''", "."),
     ]
-    assert words_of(["as", "it", "is."]) == ["as", "it", "is."]
+    assert words_of(["as", ("it", "PRP"), ("is.", None)]) == (
+        ["as", "it", "is."],
+        [None, "PRP", None],
+    )
 
 
 @pytest.mark.compiles
@@ -207,6 +211,54 @@ def test_words_have_tags_of_the_dictionary(parser):
 
 
 @pytest.mark.compiles
+@pytest.mark.parametrize(
+    "options", [{}, {"tag_dictionary": False}, {"constrained": False}], ids=str
+)
+def test_tags_that_are_given(options):
+    parser = new_parser(**options)
+    tags = sorted(parser.symbols.leaves())
+    # Tags that no dictionary would have, for every third word.
+    tagged = [
+        [(word, tags[i % len(tags)] if i % 3 == 0 else None) for i, word in enumerate(words)]
+        for words in SENTENCES
+    ]
+    dictionary = parser.tag_dictionary
+    for sentence, tree in zip(tagged, parser(tagged)):
+        assert tree.leaves() == [word for word, _ in sentence]
+        for (word, tag), (_, predicted) in zip(sentence, tree.pos()):
+            if tag is not None:
+                assert predicted == tag
+            elif dictionary:
+                assert predicted in dictionary.tag_sets[dictionary.kinds_of([word])[0]]
+
+
+@pytest.mark.compiles
+def test_the_parser_s_own_tags_change_nothing(parser):
+    # What is given is held to in the search, and the best tree is still there.
+    parses = list(parser.parse(SENTENCES))
+    given = parser.parse([parse.tree.pos() for parse in parses])
+    for parse, same in zip(parses, given):
+        assert same.tree == parse.tree and same.score >= parse.score - 1e-4
+
+
+@pytest.mark.compiles
+def test_leaves_without_tags_take_those_that_are_given():
+    parser = new_parser_of(LabelledBrackets(keep_tags=False))
+    words = SENTENCES[0]
+    (tree,) = parser([[(word, f"T{i}") for i, word in enumerate(words)]])
+    assert tree.pos() == [(word, f"T{i}") for i, word in enumerate(words)]
+    assert [tag for _, tag in parser([words])[0].pos()] == ["XX"] * len(words)
+
+
+@pytest.mark.once
+def test_tags_that_are_none(parser):
+    with pytest.raises(ValueError, match="no tag ALIEN. Its tags .*: .*DT, .*NN"):
+        parser([[("He", "ALIEN")]])
+    with pytest.raises(ValueError, match="must be a string, or None.*3"):
+        parser([[("He", 3)]])
+
+
+@pytest.mark.compiles
 def test_samples_are_trees_too():
     options = {"search": kt.sample, "temperature": 3.0, "seed": 1}
     for words, tree in zip(SENTENCES, new_parser(**options)(SENTENCES)):
@@ -256,6 +308,23 @@ def test_a_string_is_no_list_of_sentences(parser):
 def test_symbols_are_needed():
     with pytest.raises(ValueError, match='as "symbols"'):
         ConstituencyParser(new_parser().model, tokenizer(), {})
+
+
+@pytest.mark.once
+def test_symbols_and_words_need_no_vocabulary_in_common(tmp_path):
+    parser = new_parser(counts_words=True)
+    sizes = parser.model.hyperparameters
+    assert sizes["vocabulary_size"] == 4 + len(symbols()) < tokenizer().vocabulary_size
+    assert sizes["source_vocabulary_size"] == tokenizer().vocabulary_size
+    parser.save_to_preset(tmp_path / "preset")
+    loaded = kt.ConstituencyParser.from_preset(
+        tmp_path / "preset", extra_length=24, batch_tokens=1024, beam_size=3
+    )
+    assert loaded(SENTENCES[:2]) == parser(SENTENCES[:2])
+    # The first of the symbols has the id 4: these logits end before the last of them.
+    small = kt.Transformer(len(symbols()), 1, 16, 32, 2, source_vocabulary_size=60)
+    with pytest.raises(ValueError, match="do not belong together"):
+        ConstituencyParser(small, tokenizer(), {"symbols": list(symbols())})
 
 
 @pytest.mark.compiles

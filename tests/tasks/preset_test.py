@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
 from keras_transformer.tasks.preset import load_preset, save_preset, upgrade_preset
 from keras_transformer.tasks.translator import Translator
+from keras_transformer.training.checkpoints import datasets
 from tests.helpers import assert_close, normal, randomize, to_numpy
 from tests.small_corpus import WORDS, new_model, tokenizer
 
@@ -623,3 +625,35 @@ def test_saved_on_one_backend_loads_on_another(tmp_path):
     token_ids, scores = greedy_search(model, INPUTS["encoder_token_ids"], extra_length=5)
     assert to_numpy(token_ids).tolist() == theirs["token_ids"].tolist()
     assert_close(scores, theirs["scores"], atol=1e-4)
+
+
+# Weights of fewer digits
+
+
+def test_weights_in_half_the_bytes(tmp_path, model):
+    path = tmp_path / "preset"
+    save_preset(path, "Test", model, tokenizer(), {}, weights_dtype="float16")
+    with h5py.File(path / "model.weights.h5") as file:
+        assert {item.dtype for item in datasets(file).values()} == {np.dtype("float16")}
+    loaded = load_preset(path, "Test").model
+    for ours, original in zip(loaded.weights, model.weights):
+        assert (
+            ours.path == original.path and keras.backend.standardize_dtype(ours.dtype) == "float32"
+        )
+        assert_close(ours, to_numpy(original).astype("float16").astype("float32"), atol=0)
+    assert_close(loaded(INPUTS), model(INPUTS), atol=1e-2)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [("int8", 0.0, "weights_dtype.*'int8'"), ("float16", 1e6, "too large for float16")],
+)
+def test_a_dtype_that_does_not_hold_the_weights(tmp_path, dtype, value, expected):
+    model = new_model()
+    path = tmp_path / "preset"
+    save_preset(path, "Test", model, tokenizer(), {"kept": 1})
+    model.weights[0].assign(np.full(model.weights[0].shape, value, "float32"))
+    with pytest.raises(ValueError, match=expected):
+        save_preset(path, "Test", model, tokenizer(), {}, weights_dtype=dtype)
+    assert load_preset(path, "Test").metadata == {"kept": 1}

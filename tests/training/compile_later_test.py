@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.compile_later import CompileLater, first_compiled_batch
+from keras_transformer.training.compile_later import CompileLater, first_compiled_batch, xla_pays
 
 on_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="JAX compiles from the beginning"
@@ -16,6 +16,17 @@ def test_as_much_is_left_to_gain_as_was_lost():
     assert first_compiled_batch(12, 7500) == 2400
     assert first_compiled_batch(12, 4800) == 2400
     assert first_compiled_batch(12, 4799) is None
+
+
+@on_tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_a_cpu_has_instructions_for_bfloat16_that_xla_does_not_use(dtype):
+    import tensorflow as tf
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.dtype_policy = keras.DTypePolicy(dtype)
+    on_cpu = not tf.config.list_logical_devices("GPU")
+    assert xla_pays(model) == (not on_cpu or dtype != "mixed_bfloat16")
 
 
 class Watch(keras.callbacks.Callback):

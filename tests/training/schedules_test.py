@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.schedules import CooldownSchedule, NoamSchedule
 from tests.helpers import to_numpy
 
 
@@ -85,3 +85,26 @@ def test_saved_inside_the_optimizer_of_a_model(tmp_path):
 def test_bad_argument(name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be positive.*{name}={value}"):
         NoamSchedule(**{"hidden_dim": 512, name: value})
+
+
+@pytest.mark.parametrize(
+    ("step", "share"), [(0, 1), (5, 1), (6, 1), (7, 3 / 4), (9, 1 / 4), (10, 0), (12, 0)]
+)
+def test_the_rate_falls_to_zero(step, share):
+    schedule = NoamSchedule(4, 16)
+    cooled = CooldownSchedule(schedule, num_steps=10, cooldown_steps=4)
+    assert rate(cooled, step) == pytest.approx(share * rate(schedule, step), rel=1e-6)
+    assert rate(cooled, ops.convert_to_tensor(step)) == rate(cooled, step)
+
+
+def test_a_cooled_schedule_is_serialized_with_the_one_in_it():
+    cooled = CooldownSchedule(NoamSchedule(512, 100, scale=3.0), 200, 50)
+    copy = keras.optimizers.schedules.deserialize(keras.optimizers.schedules.serialize(cooled))
+    assert type(copy) is CooldownSchedule and type(copy.schedule) is NoamSchedule
+    assert copy.get_config() == cooled.get_config()
+
+
+@pytest.mark.parametrize("steps", [0, -1, 11])
+def test_a_cool_down_is_part_of_the_training(steps):
+    with pytest.raises(ValueError, match=f"from 1 to the number of updates, 10.*={steps}"):
+        CooldownSchedule(NoamSchedule(4, 16), 10, steps)

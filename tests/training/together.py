@@ -103,7 +103,7 @@ def train(folder, options):
     batches = kt.training.make_batches(train, val, tokenizer, options, run)
     with run.devices.scope():
         model = quick_model(dropout=0.1)
-        optimizer = kt.training.make_optimizer(options.optimizer, 16)
+        optimizer = kt.training.make_optimizer(options.optimizer, 16, options.fitting.steps)
     kt.training.compile_model(model, optimizer, 0.1, run)
     kt.training.fit(model, *batches, run, options.fitting, options.checkpoints)
     kt.training.average_weights(model, run, options.checkpoints)
