@@ -214,7 +214,7 @@ WIDE = "好，ﬁne！ Größe…"
 )
 def test_normalization_is_kept_in_the_proto(normalization, expected):
     text = [WIDE, "A fine, größer dog!"] * 3
-    trained = Tokenizer.train(text, 60, normalization=normalization)
+    trained = Tokenizer.train(text, 45, normalization=normalization)
     loaded = Tokenizer(trained.proto)
     assert loaded.decode(loaded.encode([WIDE])) == [expected]
 
