@@ -34,7 +34,8 @@ COMMON = tuple(
 )
 TRANSLATION = tuple(
     """
-    --source --target
+    --source --target --max-characters --max-ratio --drop-identical --no-drop-identical
+    --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()
 )
 PARSING = tuple(

@@ -4,6 +4,8 @@ Corpora of pairs of sentences
 
 - `ParallelText`: the pairs of one split, streamed from files.
 - `load_parallel_text`: one of a corpus that has a name.
+- `filter_pairs`: what is left of a text without pairs that nobody should learn from, with
+  `FilterOptions`.
 
 Corpora of trees
 
@@ -35,6 +37,8 @@ _HOMES = {
     # Corpora
     "ParallelText": "data.parallel_text",
     "load_parallel_text": "data.parallel_text",
+    "FilterOptions": "data.filters",
+    "filter_pairs": "data.filters",
     "Treebank": "data.treebanks",
     "load_treebank": "data.treebanks",
     "TreePairs": "data.tree_pairs",

@@ -1,7 +1,7 @@
 """Parallel corpora: pairs of a sentence and its translation, streamed from text files."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from os import PathLike
@@ -9,12 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from keras_transformer.data.download import fetch_multi30k, fetch_newstest
+from keras_transformer.data.tatoeba import DEV, TRAIN, open_tatoeba
 from keras_transformer.data.text_files import (
     aligned_lines,
     check_choice,
     find_files,
     missing_files,
-    tab_separated_pairs,
 )
 from keras_transformer.errors import UserError
 
@@ -142,10 +142,10 @@ def load_parallel_text(
     | `synthetic` | the built-in grammar | none | always generated |
 
     The files may lie in `data_dir` or in a folder `multi30k`, `tatoeba`, `wmt14` or `text` in it.
-    Multi30k's `test` is test_2016_flickr. Tatoeba's `dev.tsv` is cut into `val` and `test` such
-    that all translations of one English sentence are on one side. WMT's `val` is newstest2013 and
-    its `test` the whole newstest2014: files named `val.en` or `newstest2013.en` and so on if there
-    are any, else sacreBLEU's.
+    Multi30k's `test` is test_2016_flickr. Tatoeba's `dev.tsv` is cut into `val` and `test`, and
+    what shares a sentence with it is left out of `train`, so that no sentence is on two sides.
+    WMT's `val` is newstest2013 and its `test` the whole newstest2014: files named `val.en` or
+    `newstest2013.en` and so on if there are any, else sacreBLEU's.
 
     Args:
         dataset: a name from the table (the keys of `DATASETS`).
@@ -210,24 +210,19 @@ def _open_multi30k(form: str, wanted: _Request) -> _Pairs:
 
 
 def _open_tatoeba(wanted: _Request) -> _Pairs:
-    names = ["train.tsv" if wanted.split == "train" else "dev.tsv"]
-    paths = find_files(wanted.data_dir, "tatoeba", names)
-    if not paths:
+    needed = TRAIN if wanted.split == "train" else DEV
+    paths = {name: find_files(wanted.data_dir, "tatoeba", [name]) for name in (TRAIN, DEV)}
+    if not paths[needed]:
         raise missing_files(
             wanted.data_dir,
             "tatoeba",
-            names,
+            [needed],
             "Expected lines of English TAB German. The sentences are at "
             "https://www.manythings.org/anki/deu-eng.zip (keep the first two columns).",
         )
-    (path,) = paths
-    kept = None
-    if wanted.split != "train":
-        # Split by English sentence, as one that has several translations fills several lines.
-        english = list(dict.fromkeys(english for english, _ in tab_separated_pairs(path)))
-        # Every second one: the file may be sorted by length, and both halves should be alike.
-        kept = frozenset(english[wanted.split == "test" :: 2])
-    return partial(_tatoeba_pairs, path, kept, wanted.source)
+    train, dev = (found[0] if found else None for found in paths.values())
+    pairs = open_tatoeba(wanted.split, train, dev)
+    return pairs if wanted.source == "en" else lambda: ((de, en) for en, de in pairs())
 
 
 def _open_wmt14(wanted: _Request) -> _Pairs:
@@ -297,12 +292,6 @@ def _count_and_digest(pairs: Iterable[Pair]) -> tuple[int, str]:
         count += 1
         digest.update(f"{source}\n{target}\n".encode())
     return count, digest.hexdigest()
-
-
-def _tatoeba_pairs(path: Path, kept: Collection[str] | None, source: str) -> Iterator[Pair]:
-    for english, german in tab_separated_pairs(path):
-        if kept is None or english in kept:
-            yield (english, german) if source == "en" else (german, english)
 
 
 @cache  # Drawing sentences takes longer than reading them, and they are few.

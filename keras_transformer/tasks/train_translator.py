@@ -1,7 +1,9 @@
 """Train a translator, from pairs of sentences to a model folder (sections 5 and 6.1)."""
 
+from dataclasses import dataclass, field
 from itertools import chain
 
+from keras_transformer.data.filters import FilterOptions, filter_pairs
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.options import from_keywords
@@ -17,6 +19,13 @@ from keras_transformer.training.fitting import average_weights, fit
 from keras_transformer.training.run import check_data
 
 
+@dataclass(kw_only=True)
+class TranslatorTrainingOptions(TrainingOptions):
+    """Options of a translator's training."""
+
+    filters: FilterOptions = field(default_factory=FilterOptions)
+
+
 def train_translator(task_class, train, val, **options):
     """Train a translator: see `Translator.train`.
 
@@ -24,7 +33,7 @@ def train_translator(task_class, train, val, **options):
         task_class: `Translator`, or a class derived from it.
         train: `ParallelText` to train on.
         val: `ParallelText` to validate on.
-        **options: those of `TrainingOptions`.
+        **options: those of `TranslatorTrainingOptions`.
 
     Returns:
         A `task_class`.
@@ -32,10 +41,11 @@ def train_translator(task_class, train, val, **options):
     Raises:
         UserError: if an option or a text is wrong, or the output folder holds another training.
     """
-    options = from_keywords(TrainingOptions, options)
+    options = from_keywords(TranslatorTrainingOptions, options)
     run = begin_training(options)
 
     # Data and batching (section 5.1)
+    train, left_out = filter_pairs(train, options.filters)
     sentences = chain.from_iterable(train)
     tokenizer = make_tokenizer(sentences, options.vocabulary, run)
     run = check_data(run, train, tokenizer)
@@ -59,7 +69,12 @@ def train_translator(task_class, train, val, **options):
 
     # Saving
     translator = task_class(model, tokenizer, origin)
-    facts = {**origin, "validation": validation, "scores": {"val": result.to_dict()}}
+    facts = {
+        **origin,
+        "left_out": left_out,
+        "validation": validation,
+        "scores": {"val": result.to_dict()},
+    }
     title = f"{languages['source']} to {languages['target']}, trained on {train.name}"
     line = f"validation text, greedy search, {weights}: {describe_bleu(result)}"
     save_training(translator, facts, title, [line], options, run, batches, fitted)

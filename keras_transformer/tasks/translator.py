@@ -100,9 +100,9 @@ class Translator(Task):
         Args:
             train: `kt.data.ParallelText` to train on.
             val: `kt.data.ParallelText` to validate on.
-            **options: the options of `kt.training.TrainingOptions` by their names, such as
-                `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`, with
-                the recipe's defaults. Those used most:
+            **options: the options of `kt.training.TranslatorTrainingOptions` by their names, such
+                as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`,
+                with the recipe's defaults. Those used most:
                 `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
                 preset. It must be given.
                 `resume`: whether to go on from the newest checkpoint in that folder; without one

@@ -3,7 +3,8 @@
 `kt.Translator.train` and `kt.ConstituencyParser.train` call all of them (and the recipes).
 A stage is a function of explicit arguments; what it leaves to choose is a dataclass of options.
 
-- `TrainingOptions`, `ParserTrainingOptions`: the options of all stages together.
+- `TrainingOptions`, `TranslatorTrainingOptions`, `ParserTrainingOptions`: the options of all stages
+  together.
 - `may_change`: marks an option that may have another value when a training goes on.
 - `begin_training`: where the training stands, as a `Run`. (`begin_run`: of its parts, `RunOptions`
   and `DeviceOptions`.)
@@ -45,6 +46,7 @@ _HOMES = {
     "make_batches": "tasks.training",
     "make_model": "tasks.training",
     "save_training": "tasks.training",
+    "TranslatorTrainingOptions": "tasks.train_translator",
     "ParserTrainingOptions": "tasks.train_parser",
     "TreeOptions": "tasks.train_parser",
     "ParsingOptions": "tasks.train_parser",

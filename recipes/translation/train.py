@@ -23,7 +23,7 @@ class Corpus:
 
 
 @dataclass(kw_only=True)
-class Options(CommonOptions, kt.training.TrainingOptions):
+class Options(CommonOptions, kt.training.TranslatorTrainingOptions):
     corpus: Corpus
 
 
@@ -32,6 +32,7 @@ def main(options):
 
     # Data and batching (section 5.1)
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
+    train, left_out = kt.data.filter_pairs(train, options.filters)
     sentences = chain.from_iterable(train)
     tokenizer = kt.training.make_tokenizer(sentences, options.vocabulary, training)
     training = kt.training.check_data(training, train, tokenizer)
@@ -56,7 +57,7 @@ def main(options):
 
     # Saving
     title = f"{options.corpus.source} to {options.corpus.target}, trained on {train.name}"
-    facts = {**origin, **facts}
+    facts = {**origin, "left_out": left_out, **facts}
     kt.training.save_training(translator, facts, title, lines, options, training, batches, fitted)
 
 

@@ -1,6 +1,7 @@
 import ast
 import gzip
 import hashlib
+import itertools
 import os
 import shutil
 import sys
@@ -139,11 +140,13 @@ def test_the_folder_of_the_corpus_goes_first(tmp_path):
     assert list(load_parallel_text("text", "val", data_dir=tmp_path)) == [("other", "anders")]
 
 
-def test_tatoeba_splits_share_no_english_sentence(tmp_path):
+def test_tatoeba_splits_share_no_sentence(tmp_path):
     write(
         tmp_path / "tatoeba",
-        train__tsv="Hi.\tHallo!\nHi.\tGrüß Gott!\n",
-        dev__tsv="a\ta1\na\ta2\nb\tb1\nc\tc1\nd\td1\na\ta3\n",
+        # Hi. has one translation that stands in dev, c itself stands there.
+        train__tsv="Hi.\tHallo!\nHi.\td1\nc\tc2\nHi.\tGrüß Gott!\n",
+        # f is connected with b through e.
+        dev__tsv="a\ta1\na\ta2\nb\tb1\nc\tc1\nd\td1\na\ta3\ne\tb1\ne\tf1\nf\tf1\n",
     )
     load = load_parallel_text
     assert list(load("tatoeba", "train", data_dir=tmp_path)) == [
@@ -153,9 +156,14 @@ def test_tatoeba_splits_share_no_english_sentence(tmp_path):
     val = load("tatoeba", "val", data_dir=tmp_path)
     test = load("tatoeba", "test", "de", "en", data_dir=tmp_path)
     assert list(val) == [("a", "a1"), ("a", "a2"), ("c", "c1"), ("a", "a3")]
-    assert list(test) == [("b1", "b"), ("d1", "d")]
-    assert (len(val), len(test)) == (4, 2)
+    assert list(test) == [("b1", "b"), ("d1", "d"), ("b1", "e"), ("f1", "e"), ("f1", "f")]
+    assert (len(val), len(test)) == (4, 5)
     assert val.fingerprint() != test.fingerprint()
+
+
+def test_tatoeba_without_dev(tmp_path):
+    write(tmp_path, train__tsv="Hi.\tHallo!\n")
+    assert list(load_parallel_text("tatoeba", "train", data_dir=tmp_path)) == [("Hi.", "Hallo!")]
 
 
 def test_wmt14_local_test_sets(tmp_path):
@@ -454,13 +462,12 @@ def test_sizes_of_multi30k(dataset, split, size):
 
 @needs_corpora
 def test_real_tatoeba():
-    val, test = (
-        load_parallel_text("tatoeba", split, data_dir=CORPORA) for split in ("val", "test")
-    )
-    assert len(val) + len(test) == 2_456
-    english = [{source for source, _ in text} for text in (val, test)]
-    assert [len(sentences) for sentences in english] == [1_000, 1_000]
-    assert english[0].isdisjoint(english[1])
+    train, val, test = (load_parallel_text("tatoeba", x, data_dir=CORPORA) for x in SPLITS)
+    assert len(val) + len(test) == 2_456 and 140_000 < len(train) < 164_910
+    assert 1_000 < len(val) < 1_456
+    sides = [[{*sentences} for sentences in zip(*text)] for text in (train, val, test)]
+    for one, other in itertools.combinations(sides, 2):
+        assert one[0].isdisjoint(other[0]) and one[1].isdisjoint(other[1])
 
 
 @pytest.mark.parametrize("module", [download, parallel_text, text_files])

@@ -1,0 +1,173 @@
+"""Pairs that a translator should not learn from, left out by name and number."""
+
+import hashlib
+import logging
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from keras_transformer.data.parallel_text import Pair, ParallelText
+from keras_transformer.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+# The scripts of languages that are not written in Latin letters, by Unicode's names of letters.
+_SCRIPTS = {
+    **dict.fromkeys(("be", "bg", "kk", "ky", "mk", "mn", "ru", "tg", "uk"), ("CYRILLIC",)),
+    **dict.fromkeys(("ar", "fa", "ps", "ug", "ur"), ("ARABIC",)),
+    **dict.fromkeys(("he", "yi"), ("HEBREW",)),
+    **dict.fromkeys(("hi", "mr", "ne"), ("DEVANAGARI",)),
+    **dict.fromkeys(("am", "ti"), ("ETHIOPIC",)),
+    **{"el": ("GREEK",), "hy": ("ARMENIAN",), "ka": ("GEORGIAN",), "th": ("THAI",)},
+    **{"bn": ("BENGALI",), "ta": ("TAMIL",), "te": ("TELUGU",), "ml": ("MALAYALAM",)},
+    **{"gu": ("GUJARATI",), "kn": ("KANNADA",), "km": ("KHMER",), "lo": ("LAO",)},
+    **{"my": ("MYANMAR",), "pa": ("GURMUKHI",), "si": ("SINHALA",), "sr": ("CYRILLIC", "LATIN")},
+    "zh": ("CJK", "BOPOMOFO"),
+    "ja": ("CJK", "HIRAGANA", "KATAKANA"),
+    "ko": ("HANGUL", "CJK"),
+}
+_LATIN = (
+    "af az ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it lt lv ms mt nb nl nn no pl pt"
+    " ro sk sl sq sv sw tl tr vi"
+)
+SCRIPTS = MappingProxyType({**dict.fromkeys(_LATIN.split(), ("LATIN",)), **_SCRIPTS})
+"""The scripts of a language by its code, as Unicode's names of letters begin."""
+
+_SMALLEST_SHARE = 0.5  # of a sentence's letters in the script of its language
+# A word or two may be of any length beside their translation.
+_BYTES_ADDED = 15
+
+
+@dataclass(kw_only=True)
+class FilterOptions:
+    """Which pairs of the training text are left out. How many are, and why, is reported."""
+
+    max_characters: int | None = 1000
+    """Longest sentence, on either side: one of thousands would decide the largest batch."""
+    max_ratio: float | None = None
+    """Leave out pairs of which one side is so many times as long as the other (in bytes of UTF-8):
+    they are seldom translations. Often used: 3."""
+    drop_identical: bool = False
+    """Leave out pairs whose sides are equal: texts that nobody has translated."""
+    drop_duplicates: bool = False
+    """Leave out pairs that were there before."""
+    check_scripts: bool = False
+    """Leave out pairs with a side of which less than half of the letters are in a script of its
+    language."""
+
+
+def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelText, dict[str, int]]:
+    """Leaves out pairs of a text, each for the first of these reasons that it gives: `blank`, `too
+    long`, `ratio`, `identical`, `duplicate`, `script`.
+
+    Args:
+        text: the text.
+        options: `FilterOptions`. Blank sides are always a reason.
+
+    Returns:
+        The text of the other pairs in their order, and how many were left out for each reason.
+
+    Raises:
+        UserError: if an option is out of its range, a language has no known script, or no pair is
+            left.
+    """
+    _check(text, options)
+    counts = Counter(map(_reasons(text, options), text))
+    num_kept = counts.pop(None, 0)
+    left_out = {reason: counts[reason] for reason in _REASONS if counts[reason]}
+    if not left_out:
+        return text, left_out
+    told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+    if not num_kept:
+        raise UserError(f"The filters leave nothing of {text!r}: {told}.")
+    logger.info(
+        "Of %s pairs, %s are left out: %s.", f"{len(text):,}", f"{len(text) - num_kept:,}", told
+    )
+
+    def kept() -> Iterator[Pair]:
+        reason_of = _reasons(text, options)
+        return (pair for pair in text if reason_of(pair) is None)
+
+    languages = text.source_language, text.target_language
+    filtered = ParallelText(text.name, text.split, *languages, kept, text.bleu_tokenize)
+    return filtered, left_out
+
+
+# In the order in which they are looked for.
+_REASONS = ("blank", "too long", "ratio", "identical", "duplicate", "script")
+
+
+def _reasons(text: ParallelText, options: FilterOptions) -> Callable[[Pair], str | None]:
+    """The function that says of the pairs of one pass, in their order, why each is left out."""
+    seen = set()
+    scripts = [SCRIPTS.get(_code(name), ()) for name in _languages(text)]
+
+    def is_duplicate(pair: Pair) -> bool:
+        # 8 bytes of a digest: millions of pairs need not be held.
+        key = hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
+        known = key in seen
+        seen.add(key)
+        return known
+
+    def reason_of(pair: Pair) -> str | None:
+        if not all(side.strip() for side in pair):
+            return "blank"
+        if options.max_characters and max(map(len, pair)) > options.max_characters:
+            return "too long"
+        if options.max_ratio and _ratio(pair) > options.max_ratio:
+            return "ratio"
+        if options.drop_identical and pair[0].strip() == pair[1].strip():
+            return "identical"
+        if options.drop_duplicates and is_duplicate(pair):
+            return "duplicate"
+        if options.check_scripts and not all(map(_is_in, pair, scripts)):
+            return "script"
+        return None
+
+    return reason_of
+
+
+def _ratio(pair: Pair) -> float:
+    # In UTF-8 a Chinese character has three bytes, about as many as the letters that it stands for.
+    shorter, longer = sorted(len(side.strip().encode()) for side in pair)
+    return (longer - _BYTES_ADDED) / max(shorter, 1)
+
+
+def _is_in(sentence: str, scripts: tuple[str, ...]) -> bool:
+    """Whether a sentence has no letters, or enough of them are in some scripts."""
+    letters = list(filter(str.isalpha, sentence))
+    fitting = sum(_script_begins(letter, scripts) for letter in letters)
+    return fitting >= _SMALLEST_SHARE * len(letters)
+
+
+@cache
+def _script_begins(letter: str, scripts: tuple[str, ...]) -> bool:
+    return unicodedata.name(letter, "").removeprefix("FULLWIDTH ").startswith(scripts)
+
+
+def _languages(text: ParallelText) -> tuple[str, str]:
+    return text.source_language, text.target_language
+
+
+def _code(language: str) -> str:
+    """`"zh"` of `"zh_CN"` or `"zh-Hans"`."""
+    return language.replace("-", "_").split("_")[0].lower()
+
+
+def _check(text: ParallelText, options: FilterOptions) -> None:
+    if options.max_characters is not None and options.max_characters < 1:
+        raise UserError(
+            f"`max_characters` must be positive, or None. Received: {options.max_characters}"
+        )
+    if options.max_ratio is not None and not options.max_ratio >= 1:
+        raise UserError(f"`max_ratio` must be at least 1, or None. Received: {options.max_ratio}")
+    if options.check_scripts:
+        unknown = [name for name in _languages(text) if _code(name) not in SCRIPTS]
+        if unknown:
+            raise UserError(
+                f"`check_scripts` knows no script of {', '.join(unknown)}. It knows those of the "
+                f"languages {', '.join(sorted(SCRIPTS))}."
+            )

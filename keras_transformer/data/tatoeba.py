@@ -1,0 +1,67 @@
+"""Tatoeba's English and German sentences, split so that no sentence is on two sides.
+
+A sentence may have several translations, and these others again: pairs that share a sentence are
+connected. `dev.tsv` is cut between them into `val` and `test`, and `train` is what shares no
+sentence with it. (Of the sentences as manythings.org has them, one German sentence in ten of
+`dev.tsv` stands in `train.tsv` too.)
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from keras_transformer.data.text_files import tab_separated_pairs
+
+Pair = tuple[str, str]
+TRAIN, DEV = "train.tsv", "dev.tsv"
+
+
+def open_tatoeba(split: str, train: Path | None, dev: Path | None) -> Callable[[], Iterator[Pair]]:
+    """Returns the function that starts a pass over the (English, German) pairs of a split.
+
+    Args:
+        split: `"train"`, `"val"` or `"test"`.
+        train: the file `train.tsv`, needed for `"train"`.
+        dev: the file `dev.tsv`; without it, `"train"` is all of `train.tsv`.
+    """
+    held_out = [] if dev is None else list(tab_separated_pairs(dev))
+    if split == "train":
+        return partial(_unconnected, train, *map(frozenset, zip(*held_out)))
+    numbers = component_numbers(held_out)
+    # Every second one: the file may be sorted by length, and both halves should be alike.
+    wanted = split == "test"
+    kept = [pair for pair, number in zip(held_out, numbers) if number % 2 == wanted]
+    return lambda: iter(kept)
+
+
+def component_numbers(pairs: Iterable[Pair]) -> list[int]:
+    """Numbers connected pairs alike, from 0 on in the order in which they first come.
+
+    Args:
+        pairs: pairs of sentences. Those that share a first, or a second, are connected.
+
+    Returns:
+        The number of each pair's component.
+    """
+    pairs, parents = list(pairs), {}
+
+    def root(sentence):
+        parents.setdefault(sentence, sentence)
+        while parents[sentence] != sentence:
+            # The path becomes shorter for those who come after.
+            parents[sentence] = parents[parents[sentence]]
+            sentence = parents[sentence]
+        return sentence
+
+    for english, german in pairs:
+        parents[root((1, german))] = root((0, english))
+    numbers = {}
+    return [numbers.setdefault(root((0, english)), len(numbers)) for english, _ in pairs]
+
+
+def _unconnected(
+    path: Path, english: frozenset[str] = frozenset(), german: frozenset[str] = frozenset()
+) -> Iterator[Pair]:
+    for pair in tab_separated_pairs(path):
+        if pair[0] not in english and pair[1] not in german:
+            yield pair

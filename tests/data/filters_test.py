@@ -1,0 +1,88 @@
+"""What is left out of a text, and why."""
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.data.filters import FilterOptions, filter_pairs
+
+pytestmark = pytest.mark.once
+
+LONG = "A long sentence " * 70
+
+
+def text(pairs, source="en", target="de"):
+    return kt.data.ParallelText("words", "train", source, target, lambda: iter(pairs))
+
+
+def left_out(pairs, source="en", target="de", **options):
+    kept, counts = filter_pairs(text(pairs, source, target), FilterOptions(**options))
+    assert len(kept) == len(list(kept)) == len(list(kept))  # as often as one likes
+    assert len(kept) + sum(counts.values()) == len(pairs)
+    return list(kept), counts
+
+
+def test_what_is_never_learned_from():
+    pairs = [("a dog", "ein Hund"), ("", "Nichts"), ("nothing", " \t"), ("long", LONG), (LONG, "x")]
+    assert left_out(pairs) == (pairs[:1], {"blank": 2, "too long": 2})
+    assert left_out(pairs, max_characters=None) == ([pairs[0], *pairs[3:]], {"blank": 2})
+
+
+def test_a_text_of_which_all_is_kept_is_the_text_itself():
+    whole = text([("a dog", "ein Hund"), ("a dog", "ein Hund"), ("OK", "OK")])
+    assert filter_pairs(whole, FilterOptions()) == (whole, {})
+
+
+def test_ratio():
+    pairs = [
+        ("Yes.", "Selbstverständlich."),  # a word may be as long as it likes
+        ("x" * 40, "y" * 120),
+        ("x" * 40, "y" * 160),
+        ("z" * 160, "x" * 40),
+        ("The dog sees a very small cat there now.", "狗看见那里有一只小猫"),
+    ]
+    assert left_out(pairs, max_ratio=3.0) == ([*pairs[:2], pairs[4]], {"ratio": 2})
+
+
+def test_duplicates_and_what_nobody_has_translated():
+    pairs = [("OK", "OK "), ("a dog", "ein Hund"), ("a dog", "der Hund"), ("a dog", "ein Hund")]
+    assert left_out(pairs, drop_identical=True) == (pairs[1:], {"identical": 1})
+    assert left_out(pairs, drop_duplicates=True) == (pairs[:3], {"duplicate": 1})
+
+
+@pytest.mark.parametrize(
+    ("language", "right", "wrong"),
+    [
+        ("ru", "Собака бежит (x86).", "The dog runs."),
+        ("zh_CN", "狗在跑，ＯＫ。", "ｏｋ ok"),
+        ("ja", "いぬがはしる", "собака"),
+        ("ko-KR", "개가 달린다", "いぬ"),
+        ("de", "Größe", "Размер"),
+    ],
+)
+def test_scripts(language, right, wrong):
+    pairs = [("the dog runs", right), ("the dog runs", wrong), ("1 2 3 !", "1 2 3 !")]
+    kept, counts = left_out(pairs, target=language, check_scripts=True)
+    assert kept == [pairs[0], pairs[2]] and counts == {"script": 1}
+
+
+def test_each_pair_has_one_reason(caplog):
+    caplog.set_level("INFO", "keras_transformer")
+    pairs = [("a", "b"), ("", ""), (LONG, LONG), ("c", "c")]
+    _, counts = left_out(pairs, drop_identical=True)
+    assert counts == {"blank": 1, "too long": 1, "identical": 1}
+    assert "Of 4 pairs, 3 are left out: 1 blank, 1 too long, 1 identical." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "language", "expected"),
+    [
+        ({"max_characters": 0}, "de", "`max_characters` must be positive"),
+        ({"max_ratio": 0.5}, "de", "`max_ratio` must be at least 1"),
+        ({"max_ratio": float("nan")}, "de", "`max_ratio` must be at least 1"),
+        ({"check_scripts": True}, "xx", "no script of xx"),
+        ({"drop_identical": True}, "de", "leave nothing of .*words train.*: 1 blank, 1 identical"),
+    ],
+)
+def test_what_filters_cannot_do(options, language, expected):
+    with pytest.raises(kt.UserError, match=expected):
+        filter_pairs(text([("OK", "OK"), ("", "x")], "en", language), FilterOptions(**options))
