@@ -200,10 +200,9 @@ def test_parse_takes_tags(trained, monkeypatch, capsys):
     tree, empty = capsys.readouterr().out.split("\n")[:2]
     assert not empty
     assert Tree.fromstring(tree).pos() == [("He", "PRP"), ("sees", "VBZ"), ("1/2", "NN")]
-    for bad, expected in (("He", "Received: 'He'"), ("He/X", "has no tag X")):
-        with pytest.raises(SystemExit):
-            call(monkeypatch, "parse.py", *arguments, stdin=f"{bad}\n")
-        assert expected in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        call(monkeypatch, "parse.py", *arguments, stdin="He\n")
+    assert "Received: 'He'" in capsys.readouterr().err
 
 
 @pytest.mark.compiles

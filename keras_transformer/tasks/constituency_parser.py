@@ -10,7 +10,6 @@ from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import LABELLED_BRACKETS, Linearization, escape, repair
-from keras_transformer.data.trees.linearization import UNKNOWN_TAG
 from keras_transformer.data.trees.walk import LEAF, walk
 from keras_transformer.data.windows import in_windows
 from keras_transformer.data.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
@@ -233,15 +232,15 @@ class ConstituencyParser(Task):
             sentences: list of sentences. A string is split into words by the rules of the treebank
                 that the parser was trained on; a list of strings holds the words themselves, in
                 that treebank's spelling. No word is empty, or has ASCII white space in it. In
-                place of a word there may be a pair (word, tag): then the word has that tag. With
-                None for a tag the parser finds it, as without one.
+                place of a word there may be a pair (word, tag): then the word has that tag, be it
+                one of the parser's or not. With None for a tag the parser finds it, as without one.
 
         Returns:
             The list of trees (`nltk.Tree`), in the same order; None for a sentence without words,
             and for one that is longer than `max_source_length`.
 
         Raises:
-            UserError: if a word or a tag is none.
+            UserError: if a word is no string, empty, or has ASCII white space in it.
         """
         return [parse.tree for parse in self.parse(sentences)]
 
@@ -358,22 +357,16 @@ class ConstituencyParser(Task):
         return word_kinds
 
     def _given_leaves(self, sentences):
-        """Which leaf each word with a given tag has: (sentence, word) -> its number."""
+        """Which leaf each word with a given tag has: (sentence, word) -> its number. The search is
+        free where there is no leaf of that tag: it is written into the tree all the same.
+        """
         numbers = {tag: number for number, tag in enumerate(self.symbols.leaves())}
-        if UNKNOWN_TAG in numbers:
-            return {}  # It stands for all tags: they are written into the tree.
-        given = {
-            (row, column): tag
+        return {
+            (row, column): numbers[tag]
             for row, (_, tags) in enumerate(sentences)
             for column, tag in enumerate(tags)
-            if tag is not None
+            if tag in numbers
         }
-        if unknown := sorted({*given.values()} - numbers.keys()):
-            raise UserError(
-                f"The parser has no tag {', '.join(unknown)}. Its tags are those of its treebank: "
-                f"{', '.join(sorted(numbers))}."
-            )
-        return {place: numbers[tag] for place, tag in given.items()}
 
 
 def _no_kinds(num_words):

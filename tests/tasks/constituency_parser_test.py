@@ -251,10 +251,14 @@ def test_leaves_without_tags_take_those_that_are_given():
     assert [tag for _, tag in parser([words])[0].pos()] == ["XX"] * len(words)
 
 
+@pytest.mark.compiles
+def test_a_tag_of_another_treebank(parser):
+    (tree,) = parser([[("He", "ALIEN"), ("sees", "VBZ"), "."]])
+    assert [tag for _, tag in tree.pos()][:2] == ["ALIEN", "VBZ"]
+
+
 @pytest.mark.once
-def test_tags_that_are_none(parser):
-    with pytest.raises(ValueError, match="no tag ALIEN. Its tags .*: .*DT, .*NN"):
-        parser([[("He", "ALIEN")]])
+def test_what_is_no_tag(parser):
     with pytest.raises(ValueError, match="must be a string, or None.*3"):
         parser([[("He", 3)]])
 
