@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from keras_transformer.data.parallel_text import Pair, ParallelText
+from keras_transformer.data.parallel_text import ParallelText
+from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -91,8 +92,7 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
         reason_of = _reasons(text, options)
         return (pair for pair in text if reason_of(pair) is None)
 
-    languages = text.source_language, text.target_language
-    filtered = ParallelText(text.name, text.split, *languages, kept, text.bleu_tokenize)
+    filtered = ParallelText(text.name, text.split, *_languages(text), kept, text.bleu_tokenize)
     return filtered, left_out
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from keras_transformer.data.download import fetch_multi30k, fetch_newstest
 from keras_transformer.data.tatoeba import DEV, TRAIN, open_tatoeba
 from keras_transformer.data.text_files import (
+    Pair,
     aligned_lines,
     check_choice,
     find_files,
@@ -18,7 +19,6 @@ from keras_transformer.data.text_files import (
 )
 from keras_transformer.errors import UserError
 
-Pair = tuple[str, str]
 _Pairs = Callable[[], Iterable[Pair]]  # Starts a pass over a corpus.
 
 SYNTHETIC_SIZES = MappingProxyType({"train": 40_000, "val": 1_000, "test": 1_000})

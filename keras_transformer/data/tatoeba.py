@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from keras_transformer.data.text_files import tab_separated_pairs
+from keras_transformer.data.text_files import Pair, tab_separated_pairs
 
-Pair = tuple[str, str]
 TRAIN, DEV = "train.tsv", "dev.tsv"
 
 

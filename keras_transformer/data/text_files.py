@@ -10,6 +10,8 @@ from typing import BinaryIO
 
 from keras_transformer.errors import UserError
 
+Pair = tuple[str, str]  # A sentence and its translation.
+
 
 def check_choice(argument: str, value: str, choices: Collection[str] | None) -> None:
     """Raises an error if the value of an argument is none of the choices; None allows any."""
@@ -56,7 +58,7 @@ def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected
     )
 
 
-def aligned_lines(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
+def aligned_lines(source_path: Path, target_path: Path) -> Iterator[Pair]:
     """Line N of one file with line N of the other; an error if one has more lines."""
     for source, target in zip_longest(read_lines(source_path), read_lines(target_path)):
         if source is None or target is None:
@@ -69,7 +71,7 @@ def aligned_lines(source_path: Path, target_path: Path) -> Iterator[tuple[str, s
         yield source, target
 
 
-def tab_separated_pairs(path: Path) -> Iterator[tuple[str, str]]:
+def tab_separated_pairs(path: Path) -> Iterator[Pair]:
     """The two columns, English and German, of each line."""
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
