@@ -240,7 +240,8 @@ class ConstituencyParser(Task):
             and for one that is longer than `max_source_length`.
 
         Raises:
-            UserError: if a word is no string, empty, or has ASCII white space in it.
+            UserError: if a word is no string, empty, or has ASCII white space in it, or a tag is
+                neither a string nor None.
         """
         return [parse.tree for parse in self.parse(sentences)]
 
