@@ -22,7 +22,7 @@ import keras
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import read_json, whole
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.earlier_presets import read_earlier_contents
@@ -32,7 +32,6 @@ from keras_transformer.tasks.preset_files import (
     SHARDS,
     WEIGHTS,
     check_is_there,
-    read_json,
 )
 from keras_transformer.tasks.preset_form import Contents, read_contents, write_contents
 from keras_transformer.tasks.preset_location import locate

@@ -19,13 +19,6 @@ def check_is_there(path, part):
         )
 
 
-def read_json(path):
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-
-
 def write_json(path, values):
     path.write_text(json.dumps(values, indent=2) + "\n", "utf-8")
 
