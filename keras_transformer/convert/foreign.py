@@ -131,6 +131,13 @@ class ForeignFolder:
             raise UserError(f"{path} is damaged: it holds no object of JSON.")
         return values
 
+    def vocabulary(self, name):
+        """The dict of a vocabulary's file, token -> id, in the order of the ids: 0, 1, 2, ..."""
+        ids = self.json(name)
+        if {*map(repr, ids.values())} != {*map(repr, range(len(ids)))}:
+            raise UserError(f"{self.path / name} is damaged: its ids are not 0, 1, 2, ...")
+        return dict(sorted(ids.items(), key=lambda entry: entry[1]))
+
     @property
     def tokenizer_config(self):
         """What `tokenizer_config.json` says; an empty dict if it is not there."""
@@ -170,6 +177,16 @@ class ForeignFolder:
             )
         return value
 
+    def number(self, name, default):
+        """A number of the configuration; `default` where there is none."""
+        value = self.config.get(name)
+        value = default if value is None else value
+        if type(value) not in (int, float):
+            raise UserError(
+                f"{self.path / _CONFIG} is damaged: {name} must be a number. Received: {value!r}"
+            )
+        return value
+
     def _weight_files(self):
         for name, index in _WEIGHTS.items():
             if self.has(index):
@@ -181,10 +198,10 @@ class ForeignFolder:
     def _parts(self, index):
         """The names of the files that the weights are cut into."""
         parts = self.json(index).get("weight_map")
-        parts = sorted({*parts.values()}) if isinstance(parts, dict) else []
-        if not parts or any(part != Path(part).name for part in parts):
+        parts = [*parts.values()] if isinstance(parts, dict) else []
+        if not parts or not all(isinstance(x, str) and x == Path(x).name for x in parts):
             raise UserError(f"{self.path / index} is damaged: it names no files of its folder.")
-        return parts
+        return sorted({*parts})
 
     def _open(self, name):
         path = self.file(name)

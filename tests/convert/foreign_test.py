@@ -71,7 +71,7 @@ def test_weights_in_several_files(suffix, tmp_path):
     index = folder / f"{stem}.{suffix}.index.json"
     index.write_text(json.dumps({"weight_map": parts}))
     check_weights(folder)
-    for wrong in ({"a": "../model.safetensors"}, {}, 5):
+    for wrong in ({"a": "../model.safetensors"}, {}, 5, {"a": 3}, {"a": ["b"]}):
         index.write_text(json.dumps({"weight_map": wrong}))
         with pytest.raises(ValueError, match="names no files of its folder"):
             open_foreign(folder)
@@ -173,6 +173,28 @@ def test_what_the_configuration_says(tmp_path):
     assert foreign.option("bias", True) is True
     with pytest.raises(ValueError, match="norm='rms', which is not there.*Expected 'layer'"):
         foreign.option("norm", "layer")
+
+
+def test_numbers(tmp_path):
+    folder = write_safetensors(tmp_path / "model")
+    write_config(folder, dropout=0.3, heads=None, norm="rms", bias=True)
+    foreign = open_foreign(folder)
+    assert foreign.number("dropout", 0.1) == 0.3
+    assert foreign.number("heads", 2) == foreign.number("nothing", 2) == 2
+    for name in ("norm", "bias"):
+        with pytest.raises(ValueError, match=f"{name} must be a number"):
+            foreign.number(name, 1.0)
+
+
+def test_vocabularies(tmp_path):
+    folder = write_safetensors(tmp_path / "model")
+    path = folder / "vocab.json"
+    path.write_text('{"b": 1, "a": 0}')
+    assert [*open_foreign(folder).vocabulary("vocab.json")] == ["a", "b"]
+    for values in ('{"a": 1}', '{"a": 0, "b": 0}', '{"a": "0"}', '{"a": [0]}', '{"a": null}'):
+        path.write_text(values)
+        with pytest.raises(ValueError, match=r"vocab.json is damaged: its ids are not 0, 1"):
+            open_foreign(folder).vocabulary("vocab.json")
 
 
 def test_weights_that_nobody_asked_for(tmp_path):
