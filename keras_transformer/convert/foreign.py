@@ -8,9 +8,7 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
-
-HUB = "hf://"
-"""What the name of a repository of HuggingFace begins with."""
+from keras_transformer.tasks.preset_location import HUGGING_FACE, download_repository
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer_config.json"
 # What the weights' file is called, the best first; beside each, the list of the files that it may
@@ -19,6 +17,8 @@ _WEIGHTS = {
     "model.safetensors": "model.safetensors.index.json",
     "pytorch_model.bin": "pytorch_model.bin.index.json",
 }
+# How the names of such files end, here or where a training wrote them.
+_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 _TEXT_AND_VOCABULARIES = ("*.json", "*.txt", "*.md", "*.spm", "*.model")
 # Two searches, since a repository often has the same weights in both forms.
 _PARTS = ((*_TEXT_AND_VOCABULARIES, "*.safetensors"), ("pytorch_model*.bin",))
@@ -31,7 +31,7 @@ def find_folder(source, parts=_PARTS):
         source: path of a folder; or `hf://user/repository`, perhaps followed by `@revision`, which
             is downloaded, or taken from HuggingFace's cache if it is there.
         parts: for a repository, tuples of patterns of file names: those of the next are downloaded
-            where the ones before brought no weights (`*.safetensors` or `*.bin`).
+            where the ones before brought no weights.
 
     Returns:
         A `Path`.
@@ -39,15 +39,41 @@ def find_folder(source, parts=_PARTS):
     Raises:
         UserError: if there is no such folder or repository, or no network.
     """
-    if str(source).startswith(HUB):
+    if str(source).startswith(HUGGING_FACE):
         return _download(str(source), parts)
     path = Path(source)
     if not path.is_dir():
         raise UserError(
-            f"There is no folder {path}. Pass a folder, or {HUB}user/repository for one of "
-            "HuggingFace's."
+            f"There is no folder {path}. Pass a folder, or {HUGGING_FACE}user/repository for one "
+            "of HuggingFace's."
         )
     return path
+
+
+def find_weights(source):
+    """The file of weights that a source stands for.
+
+    Args:
+        source: path of the file; or of a folder, or `hf://user/repository`, with one such file.
+
+    Returns:
+        A `Path`.
+
+    Raises:
+        UserError: if there is none, or a folder has several.
+    """
+    if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
+        if not Path(source).is_file():
+            raise UserError(f"There is no file {source}.")
+        return Path(source)
+    folder = find_folder(source, [[f"*{suffix}" for suffix in _SUFFIXES]])
+    files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
+    if len(files) != 1:
+        names = ", ".join(file.name for file in files) or "none"
+        raise UserError(
+            f"Expected one file of weights ({', '.join(_SUFFIXES)}) in {source}. Received: {names}"
+        )
+    return files[0]
 
 
 def open_foreign(source):
@@ -87,6 +113,10 @@ class ForeignFolder:
         if not (self.path / _CONFIG).is_file():
             raise UserError(f"{self.path} is no model in HuggingFace's form: it has no {_CONFIG}.")
         self.config = self.json(_CONFIG)
+        if "model_type" not in self.config:
+            raise UserError(
+                f"{self.path} is no model in HuggingFace's form: its {_CONFIG} names no model_type."
+            )
         self._file_of = {name: file for file in self._weight_files() for name in file.names}
         self.names = frozenset(self._file_of)
         self._read = set()
@@ -300,26 +330,10 @@ def load_torch_file(path):
 
 
 def _download(source, parts):
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise UserError(_install("huggingface_hub", source, error)) from error
-    repository, _, revision = source.removeprefix(HUB).partition("@")
-    try:
-        for patterns in parts:
-            path = Path(
-                huggingface_hub.snapshot_download(
-                    repository, revision=revision or None, allow_patterns=list(patterns)
-                )
-            )
-            if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
-                break
-    # Its errors of the network, of repositories and of their names are all one or the other.
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{source} cannot be downloaded, and is not in the cache: {_first_line(error)} Look at "
-            "the name and the network, or pass a local folder."
-        ) from error
+    for patterns in parts:
+        path = download_repository(source, patterns)
+        if any(file.suffix in _SUFFIXES for file in path.iterdir()):
+            break
     return path
 
 
