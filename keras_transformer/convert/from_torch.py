@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from keras_transformer.convert.foreign import find_weights, open_weights
+from keras_transformer.convert.foreign import find_weights
 from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.torch_names import bias_of, find_names
 from keras_transformer.convert.vocabulary import RESERVED, reserve
+from keras_transformer.convert.weight_files import open_weights
 from keras_transformer.convert.weights import assign, stack_places
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
