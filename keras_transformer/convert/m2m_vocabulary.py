@@ -31,6 +31,8 @@ _LANGUAGES = {
 # NLLB-200 has these first, where SentencePiece has three others.
 _NLLB_FIRST, _SPM_FIRST = ("<s>", "<pad>", "</s>", "<unk>"), 3
 _MASK = "<mask>"
+# What JSON leads to whose values are others than expected.
+_OF_ANOTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class M2mVocabulary(NamedTuple):
@@ -132,9 +134,9 @@ def _of_json(folder):
         names = names_of(values)
         special = special_tokens_of(values)
         proto = folder.file(_SPM).read_bytes() if folder.has(_SPM) else proto_of(values)
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise UserError(f"{folder.path}: {error}") from error
+    except UserError as error:
+        raise UserError(f"{folder.path}: {error}") from error
+    except _OF_ANOTHER_FORM as error:
         raise UserError(f"{folder.path / _JSON} is damaged: {error!r}") from error
     if sorted(names) != [*range(len(names))]:
         raise UserError(f"{folder.path / _JSON} is damaged: its ids are not 0, 1, 2, ...")
@@ -145,7 +147,12 @@ def _of_json(folder):
 def _of_nllb(folder, config):
     proto = folder.file(_SPM).read_bytes()
     names = [*_NLLB_FIRST, *(piece.piece for piece in parse_proto(proto).pieces[_SPM_FIRST:])]
-    special = _special_tokens(folder, config, len(names))
+    try:
+        special = _special_tokens(folder, config, len(names))
+    except UserError:
+        raise
+    except _OF_ANOTHER_FORM as error:
+        raise UserError(f"{folder.path / _CONFIG} is damaged: {error!r}") from error
     names += [token for token in special if token not in names]
     names += [token for token in (_MASK,) if token not in names]
     return M2mVocabulary(names, _languages_of(special, names), proto)
@@ -164,7 +171,9 @@ def _special_tokens(folder, config, size):
         for values in files:
             if isinstance(values.get(name), list) and values[name]:
                 tokens = values[name]
-                return [token["content"] if isinstance(token, dict) else token for token in tokens]
+                return [
+                    token["content"] if isinstance(token, dict) else str(token) for token in tokens
+                ]
     raise UserError(
         f"{folder.path} does not tell its languages. Expected them in {_JSON}, {_CONFIG} or "
         f"{_SPECIAL}."

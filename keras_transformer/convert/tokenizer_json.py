@@ -126,7 +126,9 @@ def _normalised(proto, normalizer):
     spec.remove_extra_whitespaces = False
     for step in steps:
         if step.get("type") == "Precompiled":
-            spec.precompiled_charsmap = base64.b64decode(step["precompiled_charsmap"])
+            spec.precompiled_charsmap = base64.b64decode(
+                step["precompiled_charsmap"], validate=True
+            )
             spec.name = "precompiled"
         elif step.get("type") == "Replace" and _ONE_SPACE.items() <= step.items():
             spec.remove_extra_whitespaces = True

@@ -1,5 +1,7 @@
 """What the arguments of a `Transformer` may be."""
 
+import numbers
+
 from keras_transformer.errors import UserError
 
 
@@ -31,6 +33,12 @@ def check_hyperparameters(config):
             f"with it. Received: position_encoding={config['position_encoding']!r}, "
             f"max_length={config['max_length']}"
         )
+    epsilon = config["layer_norm_epsilon"]
+    if not isinstance(epsilon, numbers.Real) or not epsilon >= 0:
+        raise UserError(
+            "`layer_norm_epsilon` must be a number, 0 or larger. "
+            f"Received: layer_norm_epsilon={epsilon}"
+        )
     _check_sinusoids(config)
     _check_deterministic_attention(config)
 
@@ -47,7 +55,7 @@ def _check_sinusoids(config):
             "`first_position` must be an integer, 0 or larger. "
             f"Received: first_position={first_position}"
         )
-    if not max_wavelength > 0:
+    if not isinstance(max_wavelength, numbers.Real) or not max_wavelength > 0:
         raise UserError(
             f"`max_wavelength` must be positive. Received: max_wavelength={max_wavelength}"
         )

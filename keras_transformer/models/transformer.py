@@ -3,7 +3,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers import DeterministicAttention
-from keras_transformer.layers.activations import serialize_activation
+from keras_transformer.layers.activations import get_activation, serialize_activation
 from keras_transformer.models.hyperparameters import check_hyperparameters
 from keras_transformer.models.initial_values import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
@@ -138,7 +138,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             "value_dim": value_dim,
             "dropout": dropout,
             "attention_dropout": attention_dropout,
-            "activation": serialize_activation(keras.activations.get(activation)),
+            "activation": serialize_activation(get_activation(activation)),
             "position_encoding": position_encoding,
             "max_length": max_length,
             "normalize_first": normalize_first,

@@ -219,6 +219,32 @@ def test_wrong_folders(tmp_path):
 
 
 @ONCE
+def test_tokenizers_that_are_damaged(tmp_path):
+    folder = tmp_path / "m"
+    make_folder(folder, kind="nllb")
+    of_json = ("tokenizer.json", "tokenizer.json is damaged")
+    of_spm = ("tokenizer_config.json", "tokenizer_config.json is damaged")
+    for (file, word), change in (
+        (of_json, {"normalizer": [3]}),
+        (of_json, {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "!!!"}}),
+        (of_json, {"pre_tokenizer": "x"}),
+        (of_json, {"added_tokens": [3]}),
+        (of_spm, {"added_tokens_decoder": [3]}),
+        (of_spm, {"added_tokens_decoder": {"a": {}}}),
+        (of_spm, {"added_tokens_decoder": {"1000": {}}}),
+        (of_spm, {"extra_special_tokens": [{}]}),
+    ):
+        if file != "tokenizer.json" and (folder / "unused").exists():
+            (folder / "unused").rename(folder / "sentencepiece.bpe.model")
+            (folder / "tokenizer.json").unlink()
+        before = (folder / file).read_bytes()
+        change_json(folder / file, **change)
+        check_refused(lambda path: convert(path, "nllb"), folder, word)
+        (folder / file).write_bytes(before)
+    convert(folder, "nllb")
+
+
+@ONCE
 def test_a_preset_translates_the_same(tmp_path):
     make_folder(tmp_path / "m", 3, "nllb", seed=23)
     translator = convert(tmp_path / "m", "nllb")

@@ -458,6 +458,10 @@ def test_float16_scales_the_loss(tmp_path):
         ({"first_position": -1}, "`first_position` must be an integer.*first_position=-1"),
         ({"first_position": 0.5}, "`first_position` must be an integer.*first_position=0.5"),
         ({"max_wavelength": 0}, "`max_wavelength` must be positive.*max_wavelength=0"),
+        ({"max_wavelength": "x"}, "`max_wavelength` must be positive.*max_wavelength=x"),
+        ({"layer_norm_epsilon": "x"}, "`layer_norm_epsilon` must be a number.*epsilon=x"),
+        ({"layer_norm_epsilon": -1}, "`layer_norm_epsilon` must be a number.*epsilon=-1"),
+        ({"activation": "nope"}, "`activation` must be a function.*activation='nope'"),
         (
             {"position_encoding": "learned", "max_length": 9, "first_position": 2},
             "are of sinusoids.*first_position=2",
