@@ -150,7 +150,7 @@ def check_max_source_length(value, shortest=Task.shortest_source):
 def _search_of(path, preset):
     try:
         return deserialize(preset.search)
-    except UserError as error:
+    except (UserError, TypeError) as error:  # a value of another kind than the option's
         raise UserError(f"{path} has a search that cannot be made: {error}") from error
 
 

@@ -1,3 +1,4 @@
+import json
 import sys
 from dataclasses import dataclass, field
 from functools import partial
@@ -407,3 +408,24 @@ def test_a_very_long_sentence():
     norm.gamma.assign(0.01 * norm.gamma)
     norm.beta.assign(20 * end)
     assert Translator(model, tokenizer())(["the dog " * 100 + "x" * 1000]) == [""]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"beam_size": "x"},
+        {"constraints": 3},
+        {"constraints": [{"class_name": "os>system", "config": {"command": "ls"}}]},
+    ],
+)
+def test_a_preset_whose_search_cannot_be_made(change, tmp_path):
+    Translator(new_model(), tokenizer()).save_to_preset(tmp_path)
+    path = tmp_path / "task.json"
+    task = json.loads(path.read_text("utf-8"))
+    task["config"]["search"]["config"].update(change)
+    path.write_text(json.dumps(task), "utf-8")
+    with pytest.raises(kt.UserError) as error:
+        Translator.from_preset(tmp_path)
+    assert f"{tmp_path} has a search that cannot be made" in str(error.value)
+    assert "\n" not in str(error.value)
