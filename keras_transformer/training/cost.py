@@ -34,6 +34,8 @@ def training_flops(hyperparameters, vocabulary_size, source_lengths, target_leng
 
     encoder = attention(source, source) + feed_forward(source)
     decoder = attention(target, target) + attention(target, source) + feed_forward(target)
-    layers = hyperparameters["num_layers"] * (encoder + decoder)
+    num_layers = hyperparameters["num_layers"]
+    num_decoder_layers = hyperparameters["num_decoder_layers"] or num_layers
+    layers = num_layers * encoder + num_decoder_layers * decoder
     products = np.sum(layers + target * width * vocabulary_size)
     return float(3 * 2 * products)
