@@ -1,10 +1,13 @@
-"""Write files and folders whole, or not at all."""
+"""Files and folders: written whole, or not at all; and what is JSON, read."""
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
+
+from keras_transformer.errors import UserError
 
 try:
     import fcntl
@@ -36,6 +39,18 @@ def whole(path):
             os.replace(path, Path(folder) / _OLD)
         os.replace(new, path)
         _sync(path.parent)
+
+
+def read_json(path):
+    """The values of a JSON file.
+
+    Raises:
+        UserError: if it holds no JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
 
 
 def beside(path, name):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from keras_transformer import files
-from keras_transformer.files import beside, check_room, remove_leftovers, whole
+from keras_transformer.errors import UserError
+from keras_transformer.files import beside, check_room, read_json, remove_leftovers, whole
 
 pytestmark = pytest.mark.once
 
@@ -247,6 +248,16 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
         new.write_text("new")
         remove_leftovers(tmp_path)  # they may be another process's, which is writing them
     assert read(tmp_path / "result") == "new" and len(names(tmp_path)) == 2
+
+
+def test_json(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"a": "ä"}', "utf-8")
+    assert read_json(path) == {"a": "ä"}
+    for damaged in (b"", b'{"a": ', b'"\xff"', b"[" * 100_000):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="x.json is damaged"):
+            read_json(path)
 
 
 def test_what_is_made_of_a_folder_lies_beside_it(tmp_path, monkeypatch):

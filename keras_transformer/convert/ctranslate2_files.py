@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.preset_files import read_json
+from keras_transformer.files import read_json
 
 _BINARY, _CONFIG = "model.bin", "config.json"
 _VERSIONS = range(2, 7)  # of the binary format; the first, of 2019, had other names of weights

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.preset_files import read_json
+from keras_transformer.files import read_json
 
 HUB = "hf://"
 """What the name of a repository of HuggingFace begins with."""

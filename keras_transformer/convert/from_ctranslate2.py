@@ -8,9 +8,9 @@ from keras_transformer.convert.ctranslate2_architecture import architecture
 from keras_transformer.convert.ctranslate2_files import read_files
 from keras_transformer.convert.ctranslate2_vocabulary import vocabularies
 from keras_transformer.convert.foreign import find_folder
+from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.weights import (
     assign,
-    assign_embeddings,
     halves_to_interleaved,
     stack_places,
 )
@@ -19,6 +19,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.translator import Translator
 
 _FILES = (("model.bin", "*.json", "*.txt", "*.md", "*.spm", "*.model"),)
+_SOURCE, _TARGET = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
 _PROJECTION, _OUTPUT_BIAS = "decoder/projection/weight", "decoder/projection/bias"
 
 # Parts of a layer, by the names of `stack_places`: the variable, and which of how many equal parts
@@ -77,16 +78,10 @@ def ctranslate2(source, source_prefix=(), target_prefix=(), source_end=None):
     files = read_files(folder)
     parts = architecture(files)
     source_side, target_side = vocabularies(files, folder, target_prefix)
-    is_shared = source_side.order is target_side.order
+    tables = _tables(files.variables, source_side.order, target_side.order)
     with filled_later():
-        model = Transformer(
-            len(target_side.order.rows),
-            source_vocabulary_size=None if is_shared else len(source_side.order.rows),
-            tie_weights=files.variables.are_equal("decoder/embeddings/weight", _PROJECTION),
-            output_bias=_OUTPUT_BIAS in files.variables or len(target_side.order.copies) > 0,
-            **parts.hyperparameters,
-        )
-    _assign(model, files.variables, parts, source_side, target_side)
+        model = Transformer(**tables.hyperparameters(), **parts.hyperparameters)
+    _assign(model, files.variables, parts, tables)
     if files.config["decoder_start_token"] is None:
         target_prefix = target_prefix[1:]  # It is the start token.
     if files.config["add_source_bos"]:
@@ -102,27 +97,27 @@ def ctranslate2(source, source_prefix=(), target_prefix=(), source_end=None):
     )
 
 
-def _assign(model, variables, parts, source_side, target_side):
+def _tables(variables, source_order, order):
+    """A row more than there are stands for zeros: see `ctranslate2_vocabulary.Side`."""
+    source = _TARGET if source_order is order else _SOURCE
+    output = _TARGET if variables.are_equal(_TARGET, _PROJECTION) else _PROJECTION
+    bias = None
+    if _OUTPUT_BIAS in variables:
+        bias = np.append(variables.array(_OUTPUT_BIAS), 0.0)
+    return Tables.of_names(
+        lambda name: np.pad(variables.array(name), ((0, 1), (0, 0))),
+        (source, _TARGET, output),
+        order,
+        source_order,
+        bias,
+    )
+
+
+def _assign(model, variables, parts, tables):
     hidden_dim = model.hyperparameters["hidden_dim"]
     order = halves_to_interleaved(hidden_dim) if parts.in_halves else None
     assign(stack_places(model), lambda name: _array(variables, name, parts), order)
-
-    def embed(variable, name, side, transposed=False):
-        table = np.concatenate([variables.array(name), np.zeros((1, hidden_dim), "float32")])
-        assign_embeddings(variable, table, side.order.rows, order, transposed)
-
-    embedding = model.decoder.token_embedding
-    embed(embedding.embeddings, "decoder/embeddings/weight", target_side)
-    if source_side.order is not target_side.order:
-        source_embeddings = model.encoder.token_embedding.embeddings
-        embed(source_embeddings, "encoder/embeddings_0/weight", source_side)
-    if not model.hyperparameters["tie_weights"]:
-        embed(embedding.reverse_embeddings, _PROJECTION, target_side, True)
-    if model.hyperparameters["output_bias"]:
-        bias = None
-        if _OUTPUT_BIAS in variables:
-            bias = np.append(variables.array(_OUTPUT_BIAS), 0.0)
-        model.decoder.output_bias.bias.assign(target_side.order.bias(bias))
+    tables.assign(model, order)
     for stack in (model.encoder, model.decoder) if parts.tables else ():
         stack.position_encoding.embeddings.assign(parts.tables[stack.name])
 

@@ -48,18 +48,19 @@ def fsmt(source):
     """
     folder = open_foreign(source)
     folder.check_type("fsmt")
-    source_ids = _vocabulary(folder, _SOURCE, folder.size("src_vocab_size"))
-    target_ids = _vocabulary(folder, _TARGET, folder.size("tgt_vocab_size"))
+    source_size, target_size = folder.size("src_vocab_size"), folder.size("tgt_vocab_size")
+    source_ids = _vocabulary(folder, _SOURCE, source_size)
+    target_ids = _vocabulary(folder, _TARGET, target_size)
     pad, _, end, unknown = (source_ids[token] for token in _SPECIAL)
-    source_order = reserve(
-        folder.size("src_vocab_size"), start=source_ids[_START], end=end, unknown=unknown, pad=pad
-    )
-    order = order_of(folder, folder.size("tgt_vocab_size"), target_ids[_UNKNOWN])
+    order = order_of(folder, target_size, target_ids[_UNKNOWN])
+    source_order = order
+    if source_ids != target_ids or source_size != target_size:
+        source_order = reserve(
+            source_size, start=source_ids[_START], end=end, unknown=unknown, pad=pad
+        )
     model = model_of(
         *(folder, _tables(folder), order, source_order), normalize_first=False, needless=_TABLES
     )
-    if model.hyperparameters["source_vocabulary_size"] is None:
-        source_order = order  # one matrix, though it may be there twice
     languages = _languages(folder)
     source_tokenizer, tokenizer = (
         _tokenizer(folder, side.pieces([*ids]), language)

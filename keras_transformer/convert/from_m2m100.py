@@ -4,16 +4,9 @@ from keras_transformer.convert.fairseq import model_of, order_of
 from keras_transformer.convert.foreign import open_foreign
 from keras_transformer.convert.generation import generation_option, search_of
 from keras_transformer.convert.m2m_vocabulary import read_vocabulary
+from keras_transformer.convert.weights import TABLES, names_of_shared
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.translator import Translator
-
-# All are the same matrix, unless tie_word_embeddings says no.
-_SHARED = "model.shared.weight"
-_TABLES = (
-    "model.encoder.embed_tokens.weight",
-    "model.decoder.embed_tokens.weight",
-    "lm_head.weight",
-)
 
 
 def m2m100(source, source_language=None, target_language=None):
@@ -60,10 +53,11 @@ def m2m100(source, source_language=None, target_language=None):
     vocabulary = read_vocabulary(folder)
     order, tokenizer, tokens = vocabulary.in_our_order(_order(folder, vocabulary))
     languages = _languages(folder, vocabulary, source_language, target_language)
+    names = names_of_shared(folder, folder.option("tie_word_embeddings", True, False))
     model = model_of(
-        *(folder, _tables(folder), order, order),
+        *(folder, names, order, order),
         normalize_first=True,
-        needless=(_SHARED, *_TABLES),
+        needless=TABLES,
     )
     return Translator(
         model,
@@ -106,12 +100,3 @@ def _languages(folder, vocabulary, source, target):
             )
             raise UserError(f"{folder.path} {found}. Expected one of: {known}.")
     return languages
-
-
-def _tables(folder):
-    """The names of the matrices of source, target and logits: a file may have each of them, or
-    those that differ.
-    """
-    if folder.option("tie_word_embeddings", True, False):
-        return 3 * (next((name for name in (_SHARED, *_TABLES) if name in folder.names), _SHARED),)
-    return tuple(name if name in folder.names else _SHARED for name in _TABLES)

@@ -1,18 +1,18 @@
 """Marian's models, OPUS-MT among them, as HuggingFace's transformers keeps them."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from keras_transformer.convert.foreign import open_foreign
 from keras_transformer.convert.generation import search_of
 from keras_transformer.convert.marian_vocabulary import read_sides, source_prefix
+from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.weights import (
+    TABLES,
     TORCH_NORM_EPSILON,
     assign,
-    assign_embeddings,
     halves_to_interleaved,
     hyperparameters,
+    names_of_shared,
     stack_places,
 )
 from keras_transformer.errors import UserError
@@ -93,87 +93,48 @@ def marian(source, target_language=None):
 
 
 def _model(folder, source_side, target_side):
-    tables = _tables(folder)
-    logits_bias = _logits_bias(folder, target_side.order)
+    order = target_side.order
+    tables = Tables.of_names(
+        folder.tensor, _names(folder), order, source_side.order, _logits_bias(folder, order)
+    )
     with filled_later():
         model = Transformer(
-            len(target_side.pieces),
-            source_vocabulary_size=(
-                None if tables.source == tables.target else len(source_side.pieces)
-            ),
-            tie_weights=tables.projection == tables.target,
-            output_bias=logits_bias is not None,
+            **tables.hyperparameters(),
             use_bias=_has_biases(folder),
             layer_norm_epsilon=TORCH_NORM_EPSILON,
             **hyperparameters(folder, _FIXED),
         )
-    order = halves_to_interleaved(model.hyperparameters["hidden_dim"])
-    _assign_tables(folder, model, tables, source_side.order.rows, target_side.order.rows, order)
-    assign(stack_places(model), lambda name: folder.tensor(f"model.{name}"), order)
-    if logits_bias is not None:
-        model.decoder.output_bias.bias.assign(logits_bias)
+    hidden_order = halves_to_interleaved(model.hyperparameters["hidden_dim"])
+    tables.assign(model, hidden_order)
+    assign(stack_places(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
     _check_positions(folder, model.hyperparameters["hidden_dim"])
-    folder.check_all_read(needless=_TABLES)
+    folder.check_all_read(needless=TABLES)
     return model
 
 
-class _Tables(NamedTuple):
-    """The names of the embedding matrices, and of the projection to logits."""
-
-    source: str
-    target: str
-    projection: str
-
-
-_TABLES = (
-    "model.shared.weight",
-    "model.encoder.embed_tokens.weight",
-    "model.decoder.embed_tokens.weight",
-    "lm_head.weight",
-)
-
-
-def _tables(folder):
-    """Which matrices are one. A file may have each of them, or those that differ."""
-    shared, source, target, projection = _TABLES
+def _names(folder):
+    """The names of the matrices of source, target and logits."""
     is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
     is_tied = folder.option("tie_word_embeddings", True, False)
-    if is_shared and is_tied:
-        one = next((name for name in _TABLES if name in folder.names), shared)
-        return _Tables(one, one, one)
     if is_shared:
-        # Versions before transformers 5 had one for both; since then they are apart.
-        has_both = {source, target} <= folder.names
-        if not has_both or np.array_equal(folder.tensor(source), folder.tensor(target)):
-            source = target = shared
-        return _Tables(source, target, projection)
+        return names_of_shared(folder, is_tied)
+    _, source, target, output = TABLES
     if target not in folder.names:
-        target = projection
-    return _Tables(source, target, target if is_tied else projection)
-
-
-def _assign_tables(folder, model, tables, source_rows, target_rows, order):
-    layer = model.decoder.token_embedding
-    assign_embeddings(layer.embeddings, folder.tensor(tables.target), target_rows, order)
-    if tables.projection != tables.target:
-        table = folder.tensor(tables.projection)
-        assign_embeddings(layer.reverse_embeddings, table, target_rows, order, transposed=True)
-    if tables.source != tables.target:
-        table = folder.tensor(tables.source)
-        assign_embeddings(model.encoder.token_embedding.embeddings, table, source_rows, order)
+        target = output
+    return source, target, target if is_tied else output
 
 
 def _logits_bias(folder, order):
-    """The output bias, or None where it says nothing."""
-    bias = np.zeros(len(order.rows), "float32")
-    if _LOGITS_BIAS in folder.names:
-        bias = folder.tensor(_LOGITS_BIAS).ravel()
+    """That of logits, or None where it says nothing."""
+    if _LOGITS_BIAS not in folder.names:
+        return None
+    bias = folder.tensor(_LOGITS_BIAS).ravel()
     if len(bias) <= order.rows.max():
         raise UserError(
             f"{folder.path} has a {_LOGITS_BIAS} of {len(bias)} tokens, where the vocabulary has "
             f"{order.rows.max() + 1}: they do not belong together."
         )
-    return order.bias(bias) if order.copies.size or bias.any() else None
+    return bias if bias.any() else None
 
 
 def _has_biases(folder):

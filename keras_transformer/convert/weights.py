@@ -15,6 +15,15 @@ from keras_transformer.errors import UserError
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "tanh": "tanh"}
 """Names of activations: in HuggingFace's configurations, and in Keras."""
 
+TABLES = (
+    "model.shared.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+"""Names of the matrix that source and target share, of the source's, the target's and that of
+logits, in Marian and M2M-100. A file may have each of them, or those that differ."""
+
 TORCH_NORM_EPSILON = 1e-5
 """That of PyTorch's layer normalisations, where no configuration says another."""
 
@@ -60,6 +69,26 @@ def hyperparameters(folder, fixed=None):
         "activation": folder.choice("activation_function", ACTIVATIONS),
         "scale_embeddings": folder.option("scale_embedding", False, True),
     }
+
+
+def names_of_shared(folder, is_tied):
+    """The names of the matrices of source, target and logits, where both sides share one.
+
+    Versions before transformers 5 had one for both if that of logits was another; since then they
+    are apart in the file, if not in the model.
+
+    Args:
+        folder: a `ForeignFolder`.
+        is_tied: whether that of logits is the same too.
+
+    Returns:
+        A tuple of three names.
+    """
+    shared, source, target, output = TABLES
+    if is_tied:
+        return 3 * (next((name for name in TABLES if name in folder.names), shared),)
+    source, target = (name if name in folder.names else shared for name in (source, target))
+    return source, target, output
 
 
 def stack_places(model):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keras_transformer.data.tokenizer import END_ID, UNKNOWN_ID
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import read_json, whole
 
 _END_OF_WORD = "</w>"
 # What stands for an unknown token in text, as SentencePiece has it.
@@ -60,10 +60,7 @@ class MosesTokenizer:
         path = Path(path)
         if not path.is_file():
             raise UserError(f"There is no tokenizer at {path}.")
-        try:
-            config = json.loads(path.read_text("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is damaged: {error}") from error
+        config = read_json(path)
         if not isinstance(config, dict) or not all(
             isinstance(config.get(name), kind) for name, kind in _ENTRIES.items()
         ):

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 from keras_transformer.errors import UserError
+from keras_transformer.files import read_json
 from keras_transformer.tasks.preset import read_preset
-from keras_transformer.tasks.preset_files import CARD, CONFIG, METADATA, read_json
+from keras_transformer.tasks.preset_files import CARD, CONFIG, METADATA
 from keras_transformer.tasks.preset_location import saved_models
 
 _SCORE = re.compile(r"\b(?:BLEU|F1) \d+(?:\.\d+)?")

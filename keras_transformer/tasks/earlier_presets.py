@@ -6,12 +6,12 @@ In format 2, `metadata` and `search` are entries of their own in `config.json`, 
 
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.files import read_json
 from keras_transformer.tasks.preset_files import (
     CONFIG,
     TAG_DICTIONARY,
     check_is_there,
     check_objects,
-    read_json,
 )
 from keras_transformer.tasks.preset_form import Contents
 

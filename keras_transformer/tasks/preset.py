@@ -3,7 +3,8 @@
 It is a preset of KerasHub, with its file names and its JSON: see `keras_transformer.hub`.
 
 - `config.json`: the model's hyperparameters and dtype;
-- `model.weights.h5`: the weights;
+- `model.weights.h5`: the weights; of KerasHub's, if there are more than 10 GB of them,
+  `model.weights.json` and the files that it names;
 - `tokenizer.json`, `assets/tokenizer/vocabulary.spm`: the SentencePiece model; where the source has
   one of its own, `source_tokenizer.json` and `assets/source_tokenizer/` too;
 - `preprocessor.json`: the tokens that are put before source and target;
@@ -22,22 +23,21 @@ import keras
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import read_json, whole
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.earlier_presets import read_earlier_contents
 from keras_transformer.tasks.preset_files import (
     CARD,
     CONFIG,
-    SHARDS,
     WEIGHTS,
     check_is_there,
-    read_json,
 )
 from keras_transformer.tasks.preset_form import Contents, read_contents, write_contents
 from keras_transformer.tasks.preset_location import locate
 from keras_transformer.tasks.preset_tokenizers import TOKENIZER
-from keras_transformer.training.checkpoints import load_weights, narrow_weights, save_weights
+from keras_transformer.tasks.preset_weights import load_preset_weights, weights_files
+from keras_transformer.training.checkpoints import narrow_weights, save_weights
 
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
@@ -144,7 +144,7 @@ def load_preset(path, task, dtype=None):
     tag_dictionary = _tag_dictionary(path, contents)
     model = _new_model(Transformer, path, contents, dtype)
     _check_vocabularies(path, model, contents)
-    load_weights(model, path / WEIGHTS)
+    load_preset_weights(model, path)
     return Preset(
         model,
         contents.tokenizer,
@@ -174,7 +174,7 @@ def load_model(path, model_class, dtype=None):
     """
     path = locate(path)
     model = _new_model(model_class, path, read_preset(path), dtype)
-    load_weights(model, path / WEIGHTS)
+    load_preset_weights(model, path)
     return model
 
 
@@ -186,12 +186,7 @@ def read_preset(path):
     """
     path = Path(path)
     check_is_there(path, CONFIG)
-    if not (path / WEIGHTS).is_file() and (path / SHARDS).is_file():
-        raise UserError(
-            f"The weights of {path} are in several files, which only KerasHub reads. Load it "
-            "there, and save it again with `max_shard_size=None`."
-        )
-    check_is_there(path, WEIGHTS)
+    weights_files(path)
     config = read_json(path / CONFIG)
     is_of_keras_hub = isinstance(config, dict) and "registered_name" in config
     return (read_contents if is_of_keras_hub else read_earlier_contents)(path, config)
@@ -214,9 +209,9 @@ def upgrade_preset(path):
     with whole(path) as folder:
         folder.mkdir()
         write_contents(folder, model, contents)
-        for name in (CARD, WEIGHTS):
-            if (path / name).is_file():
-                shutil.copyfile(path / name, folder / name)
+        card = [CARD] if (path / CARD).is_file() else []
+        for name in (*card, *weights_files(path)):
+            shutil.copyfile(path / name, folder / name)
 
 
 def _tag_dictionary(path, contents):

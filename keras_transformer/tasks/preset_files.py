@@ -7,7 +7,7 @@ from keras_transformer.errors import UserError
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 TASK, PREPROCESSOR = "task.json", "preprocessor.json"
 TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
-# Where larger weights than 10 GB are: what KerasHub writes of them.
+# In place of the weights, if there are more than 10 GB of them: a list of several files.
 SHARDS = "model.weights.json"
 
 
@@ -17,13 +17,6 @@ def check_is_there(path, part):
             f"The model folder {path} is not whole: {part} is missing. Copy it anew, or train "
             "the model again."
         )
-
-
-def read_json(path):
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
 
 
 def write_json(path, values):

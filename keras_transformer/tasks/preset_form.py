@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_transformer.errors import UserError
+from keras_transformer.files import read_json
 from keras_transformer.models.quantization import is_quantized, policy_of
 from keras_transformer.tasks.preset_files import (
     CONFIG,
@@ -19,7 +20,6 @@ from keras_transformer.tasks.preset_files import (
     TASK,
     check_is_there,
     check_objects,
-    read_json,
     write_json,
 )
 from keras_transformer.tasks.preset_tokenizers import (

@@ -9,6 +9,7 @@ from keras_transformer.tasks.preset_files import (
     CONFIG,
     METADATA,
     PREPROCESSOR,
+    SHARDS,
     TAG_DICTIONARY,
     TASK,
     WEIGHTS,
@@ -21,6 +22,7 @@ _FILES = (
     *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
     *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(f"assets/{name}/*" for name in (TOKENIZER, SOURCE_TOKENIZER)),
+    *(SHARDS, "model_*.weights.h5"),
     "tokenizer.spm",
 )
 # A repository, and perhaps a revision of it.

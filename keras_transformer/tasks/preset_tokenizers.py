@@ -7,7 +7,8 @@ import importlib
 from pathlib import PurePosixPath
 
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.preset_files import check_is_there, read_json, write_json
+from keras_transformer.files import read_json
+from keras_transformer.tasks.preset_files import check_is_there, write_json
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 

@@ -542,10 +542,64 @@ def test_wrong_json(preset, name):
     assert ("source_tokenizer.json" if "source's" in name else part) in message_of(preset)
 
 
+# Weights in several files, as KerasHub writes of a large model
+
+SHARDS = [f"model_{i:05}.weights.h5" for i in range(3)]
+
+
+@pytest.fixture
+def sharded(preset, model):
+    (preset / "model.weights.h5").unlink()
+    whole = keras.Model(model.inputs, model.outputs)
+    whole.save_weights(preset / "model.weights.json", max_shard_size=1e-5)
+    assert [name for name in parts_of(preset) if name in SHARDS] == SHARDS
+    return preset
+
+
+def test_weights_in_several_files(sharded, model):
+    for loaded in (load_preset(sharded, "Test").model, Transformer.from_preset(sharded)):
+        assert all(map(np.array_equal, loaded.get_weights(), model.get_weights()))
+    again = load_preset(sharded, "Test", dtype="float16").model
+    assert_close(again(INPUTS), model(INPUTS), atol=1e-2)
+
+
 @pytest.mark.once
-def test_weights_in_several_files(preset):
-    (preset / "model.weights.h5").rename(preset / "model.weights.json")
-    assert "max_shard_size=None" in message_of(preset)
+def test_several_files_stay_when_a_preset_is_upgraded(sharded):
+    before = {name: (sharded / name).read_bytes() for name in SHARDS}
+    upgrade_preset(sharded)
+    assert {name: (sharded / name).read_bytes() for name in SHARDS} == before
+    load_preset(sharded, "Test")
+
+
+@pytest.mark.once
+def test_several_files_that_are_not_whole(sharded, tmp_path):
+    index = sharded / "model.weights.json"
+    entries = json.loads(index.read_text())["weight_map"]
+    first = next(iter(entries))
+    kept = index.read_bytes()
+    for changed in (
+        *([], {}, {"weight_map": []}, {"weight_map": {}}, {"weight_map": {"/vars": 3}}),
+        {"weight_map": {**entries, first: f"../{tmp_path.name}/model_00000.weights.h5"}},
+        {"weight_map": {**entries, first: [SHARDS[0], "x.weights.h5"]}},
+        {"weight_map": {name: x for name, x in entries.items() if name != first}},
+        {"weight_map": {**entries, first: SHARDS[2]}},
+    ):
+        index.write_text(json.dumps(changed))
+        assert index.name in message_of(sharded)
+    index.write_bytes(kept[:100])
+    assert index.name in message_of(sharded)
+    index.write_bytes(kept)
+    for damage in (b"", (sharded / SHARDS[1]).read_bytes()[:5000]):
+        (sharded / SHARDS[1]).write_bytes(damage)
+        assert index.name in message_of(sharded)
+    (sharded / SHARDS[1]).unlink()
+    assert SHARDS[1] in message_of(sharded)
+
+
+@pytest.mark.once
+def test_several_files_of_another_model(sharded):
+    change_json(sharded / "config.json", lambda config: config["config"].update(num_layers=1))
+    assert "tensors, and the model" in message_of(sharded)
 
 
 @pytest.mark.once
