@@ -11,6 +11,7 @@ from typing import Literal
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.progress import working
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
@@ -156,22 +157,23 @@ class Tokenizer:
         sentences = _sample(sentences, max_sentences)
         proto = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
-                model_writer=proto,
-                vocab_size=vocabulary_size,
-                model_type=model_type,
-                character_coverage=character_coverage,
-                user_defined_symbols=list(user_defined_symbols),
-                pad_id=PAD_ID,
-                bos_id=START_ID,
-                eos_id=END_ID,
-                unk_id=UNKNOWN_ID,
-                num_threads=num_threads,
-                normalization_rule_name=normalization,
-                byte_fallback=byte_fallback,
-                minloglevel=2,
-            )
+            with working("training the vocabulary"):
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=iter(sentences),
+                    model_writer=proto,
+                    vocab_size=vocabulary_size,
+                    model_type=model_type,
+                    character_coverage=character_coverage,
+                    user_defined_symbols=list(user_defined_symbols),
+                    pad_id=PAD_ID,
+                    bos_id=START_ID,
+                    eos_id=END_ID,
+                    unk_id=UNKNOWN_ID,
+                    num_threads=num_threads,
+                    normalization_rule_name=normalization,
+                    byte_fallback=byte_fallback,
+                    minloglevel=2,
+                )
         except RuntimeError as error:
             raise UserError(_explain(str(error), vocabulary_size)) from error
         return cls(proto.getvalue())

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, reference_streams
+from keras_transformer.progress import working
 
 # Scores of which resamples are drawn, by their names in `TranslationScores` and in print. (TER is
 # not one of them: it takes minutes.)
@@ -69,7 +70,8 @@ def compare_translations(
     metrics = make_metrics(tokenize, language)
     metrics = {name: metrics[key] for key, name in _METRICS.items()}
     test = PairedTest(systems, metrics, streams, test_type="bs", n_samples=num_samples)
-    signatures, results = test()
+    with working("drawing samples"):
+        signatures, results = test()
     return [
         Comparison(
             name,

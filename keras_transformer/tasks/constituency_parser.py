@@ -19,6 +19,7 @@ from keras_transformer.decoding.in_order_grammar import InOrderTreeGrammar
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
+from keras_transformer.progress import working
 from keras_transformer.tasks.length_batches import padded_size
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.sentence_words import words_of
@@ -223,7 +224,8 @@ class ConstituencyParser(Task):
         """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`."""
         from keras_transformer.export.parser_saved_model import export_parser
 
-        export_parser(self, path)
+        with working("exporting"):
+            export_parser(self, path)
 
     def __call__(self, sentences):
         """Parse.

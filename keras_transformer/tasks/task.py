@@ -5,6 +5,7 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.make_search import make_search
 from keras_transformer.decoding.settings import deserialize, serialize
 from keras_transformer.errors import UserError
+from keras_transformer.progress import working
 from keras_transformer.tasks.preset import load_preset, save_preset
 
 
@@ -75,7 +76,8 @@ class Task:
                 if there is no such repository, or no network.
         """
         keep_in_user_folder()  # before the model is made: that compiles too
-        preset = load_preset(path, cls.__name__, dtype=dtype)
+        with working("loading"):
+            preset = load_preset(path, cls.__name__, dtype=dtype)
         saved = cls.default_search if preset.search is None else _search_of(path, preset)
         search = make_search(search, saved)
         parts = {**cls._parts_of(preset), **options}

@@ -10,6 +10,7 @@ from keras_transformer.evaluation.evalb.parameters import Parameters
 from keras_transformer.evaluation.evalb.scores import EvalbScores, SentenceScores, Status
 from keras_transformer.evaluation.evalb.sentence import Bracket, Sentence, read_sentence
 from keras_transformer.evaluation.evalb.text import read_lines
+from keras_transformer.progress import bar
 
 _SHOWN = 60  # characters of a tree in an error message
 
@@ -106,7 +107,7 @@ def score_sentences(
 
 def _read_all(trees, parameters, where) -> list[Sentence]:
     sentences = []
-    for number, tree in enumerate(trees):
+    for number, tree in enumerate(bar("reading", "trees", iterable=trees)):
         try:
             sentences.append(read_sentence(tree, parameters))
         except ValueError as error:
