@@ -179,6 +179,10 @@ class TokenBatches(keras.utils.PyDataset):
         """The number of batches in the present epoch."""
         return self.plans.num_batches(self.epoch)
 
+    def __repr__(self):
+        shapes = f"{len(self.shapes)} shape" + "s" * (len(self.shapes) != 1)
+        return f"<TokenBatches: {len(self.store):,} pairs, {len(self):,} batches of {shapes}>"
+
     def __getitem__(self, index):
         """Batch number `index` of the present epoch."""
         if self._ahead is None:

@@ -41,6 +41,9 @@ class TagDictionary:
             word: kind for kind, line in enumerate(words, start=1) for word in line.split(" ")
         }
 
+    def __repr__(self) -> str:
+        return f"<TagDictionary: {len(self.kinds):,} words, {len(self.tag_sets)} sets of tags>"
+
     @classmethod
     def from_trees(
         cls,

@@ -52,6 +52,10 @@ class TokenStore:
     def __len__(self):
         return len(self.source)
 
+    def __repr__(self):
+        tokens = [int(side.lengths.sum()) for side in (self.source, self.target)]
+        return f"<TokenStore: {len(self):,} pairs, {tokens[0]:,} and {tokens[1]:,} tokens>"
+
     @classmethod
     def build(cls, path, pairs, tokenizer, fingerprint="", target_tokenizer=None):
         """Tokenise pairs of strings into a new store, replacing what is at `path`.

@@ -104,6 +104,9 @@ class Tokenizer:
                 f"Received: pad={ids[0]}, start={ids[1]}, end={ids[2]}, unknown={ids[3]}"
             )
 
+    def __repr__(self):
+        return f"<Tokenizer: {self.vocabulary_size:,} tokens of SentencePiece>"
+
     @classmethod
     def train(
         cls,

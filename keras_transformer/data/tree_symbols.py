@@ -36,6 +36,9 @@ class TreeSymbols:
         self._ids = dict(zip(self.symbols, self.ids))
         self._symbols = {token_id: symbol for symbol, token_id in self._ids.items()}
 
+    def __repr__(self):
+        return f"<TreeSymbols: {len(self.symbols)} symbols of {self.linearization}>"
+
     def encode(self, lines):
         """Lines of symbols to lists of ids; a symbol that training did not see is unknown."""
         return [[self._ids.get(symbol, UNKNOWN_ID) for symbol in line.split()] for line in lines]

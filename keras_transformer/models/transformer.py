@@ -4,7 +4,7 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import serialize_activation
-from keras_transformer.models.hyperparameters import check_hyperparameters
+from keras_transformer.models.hyperparameters import check_hyperparameters, describe
 from keras_transformer.models.initial_values import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import LowRankAdaptation
@@ -216,6 +216,9 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         self.decoder = decoder
         self.deterministic_attention = deterministic_attention
         quantize_by_policy(self, policy)
+
+    def __repr__(self):
+        return describe(self)
 
     @classmethod
     def from_variant(cls, name, vocabulary_size, **overrides):

@@ -147,6 +147,15 @@ class ConstituencyParser(Task):
             return given
         return None if values is None else TagDictionary.from_dict(values)
 
+    def _parts(self):
+        constrained = "trees over the sentence's words" if self.constrained else "anything"
+        return {
+            **super()._parts(),
+            "trees": self.symbols,
+            "outputs": f"{constrained}, of at most {self.extra_length:,} symbols more than tokens",
+            "tags": self.tag_dictionary or "any",
+        }
+
     @classmethod
     def _parts_of(cls, preset):
         if preset.tag_dictionary is None:
