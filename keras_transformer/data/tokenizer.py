@@ -185,6 +185,12 @@ class Tokenizer:
     def from_file(cls, path):
         """Load what `save` wrote.
 
+        Args:
+            path: the file.
+
+        Returns:
+            A `Tokenizer`.
+
         Raises:
             UserError: if there is no such file, or it is no SentencePiece model.
         """
@@ -197,7 +203,11 @@ class Tokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path):
-        """Write the proto to `path`: whole, or not at all."""
+        """Write the proto to `path`: whole, or not at all.
+
+        Args:
+            path: the file.
+        """
         with whole(path) as new:
             new.write_bytes(self.proto)
 
@@ -217,6 +227,12 @@ class Tokenizer:
 
     def ids_of(self, symbols):
         """The ids of strings that are one token each, such as user-defined symbols.
+
+        Args:
+            symbols: list of strings.
+
+        Returns:
+            A list of integers.
 
         Raises:
             UserError: if one of them is no token of the vocabulary.

@@ -67,7 +67,12 @@ class Settings:
         return {name: keras.ops.convert_to_tensor(x, "int32") for name, x in values.items()}
 
     def filled(self, tensors):
-        """Itself with tensors in the place of the fields that they are named after."""
+        """Itself with tensors in the place of the fields that they are named after.
+
+        Args:
+            tensors: dict of name -> tensor.
+            rows: of a search, a list of such dicts, those of its constraints.
+        """
         return self._with(tensors)
 
     def __repr__(self):
@@ -82,6 +87,11 @@ class Settings:
 
     @classmethod
     def from_config(cls, config):
+        """Make what `get_config` is of.
+
+        Args:
+            config: a dict, as `get_config` returns.
+        """
         return cls(**config)
 
     def _values(self, kind):

@@ -52,7 +52,9 @@ def compare_translations(
     Args:
         hypotheses: the translations.
         others: those of the other system.
-        references: as for `score_translations`; and so `tokenize` and `language`.
+        references: as for `score_translations`.
+        tokenize: likewise.
+        language: likewise.
         num_samples: how many samples of the sentences to draw.
 
     Returns:

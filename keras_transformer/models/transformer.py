@@ -282,6 +282,13 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     def logit_factors(self, inputs, training=False):
         """Two tensors whose product the logits are: the decoder's output and the matrix E that
         projects it; with an `output_bias`, each has one more column. Inputs are as of a call.
+
+        Args:
+            inputs: the dict of a call: int tensors `(batch, source)` and `(batch, target)`.
+            training: whether to apply dropout.
+
+        Returns:
+            Float tensors `(batch, target, hidden_dim)` and `(vocabulary_size, hidden_dim)`.
         """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)

@@ -230,7 +230,14 @@ class ConstituencyParser(Task):
         return train_parser(cls, train, val, extra, **options)
 
     def export(self, path):
-        """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`."""
+        """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`.
+
+        Args:
+            path: the folder to write: whole, or not at all.
+
+        Raises:
+            UserError: if the backend is not TensorFlow.
+        """
         from keras_transformer.export.parser_saved_model import export_parser
 
         with working("exporting"):

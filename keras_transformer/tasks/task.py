@@ -148,7 +148,17 @@ class Task:
         return {}
 
     def search_batch(self, token_ids, num_results, constraints=()):
-        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`."""
+        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`.
+
+        Args:
+            token_ids: int array `(batch, source)`, padded with 0.
+            num_results: how many outputs of each row.
+            constraints: further constraints.
+
+        Returns:
+            `(token_ids, scores)`: int32 tensor `(batch, num_results, length)` and float32 tensor
+            `(batch, num_results)`.
+        """
         return self.search(self.model, token_ids, num_results, constraints)
 
     def source_limit(self):

@@ -93,7 +93,14 @@ def _without_optimizer(model):
 
 
 def list_checkpoints(folder):
-    """The checkpoints in a folder, `step-N.weights.h5`, the oldest first."""
+    """The checkpoints in a folder, `step-N.weights.h5`, the oldest first.
+
+    Args:
+        folder: the folder.
+
+    Returns:
+        A list of paths.
+    """
     return list_by_step(folder, "weights.h5")
 
 

@@ -67,6 +67,14 @@ def evaluate_files(
 
     An empty line is an empty tree.
 
+    Args:
+        gold_path: file of gold trees, one a line.
+        predicted_path: file of predicted trees, line N for line N.
+        parameters: as for `evaluate_trees`.
+
+    Returns:
+        An `EvalbScores`.
+
     Raises:
         UserError: if a file cannot be read or is empty, if the numbers of lines differ (the C
             program then scores the lines that both have), or if the brackets of a line do not pair
