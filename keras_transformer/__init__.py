@@ -1,5 +1,8 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
+from keras_transformer import tensorflow_start  # noqa: F401  first: in silence
+
+# isort: split
 from keras_transformer import constraints, convert, data, evaluation, layers, training
 from keras_transformer.decoding.beam_search import BeamSearch, beam_search, greedy_search
 from keras_transformer.decoding.sampling import Sampling, sample

@@ -78,6 +78,7 @@ def run_python(script):
 
 # Which way
 
+FOR_ALL = {"errors", "files", "options", "progress", "tensorflow_start"}
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
@@ -86,6 +87,8 @@ MAY_IMPORT = {
     "files": set(),
     "namespace": set(),
     "options": set(),
+    "progress": set(),
+    "tensorflow_start": set(),
     "memory": set(),
     "version": set(),
     "command_line": {"compilation_cache", "memory"},
@@ -136,7 +139,7 @@ def imports(path):
 
 def is_allowed(part, module, name, at_top):
     target = module.split(".")[0]
-    if target in {part, "errors", "files", "options"} or target in MAY_IMPORT[part]:
+    if target in {part, *FOR_ALL} or target in MAY_IMPORT[part]:
         return True
     # A namespace names what is loaded when it is asked for.
     if module == "namespace" and part in {"convert", *LEAVES}:

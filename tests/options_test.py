@@ -21,7 +21,8 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 # The flags of both `train.py`: files of options and scripts of users hold them.
 COMMON = tuple(
     """
-    --compilation-cache --output-dir --data-dir --variant --scale --num-layers --num-decoder-layers
+    --quiet --no-quiet --compilation-cache --output-dir --data-dir --variant --scale --num-layers
+    --num-decoder-layers
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes --steps
     --steps-per-execution --warmup-steps --cooldown-steps --peak-learning-rate --dropout

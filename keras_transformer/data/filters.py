@@ -12,6 +12,7 @@ from types import MappingProxyType
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
+from keras_transformer.progress import bar
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
             left.
     """
     _check(text, options)
-    counts = Counter(map(_reasons(text, options), text))
+    counts = Counter(map(_reasons(text, options), bar("filtering", "pairs", len(text), text)))
     num_kept = counts.pop(None, 0)
     left_out = {reason: counts[reason] for reason in _REASONS if counts[reason]}
     if not left_out:

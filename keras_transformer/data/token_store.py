@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.progress import bar
 
 _FORMAT = 1
 _SIDES = ("source", "target")
@@ -51,6 +52,10 @@ class TokenStore:
     def __len__(self):
         return len(self.source)
 
+    def __repr__(self):
+        tokens = [int(side.lengths.sum()) for side in (self.source, self.target)]
+        return f"<TokenStore: {len(self):,} pairs, {tokens[0]:,} and {tokens[1]:,} tokens>"
+
     @classmethod
     def build(cls, path, pairs, tokenizer, fingerprint="", target_tokenizer=None):
         """Tokenise pairs of strings into a new store, replacing what is at `path`.
@@ -70,7 +75,9 @@ class TokenStore:
         tokenizers = (tokenizer, target_tokenizer or tokenizer)
         with whole(path) as folder:
             folder.mkdir()
-            count = _write(folder, iter(pairs), tokenizers, dtype)
+            total = len(pairs) if hasattr(pairs, "__len__") else None
+            with bar("tokenising", "pairs", total) as progress:
+                count = _write(folder, iter(pairs), tokenizers, dtype, progress)
             info = {"format": _FORMAT, "pairs": count, "dtype": dtype, "fingerprint": fingerprint}
             (folder / "store.json").write_text(json.dumps(info), "utf-8")
         return cls(path)
@@ -167,7 +174,7 @@ def _read_info(path):
     return info if isinstance(info, dict) and info.get("format") == _FORMAT else None
 
 
-def _write(folder, pairs, tokenizers, dtype):
+def _write(folder, pairs, tokenizers, dtype, progress):
     count = 0
     names = [f"{side}.{part}" for side in _SIDES for part in ("tokens", "lengths")]
     files = {name: open(folder / name, "wb") for name in names}
@@ -179,6 +186,7 @@ def _write(folder, pairs, tokenizers, dtype):
                 np.array([len(ids) for ids in token_ids], "int32").tofile(files[f"{side}.lengths"])
                 flat = np.fromiter(itertools.chain.from_iterable(token_ids), dtype)
                 flat.tofile(files[f"{side}.tokens"])
+            progress.update(len(chunk))
     finally:
         for file in files.values():
             file.close()

@@ -11,6 +11,7 @@ from typing import Literal
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.progress import working
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
@@ -103,6 +104,9 @@ class Tokenizer:
                 f"Received: pad={ids[0]}, start={ids[1]}, end={ids[2]}, unknown={ids[3]}"
             )
 
+    def __repr__(self):
+        return f"<Tokenizer: {self.vocabulary_size:,} tokens of SentencePiece>"
+
     @classmethod
     def train(
         cls,
@@ -156,22 +160,23 @@ class Tokenizer:
         sentences = _sample(sentences, max_sentences)
         proto = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
-                model_writer=proto,
-                vocab_size=vocabulary_size,
-                model_type=model_type,
-                character_coverage=character_coverage,
-                user_defined_symbols=list(user_defined_symbols),
-                pad_id=PAD_ID,
-                bos_id=START_ID,
-                eos_id=END_ID,
-                unk_id=UNKNOWN_ID,
-                num_threads=num_threads,
-                normalization_rule_name=normalization,
-                byte_fallback=byte_fallback,
-                minloglevel=2,
-            )
+            with working("training the vocabulary"):
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=iter(sentences),
+                    model_writer=proto,
+                    vocab_size=vocabulary_size,
+                    model_type=model_type,
+                    character_coverage=character_coverage,
+                    user_defined_symbols=list(user_defined_symbols),
+                    pad_id=PAD_ID,
+                    bos_id=START_ID,
+                    eos_id=END_ID,
+                    unk_id=UNKNOWN_ID,
+                    num_threads=num_threads,
+                    normalization_rule_name=normalization,
+                    byte_fallback=byte_fallback,
+                    minloglevel=2,
+                )
         except RuntimeError as error:
             raise UserError(_explain(str(error), vocabulary_size)) from error
         return cls(proto.getvalue())
@@ -179,6 +184,12 @@ class Tokenizer:
     @classmethod
     def from_file(cls, path):
         """Load what `save` wrote.
+
+        Args:
+            path: the file.
+
+        Returns:
+            A `Tokenizer`.
 
         Raises:
             UserError: if there is no such file, or it is no SentencePiece model.
@@ -192,7 +203,11 @@ class Tokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path):
-        """Write the proto to `path`: whole, or not at all."""
+        """Write the proto to `path`: whole, or not at all.
+
+        Args:
+            path: the file.
+        """
         with whole(path) as new:
             new.write_bytes(self.proto)
 
@@ -212,6 +227,12 @@ class Tokenizer:
 
     def ids_of(self, symbols):
         """The ids of strings that are one token each, such as user-defined symbols.
+
+        Args:
+            symbols: list of strings.
+
+        Returns:
+            A list of integers.
 
         Raises:
             UserError: if one of them is no token of the vocabulary.

@@ -79,11 +79,25 @@ class Search(Settings, abc.ABC):
 
     @abc.abstractmethod
     def num_live(self, num_results):
-        """The number of live hypotheses of a sentence, where so many outputs are asked for."""
+        """The number of live hypotheses of a sentence, where so many outputs are asked for.
+
+        Args:
+            num_results: how many outputs of a sentence are asked for.
+
+        Returns:
+            An integer.
+        """
 
     @abc.abstractmethod
     def num_starts(self, num_results):
-        """How many of them there are before the first step, all without tokens."""
+        """How many of them there are before the first step, all without tokens.
+
+        Args:
+            num_results: how many outputs of a sentence are asked for.
+
+        Returns:
+            An integer.
+        """
 
     @abc.abstractmethod
     def candidates(self, choose, scores, numbers):
@@ -102,8 +116,9 @@ class Search(Settings, abc.ABC):
         """The scores by which finished hypotheses are ranked.
 
         Args:
-            scores: float32 tensor: log-probabilities.
-            length: int32 tensor that broadcasts to it: numbers of tokens, the end token included.
+            scores: float32 tensor of any shape: log-probabilities.
+            length: int32 tensor of a shape that broadcasts to it: numbers of tokens, the end token
+                included.
 
         Returns:
             Float32 tensor. It falls with the log-probability, and does not fall with the length.
@@ -155,6 +170,9 @@ class Search(Settings, abc.ABC):
 
     def check_num_results(self, num_results):
         """The number as a Python integer.
+
+        Args:
+            num_results: a number.
 
         Raises:
             UserError: if the search does not give so many outputs of a sentence.

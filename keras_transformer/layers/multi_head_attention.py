@@ -32,6 +32,8 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: probability of dropping an attention weight. The paper uses none.
         use_bias: whether the four projections have biases. The paper's have none.
+        attention_window: r, an odd number, of self-attention: a position attends to the `r // 2`
+            before it, to itself, and to the `r // 2` after it (section 4). Defaults to all.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -149,6 +151,9 @@ class MultiHeadAttention(keras.layers.Layer):
     def project(self, value):
         """Project `value` `(batch, source, hidden_dim)` to the heads' keys and values.
 
+        Args:
+            value: float tensor `(batch, source, hidden_dim)`.
+
         Returns:
             The pair that `cache` takes: `(batch, num_heads, key_dim, source)` and
             `(batch, num_heads, source, value_dim)`.
@@ -159,7 +164,15 @@ class MultiHeadAttention(keras.layers.Layer):
         return key, self._split_heads(self.value_dense(value), self.value_dim)
 
     def empty_cache(self, batch_size, length):
-        """Zeros of the shapes that `cache` takes, for `length` positions."""
+        """Zeros of the shapes that `cache` takes, for `length` positions.
+
+        Args:
+            batch_size: the number of rows.
+            length: the number of positions.
+
+        Returns:
+            A pair, as of `project`.
+        """
         heads = (batch_size, self.num_heads)
         return (
             ops.zeros((*heads, self.key_dim, length), self.compute_dtype),

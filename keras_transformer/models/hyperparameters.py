@@ -76,3 +76,17 @@ def _check_deterministic_attention(config):
             raise UserError(
                 f"`{name}` must be below {size}, the vocabulary size. Received: {largest}"
             )
+
+
+def describe(model):
+    """A model in a line: its sizes by the paper's symbols."""
+    sizes = model.hyperparameters
+    layers = f"{sizes['num_layers']} + {sizes['num_decoder_layers'] or sizes['num_layers']} layers"
+    source = sizes["source_vocabulary_size"]
+    tokens = f"{sizes['vocabulary_size']:,} tokens"
+    return (
+        f"<{type(model).__name__}: {layers}, d_model {sizes['hidden_dim']}, "
+        f"d_ff {sizes['intermediate_dim']}, {sizes['num_heads']} heads, "
+        f"{f'{source:,} source and {tokens}' if source else tokens}, "
+        f"{model.count_params():,} parameters, {model.dtype_policy.name}>"
+    )

@@ -4,7 +4,7 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import serialize_activation
-from keras_transformer.models.hyperparameters import check_hyperparameters
+from keras_transformer.models.hyperparameters import check_hyperparameters, describe
 from keras_transformer.models.initial_values import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import LowRankAdaptation
@@ -217,6 +217,9 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         self.deterministic_attention = deterministic_attention
         quantize_by_policy(self, policy)
 
+    def __repr__(self):
+        return describe(self)
+
     @classmethod
     def from_variant(cls, name, vocabulary_size, **overrides):
         """A model with random weights and the hyperparameters of a row of Table 3.
@@ -279,6 +282,13 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     def logit_factors(self, inputs, training=False):
         """Two tensors whose product the logits are: the decoder's output and the matrix E that
         projects it; with an `output_bias`, each has one more column. Inputs are as of a call.
+
+        Args:
+            inputs: the dict of a call: int tensors `(batch, source)` and `(batch, target)`.
+            training: whether to apply dropout.
+
+        Returns:
+            Float tensors `(batch, target, hidden_dim)` and `(vocabulary_size, hidden_dim)`.
         """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)

@@ -100,6 +100,12 @@ class ModelOptions:
 def get_hyperparameters(options):
     """The hyperparameters that `ModelOptions` choose, those of the training included.
 
+    Args:
+        options: `ModelOptions`.
+
+    Returns:
+        A dict of arguments of `Transformer`, and of the training.
+
     Raises:
         UserError: if there is no such variant, or it cannot be scaled so.
     """
@@ -112,6 +118,9 @@ def get_hyperparameters(options):
 
 def get_variant(name):
     """The hyperparameters of a variant, as a new dict.
+
+    Args:
+        name: a key of `variants`.
 
     Raises:
         UserError: if there is no such variant.

@@ -19,6 +19,7 @@ from keras_transformer.decoding.in_order_grammar import InOrderTreeGrammar
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
+from keras_transformer.progress import working
 from keras_transformer.tasks.length_batches import padded_size
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.sentence_words import words_of
@@ -146,6 +147,15 @@ class ConstituencyParser(Task):
             return given
         return None if values is None else TagDictionary.from_dict(values)
 
+    def _parts(self):
+        constrained = "trees over the sentence's words" if self.constrained else "anything"
+        return {
+            **super()._parts(),
+            "trees": self.symbols,
+            "outputs": f"{constrained}, of at most {self.extra_length:,} symbols more than tokens",
+            "tags": self.tag_dictionary or "any",
+        }
+
     @classmethod
     def _parts_of(cls, preset):
         if preset.tag_dictionary is None:
@@ -220,10 +230,18 @@ class ConstituencyParser(Task):
         return train_parser(cls, train, val, extra, **options)
 
     def export(self, path):
-        """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`."""
+        """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`.
+
+        Args:
+            path: the folder to write: whole, or not at all.
+
+        Raises:
+            UserError: if the backend is not TensorFlow.
+        """
         from keras_transformer.export.parser_saved_model import export_parser
 
-        export_parser(self, path)
+        with working("exporting"):
+            export_parser(self, path)
 
     def __call__(self, sentences):
         """Parse.

@@ -76,7 +76,12 @@ class ParsingOptions:
 
 @dataclass(kw_only=True)
 class ParserTrainingOptions(TrainingOptions):
-    """Options of a parser's training."""
+    """Options of a parser's training.
+
+    Attributes:
+        trees: `TreeOptions`: what to predict.
+        parsing: `ParsingOptions`: how trees are searched for where they are scored.
+    """
 
     vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
     trees: TreeOptions = field(default_factory=TreeOptions)
@@ -267,14 +272,29 @@ def quick_parser(parser, options):
 
 
 def score_trees(parser, trees):
-    """The `EvalbScores` of a parser's trees, with the parameters of COLLINS.prm."""
+    """The `EvalbScores` of a parser's trees, with the parameters of COLLINS.prm.
+
+    Args:
+        parser: a `ConstituencyParser`.
+        trees: the gold trees, a list of `nltk.Tree`.
+
+    Returns:
+        `EvalbScores`.
+    """
     predicted = parser([tree.leaves() for tree in trees])
     gold = map(to_bracketed, trees)
     return evaluate_trees(gold, map(to_bracketed, predicted), Parameters.named("COLLINS"))
 
 
 def describe_evalb(result):
-    """The `EvalbScores` that `score_trees` returns in one line."""
+    """The `EvalbScores` that `score_trees` returns in one line.
+
+    Args:
+        result: `EvalbScores`.
+
+    Returns:
+        A string.
+    """
     return (
         f"F1 {result.f1:.2f}, recall {result.recall:.2f}, precision {result.precision:.2f}, "
         f"complete match {result.complete_match:.2f} (EVALB, COLLINS.prm; {result.errors} error "

@@ -21,7 +21,11 @@ from keras_transformer.training.run import check_data
 
 @dataclass(kw_only=True)
 class TranslatorTrainingOptions(TrainingOptions):
-    """Options of a translator's training."""
+    """Options of a translator's training.
+
+    Attributes:
+        filters: `kt.data.FilterOptions`: pairs that are left out.
+    """
 
     filters: FilterOptions = field(default_factory=FilterOptions)
 
@@ -82,7 +86,15 @@ def train_translator(task_class, train, val, **options):
 
 
 def score_text(translator, text):
-    """The `TranslationScores` of a `ParallelText`'s translations."""
+    """The `TranslationScores` of a `ParallelText`'s translations.
+
+    Args:
+        translator: a `Translator`.
+        text: a `ParallelText`.
+
+    Returns:
+        `TranslationScores`.
+    """
     sources, references = zip(*text)
     return score_translations(
         translator(sources), references, text.bleu_tokenize, text.target_language
@@ -90,7 +102,14 @@ def score_text(translator, text):
 
 
 def describe_bleu(result):
-    """`TranslationScores` in one line of Markdown, with their signatures."""
+    """`TranslationScores` in one line of Markdown, with their signatures.
+
+    Args:
+        result: `TranslationScores`.
+
+    Returns:
+        A string.
+    """
     return (
         f"BLEU {result.bleu:.2f} (`{result.bleu_signature}`), "
         f"chrF {result.chrf:.2f} (`{result.chrf_signature}`)"

@@ -29,7 +29,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class TrainingOptions:
-    """Options of every training: those of its stages."""
+    """Options of every training: those of its stages.
+
+    Attributes:
+        run: `RunOptions`: where it writes, and whether it goes on.
+        vocabulary: `kt.data.VocabularyOptions`.
+        batching: `kt.data.BatchingOptions`.
+        model: `ModelOptions`.
+        optimizer: `OptimizerOptions`.
+        fitting: `FitOptions`: how long, and how often it validates.
+        checkpoints: `CheckpointOptions`.
+        devices: `DeviceOptions`.
+    """
 
     run: RunOptions
     vocabulary: VocabularyOptions = field(default_factory=VocabularyOptions)

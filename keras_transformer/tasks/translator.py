@@ -148,6 +148,14 @@ class Translator(Task):
             options["num_results"] = num_results
         export_as(self, path, format, **options)
 
+    def _parts(self):
+        parts, tokenizers = super()._parts(), {}
+        if self.source_tokenizer is not self.tokenizer:
+            tokenizers["source"] = self.source_tokenizer
+        prefixes = {"source": self.source_prefix, "target": self.target_prefix}
+        shown = {f"{side} begins": " ".join(tokens) for side, tokens in prefixes.items() if tokens}
+        return {**parts, **tokenizers, **shown}
+
     @classmethod
     def _parts_of(cls, preset):
         return {

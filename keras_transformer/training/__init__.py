@@ -27,7 +27,7 @@ For another loop, with Keras's own `fit`:
 - `NoamSchedule`, `CooldownSchedule`, `paper_optimizer`, `WholeBatchOptimizer` (5.3).
 - `LabelSmoothedCrossentropy` (5.4), `TokenAccuracy`, `Perplexity`.
 - `RollingCheckpoints`, `stop_on_signals`, `KeepPace`, `LogProgress`, `LogScore`,
-  `SkipNonFinite`, `StopOnNonFinite`: callbacks, and what goes with them.
+  `ShowProgress`, `SkipNonFinite`, `StopOnNonFinite`: callbacks, and what goes with them.
 - `TrainingState`, `find_start`: the whole state of a training in a file.
 - `average_checkpoints`, `list_checkpoints`, `load_weights`, `save_weights`: files of weights.
 - `Devices`, `choose_devices`, `use_devices`, `make_deterministic`: devices that share each batch.
@@ -97,6 +97,7 @@ _HOMES = {
     "LogScore": "training.callbacks",
     "StopOnNonFinite": "training.callbacks",
     "LogProgress": "training.progress",
+    "ShowProgress": "training.progress",
     "SkipNonFinite": "training.progress",
     "average_checkpoints": "training.checkpoints",
     "list_checkpoints": "training.checkpoints",

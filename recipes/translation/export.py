@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import given, run
+from keras_transformer.command_line import ProgressOptions, given, run
 
 
 @dataclass
-class Options:
+class Options(ProgressOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     output: Path

@@ -10,6 +10,7 @@ from keras_transformer.evaluation.evalb.parameters import Parameters
 from keras_transformer.evaluation.evalb.scores import EvalbScores, SentenceScores, Status
 from keras_transformer.evaluation.evalb.sentence import Bracket, Sentence, read_sentence
 from keras_transformer.evaluation.evalb.text import read_lines
+from keras_transformer.progress import bar
 
 _SHOWN = 60  # characters of a tree in an error message
 
@@ -66,6 +67,14 @@ def evaluate_files(
 
     An empty line is an empty tree.
 
+    Args:
+        gold_path: file of gold trees, one a line.
+        predicted_path: file of predicted trees, line N for line N.
+        parameters: as for `evaluate_trees`.
+
+    Returns:
+        An `EvalbScores`.
+
     Raises:
         UserError: if a file cannot be read or is empty, if the numbers of lines differ (the C
             program then scores the lines that both have), or if the brackets of a line do not pair
@@ -106,7 +115,7 @@ def score_sentences(
 
 def _read_all(trees, parameters, where) -> list[Sentence]:
     sentences = []
-    for number, tree in enumerate(trees):
+    for number, tree in enumerate(bar("reading", "trees", iterable=trees)):
         try:
             sentences.append(read_sentence(tree, parameters))
         except ValueError as error:
