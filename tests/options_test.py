@@ -41,7 +41,7 @@ TRANSLATION = tuple(
 )
 PARSING = tuple(
     """
-    --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
+    --tags --tag-loss-weight --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
     --extra-ratio --constituents --no-constituents --constituent-steps
     --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
     --tag-dictionary --extra-length
@@ -77,7 +77,7 @@ ADDED = {
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
-    *("deterministic_attention", "linearization"),
+    *("deterministic_attention", "linearization", "tags", "tag_loss_weight"),
     *("extra_length", "beam_size", "alpha", "val_sentences"),
 }
 

@@ -66,6 +66,12 @@ def _check_deterministic_attention(config):
             "`word_start_ids` and `leaf_ids` are both of deterministic attention: pass both or "
             f"neither. Received: word_start_ids={starts}, leaf_ids={leaves}"
         )
+    for name in ("untagged_leaf_id", "tag_loss_weight"):
+        if leaves is None and config[name] is not None:
+            raise UserError(
+                f"`{name}` is of a tagger, which reads the vectors of deterministic attention: "
+                f"pass `leaf_ids` too. Received: {name}={config[name]}"
+            )
     if leaves is None:
         return
     target_size = config["vocabulary_size"]

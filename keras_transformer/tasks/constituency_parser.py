@@ -5,6 +5,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
+from keras import ops
 
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import END_ID
@@ -20,10 +21,10 @@ from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.progress import working
-from keras_transformer.tasks.length_batches import padded_size
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.sentence_words import words_of
 from keras_transformer.tasks.task import Task, check_is_no_string
+from keras_transformer.tasks.word_tags import WordTags
 
 # By the order of a linearisation.
 _GRAMMARS = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
@@ -52,7 +53,8 @@ class ConstituencyParser(Task):
     The model predicts the tree as a sequence of symbols. The search leaves it only those that lead
     to a tree over exactly the sentence's words (`TreeGrammar`), and of tags those that a word can
     have (`TagDictionary`). Without this constraint, whatever comes out is repaired, and the repairs
-    are counted.
+    are counted. With an `untagged_leaf_id` of the model, the search is for trees without tags, and
+    each word has the tag that the model's tagger finds best among those.
 
     Args:
         model: a `Transformer`.
@@ -116,7 +118,8 @@ class ConstituencyParser(Task):
         tokenize_words("", self.word_tokenizer)  # refuses a name that is none
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
-        self.grammar = self._grammar(self._leaf_sets()) if constrained else None
+        self.word_tags = WordTags(self.symbols, self.tag_dictionary)
+        self.grammar = self._grammar(self.word_tags.leaf_sets) if constrained else None
 
     def _known_linearization(self, given):
         """The given linearisation or the metadata's, which it leaves in the metadata."""
@@ -138,6 +141,12 @@ class ConstituencyParser(Task):
             raise UserError(
                 f"The model has logits of {size} tokens, and the symbols of its trees are among "
                 f"the first {self.symbols.vocabulary_size}: they do not belong together."
+            )
+        untagged = self.model.hyperparameters["untagged_leaf_id"]
+        if self.has_tagger and untagged not in self.symbols.leaves().values():
+            raise UserError(
+                f"The model writes the token {untagged} for each word, which is none of the "
+                "parser's leaves: they do not belong together."
             )
 
     def _take_tag_dictionary(self, given):
@@ -167,31 +176,26 @@ class ConstituencyParser(Task):
         return {"tag_dictionary": self._own_tag_dictionary}
 
     def _grammar(self, leaf_sets):
+        leaves = tuple(self.word_tags.leaves.values())
+        if self.has_tagger:
+            # Tags are no business of the search.
+            leaves, leaf_sets = (self.model.hyperparameters["untagged_leaf_id"],), ()
         return _GRAMMARS[self.symbols.linearization.order](
             *self.symbols.brackets(),
-            tuple(self.symbols.leaves().values()),
+            leaves,
             max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
             leaf_sets=leaf_sets,
         )
 
-    def _leaf_sets(self):
-        """The ids of the leaves that the words of each tag set may have."""
-        if self.tag_dictionary is None:
-            return ()
-        leaves, tag_sets = self.symbols.leaves(), self.tag_dictionary.tag_sets
-        unknown = set().union(*tag_sets) - leaves.keys()
-        if unknown:
-            raise UserError(
-                "The tag dictionary is of other trees than the parser: there are no symbols of its "
-                f"tags {', '.join(sorted(unknown))}."
-            )
-        return [[leaves[tag] for tag in tags] for tags in tag_sets]
-
     @functools.cached_property
     def _grammar_of_tags(self):
-        """The grammar with one more leaf set for each tag, for words whose tag is given."""
-        leaves = self.symbols.leaves().values()
-        return self._grammar([*(self._leaf_sets() or [leaves]), *([leaf] for leaf in leaves)])
+        """The grammar for words whose tag is given."""
+        return self._grammar(self.word_tags.leaf_sets_of_given())
+
+    @property
+    def has_tagger(self):
+        """Whether tags are no part of the trees that the decoder writes: a tagger finds them."""
+        return self.model.hyperparameters["untagged_leaf_id"] is not None
 
     @classmethod
     def train(cls, train, val, extra=None, **options):
@@ -357,44 +361,29 @@ class ConstituencyParser(Task):
     def _search(self, batch, sentences, num_results):
         num_words = np.zeros(len(batch), "int32")
         num_words[: len(sentences)] = [len(words) for words, _ in sentences]
-        kinds, grammar = self._word_kinds(num_words, sentences), self.grammar
-        if self.constrained and (given := self._given_leaves(sentences)):
-            grammar = self._grammar_of_tags
-            if kinds is None:
-                kinds = _no_kinds(num_words)
-            first = len(grammar.leaf_sets) - len(grammar.leaf_ids)
-            for place, leaf in given.items():
-                kinds[place] = first + leaf
+        escaped = [[*map(escape, words)] for words, _ in sentences]
+        kinds, grammar = self.word_tags.kinds(num_words, escaped), self.grammar
+        if self.has_tagger:
+            self._find_tags(batch, sentences, kinds)
+            kinds = None
+        elif self.constrained:
+            given = self.word_tags.kinds_with_given(
+                kinds, num_words, [tags for _, tags in sentences]
+            )
+            if given is not None:
+                kinds, grammar = given, self._grammar_of_tags
         return self.search_trees(batch, num_words, kinds, num_results, grammar)
 
-    def _word_kinds(self, num_words, sentences):
-        if self.tag_dictionary is None:
-            return None
-        word_kinds = _no_kinds(num_words)
-        for row, (words, _) in enumerate(sentences):
-            word_kinds[row, : len(words)] = self.tag_dictionary.kinds_of(map(escape, words))
-        return word_kinds
-
-    def _given_leaves(self, sentences):
-        """Which leaf each word with a given tag has: (sentence, word) -> its number. The search is
-        free where there is no leaf of that tag: it is written into the tree all the same.
-        """
-        numbers = {tag: number for number, tag in enumerate(self.symbols.leaves())}
-        return {
-            (row, column): numbers[tag]
-            for row, (_, tags) in enumerate(sentences)
-            for column, tag in enumerate(tags)
-            if tag in numbers
-        }
-
-
-def _no_kinds(num_words):
-    """Kinds of words that are all 0: `(batch, words)`, padded to one of few sizes."""
-    return np.zeros((len(num_words), padded_size(num_words.max())), "int32")
+    def _find_tags(self, batch, sentences, kinds):
+        """Put the tagger's tags in the places of those that are not given."""
+        leaves = ops.convert_to_numpy(self.word_tags.tag(self.model, batch, kinds))
+        for (_, tags), found in zip(sentences, leaves):
+            of_words = zip(tags, self.word_tags.tags_of(found[: len(tags)]))
+            tags[:] = [found if tag is None else tag for tag, found in of_words]
 
 
 def _tagged(tree, tags):
-    """The tree with the tags that are given."""
+    """The tree with the tags that are known."""
     leaves = (node for step, node in walk(tree) if step == LEAF)
     for leaf, tag in zip(leaves, tags):
         if tag is not None:
