@@ -333,6 +333,10 @@ class ConstituencyParser(Task):
         """The symbols of outputs' ids, `</s>` for the end token: a list of strings."""
         return self.tokenizer.tokens_of(token_ids)
 
+    def tree_of(self, sentence, token_ids):
+        """The tree over a sentence's words that the ids of an output say, repaired if need be."""
+        return self._parse_of(*words_of(sentence, self.word_tokenizer), [(token_ids, 0.0)]).tree
+
     def explain(self, sentence, tree=None):
         """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
 

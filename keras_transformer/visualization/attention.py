@@ -117,6 +117,8 @@ def attention_weights(model, source, target=None):
         source, (token_ids, _) = model.search_sentence(source)
         target = ops.convert_to_numpy(token_ids)[0, 0].tolist()
         target = [i for i in target if i != PAD_ID]
+        if not target:
+            raise UserError("The search finds no output of this sentence. Pass a `target`.")
     else:
         source, target = model.source_ids(source), model.output_ids(target)
     return of_task(model, source, target)
@@ -150,6 +152,20 @@ def plain_tokens(tokens):
     return [token.removeprefix(_SPACE) or token for token in tokens]
 
 
+def numbers(name, values, size):
+    """Numbers of layers or heads as a list, all from 0 on.
+
+    Raises:
+        UserError: if there are none, or one is too large.
+    """
+    values = [values] if isinstance(values, int) else list(values)
+    wrong = [value for value in values if value not in range(-size, size)]
+    if wrong or not values:
+        received = wrong[0] if wrong else values
+        raise UserError(f"`{name}` must be from 0 to {size - 1}. Received: {name}={received}")
+    return [value % size for value in values]
+
+
 def _attention(model, decoder_token_ids, encoder_token_ids):
     weights = model.attention(decoder_token_ids, encoder_token_ids)
     return {kind: ops.cast(values, "float32") for kind, values in weights.items()}
@@ -173,7 +189,7 @@ def _checked(name, token_ids, size):
         ) from None
     if not any(token_ids) or not all(0 <= token_id < size for token_id in token_ids):
         raise UserError(
-            f"`{name}` must be ids from 0 to {size - 1}, one at least that is no padding. Received: "
-            f"{name}={token_ids}"
+            f"`{name}` must be ids from 0 to {size - 1}, one at least that is no padding. "
+            f"Received: {name}={token_ids}"
         )
     return token_ids

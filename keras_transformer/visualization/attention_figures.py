@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from keras_transformer.errors import UserError
-from keras_transformer.visualization.attention import KINDS
+from keras_transformer.visualization.attention import KINDS, numbers
 from keras_transformer.visualization.style import colours, figure_style, save_figure
 
 _STYLES = ("lines", "heatmap")
@@ -56,8 +56,8 @@ def plot_attention(
         raise UserError(f"`style` must be one of {', '.join(_STYLES)}. Received: style={style!r}")
     queries, keys, weights = attention.of_kind(kind)
     num_layers, num_heads = weights.shape[:2]
-    (layer,) = _numbers("layer", [layer], num_layers)
-    heads = _numbers("heads", range(num_heads) if heads is None else heads, num_heads)
+    (layer,) = numbers("layer", [layer], num_layers)
+    heads = numbers("heads", range(num_heads) if heads is None else heads, num_heads)
     rows = _positions(words, queries)
     draw = _draw_lines if style == "lines" else _draw_maps
     with figure_style(dark) as theme:
@@ -81,15 +81,6 @@ def _positions(words, tokens):
             )
         positions.update(found)
     return sorted(positions)
-
-
-def _numbers(name, values, size):
-    values = [values] if isinstance(values, int) else list(values)
-    wrong = [value for value in values if value not in range(-size, size)]
-    if wrong or not values:
-        received = wrong[0] if wrong else values
-        raise UserError(f"`{name}` must be from 0 to {size - 1}. Received: {name}={received}")
-    return [value % size for value in values]
 
 
 def _draw_lines(queries, keys, weights, heads, rows, theme):
