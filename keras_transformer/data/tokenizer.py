@@ -254,6 +254,10 @@ class Tokenizer:
         """
         return self._processor.encode(list(sentences))
 
+    def tokens_of(self, token_ids):
+        """The tokens that ids stand for, as the vocabulary spells them: a list of strings."""
+        return [self._processor.id_to_piece(int(token_id)) for token_id in token_ids]
+
     def is_unknown(self, token_ids):
         """Whether the vocabulary knows nothing of a text: Chinese, say, to one of German.
 

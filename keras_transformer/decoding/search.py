@@ -63,12 +63,9 @@ class Search(Settings, abc.ABC):
     def __call__(
         self, model, encoder_token_ids, num_results=1, constraints=(), return_attention=False
     ):
-        search = self._with({"constraints": (*self.constraints, *check_constraints(constraints))})
-        encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
-        num_results = self.check_num_results(num_results)
-        limits = check_source(model, encoder_token_ids, self.extra_length)
-        for constraint in search.constraints:
-            constraint.check(model, encoder_token_ids, limits)
+        search, encoder_token_ids, num_results, _ = self.checked(
+            model, encoder_token_ids, num_results, constraints
+        )
         if encoder_token_ids.shape[0] == 0:
             token_ids, scores = _nothing(encoder_token_ids, num_results, self.extra_length)
         else:
@@ -76,6 +73,24 @@ class Search(Settings, abc.ABC):
         if not return_attention:
             return token_ids, scores
         return token_ids, scores, _attention(model, encoder_token_ids, token_ids)
+
+    def checked(self, model, encoder_token_ids, num_results, constraints):
+        """What a call searches with, once its arguments are found to be right.
+
+        Returns:
+            The search with all constraints, the sentences as an int32 tensor, the number of results
+            as a Python integer, and the most tokens of each output as `check_source` gives them.
+
+        Raises:
+            UserError: as a call.
+        """
+        search = self._with({"constraints": (*self.constraints, *check_constraints(constraints))})
+        encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
+        num_results = self.check_num_results(num_results)
+        limits = check_source(model, encoder_token_ids, self.extra_length)
+        for constraint in search.constraints:
+            constraint.check(model, encoder_token_ids, limits)
+        return search, encoder_token_ids, num_results, limits
 
     @abc.abstractmethod
     def num_live(self, num_results):

@@ -6,6 +6,7 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import serialize_activation
+from keras_transformer.layers.attention_record import recorded_attention
 from keras_transformer.models.hyperparameters import check_hyperparameters, describe
 from keras_transformer.models.initial_values import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
@@ -482,6 +483,30 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             decoder_token_ids, encoded, padding_mask(encoder_token_ids), next_words
         )
         return ops.stack(weights, axis=1)
+
+    def attention(self, decoder_token_ids, encoder_token_ids):
+        """Where every layer and head looks: the attention weights of a call (section 3.2.3).
+
+        Args:
+            decoder_token_ids: int tensor `(batch, target)`: targets shifted right.
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            A dict of float tensors `(batch, num_layers, num_heads, query, key)`: `"encoder"`, the
+            encoder's self-attention; `"decoder"`, the decoder's; and `"cross"`, the encoder-decoder
+            attention, `(..., target, source)`.
+        """
+        with recorded_attention() as weights:
+            self.decode(decoder_token_ids, encoder_token_ids, self.encode(encoder_token_ids))
+
+        def stacked(layers, name):
+            return ops.stack([weights[getattr(layer, name)] for layer in layers], axis=1)
+
+        return {
+            "encoder": stacked(self.encoder.layers, "self_attention"),
+            "decoder": stacked(self.decoder.layers, "self_attention"),
+            "cross": stacked(self.decoder.layers, "cross_attention"),
+        }
 
     def make_cache(self, encoder_sequence, length, beam_size=1):
         """Prepare step-by-step decoding of up to `length` positions.

@@ -23,7 +23,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.progress import working
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.sentence_words import words_of
-from keras_transformer.tasks.task import Task, check_is_no_string
+from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
 from keras_transformer.tasks.word_tags import WordTags
 
 # By the order of a linearisation.
@@ -298,7 +298,9 @@ class ConstituencyParser(Task):
         """
         return self._search_windows(windows, num_results, None)
 
-    def search_trees(self, token_ids, num_words, word_kinds=None, num_results=1, grammar=None):
+    def search_trees(
+        self, token_ids, num_words, word_kinds=None, num_results=1, grammar=None, run=None
+    ):
         """Search for linearised trees.
 
         Args:
@@ -307,20 +309,79 @@ class ConstituencyParser(Task):
             word_kinds: with a tag dictionary, int array `(batch, words)`: its kinds of the words.
             num_results: how many of each sentence.
             grammar: of the trees. Defaults to the parser's `grammar`.
+            run: what runs the search: see `search_batch`.
 
         Returns:
-            `(token_ids, scores)`, as `beam_search`.
+            `(token_ids, scores)`, as `beam_search`; or what `run` gives.
         """
         grammar = grammar or self.grammar
         trees = (grammar.over(num_words, word_kinds),) if self.constrained else ()
-        return self.search_batch(token_ids, num_results, trees)
+        return self.search_batch(token_ids, num_results, trees, run)
 
-    def search_batch(self, token_ids, num_results, constraints=()):
-        """As of every task; a search by words is told which symbols stand for one."""
+    def source_ids(self, sentence):
+        """The ids of a sentence as the model reads it: a list.
+
+        Raises:
+            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+        """
+        (token_ids,) = self._encode([words_of(sentence, self.word_tokenizer)])
+        check_has_tokens(sentence, token_ids)
+        return token_ids
+
+    def search_sentence(self, sentence, num_results=1, run=None):
+        """Search for the linearised trees of one sentence.
+
+        Args:
+            sentence: a string, or a list of words, as above.
+            num_results: how many.
+            run: what runs the search: see `search_batch`.
+
+        Returns:
+            The pair of the source's token ids, a list, and of what `search_batch` gives.
+
+        Raises:
+            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+        """
+        token_ids = self.source_ids(sentence)
+        words = words_of(sentence, self.word_tokenizer)
+        return token_ids, self._search(np.array([token_ids]), [words], num_results, run)
+
+    def output_ids(self, tree):
+        """The ids of a tree as the model predicts it, with the end token: a list."""
+        _, symbols = self.symbols.linearization.linearize(tree)
+        return [*self.symbols.encode([" ".join(symbols)])[0], END_ID]
+
+    def output_tokens(self, token_ids):
+        """The symbols of outputs' ids, `</s>` for the end token: a list of strings."""
+        return self.tokenizer.tokens_of(token_ids)
+
+    def tree_of(self, sentence, token_ids):
+        """The tree over a sentence's words that the ids of an output say, repaired if need be."""
+        return self._parse_of(*words_of(sentence, self.word_tokenizer), [(token_ids, 0.0)]).tree
+
+    def explain(self, sentence, tree=None):
+        """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
+
+        Args:
+            sentence: a string, or a list of words, as a call takes it.
+            tree: the gold tree (`nltk.Tree`), to be set beside the parser's.
+
+        Returns:
+            A `kt.visualization.Explanation`.
+
+        Raises:
+            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+        """
+        from keras_transformer.visualization.explanation import explain_parse
+
+        return explain_parse(self, sentence, tree)
+
+    def search_of_outputs(self):
+        """A search by words is told which symbols stand for one."""
         search = self.search
         if isinstance(search, WordSynchronousBeamSearch) and not search.word_ids:
             search = dataclasses.replace(search, word_ids=tuple(self.symbols.leaves().values()))
-        return search(self.model, token_ids, num_results, constraints)
+        return search
 
     def _search_windows(self, windows, num_results, total):
         results = search_stream(
@@ -358,7 +419,7 @@ class ConstituencyParser(Task):
         limit = self.source_limit()
         return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
-    def _search(self, batch, sentences, num_results):
+    def _search(self, batch, sentences, num_results, run=None):
         num_words = np.zeros(len(batch), "int32")
         num_words[: len(sentences)] = [len(words) for words, _ in sentences]
         escaped = [[*map(escape, words)] for words, _ in sentences]
@@ -372,7 +433,7 @@ class ConstituencyParser(Task):
             )
             if given is not None:
                 kinds, grammar = given, self._grammar_of_tags
-        return self.search_trees(batch, num_words, kinds, num_results, grammar)
+        return self.search_trees(batch, num_words, kinds, num_results, grammar, run)
 
     def _find_tags(self, batch, sentences, kinds):
         """Put the tagger's tags in the places of those that are not given."""

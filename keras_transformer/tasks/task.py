@@ -147,19 +147,28 @@ class Task:
         """What a preset has beside the metadata: further arguments of `save_preset`."""
         return {}
 
-    def search_batch(self, token_ids, num_results, constraints=()):
+    def search_batch(self, token_ids, num_results, constraints=(), run=None):
         """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`.
 
         Args:
             token_ids: int array `(batch, source)`, padded with 0.
             num_results: how many outputs of each row.
             constraints: further constraints.
+            run: what runs the search: a function of the search and of its call's arguments, such as
+                 `decoding.replay.replay`. Defaults to calling it.
 
         Returns:
             `(token_ids, scores)`: int32 tensor `(batch, num_results, length)` and float32 tensor
-            `(batch, num_results)`.
+            `(batch, num_results)`; or what `run` gives.
         """
-        return self.search(self.model, token_ids, num_results, constraints)
+        search = self.search_of_outputs()
+        if run is None:
+            return search(self.model, token_ids, num_results, constraints)
+        return run(search, self.model, token_ids, num_results, constraints)
+
+    def search_of_outputs(self):
+        """The search, with what a task knows of its outputs."""
+        return self.search
 
     def source_limit(self):
         """The most tokens of a source, its end token included; None for no limit.
@@ -204,4 +213,17 @@ def check_is_no_string(sentences, verb):
         raise UserError(
             f"Pass a list of sentences. Received one string, whose letters would be {verb} one by "
             f"one: {sentences[:60]!r}"
+        )
+
+
+def check_is_sentence(sentence):
+    if not isinstance(sentence, str):
+        raise UserError(f"Pass one sentence, a string. Received: {sentence!r}")
+
+
+def check_has_tokens(sentence, token_ids):
+    if not token_ids:
+        raise UserError(
+            "There is nothing to search for: the sentence is empty, has no token of the vocabulary "
+            f"or, to a parser, is too long. Received: {str(sentence)[:60]!r}"
         )

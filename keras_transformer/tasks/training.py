@@ -206,7 +206,11 @@ def save_training(task, facts, title, lines, options, run, batches, fitted):
         fitted: what `fit` returned.
     """
     hyperparameters = get_hyperparameters(options.model)
-    facts = {**facts, **training_facts(task.model, batches.train, run, fitted, hyperparameters)}
+    facts = {
+        **facts,
+        **training_facts(task.model, batches.train, run, fitted, hyperparameters),
+        "interval": options.fitting.interval,
+    }
 
     def write():
         write_results(facts, fitted.history, run.folder)

@@ -2,6 +2,7 @@ import itertools
 import math
 from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID
@@ -9,7 +10,12 @@ from keras_transformer.data.windows import in_windows
 from keras_transformer.decoding.constraints import ForcedPrefix
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.search_stream import search_stream
-from keras_transformer.tasks.task import Task, check_is_no_string
+from keras_transformer.tasks.task import (
+    Task,
+    check_has_tokens,
+    check_is_no_string,
+    check_is_sentence,
+)
 
 
 class SourceCheck(NamedTuple):
@@ -174,14 +180,14 @@ class Translator(Task):
             "source_end": self.source_end,
         }
 
-    def search_batch(self, token_ids, num_results, constraints=()):
+    def search_batch(self, token_ids, num_results, constraints=(), run=None):
         """As every `Task`'s; outputs begin with the ids of `target_prefix`."""
         prefix = self.target_prefix_ids
         if prefix:
             batch = ops.shape(token_ids)[0]
             rows = ops.broadcast_to(ops.convert_to_tensor([prefix], "int32"), (batch, len(prefix)))
             constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
-        return super().search_batch(token_ids, num_results, constraints)
+        return super().search_batch(token_ids, num_results, constraints, run)
 
     def __call__(self, sentences):
         """Translate.
@@ -254,6 +260,66 @@ class Translator(Task):
             SourceCheck(most is not None and len(ids) > most, self.source_tokenizer.is_unknown(ids))
             for ids in self._token_ids(sentences)
         ]
+
+    def source_ids(self, sentence):
+        """The ids of a sentence as the model reads it: a list.
+
+        Raises:
+            UserError: if it is no string, or one without tokens.
+        """
+        check_is_sentence(sentence)
+        (token_ids,) = self._encode([sentence])
+        check_has_tokens(sentence, token_ids)
+        return token_ids
+
+    def search_sentence(self, sentence, num_results=1, run=None):
+        """Search for the translations of one sentence.
+
+        Args:
+            sentence: a string.
+            num_results: how many.
+            run: what runs the search: see `search_batch`.
+
+        Returns:
+            The pair of the source's token ids, a list, and of what `search_batch` gives.
+
+        Raises:
+            UserError: if it is no string, or one without tokens.
+        """
+        token_ids = self.source_ids(sentence)
+        return token_ids, self.search_batch(np.array([token_ids]), num_results, run=run)
+
+    def output_ids(self, translation):
+        """The ids of a translation as the model predicts it, with prefix and end token: a list."""
+        check_is_sentence(translation)
+        (token_ids,) = self.tokenizer.encode([translation])
+        return [*self.target_prefix_ids, *token_ids, END_ID]
+
+    def output_tokens(self, token_ids):
+        """The tokens of outputs' ids, as the vocabulary spells them: a list of strings."""
+        return self.tokenizer.tokens_of(token_ids)
+
+    def explain(self, sentence, translation=None):
+        """Show how a sentence is translated: attention, alignment and, of a beam search, the beam.
+
+        ```python
+        translator.explain("A dog runs.")  # a notebook shows it
+        translator.explain("A dog runs.").save("dog.html")
+        ```
+
+        Args:
+            sentence: a string.
+            translation: another translation than the search's, whose attention is to be shown.
+
+        Returns:
+            A `kt.visualization.Explanation`.
+
+        Raises:
+            UserError: if one of them is no string, or the sentence has no tokens.
+        """
+        from keras_transformer.visualization.explanation import explain_translation
+
+        return explain_translation(self, sentence, translation)
 
     def _search_windows(self, windows, num_results, total):
         results = search_stream(
