@@ -36,7 +36,7 @@ from keras_transformer.namespace import load_on_demand
 _HOMES = {
     # Corpora
     "ParallelText": "data.parallel_text",
-    "load_parallel_text": "data.parallel_text",
+    "load_parallel_text": "data.corpora",
     "FilterOptions": "data.filters",
     "filter_pairs": "data.filters",
     "Treebank": "data.treebanks",

@@ -7,7 +7,7 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, given, run
-from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
+from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.evaluation.comparison import compare_translations
