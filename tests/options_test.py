@@ -34,7 +34,8 @@ COMMON = tuple(
 )
 TRANSLATION = tuple(
     """
-    --source --target --max-characters --max-ratio --drop-identical --no-drop-identical
+    --source --target --also --tag-target --no-tag-target --source-vocabulary-size
+    --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()
 )

@@ -33,6 +33,10 @@ class ParallelText:
         bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` where it is tokenised
             already, None for the one that fits the language.
 
+    Attributes:
+        prefix: the tags that are before each source: of a `TaggedText`.
+        tags: all tags that are before any source: symbols that a vocabulary must have.
+
     Raises:
         UserError: if there are no pairs, or by `pairs` where it finds bad input.
 
@@ -43,6 +47,9 @@ class ParallelText:
     1000
     >>> for source, target in text: ...
     """
+
+    prefix: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
     def __init__(
         self,
