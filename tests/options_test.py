@@ -35,13 +35,15 @@ COMMON = tuple(
 )
 TRANSLATION = tuple(
     """
-    --source --target --max-characters --max-ratio --drop-identical --no-drop-identical
+    --source --target --also --tag-target --no-tag-target --source-vocabulary-size
+    --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()
 )
 PARSING = tuple(
     """
-    --tags --tag-loss-weight --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
+    --tags --tag-loss-weight --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary
+    --extra-trees
     --extra-ratio --constituents --no-constituents --constituent-steps
     --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
     --tag-dictionary --extra-length

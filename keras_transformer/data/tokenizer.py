@@ -243,6 +243,10 @@ class Tokenizer:
             raise UserError(f"The vocabulary has no token {unknown!r}.")
         return token_ids
 
+    def tokens(self, sentence):
+        """The tokens of a sentence as they are called, such as `"▁dog"`: a list of strings."""
+        return self._processor.encode(sentence, out_type=str)
+
     def encode(self, sentences):
         """Turn strings into lists of ids, without start and end tokens.
 

@@ -1,3 +1,4 @@
+import copy
 import itertools
 import math
 from typing import NamedTuple
@@ -82,14 +83,17 @@ class Translator(Task):
     ):
         self.source_end = bool(source_end)
         self.source_tokenizer = tokenizer if source_tokenizer is None else source_tokenizer
-        self.source_prefix = _tokens("source_prefix", source_prefix)
+        self._set_source_prefix(source_prefix)
         self.target_prefix = _tokens("target_prefix", target_prefix)
-        self.source_prefix_ids = _ids_of("source_prefix", self.source_prefix, self.source_tokenizer)
         self.target_prefix_ids = _ids_of("target_prefix", self.target_prefix, tokenizer)
-        self.shortest_source = type(self).shortest_source + len(self.source_prefix)
         super().__init__(
             model, tokenizer, metadata, batch_tokens, search, max_source_length, **search_options
         )
+
+    def _set_source_prefix(self, prefix):
+        self.source_prefix = _tokens("source_prefix", prefix)
+        self.source_prefix_ids = _ids_of("source_prefix", self.source_prefix, self.source_tokenizer)
+        self.shortest_source = type(self).shortest_source + len(self.source_prefix)
 
     @classmethod
     def train(cls, train, val, **options):
@@ -104,8 +108,9 @@ class Translator(Task):
         Seeds and devices that it sets are the whole process's.
 
         Args:
-            train: `kt.data.ParallelText` to train on.
-            val: `kt.data.ParallelText` to validate on.
+            train: `kt.data.ParallelText` to train on, or a `kt.data.Mixture` of several.
+            val: `kt.data.ParallelText` to validate on. If it is a `kt.data.TaggedText`, the
+                translator puts these tags before each source: see `tagged`.
             **options: the options of `kt.training.TranslatorTrainingOptions` by their names, such
                 as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`,
                 with the recipe's defaults. Those used most:
@@ -126,6 +131,31 @@ class Translator(Task):
         from keras_transformer.tasks.train_translator import train_translator
 
         return train_translator(cls, train, val, **options)
+
+    def tagged(self, *tags):
+        """The translator that puts other tags before its sources, such as that of a language.
+
+        ```python
+        translator.tagged("<2fr>")(["A dog runs."])  # as of "<2fr> A dog runs."
+        translator.tagged()(["<2fr> A dog runs.", "<2de> A dog runs."])  # what the text has
+        ```
+
+        Args:
+            *tags: those that the model was trained with (`kt.data.TaggedText`), each a token of the
+                source's vocabulary. None: sources are taken as they are.
+
+        Returns:
+            A `Translator` with the same model, in place of whose `source_prefix` are the tags.
+
+        Raises:
+            UserError: if one is no token of the vocabulary.
+        """
+        _ids_of("tags", tags, self.source_tokenizer)
+        # As they are in a text: the vocabulary may have a token for the space before them.
+        prefix = self.source_tokenizer.tokens(" ".join(tags)) if tags else ()
+        other = copy.copy(self)
+        other._set_source_prefix(prefix)
+        return other
 
     def export(self, path, num_results=None, format="saved_model", **options):
         """Write the translator in a form that runs without this package.
