@@ -57,7 +57,8 @@ def test_the_lines_of_a_killed_worker_are_done_again(tmp_path):
     lines.write_text("".join(f"{sentence}\n" for sentence in sentences), "utf-8")
     expected, output = tmp_path / "expected", tmp_path / "output"
     assert start("translate.py", lines, expected).wait(300) == 0
-    driver = start("translate_with_ray.py", lines, output)
+    # In two parts.
+    driver = start("translate_with_ray.py", lines, output, "--blocks", str(BLOCKS // 2 + 1))
     try:
         while driver.poll() is None and not (busy := workers_of(driver.pid)):
             time.sleep(0.02)
@@ -69,14 +70,18 @@ def test_the_lines_of_a_killed_worker_are_done_again(tmp_path):
     assert output.read_text() == expected.read_text()
 
 
-def test_a_model_that_is_none_is_said_in_one_line(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [(["--model", "nowhere"], "nowhere"), (["--model", "x", "--blocks", "0"], "--blocks")],
+)
+def test_what_is_wrong_is_said_in_one_line(options, word):
     script = ROOT / "recipes" / "translation" / "translate_with_ray.py"
     done = subprocess.run(
-        [sys.executable, script, "--model", tmp_path / "nowhere"],
+        [sys.executable, script, *options],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         input="A dog runs.\n",
         capture_output=True,
         text=True,
     )
     assert done.returncode == 2 and not done.stdout
-    assert "nowhere" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+    assert word in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

@@ -3,7 +3,8 @@
 import itertools
 from pathlib import Path
 
-from keras_transformer.convert.foreign import HUB, find_folder
+from keras_transformer.convert.foreign import find_folder
+from keras_transformer.tasks.preset_location import HUGGING_FACE
 from keras_transformer.version import __version__
 
 
@@ -34,7 +35,7 @@ def converted_card(form, source, translator):
 
 def _licence(source):
     """What the front matter of the source's README.md says of its licence, or None."""
-    if not str(source).startswith(HUB) and not Path(source).is_dir():
+    if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
         return None
     card = find_folder(source) / "README.md"
     rows = card.read_text("utf-8", errors="replace").splitlines() if card.is_file() else []

@@ -10,6 +10,7 @@ from keras_transformer.convert.weights import (
     hyperparameters,
     stack_places,
 )
+from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.errors import UserError
 from keras_transformer.models.initial_values import filled_later
 from keras_transformer.models.transformer import Transformer
@@ -55,7 +56,7 @@ def model_of(folder, names, order, source_order, normalize_first, needless=()):
         **tables.hyperparameters(),
         "scale_embeddings": folder.option("scale_embedding", True, False),
         "max_wavelength": _max_wavelength(hidden_dim),
-        "first_position": folder.config.get("pad_token_id", 1) + 1,
+        "first_position": int(order.rows[PAD_ID]) + 1,
     }
     with filled_later():
         model = Transformer(

@@ -1,16 +1,13 @@
 """Folders of other libraries' models: found or downloaded, and read without running their code."""
 
-import contextlib
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from keras_transformer.convert.weight_files import open_weights
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
-
-HUB = "hf://"
-"""What the name of a repository of HuggingFace begins with."""
+from keras_transformer.tasks.preset_location import HUGGING_FACE, download_repository
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer_config.json"
 # What the weights' file is called, the best first; beside each, the list of the files that it may
@@ -19,6 +16,8 @@ _WEIGHTS = {
     "model.safetensors": "model.safetensors.index.json",
     "pytorch_model.bin": "pytorch_model.bin.index.json",
 }
+# How the names of such files end, here or where a training wrote them.
+_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 _TEXT_AND_VOCABULARIES = ("*.json", "*.txt", "*.md", "*.spm", "*.model")
 # Two searches, since a repository often has the same weights in both forms.
 _PARTS = ((*_TEXT_AND_VOCABULARIES, "*.safetensors"), ("pytorch_model*.bin",))
@@ -31,7 +30,7 @@ def find_folder(source, parts=_PARTS):
         source: path of a folder; or `hf://user/repository`, perhaps followed by `@revision`, which
             is downloaded, or taken from HuggingFace's cache if it is there.
         parts: for a repository, tuples of patterns of file names: those of the next are downloaded
-            where the ones before brought no weights (`*.safetensors` or `*.bin`).
+            where the ones before brought no weights.
 
     Returns:
         A `Path`.
@@ -39,15 +38,41 @@ def find_folder(source, parts=_PARTS):
     Raises:
         UserError: if there is no such folder or repository, or no network.
     """
-    if str(source).startswith(HUB):
+    if str(source).startswith(HUGGING_FACE):
         return _download(str(source), parts)
     path = Path(source)
     if not path.is_dir():
         raise UserError(
-            f"There is no folder {path}. Pass a folder, or {HUB}user/repository for one of "
-            "HuggingFace's."
+            f"There is no folder {path}. Pass a folder, or {HUGGING_FACE}user/repository for one "
+            "of HuggingFace's."
         )
     return path
+
+
+def find_weights(source):
+    """The file of weights that a source stands for.
+
+    Args:
+        source: path of the file; or of a folder, or `hf://user/repository`, with one such file.
+
+    Returns:
+        A `Path`.
+
+    Raises:
+        UserError: if there is none, or a folder has several.
+    """
+    if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
+        if not Path(source).is_file():
+            raise UserError(f"There is no file {source}.")
+        return Path(source)
+    folder = find_folder(source, [[f"*{suffix}" for suffix in _SUFFIXES]])
+    files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
+    if len(files) != 1:
+        names = ", ".join(file.name for file in files) or "none"
+        raise UserError(
+            f"Expected one file of weights ({', '.join(_SUFFIXES)}) in {source}. Received: {names}"
+        )
+    return files[0]
 
 
 def open_foreign(source):
@@ -87,6 +112,10 @@ class ForeignFolder:
         if not (self.path / _CONFIG).is_file():
             raise UserError(f"{self.path} is no model in HuggingFace's form: it has no {_CONFIG}.")
         self.config = self.json(_CONFIG)
+        if "model_type" not in self.config:
+            raise UserError(
+                f"{self.path} is no model in HuggingFace's form: its {_CONFIG} names no model_type."
+            )
         self._file_of = {name: file for file in self._weight_files() for name in file.names}
         self.names = frozenset(self._file_of)
         self._read = set()
@@ -131,6 +160,13 @@ class ForeignFolder:
             raise UserError(f"{path} is damaged: it holds no object of JSON.")
         return values
 
+    def vocabulary(self, name):
+        """The dict of a vocabulary's file, token -> id, in the order of the ids: 0, 1, 2, ..."""
+        ids = self.json(name)
+        if {*map(repr, ids.values())} != {*map(repr, range(len(ids)))}:
+            raise UserError(f"{self.path / name} is damaged: its ids are not 0, 1, 2, ...")
+        return dict(sorted(ids.items(), key=lambda entry: entry[1]))
+
     @property
     def tokenizer_config(self):
         """What `tokenizer_config.json` says; an empty dict if it is not there."""
@@ -170,6 +206,16 @@ class ForeignFolder:
             )
         return value
 
+    def number(self, name, default):
+        """A number of the configuration; `default` where there is none."""
+        value = self.config.get(name)
+        value = default if value is None else value
+        if type(value) not in (int, float):
+            raise UserError(
+                f"{self.path / _CONFIG} is damaged: {name} must be a number. Received: {value!r}"
+            )
+        return value
+
     def _weight_files(self):
         for name, index in _WEIGHTS.items():
             if self.has(index):
@@ -181,138 +227,19 @@ class ForeignFolder:
     def _parts(self, index):
         """The names of the files that the weights are cut into."""
         parts = self.json(index).get("weight_map")
-        parts = sorted({*parts.values()}) if isinstance(parts, dict) else []
-        if not parts or any(part != Path(part).name for part in parts):
+        parts = [*parts.values()] if isinstance(parts, dict) else []
+        if not parts or not all(isinstance(x, str) and x == Path(x).name for x in parts):
             raise UserError(f"{self.path / index} is damaged: it names no files of its folder.")
-        return parts
+        return sorted({*parts})
 
     def _open(self, name):
         path = self.file(name)
         return open_weights(path)
 
 
-def open_weights(path):
-    """Open a file of weights: `.safetensors`, or what PyTorch wrote.
-
-    Args:
-        path: the file.
-
-    Returns:
-        An object with `names`, a list, and `tensor`, a function from a name to an array.
-
-    Raises:
-        UserError: if the file is damaged, or holds more than tensors.
-    """
-    return (_Safetensors if path.suffix == ".safetensors" else _TorchFile)(path)
-
-
-class _Safetensors:
-    def __init__(self, path):
-        self.path = path
-        with self._opened() as file:
-            self.names = list(file.keys())
-
-    def tensor(self, name):
-        # Opened anew each time: what was read of a mapped file stays in memory until it is closed.
-        with self._opened() as file:
-            return file.get_tensor(name)
-
-    @contextlib.contextmanager
-    def _opened(self):
-        import ml_dtypes  # noqa: F401  It tells NumPy of bfloat16.
-
-        try:
-            from safetensors import SafetensorError, safe_open
-        except ImportError as error:
-            raise UserError(_install("safetensors", self.path, error)) from error
-        try:
-            with safe_open(self.path, framework="numpy") as file:
-                yield file
-        except SafetensorError as error:
-            raise UserError(f"{self.path} is cut short or damaged: {error}") from error
-        except (AttributeError, TypeError) as error:  # it has no such type
-            raise UserError(f"{self.path} has weights of a type that NumPy lacks.") from error
-
-
-class _TorchFile:
-    def __init__(self, path):
-        self.tensors = load_torch_file(path)
-        self.names = list(self.tensors)
-
-    def tensor(self, name):
-        # A copy: JAX would keep what it is given, and with it the whole file in memory.
-        return np.array(self.tensors[name].detach().float())
-
-
-def load_torch_file(path):
-    """The tensors of a file that PyTorch wrote, mapped into memory where the file allows it.
-
-    Only tensors are read: what else is pickled in the file is refused, and never run.
-
-    Args:
-        path: the file.
-
-    Returns:
-        A dict of name -> tensor of PyTorch, on the CPU.
-
-    Raises:
-        UserError: if PyTorch is not installed, or the file is damaged or holds more than tensors.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise UserError(_install("torch", path, error)) from error
-    import pickle
-
-    try:
-        # Files of before PyTorch 1.6 are no archives, and cannot be mapped.
-        mapped = zipfile.is_zipfile(path)
-        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except pickle.UnpicklingError as error:
-        raise UserError(
-            f"{path} is damaged, or holds more than tensors, which is not read because it could "
-            "run code."
-        ) from error
-    except Exception as error:  # of bytes that are no pickle, whatever they led to
-        raise UserError(f"{path} is cut short or damaged: {_first_line(error)}") from error
-    if not isinstance(tensors, dict) or not all(
-        isinstance(tensor, torch.Tensor) for tensor in tensors.values()
-    ):
-        raise UserError(f"{path} holds no dict of tensors (a PyTorch `state_dict`).")
-    return tensors
-
-
 def _download(source, parts):
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise UserError(_install("huggingface_hub", source, error)) from error
-    repository, _, revision = source.removeprefix(HUB).partition("@")
-    try:
-        for patterns in parts:
-            path = Path(
-                huggingface_hub.snapshot_download(
-                    repository, revision=revision or None, allow_patterns=list(patterns)
-                )
-            )
-            if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
-                break
-    # Its errors of the network, of repositories and of their names are all one or the other.
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{source} cannot be downloaded, and is not in the cache: {_first_line(error)} Look at "
-            "the name and the network, or pass a local folder."
-        ) from error
+    for patterns in parts:
+        path = download_repository(source, patterns)
+        if any(file.suffix in _SUFFIXES for file in path.iterdir()):
+            break
     return path
-
-
-def _install(package, path, error):
-    return (
-        f"{path} is read with the package `{package}`, which cannot be imported here ({error}). "
-        f"Install it: pip install {package}"
-    )
-
-
-def _first_line(error):
-    line = str(error).strip().partition("\n")[0]
-    return line if line.endswith((".", "!")) else f"{line}."

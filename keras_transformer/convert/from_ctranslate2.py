@@ -98,19 +98,20 @@ def ctranslate2(source, source_prefix=(), target_prefix=(), source_end=None):
 
 
 def _tables(variables, source_order, order):
-    """A row more than there are stands for zeros: see `ctranslate2_vocabulary.Side`."""
     source = _TARGET if source_order is order else _SOURCE
     output = _TARGET if variables.are_equal(_TARGET, _PROJECTION) else _PROJECTION
     bias = None
     if _OUTPUT_BIAS in variables:
         bias = np.append(variables.array(_OUTPUT_BIAS), 0.0)
-    return Tables.of_names(
-        lambda name: np.pad(variables.array(name), ((0, 1), (0, 0))),
-        (source, _TARGET, output),
-        order,
-        source_order,
-        bias,
-    )
+    size = order.rows.max() + 1
+
+    def tensor(name):
+        values = variables.array(name)
+        # A row more than there are stands for zeros: see `ctranslate2_vocabulary.Side`.
+        lacking = 0 if name == _SOURCE else size - len(values)
+        return np.pad(values, ((0, lacking), (0, 0))) if lacking else values
+
+    return Tables.of_names(tensor, (source, _TARGET, output), order, source_order, bias)
 
 
 def _assign(model, variables, parts, tables):

@@ -80,9 +80,7 @@ def fsmt(source):
 
 def _vocabulary(folder, name, size):
     """The dict of a vocabulary's file, token -> id, in the order of the ids."""
-    ids = folder.json(name)
-    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-        raise UserError(f"{folder.path / name} is damaged: its ids are not 0, 1, 2, ...")
+    ids = folder.vocabulary(name)
     if len(ids) > size:
         raise UserError(
             f"{folder.path}: {name} has {len(ids):,} tokens, and config.json says {size:,}: they "
@@ -91,14 +89,15 @@ def _vocabulary(folder, name, size):
     for token in _SPECIAL:
         if token not in ids:
             raise UserError(f"{folder.path / name} has no token {token!r}.")
-    return dict(sorted(ids.items(), key=lambda entry: entry[1]))
+    return ids
 
 
 def _languages(folder):
     """The codes of both languages: `{"source": ..., "target": ...}`."""
     languages = folder.config.get("langs")
     languages = folder.tokenizer_config.get("langs") or languages
-    if not isinstance(languages, list) or len(languages) != 2:
+    is_list = isinstance(languages, list) and len(languages) == 2
+    if not is_list or not all(isinstance(code, str) for code in languages):
         raise UserError(
             f"{folder.path} does not tell its languages. Expected `langs`, a list of two codes, in "
             f"config.json. Received: {languages!r}"
@@ -107,7 +106,10 @@ def _languages(folder):
 
 
 def _tokenizer(folder, pieces, language):
-    rows = folder.file(_MERGES).read_text("utf-8").splitlines()
+    try:
+        rows = folder.file(_MERGES).read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{folder.path / _MERGES} is damaged: {error}") from error
     pairs = [row.split()[:2] for row in rows]
     lowercase = bool(folder.tokenizer_config.get("do_lower_case"))
     return MosesTokenizer(

@@ -91,7 +91,7 @@ def _languages(folder, vocabulary, source, target):
         "target": target or forced or config.get("tgt_lang"),
     }
     for side, language in languages.items():
-        if language not in vocabulary.languages:
+        if language not in [*vocabulary.languages]:
             known = ", ".join(vocabulary.languages) or "none"
             found = (
                 f"has no `{side}_language={language}`"

@@ -129,7 +129,7 @@ def _logits_bias(folder, order):
     if _LOGITS_BIAS not in folder.names:
         return None
     bias = folder.tensor(_LOGITS_BIAS).ravel()
-    if len(bias) <= order.rows.max():
+    if len(bias) != order.rows.max() + 1:
         raise UserError(
             f"{folder.path} has a {_LOGITS_BIAS} of {len(bias)} tokens, where the vocabulary has "
             f"{order.rows.max() + 1}: they do not belong together."

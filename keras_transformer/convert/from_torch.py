@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from keras_transformer.convert.foreign import open_weights
+from keras_transformer.convert.foreign import find_weights
 from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.torch_names import bias_of, find_names
 from keras_transformer.convert.vocabulary import RESERVED, reserve
+from keras_transformer.convert.weight_files import open_weights
 from keras_transformer.convert.weights import assign, stack_places
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
@@ -58,7 +59,8 @@ def torch(
 
     Args:
         source: the state dict, of tensors or arrays, or a file of it: `.safetensors`, or what
-            `torch.save` writes. Of a file only tensors are read; nothing in it is run.
+            `torch.save` writes; or a folder or `hf://user/repository` with one such file. Of a file
+            only tensors are read; nothing in it is run.
         num_heads: `nhead` of the `torch.nn.Transformer`, which no tensor tells.
         source_embedding: name of the source's embedding matrix, `(source vocabulary, hidden_dim)`,
             such as `"src_tok_emb.weight"`. Defaults to a guess by names and shapes, as the next
@@ -119,10 +121,7 @@ class _StateDict:
 
     def __init__(self, source):
         if isinstance(source, str | Path):
-            path = Path(source)
-            if not path.is_file():
-                raise UserError(f"There is no file {path}.")
-            file = open_weights(path)
+            file = open_weights(find_weights(source))
             self._names, self._tensor = list(file.names), file.tensor
         elif hasattr(source, "items"):
             self._names, self._tensor = list(source), source.__getitem__

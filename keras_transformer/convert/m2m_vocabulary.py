@@ -111,12 +111,9 @@ def read_vocabulary(folder):
 
 
 def _of_m2m100(folder, config):
-    ids = folder.json(_VOCABULARY)
-    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-        raise UserError(f"{folder.path / _VOCABULARY} is damaged: its ids are not 0, 1, 2, ...")
-    names = sorted(ids, key=ids.get)
+    names = [*folder.vocabulary(_VOCABULARY)]
     codes = config.get("language_codes", "m2m100")
-    if codes not in _LANGUAGES:
+    if codes not in [*_LANGUAGES]:
         raise UserError(
             f"{folder.path / _CONFIG} has language_codes={codes!r}, which is not there in this "
             f"package. Expected {' or '.join(_LANGUAGES)}."

@@ -82,20 +82,18 @@ def read_sides(folder):
 def _special_tokens(folder):
     """The names of the end token, the unknown token and padding."""
     names = (folder.tokenizer_config.get(role) or name for role, name in _SPECIAL_TOKENS.items())
-    return [name["content"] if isinstance(name, dict) else name for name in names]
+    return [name.get("content") if isinstance(name, dict) else name for name in names]
 
 
 def _vocabulary(folder, name, size):
     """The dict of a vocabulary's file, token -> id, in the order of the ids."""
-    ids = folder.json(name)
-    if {*map(repr, ids.values())} != {*map(repr, range(len(ids)))}:
-        raise UserError(f"{folder.path / name} is damaged: its ids are not 0, 1, 2, ...")
+    ids = folder.vocabulary(name)
     if len(ids) != size:
         raise UserError(
             f"{folder.path}: {name} has {len(ids):,} tokens, and config.json says {size:,}: they "
             "do not belong together."
         )
-    return dict(sorted(ids.items(), key=lambda entry: entry[1]))
+    return ids
 
 
 def _id_of(ids, token, name):

@@ -51,7 +51,7 @@ def hyperparameters(folder, fixed=None):
     Raises:
         UserError: if an option is missing, or is not there in this package.
     """
-    for name, value in (fixed or {}).items():
+    for name, value in {"quantization_config": None, **(fixed or {})}.items():
         folder.option(name, value)
     num_heads = folder.size("encoder_attention_heads")
     folder.choice("decoder_attention_heads", {num_heads: None})
@@ -64,8 +64,8 @@ def hyperparameters(folder, fixed=None):
         "intermediate_dim": inner,
         "decoder_intermediate_dim": None if decoder_inner == inner else decoder_inner,
         "num_heads": num_heads,
-        "dropout": folder.config.get("dropout", 0.1),
-        "attention_dropout": folder.config.get("attention_dropout", 0.0),
+        "dropout": folder.number("dropout", 0.1),
+        "attention_dropout": folder.number("attention_dropout", 0.0),
         "activation": folder.choice("activation_function", ACTIVATIONS),
         "scale_embeddings": folder.option("scale_embedding", False, True),
     }
@@ -161,17 +161,17 @@ def assign_embeddings(variable, table, rows, order=None, transposed=False):
     Args:
         variable: a `keras.Variable` `(tokens, hidden_dim)`.
         table: float array `(their tokens, hidden_dim)`.
-        rows: int array `(tokens,)`: which of theirs each of our tokens is.
+        rows: int array `(tokens,)`: which of theirs each of our tokens is; each of theirs is one.
         order: as for `assign`.
         transposed: whether `variable` is `(hidden_dim, tokens)`: the `reverse_embeddings` of a
             projection to logits that is a matrix of its own.
 
     Raises:
-        UserError: if the matrix has another `hidden_dim`, or fewer rows.
+        UserError: if the matrix has another `hidden_dim`, or fewer or more rows.
     """
     hidden_dim = variable.shape[0 if transposed else 1]
     tokens = int(rows.max()) + 1
-    if table.ndim != 2 or len(table) < tokens or table.shape[1] != hidden_dim:
+    if table.shape != (tokens, hidden_dim):
         raise UserError(_other_shape("embeddings", table.shape, (tokens, hidden_dim)))
     order = np.arange(hidden_dim) if order is None else order
     # Both at once: a large matrix is copied one time less.

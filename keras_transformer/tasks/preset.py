@@ -186,8 +186,13 @@ def read_preset(path):
     """
     path = Path(path)
     check_is_there(path, CONFIG)
-    weights_files(path)
     config = read_json(path / CONFIG)
+    if isinstance(config, dict) and "model_type" in config:
+        raise UserError(
+            f"{path} is no preset, but a model of transformers (model_type={config['model_type']!r}"
+            "). Some of those are made one by `keras_transformer.convert`."
+        )
+    weights_files(path)
     is_of_keras_hub = isinstance(config, dict) and "registered_name" in config
     return (read_contents if is_of_keras_hub else read_earlier_contents)(path, config)
 

@@ -52,7 +52,7 @@ def locate(preset):
     """
     name = str(preset)
     if name.startswith(HUGGING_FACE):
-        return _from_hugging_face(name)
+        return download_repository(name, _FILES)
     if name.startswith(KAGGLE):
         return _from_kaggle(name)
     if Path(preset).is_dir():
@@ -72,15 +72,29 @@ def _known_names(name):
     return f" Names that are known: {', '.join(names)}."
 
 
-def _from_hugging_face(name):
+def download_repository(name, patterns):
+    """The folder of a repository at Hugging Face: downloaded, or taken from the hub's cache.
+
+    Args:
+        name: `hf://user/repository`, perhaps followed by `@revision`.
+        patterns: patterns of the names of the files that are wanted.
+
+    Returns:
+        The path of a folder.
+
+    Raises:
+        UserError: if there is no such repository, no network, or the hub's package is missing.
+    """
     repository = name.removeprefix(HUGGING_FACE)
     if not _REPOSITORY.fullmatch(repository):
-        raise UserError(f"A preset at Hugging Face is named hf://user/repository. Received: {name}")
+        raise UserError(
+            f"A repository at Hugging Face is named hf://user/repository. Received: {name}"
+        )
     repository, _, revision = repository.partition("@")
     huggingface_hub = _client("huggingface_hub", name)
     try:
         path = huggingface_hub.snapshot_download(
-            repository, revision=revision or None, allow_patterns=list(_FILES)
+            repository, revision=revision or None, allow_patterns=list(patterns)
         )
     # Its errors are of many kinds, some of them of the library that it asks the network with.
     except Exception as error:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import keras_transformer as kt
 from keras_transformer.command_line import StreamOptions, given, run
-from keras_transformer.data.windows import line_windows
+from keras_transformer.data.windows import in_windows, line_windows
 from keras_transformer.tasks.preset import read_preset
 from keras_transformer.tasks.preset_location import locate
 
@@ -22,6 +22,8 @@ class Options(StreamOptions):
     """Live hypotheses of a sentence. Defaults, as alpha, to what the model was saved with."""
     alpha: float | None = None
     """Strength of the length penalty."""
+    blocks: int = 512
+    """So many blocks of --buffer-size lines are read, and translated, before more are read."""
 
 
 class Worker:
@@ -39,23 +41,31 @@ def main(options):
     except ImportError as error:
         raise kt.UserError('Ray is missing: pip install "keras-transformer[ray]".') from error
 
+    if min(options.workers, options.blocks) < 1:
+        raise kt.UserError(
+            "`workers` and `blocks` must be positive integers. Received: "
+            f"`workers={options.workers}` and `blocks={options.blocks}`"
+        )
     read_preset(locate(options.model))  # What is none is said in one line, and not by Ray.
     windows = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
-    blocks = [pyarrow.table({"line": lines}) for lines in windows]
     search = given(options, "beam_size", "alpha", "max_source_length")
     answers, sys.stdout = sys.stdout, sys.stderr  # Ray prints what becomes of its workers.
     ray.init(log_to_driver=False)
     ray.data.DataContext.get_current().execution_options.preserve_order = True
-    # What a worker that dies has begun, another does again: a block.
-    translations = ray.data.from_arrow(blocks).map_batches(
-        Worker,
-        batch_size=None,
-        compute=ray.data.ActorPoolStrategy(size=options.workers),
-        fn_constructor_args=(options.model, search),
-        num_gpus=options.gpus,
-    )
-    for block in translations.iter_batches(batch_size=None):
-        answers.writelines(f"{translation}\n" for translation in block["translation"])
+    # Ray reads what can be read again, which a pipe cannot: a part at a time is read here.
+    for part in in_windows(windows, options.blocks):
+        # What a worker that dies has begun, another does again: a block.
+        blocks = ray.data.from_arrow([pyarrow.table({"line": lines}) for lines in part])
+        translations = blocks.map_batches(
+            Worker,
+            batch_size=None,
+            compute=ray.data.ActorPoolStrategy(size=options.workers),
+            fn_constructor_args=(options.model, search),
+            num_gpus=options.gpus,
+        )
+        for block in translations.iter_batches(batch_size=None):
+            answers.writelines(f"{translation}\n" for translation in block["translation"])
+        answers.flush()
 
 
 if __name__ == "__main__":

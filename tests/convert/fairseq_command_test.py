@@ -11,14 +11,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tests.convert.command_test import call  # noqa: E402
-from tests.convert.from_m2m100_test import SHAPES, make_folder  # noqa: E402
+from tests.convert.from_m2m100_test import make_folder  # noqa: E402
 from tests.convert.from_torch_test import Model  # noqa: E402
 
 pytestmark = pytest.mark.once
 
 
 def test_languages_are_options(tmp_path, monkeypatch, capsys):
-    make_folder(tmp_path / "m", SHAPES[4])
+    make_folder(tmp_path / "m", 4)
     options = ("--source-language", "fr", "--target-language", "zu")
     call(monkeypatch, "m2m100", tmp_path / "m", tmp_path / "preset", *options)
     assert "The preset is in" in capsys.readouterr().out

@@ -24,6 +24,20 @@ def text(count=60, side=0):
     return [(pair.english, pair.german)[side] for pair in generate("train", count, seed=5)]
 
 
+_SIZES = ("encoder_layers", "decoder_layers", "d_model", "encoder_attention_heads")
+_SIZES += ("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "scale_embedding")
+SHAPES = [
+    (2, 2, 16, 4, 24, 24, "relu", True),
+    (1, 3, 12, 2, 20, 28, "gelu", True),
+    (3, 1, 8, 1, 16, 16, "silu", False),
+    (1, 1, 24, 3, 7, 9, "relu", True),
+    (2, 1, 4, 2, 5, 5, "gelu", False),
+    (1, 2, 32, 8, 64, 32, "swish", True),
+    (2, 2, 10, 5, 11, 13, "relu", False),
+    (1, 1, 6, 3, 48, 48, "gelu", True),
+]
+# One of them without a mark: logits are cheap where nothing is compiled.
+EACH_SHAPE = [0, *(pytest.param(i, marks=pytest.mark.compiles) for i in range(1, len(SHAPES)))]
 # Real text has more than a vocabulary knows.
 ODD_TEXT = [
     "",
@@ -57,6 +71,32 @@ def sentencepiece_model(size, kind="bpe"):
 def pieces_of(proto):
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
     return [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+
+
+def write_model(folder, model_class, index, seed, end, tie=None, **config):
+    """Write a model of random weights into a folder with transformers.
+
+    Args:
+        folder: path of the folder.
+        model_class: its class in transformers.
+        index: which of `SHAPES` it has.
+        seed: of the weights.
+        end: how likely the end token is.
+        tie: function of the model, which makes some of its matrices one.
+        **config: the options of its configuration that are not of its shape.
+
+    Returns:
+        The model.
+    """
+    shape = dict(zip(_SIZES, SHAPES[index], strict=True))
+    shape["decoder_attention_heads"] = shape["encoder_attention_heads"]
+    config = model_class.config_class(**shape, **config, max_position_embeddings=64)
+    model = randomize(model_class(config), seed, end)
+    if tie is not None:
+        tie(model)
+    model.generation_config.forced_eos_token_id = None
+    model.save_pretrained(folder)
+    return model
 
 
 def randomize(model, seed, end):

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_transformer.convert.foreign import open_foreign
+from keras_transformer.convert.foreign import find_weights, open_foreign
 from tests.helpers import normal
 
 pytestmark = pytest.mark.once
@@ -71,7 +71,7 @@ def test_weights_in_several_files(suffix, tmp_path):
     index = folder / f"{stem}.{suffix}.index.json"
     index.write_text(json.dumps({"weight_map": parts}))
     check_weights(folder)
-    for wrong in ({"a": "../model.safetensors"}, {}, 5):
+    for wrong in ({"a": "../model.safetensors"}, {}, 5, {"a": 3}, {"a": ["b"]}):
         index.write_text(json.dumps({"weight_map": wrong}))
         with pytest.raises(ValueError, match="names no files of its folder"):
             open_foreign(folder)
@@ -142,6 +142,9 @@ def test_what_is_missing(tmp_path):
         open_foreign(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"it has no config\.json"):
         open_foreign(tmp_path)
+    (tmp_path / "config.json").write_text('{"registered_name": "Model"}')
+    with pytest.raises(ValueError, match=r"no model in HuggingFace's form.*no model_type"):
+        open_foreign(tmp_path)
     folder = write_config(tmp_path / "model")
     with pytest.raises(ValueError, match=r"none of model\.safetensors, pytorch_model\.bin"):
         open_foreign(folder)
@@ -175,6 +178,28 @@ def test_what_the_configuration_says(tmp_path):
         foreign.option("norm", "layer")
 
 
+def test_numbers(tmp_path):
+    folder = write_safetensors(tmp_path / "model")
+    write_config(folder, dropout=0.3, heads=None, norm="rms", bias=True)
+    foreign = open_foreign(folder)
+    assert foreign.number("dropout", 0.1) == 0.3
+    assert foreign.number("heads", 2) == foreign.number("nothing", 2) == 2
+    for name in ("norm", "bias"):
+        with pytest.raises(ValueError, match=f"{name} must be a number"):
+            foreign.number(name, 1.0)
+
+
+def test_vocabularies(tmp_path):
+    folder = write_safetensors(tmp_path / "model")
+    path = folder / "vocab.json"
+    path.write_text('{"b": 1, "a": 0}')
+    assert [*open_foreign(folder).vocabulary("vocab.json")] == ["a", "b"]
+    for values in ('{"a": 1}', '{"a": 0, "b": 0}', '{"a": "0"}', '{"a": [0]}', '{"a": null}'):
+        path.write_text(values)
+        with pytest.raises(ValueError, match=r"vocab.json is damaged: its ids are not 0, 1"):
+            open_foreign(folder).vocabulary("vocab.json")
+
+
 def test_weights_that_nobody_asked_for(tmp_path):
     foreign = open_foreign(write_safetensors(tmp_path / "model"))
     foreign.tensor("b")
@@ -206,12 +231,46 @@ def test_repositories(tmp_path, monkeypatch):
     assert asked[2][:2] == ("user/name", None) and len(asked) == 3
 
 
-@pytest.mark.parametrize("name", ["no body/nothing", "nobody/nothing"])
-def test_repository_that_is_not_there(name, tmp_path, monkeypatch):
+class NoError(Exception):
+    """As those of the libraries that ask the network: of no class that is known here."""
+
+
+def test_repository_that_is_not_there(tmp_path, monkeypatch):
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ValueError, match=f"hf://{name} cannot be downloaded") as caught:
-        open_foreign(f"hf://{name}")
-    assert "\n" not in str(caught.value)
+    for name, message in (("no body/nothing", "is named"), ("nobody/nothing", "cannot be")):
+        with pytest.raises(ValueError, match=f"{message}.*hf://{name}|hf://{name} {message}") as x:
+            open_foreign(f"hf://{name}")
+        assert "\n" not in str(x.value)
+
+    def fail(*_, **__):
+        raise NoError("Server disconnected\nwithout sending a response.")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(ValueError, match="nothing cannot be downloaded.*Server disconnected") as x:
+        open_foreign("hf://nobody/nothing")
+    assert "\n" not in str(x.value)
+
+
+def test_the_one_file_of_weights(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    def snapshot_download(repository, revision, allow_patterns):
+        assert (repository, revision) == ("user/name", None) and "*.pt" in allow_patterns
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    (tmp_path / "README.md").touch()
+    for source in (tmp_path, "hf://user/name"):
+        with pytest.raises(ValueError, match=f"in {source}. Received: none"):
+            find_weights(source)
+    (tmp_path / "model.pt").touch()
+    for source in (tmp_path, tmp_path / "model.pt", "hf://user/name"):
+        assert find_weights(source) == tmp_path / "model.pt"
+    (tmp_path / "other.safetensors").touch()
+    with pytest.raises(ValueError, match=r"Received: model\.pt, other\.safetensors"):
+        find_weights(tmp_path)
+    with pytest.raises(ValueError, match=r"There is no file .*nothing"):
+        find_weights(tmp_path / "nothing")

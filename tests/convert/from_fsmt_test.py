@@ -14,62 +14,49 @@ tokenizers = pytest.importorskip("tokenizers")
 sacremoses = pytest.importorskip("sacremoses")
 
 from tests.convert.fairseq_folders import (  # noqa: E402
+    EACH_SHAPE,
     FIRST,
     ODD_TEXT,
+    SHAPES,
     change_json,
     check_refused,
     check_searches,
     compare_logits,
-    randomize,
     text,
     their_ids,
     write_json,
+    write_model,
 )
 
 ONCE = pytest.mark.once
-# Layers of encoder and decoder, d_model, heads, d_ff of both, activation, scaled, embeddings.
-SHAPES = [
-    (2, 2, 16, 4, 24, 24, "relu", True, "apart"),
-    (1, 3, 12, 2, 20, 28, "gelu", True, "apart"),
-    (3, 1, 8, 1, 16, 16, "silu", False, "output tied"),
-    (1, 1, 24, 3, 7, 9, "relu", True, "all tied"),
-    (2, 1, 4, 2, 5, 5, "gelu", False, "all equal"),
-    (1, 2, 32, 8, 64, 32, "swish", True, "output tied"),
-    (2, 2, 10, 5, 11, 13, "relu", False, "apart"),
-    (1, 1, 6, 3, 48, 48, "gelu", True, "all tied"),
+# Of each shape, which matrices are one.
+KINDS = [
+    *("apart", "apart", "output tied", "all tied"),
+    *("all equal", "output tied", "apart", "all tied"),
 ]
 
 
-def make_folder(path, shape=SHAPES[0], seed=0, languages=("en", "de"), merges=150, end=0.9):
+def make_folder(path, index=0, seed=0, languages=("en", "de"), merges=150, end=0.9):
     """Write a folder with transformers; returns its model and its tokenizer."""
-    encoder, decoder, d_model, heads, inner, decoder_inner, activation, scaled, kind = shape
+    kind = KINDS[index]
     path.mkdir()
     tokenizer = make_tokenizer(path, languages, merges, is_joint=kind.startswith("all"))
-    config = transformers.FSMTConfig(
-        langs=list(languages),
-        src_vocab_size=tokenizer.src_vocab_size,
-        tgt_vocab_size=tokenizer.tgt_vocab_size,
-        d_model=d_model,
-        encoder_layers=encoder,
-        decoder_layers=decoder,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=inner,
-        decoder_ffn_dim=decoder_inner,
-        activation_function=activation,
-        scale_embedding=scaled,
-        tie_word_embeddings=kind == "all tied",
-        max_position_embeddings=64,
-    )
-    model = randomize(transformers.FSMTForConditionalGeneration(config), seed, end)
-    stacks = model.model
-    if kind in ("output tied", "all equal"):
-        stacks.decoder.output_projection.weight.data = stacks.decoder.embed_tokens.weight.data
-    if kind == "all equal":
-        stacks.encoder.embed_tokens.weight.data = stacks.decoder.embed_tokens.weight.data.clone()
-    model.generation_config.forced_eos_token_id = None
-    model.save_pretrained(path)
-    return model, tokenizer
+    config = {
+        "langs": list(languages),
+        "src_vocab_size": tokenizer.src_vocab_size,
+        "tgt_vocab_size": tokenizer.tgt_vocab_size,
+        "tie_word_embeddings": kind == "all tied",
+    }
+
+    def tie(model):
+        encoder, decoder = model.model.encoder, model.model.decoder
+        if kind in ("output tied", "all equal"):
+            decoder.output_projection.weight.data = decoder.embed_tokens.weight.data
+        if kind == "all equal":
+            encoder.embed_tokens.weight.data = decoder.embed_tokens.weight.data.clone()
+
+    model_class = transformers.FSMTForConditionalGeneration
+    return write_model(path, model_class, index, seed, end, tie, **config), tokenizer
 
 
 def make_tokenizer(path, languages, merges, is_joint):
@@ -113,17 +100,14 @@ def rows_of(theirs, translator):
     return np.array([1, 0, 2, 3, *range(4, theirs.config.src_vocab_size)]), target
 
 
-@pytest.mark.parametrize(
-    "index",
-    [0, *(pytest.param(i, marks=pytest.mark.compiles) for i in range(1, len(SHAPES)))],
-)
+@pytest.mark.parametrize("index", EACH_SHAPE)
 def test_logits(tmp_path, index):
-    theirs, _ = make_folder(tmp_path / "m", SHAPES[index], seed=index)
+    theirs, _ = make_folder(tmp_path / "m", index, seed=index)
     translator = kt.convert.fsmt(tmp_path / "m")
     source_rows, target_rows = rows_of(theirs, translator)
     assert compare_logits(translator, theirs, target_rows, source_rows) < 1e-4
     config = translator.model.hyperparameters
-    kind = SHAPES[index][-1]
+    kind = KINDS[index]
     assert (config["source_vocabulary_size"] is None) == kind.startswith("all")
     assert config["tie_weights"] == (kind != "apart")
 
@@ -140,7 +124,7 @@ def test_searches(tmp_path, index):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
     alpha = (1.0, 0.7)[index % 2]
     seed, end = ENDING[index]
-    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[index], seed, end=end)
+    theirs, tokenizer = make_folder(tmp_path / "m", index, seed, end=end)
     translator = kt.convert.fsmt(tmp_path / "m")
     check_searches(theirs, tokenizer, translator, *rows_of(theirs, translator), alpha)
 
@@ -167,7 +151,7 @@ def test_texts(tmp_path, languages):
 @ONCE
 def test_translation_is_theirs(tmp_path):
     """From text to text, with the folder's own search."""
-    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[1], seed=3)
+    theirs, tokenizer = make_folder(tmp_path / "m", 1, seed=3)
     theirs.generation_config.num_beams = 3
     theirs.generation_config.length_penalty = 0.8
     theirs.save_pretrained(tmp_path / "m")
@@ -191,7 +175,7 @@ def test_translation_is_theirs(tmp_path):
 @ONCE
 def test_wrong_folders(tmp_path):
     folder = tmp_path / "m"
-    make_folder(folder, SHAPES[3])
+    make_folder(folder, 3)
     (folder / "generation_config.json").unlink()
     size = json.loads((folder / "config.json").read_text("utf-8"))["src_vocab_size"]
     for change, word in (
@@ -202,12 +186,20 @@ def test_wrong_folders(tmp_path):
         ({"activation_function": "quick_gelu"}, "quick_gelu"),
         ({"encoder_layers": 2}, "model.encoder.layers.1"),
         ({"decoder_start_token_id": 999}, "999"),
+        ({"pad_token_id": None, "decoder_start_token_id": -1}, "-1"),
     ):
         before = (folder / "config.json").read_bytes()
         change_json(folder / "config.json", **change)
         check_refused(kt.convert.fsmt, folder, word)
         (folder / "config.json").write_bytes(before)
     kt.convert.fsmt(folder)
+    change_json(folder / "config.json", pad_token_id=None)  # as it is if nothing is said
+    assert kt.convert.fsmt(folder).model.hyperparameters["first_position"] == 2
+    change_json(folder / "tokenizer_config.json", langs=[["en"], "de"])
+    check_refused(kt.convert.fsmt, folder, "langs")
+    change_json(folder / "tokenizer_config.json", langs=["en", "de"])
+    (folder / "merges.txt").write_bytes(b"\xff")
+    check_refused(kt.convert.fsmt, folder, "merges.txt is damaged")
     (folder / "merges.txt").unlink()
     check_refused(kt.convert.fsmt, folder, "merges.txt is missing")
     change_json(folder / "vocab-tgt.json", **{"new": 3})
@@ -216,7 +208,7 @@ def test_wrong_folders(tmp_path):
 
 @ONCE
 def test_a_preset_holds_it(tmp_path):
-    make_folder(tmp_path / "m", SHAPES[0])
+    make_folder(tmp_path / "m", 0)
     translator = kt.convert.fsmt(tmp_path / "m")
     translator.save_to_preset(tmp_path / "preset")
     again = kt.Translator.from_preset(tmp_path / "preset", extra_length=3)

@@ -8,61 +8,43 @@ pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tests.convert.fairseq_folders import (  # noqa: E402
+    EACH_SHAPE,
     FIRST,
     ODD_TEXT,
+    SHAPES,
     change_json,
     check_refused,
     check_searches,
     compare_logits,
     pieces_of,
-    randomize,
     sentencepiece_model,
     text,
     their_ids,
     write_json,
+    write_model,
 )
 
 ONCE = pytest.mark.once
 LANGUAGES = {"m2m100": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}
-# Layers of encoder and decoder, d_model, heads, d_ff of both, pieces, activation, scaled, tied.
-SHAPES = [
-    (2, 2, 16, 4, 24, 24, 97, "relu", True, True),
-    (1, 3, 12, 2, 20, 28, 101, "gelu", True, True),
-    (3, 1, 8, 1, 16, 16, 89, "silu", False, True),
-    (1, 1, 24, 3, 7, 9, 113, "relu", True, False),
-    (2, 1, 4, 2, 5, 5, 90, "gelu", False, False),
-    (1, 2, 32, 8, 64, 32, 131, "swish", True, True),
-    (2, 2, 10, 5, 11, 13, 107, "relu", False, True),
-    (1, 1, 6, 3, 48, 48, 119, "gelu", True, True),
+# Of each shape the pieces, and whether the projection to logits is the embeddings.
+KINDS = [
+    *((97, True), (101, True), (89, True), (113, False)),
+    *((90, False), (131, True), (107, True), (119, True)),
 ]
 
 
-def make_folder(path, shape=SHAPES[0], kind="m2m100", seed=0, lacking=(), end=1.3):
+def make_folder(path, index=0, kind="m2m100", seed=0, lacking=(), end=1.3):
     """Write a folder with transformers; returns its model and its tokenizer."""
-    encoder, decoder, d_model, heads, inner, decoder_inner, size, activation, scaled, tied = shape
+    size, is_tied = KINDS[index]
     path.mkdir()
     if kind == "m2m100":
         tokenizer = m2m100_tokenizer(path, size, lacking)
     else:
         tokenizer = nllb_tokenizer(path, size)
     behind = {"m2m100": 108, "nllb": len(tokenizer) - size - 1 + 2}[kind]
-    config = transformers.M2M100Config(
-        vocab_size=size + 1 + behind,
-        d_model=d_model,
-        encoder_layers=encoder,
-        decoder_layers=decoder,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=inner,
-        decoder_ffn_dim=decoder_inner,
-        activation_function=activation,
-        scale_embedding=scaled,
-        tie_word_embeddings=tied,
-        max_position_embeddings=64,
-    )
-    model = randomize(transformers.M2M100ForConditionalGeneration(config), seed, end)
-    model.save_pretrained(path)
-    return model, tokenizer
+    model_class = transformers.M2M100ForConditionalGeneration
+    config = {"vocab_size": size + 1 + behind, "tie_word_embeddings": is_tied}
+    return write_model(path, model_class, index, seed, end, **config), tokenizer
 
 
 def m2m100_tokenizer(path, size, lacking):
@@ -97,13 +79,10 @@ def convert(path, kind="m2m100"):
     return kt.convert.m2m100(path, *LANGUAGES[kind])
 
 
-@pytest.mark.parametrize(
-    "index",
-    [0, *(pytest.param(i, marks=pytest.mark.compiles) for i in range(1, len(SHAPES)))],
-)
+@pytest.mark.parametrize("index", EACH_SHAPE)
 def test_logits(tmp_path, index):
     kind = ("m2m100", "nllb")[index % 2]
-    theirs, _ = make_folder(tmp_path / "m", SHAPES[index], kind, seed=index)
+    theirs, _ = make_folder(tmp_path / "m", index, kind, seed=index)
     translator = convert(tmp_path / "m", kind)
     rows = their_ids(theirs.config.vocab_size)
     assert compare_logits(translator, theirs, rows, rows) < 1e-4
@@ -121,7 +100,7 @@ def test_searches(tmp_path, index):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
     kind, alpha = ("m2m100", "nllb")[index % 2], (1.0, 0.7)[index % 2]
     seed, end = ENDING[index]
-    theirs, tokenizer = make_folder(tmp_path / "m", SHAPES[index], kind, seed, end=end)
+    theirs, tokenizer = make_folder(tmp_path / "m", index, kind, seed, end=end)
     rows = their_ids(theirs.config.vocab_size)
     tokenizer.src_lang, target = LANGUAGES[kind]
     forced = tokenizer.convert_tokens_to_ids(target if kind == "nllb" else f"__{target}__")
@@ -191,6 +170,8 @@ def test_languages(tmp_path):
     assert kt.convert.m2m100(folder).metadata["target"] == "am"
     assert kt.convert.m2m100(folder, "zu", "fr").metadata == {"source": "zu", "target": "fr"}
     check_refused(lambda path: kt.convert.m2m100(path, "xx"), folder, "`source_language=xx`")
+    change_json(folder / "tokenizer_config.json", src_lang=["en"])
+    check_refused(kt.convert.m2m100, folder, "['en']")
     change_json(folder / "tokenizer_config.json", src_lang=None)
     check_refused(kt.convert.m2m100, folder, "pass `source_language`")
     change_json(folder / "tokenizer_config.json", language_codes="wmt21")
@@ -206,6 +187,10 @@ def test_wrong_folders(tmp_path):
         ("config.json", {"model_type": "nllb-moe"}, "'nllb-moe'"),
         ("config.json", {"vocab_size": 150}, "150"),
         ("config.json", {"vocab_size": 999}, "embeddings"),
+        ("config.json", {"vocab_size": 205}, "embeddings"),  # one less than there are
+        ("config.json", {"quantization_config": {"bits": 8}}, "quantization_config"),
+        ("config.json", {"length_penalty": "x"}, "length_penalty"),
+        ("config.json", {"dropout": "x"}, "dropout"),
         ("config.json", {"decoder_attention_heads": 2}, "decoder_attention_heads"),
         ("config.json", {"activation_function": "quick_gelu"}, "quick_gelu"),
         ("config.json", {"encoder_layers": 3}, "model.encoder.layers.2"),
@@ -235,7 +220,7 @@ def test_wrong_folders(tmp_path):
 
 @ONCE
 def test_a_preset_translates_the_same(tmp_path):
-    make_folder(tmp_path / "m", SHAPES[3], "nllb", seed=23)
+    make_folder(tmp_path / "m", 3, "nllb", seed=23)
     translator = convert(tmp_path / "m", "nllb")
     translator.save_to_preset(tmp_path / "preset")
     again = kt.Translator.from_preset(tmp_path / "preset", extra_length=3)

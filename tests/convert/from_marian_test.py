@@ -306,6 +306,10 @@ def folder(tmp_path):
         ({"vocab_size": 999}, "vocab.json has .* tokens, and config.json says 999"),
         ({"decoder_start_token_id": 999}, "needs a start token"),
         ({"pad_token_id": None}, "name other ids for the end token and padding"),
+        ({"quantization_config": {"bits": 8}}, "quantization_config="),
+        ({"attention_dropout": "no"}, "attention_dropout must be a number"),
+        ({"length_penalty": "none"}, "length_penalty must be a number"),
+        ({"num_beams": 0}, "beam_size"),
     ],
 )
 def test_configuration_that_is_not_there(options, message, folder):
@@ -340,6 +344,17 @@ def test_files_that_do_not_belong_together(folder):
         (folder / "vocab.json").write_text(json.dumps(changed))
         with pytest.raises(kt.UserError, match=message):
             kt.convert.marian(folder)
+    # A vocabulary and a configuration of fewer tokens than there are embeddings.
+    config = (folder / "config.json").read_bytes()
+    *names, _, pad = vocabulary
+    size = len(names) + 1
+    (folder / "vocab.json").write_text(json.dumps({x: i for i, x in enumerate([*names, pad])}))
+    ids = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1}
+    spoil_config(folder, vocab_size=size, decoder_vocab_size=size, **ids)
+    (folder / "generation_config.json").unlink()
+    with pytest.raises(kt.UserError, match="do not belong together"):
+        kt.convert.marian(folder)
+    (folder / "config.json").write_bytes(config)
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
     (folder / "source.spm").write_bytes(b"no such thing")
     with pytest.raises(kt.UserError, match="source.spm: Expected a SentencePiece model"):

@@ -104,6 +104,15 @@ def test_we_load_what_keras_hub_saves(translator, lm, tmp_path):
 
 
 @pytest.mark.once
+def test_weights_that_keras_hub_cut_in_several_files(translator, lm, tmp_path):
+    lm.save_to_preset(str(tmp_path), max_shard_size=1e-5)
+    assert len([*tmp_path.glob("model_*.weights.h5")]) > 1
+    assert not (tmp_path / "model.weights.h5").exists()
+    model = kt.Translator.from_preset(tmp_path).model
+    assert_close(model(INPUTS), translator.model(INPUTS), atol=1e-6)
+
+
+@pytest.mark.once
 def test_both_write_the_same(translator, preset, lm, tmp_path):
     lm.save_to_preset(str(tmp_path))
     ours, theirs = Path(preset), tmp_path

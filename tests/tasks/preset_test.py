@@ -429,6 +429,13 @@ def test_no_folder(tmp_path):
 
 
 @pytest.mark.once
+def test_a_folder_of_transformers(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "marian"}')
+    message = message_of(tmp_path)
+    assert "model_type='marian'" in message and "keras_transformer.convert" in message
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("part", NEEDED)
 def test_missing_part(preset, part):
     (preset / part).unlink()
