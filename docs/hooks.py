@@ -8,17 +8,18 @@
 import ast
 import importlib
 import inspect
-import os
 import re
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 from latex2mathml.converter import convert
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+# Keras's own, of each array that JAX or PyTorch gives.
+warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
 
 
 def on_page_markdown(markdown, **_):
