@@ -6,6 +6,7 @@ BACKENDS ?= tensorflow jax torch
 SIZES ?= tiny base
 THREADS ?= 1
 WORKERS ?= 2
+export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 # The backend of the tests that need run under one alone, at best the one that compiles nothing.
 ONE := $(firstword $(filter torch,$(BACKENDS)) $(BACKENDS))

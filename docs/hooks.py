@@ -14,8 +14,6 @@ import textwrap
 import warnings
 from pathlib import Path
 
-from latex2mathml.converter import convert
-
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
 # Keras's own, of each array that JAX or PyTorch gives.
@@ -47,6 +45,8 @@ def code(name):
 
 
 def formula(match):
+    from latex2mathml.converter import convert
+
     mathml = convert(match[1].strip(), display="block")
     return f'<div class="formula">{mathml}</div>'
 

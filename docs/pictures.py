@@ -25,7 +25,7 @@ PACKAGE = (
         "model": (4.7, 2.7, 2.4, BLUE, "kt.Transformer", "one functional\nKeras model"),
         "training": (4.7, 4.3, 2.4, GREEN, "kt.training", "loss, schedule, devices,\ncheckpoints"),
         "search": (4.7, 1.1, 2.4, YELLOW, "kt.BeamSearch", "searches, constraints"),
-        "task": (7.9, 2.7, 2.5, RED, "kt.Translator", "ConstituencyParser: text in,\ntext or trees out"),
+        "task": (7.9, 2.7, 2.5, RED, "kt.Translator", "or ConstituencyParser:\ntext or trees out"),
         "scores": (7.9, 4.3, 2.5, GREEN, "kt.evaluation", "sacreBLEU, EVALB"),
         "convert": (7.9, 1.1, 2.5, BLUE, "kt.convert", "OPUS-MT, NLLB, fairseq,\nPyTorch, ..."),
         "preset": (10.25, 3.5, 1.3, YELLOW, "preset", "a folder, as\nKerasHub's"),
