@@ -1,6 +1,6 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
-from keras_transformer import tensorflow_start  # noqa: F401  first: in silence
+from keras_transformer import tensorflow_start  # noqa: F401  first: Keras imports it
 
 # isort: split
 from keras_transformer import (

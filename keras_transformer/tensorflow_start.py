@@ -1,20 +1,17 @@
 """TensorFlow started without what it says of itself: a leaf that `__init__` imports first.
 
 TensorFlow tells on standard error, whatever its log level, that oneDNN is on and that there are no
-GPUs: in its first second, before it looks at the level. So the file descriptor is held meanwhile,
-and what is neither of its information nor one of the remarks below is passed on. An environment
-with `TF_CPP_MIN_LOG_LEVEL=0` gets all of it.
+GPUs: in its first second, before it looks at the level. So whoever imports it in this process,
+Keras or the user, has the file descriptor held meanwhile; what is neither information nor one of
+the remarks below is passed on. An environment with `TF_CPP_MIN_LOG_LEVEL=0` gets all of it.
 """
 
 import contextlib
 import ctypes
-import importlib
-import json
 import os
 import re
 import sys
 import tempfile
-from pathlib import Path
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = (
@@ -29,23 +26,40 @@ _NOISE = (
 _NO_GPU = rb"failed call to cuInit"
 
 
-def import_tensorflow():
-    """Import TensorFlow, unless that has been done, and leave out what it says of itself.
+class _Finder:
+    """Finds TensorFlow as the other finders do, and has it loaded in silence."""
 
-    Where there is no driver of CUDA it looks for its devices then too, since it speaks of that as
-    of an error; with a driver it waits until they are asked for, as always.
-    """
-    if "tensorflow" in sys.modules:
-        return
-    os.environ.setdefault(_LEVEL, "1")  # warnings and errors
-    with contextlib.nullcontext() if os.environ[_LEVEL] == "0" else _filtered():
-        tensorflow = importlib.import_module("tensorflow")
-        if not _has_driver():
-            tensorflow.config.list_physical_devices()
+    def find_spec(self, name, path=None, target=None):
+        if name != "tensorflow":
+            return None
+        others = (finder.find_spec for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, (find(name, path, target) for find in others)), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader:
+    """A loader like another, which it gives its place back."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._loader
+        with filtered():
+            self._loader.exec_module(module)
+            # Where there is no driver of CUDA it speaks of that as of an error, when it looks for
+            # its devices. With a driver they are looked for when they are asked for, as always.
+            if not _has_driver():
+                module.config.list_physical_devices()
 
 
 @contextlib.contextmanager
-def _filtered():
+def filtered():
     """Within the block, hold what the process writes to standard error; then pass it on, filtered.
 
     (What ends the process within the block takes with it what it said.)
@@ -62,7 +76,8 @@ def _filtered():
         try:
             yield
         finally:
-            sys.stderr and sys.stderr.flush()
+            if sys.stderr:
+                sys.stderr.flush()
             os.dup2(standard_error, 2)
             os.close(standard_error)
             file.seek(0)
@@ -79,19 +94,6 @@ def _has_driver():
     return True
 
 
-def _is_backend():
-    """Whether Keras is about to take TensorFlow, by its own rules."""
-    if named := os.environ.get("KERAS_BACKEND"):
-        return named == "tensorflow"
-    home = os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")
-    try:
-        config = json.loads((Path(home) / "keras.json").read_text("utf-8"))
-        return config.get("backend", "tensorflow") == "tensorflow"
-    except (OSError, ValueError, AttributeError):
-        return True
-
-
-# JAX and PyTorch need no TensorFlow; whoever needs it there calls the function.
-if "keras" not in sys.modules and _is_backend():
-    with contextlib.suppress(ImportError):  # Keras says what is missing
-        import_tensorflow()
+# Warnings and errors, as long as nobody has asked for more or less.
+if os.environ.setdefault(_LEVEL, "1") != "0" and "tensorflow" not in sys.modules:
+    sys.meta_path.insert(0, _Finder())

@@ -13,13 +13,8 @@ keras_hub.upload_preset("hf://user/my_model", "my_model")
 ```
 """
 
-import contextlib
-
 from keras_transformer.errors import UserError
-from keras_transformer.tensorflow_start import import_tensorflow
 
-with contextlib.suppress(ImportError):  # KerasHub takes TensorFlow where it is installed.
-    import_tensorflow()
 try:
     import keras_hub  # noqa: F401
 except ImportError as error:

@@ -9,7 +9,6 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.options import may_change
-from keras_transformer.tensorflow_start import import_tensorflow
 from keras_transformer.training.callbacks import (
     KeepPace,
     LogScore,
@@ -297,7 +296,6 @@ def _tensorboard(folder):
     if importlib.util.find_spec("tensorflow") is None:
         logger.info("No TensorBoard log: tensorflow is not installed.")
         return []
-    import_tensorflow()
     return [TensorBoard(folder / "tensorboard")]
 
 
