@@ -40,7 +40,8 @@ TRANSLATION = tuple(
 )
 PARSING = tuple(
     """
-    --tags --tag-loss-weight --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
+    --tags --tag-loss-weight --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary
+    --extra-trees
     --extra-ratio --constituents --no-constituents --constituent-steps
     --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
     --tag-dictionary --extra-length
