@@ -11,9 +11,11 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, ParserSearchOptions, StreamOptions, given, run
-from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.trees import parse_trees, to_bracketed
 from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.data.windows import line_windows
+
+NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
 
 
 @dataclass(kw_only=True)
@@ -133,7 +135,15 @@ def svg():
         ) from error
     # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2,
     # and long labels would be cut off.
-    return lambda tree: svgling.draw_tree(tree, average_glyph_width=1.5).get_svg().tostring()
+    options = {"average_glyph_width": 1.5}
+
+    def draw(tree):
+        # Control characters are none of XML's, in whatever form.
+        letters = re.sub(NOT_IN_XML, "\ufffd", to_bracketed(tree))
+        (tree,) = parse_trees([letters])
+        return svgling.draw_tree(tree, **options).get_svg().tostring()
+
+    return draw
 
 
 def facts(parse):
