@@ -183,6 +183,16 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
 
 
 @pytest.mark.compiles
+def test_pictures_of_control_characters(trained, monkeypatch, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--format", "svg", "--tokenized")
+    call(monkeypatch, "parse.py", *arguments, stdin="a\x1b[1mb \x00 <&> 🙂\n")
+    (picture,) = capsys.readouterr().out.splitlines()
+    texts = list(ElementTree.fromstring(picture).itertext())
+    assert {"a\ufffd[1mb", "\ufffd", "<&>", "🙂"} <= set(texts)
+
+
+@pytest.mark.compiles
 def test_parse_takes_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")

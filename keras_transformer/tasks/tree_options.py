@@ -63,6 +63,8 @@ def tags_from(options):
         UserError: if options contradict each other.
     """
     tags, weight = options.tags, options.tag_loss_weight
+    if tags not in ("tree", "tagger", "none"):
+        raise UserError(f"`tags` must be 'tree', 'tagger' or 'none'. Received: tags={tags!r}")
     if not options.keep_tags and tags == "tagger":
         raise UserError('`keep_tags=False` is `tags="none"`. Received both: tags="tagger"')
     tags = tags if options.keep_tags else "none"
