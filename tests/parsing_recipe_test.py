@@ -193,6 +193,20 @@ def test_pictures_of_control_characters(trained, monkeypatch, capsys):
 
 
 @pytest.mark.compiles
+def test_visualize(trained, monkeypatch, capsys, tmp_path):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
+    gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
+    call(monkeypatch, "visualize.py", gold, *arguments, "--form", "svg")
+    printed = capsys.readouterr().out
+    assert printed.startswith("He sees .\n\n(") and "brackets are right" in printed
+    attention = ["encoder.svg", "decoder.svg", "cross.svg"]
+    files = sorted(["beam.svg", "comparison.svg", "tree.svg", "parse.html", *attention])
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    assert "Beside the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
+
+
+@pytest.mark.compiles
 def test_parse_takes_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")

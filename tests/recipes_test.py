@@ -267,6 +267,25 @@ def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
 
 
 @pytest.mark.compiles
+def test_visualize(trained, monkeypatch, capsys, tmp_path):
+    _, run = trained
+    folder = tmp_path / "pictures"
+    arguments = ("A dog runs.", "--model", run / "model", "--output-dir", folder)
+    # Hardly trained, it would translate by fifty words.
+    arguments = (*arguments, "--translation", "Ein Hund rennt.")
+    call(monkeypatch, "visualize.py", *arguments, "--heads", "0", "2", "--words", "</s>")
+    assert capsys.readouterr().out.startswith("A dog runs.\n\nEin Hund rennt.\n\n")
+    pictures = [
+        f"{a}_{b}.png" for a in ("encoder", "decoder", "cross") for b in ("lines", "heatmap")
+    ]
+    files = sorted(["translation.html", *pictures])
+    assert sorted(path.name for path in folder.iterdir()) == files
+    with pytest.raises(SystemExit):
+        call(monkeypatch, "visualize.py", *arguments, "--words", "elephant")
+    assert "`words` must be among the tokens. Received: elephant" in capsys.readouterr().err
+
+
+@pytest.mark.compiles
 def test_translate_n_best(trained, monkeypatch, capsys):
     _, run = trained
     call(
