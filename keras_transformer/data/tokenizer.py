@@ -16,6 +16,8 @@ from keras_transformer.progress import working
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
 _SPACE = "▁"  # SentencePiece's mark before a word
+_RESERVED = re.compile("[\0▅]")  # characters that no SentencePiece vocabulary can learn
+_LONGEST = 1000  # characters, of four bytes at most
 
 
 @dataclass(kw_only=True)
@@ -30,8 +32,8 @@ class VocabularyOptions:
     """Byte-pair encoding (section 5.1), or a unigram language model (Kudo, 2018)."""
     normalization: Literal[NORMALIZATIONS] = "nmt_nfkc"
     """What is done to all text: Unicode's NFKC and more of white space (nmt_nfkc), NFKC alone, each
-    also without case (_cf), or nothing (identity). Of ，！… NFKC makes ,!... and only these can be
-    produced."""
+    also without case (_cf), or nothing, to spaces neither (identity). Of ，！… NFKC makes ,!... and
+    only these can be produced."""
     character_coverage: float = 1.0
     """Share of the text's characters that the vocabulary covers: 0.9995, say, where there are
     thousands of them, as in Chinese."""
@@ -134,7 +136,8 @@ class Tokenizer:
                 records it, so the default is the same on all machines.
             normalization: what is done to all text, which the proto remembers: `"nmt_nfkc"`,
                 `"nmt_nfkc_cf"`, `"nfkc"`, `"nfkc_cf"` or `"identity"`: SentencePiece's rules of
-                these names. What they replace can never be produced.
+                these names. What they replace can never be produced. With `"identity"` all text
+                comes back as it was, but for `▁`, SentencePiece's own space.
             byte_fallback: whether characters that the vocabulary lacks are the bytes of their
                 UTF-8, 256 tokens of the vocabulary, in place of the unknown token.
 
@@ -157,7 +160,7 @@ class Tokenizer:
                 "`character_coverage` must be more than 0 and at most 1. Received: "
                 f"character_coverage={character_coverage}"
             )
-        sentences = _sample(sentences, max_sentences)
+        sentences = _readable(_sample(sentences, max_sentences))
         proto = io.BytesIO()
         try:
             with working("training the vocabulary"):
@@ -175,6 +178,8 @@ class Tokenizer:
                     num_threads=num_threads,
                     normalization_rule_name=normalization,
                     byte_fallback=byte_fallback,
+                    # Spaces too are as they are.
+                    remove_extra_whitespaces=normalization != "identity",
                     minloglevel=2,
                 )
         except RuntimeError as error:
@@ -301,12 +306,27 @@ def _sample(sentences, count):
     return sample
 
 
+def _readable(sentences):
+    """The sentences in parts of which SentencePiece, in training, leaves out none in silence: it
+    does so where there are more than 4,192 bytes, or a character that it marks things with."""
+    for sentence in sentences:
+        for part in _RESERVED.split(sentence):
+            for start in range(0, len(part), _LONGEST):
+                yield part[start : start + _LONGEST]
+
+
 def _explain(message, vocabulary_size):
     limit = re.search(r"<= (\d+)", message)
     if limit:
         return (
             f"The text is too small for a vocabulary of {vocabulary_size}. Choose at most "
             f"{limit[1]}, or give more text."
+        )
+    if characters := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"The text has more characters than a vocabulary of {vocabulary_size} can hold. Choose "
+            f"a `vocabulary_size` of more than {characters[1]}, or a `character_coverage` of less "
+            "than 1, such as 0.9995, with `byte_fallback` for the others."
         )
     if "sentences_.empty" in message:
         return "There is no text to train a vocabulary on."
