@@ -1,6 +1,6 @@
 # Environments of the project's own, made on first use: `.venv` with all three backends for the
 # tests, `.venv-demo` with what `pip install keras-transformer` brings, `.venv-bench` with the peers
-# that the benchmarks run beside.
+# that the benchmarks run beside, `.venv-docs` with what builds the pages.
 PYTHON ?= python3
 BACKENDS ?= tensorflow jax torch
 SIZES ?= tiny base
@@ -20,7 +20,7 @@ PYTEST = KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) COVERAGE_FILE=.coverage-dat
 	.venv/bin/python $(COVERAGE) -m pytest -q --durations 20 -n $(WORKERS) --dist loadfile $(ARGS)
 LANES = $(MAKE) --no-print-directory --keep-going
 
-.PHONY: test test-long test-all coverage faults demo bench lint clean
+.PHONY: test test-long test-all coverage faults demo bench docs lint clean
 
 test: .venv/installed
 	$(LANES) $(BACKENDS:%=test-short-%)
@@ -85,6 +85,14 @@ bench: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/layer_types.py
 	.venv-bench/bin/python benchmarks/startup.py
 
+# The pages of docs/, in `site`: their examples run, on any backend that is there, and a warning is
+# an error.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: export PATH := $(CURDIR)/.venv-docs/bin:$(PATH)
+docs: .venv-docs/installed
+	mkdocs build --quiet --strict
+	@echo "The pages are in site/: python -m http.server -d site"
+
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --editable ".[dev]"
@@ -102,5 +110,10 @@ bench: .venv-bench/installed
 	.venv-bench/bin/pip install --quiet --editable ".[test]" ctranslate2==4.8.5 transformers==5.23.0
 	touch $@
 
+.venv-docs/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --editable ".[docs]"
+	touch $@
+
 clean:
-	rm -rf .venv .venv-demo .venv-bench runs build dist *.egg-info
+	rm -rf .venv .venv-demo .venv-bench .venv-docs site runs build dist *.egg-info

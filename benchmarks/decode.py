@@ -17,7 +17,7 @@ from timing import matrix_product_speed, ratios, spread, take_turns
 
 import keras_transformer as kt
 from keras_transformer.command_line import run
-from keras_transformer.data.parallel_text import load_parallel_text
+from keras_transformer.data.corpora import load_parallel_text
 
 VOCABULARY_SIZES = {"tiny": 10_000, "base": 32_000}
 RESERVED = ["<pad>", "<s>", "</s>", "<unk>"]

@@ -1,6 +1,17 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
-from keras_transformer import constraints, convert, data, evaluation, layers, training
+from keras_transformer import tensorflow_start  # noqa: F401  first: Keras imports it
+
+# isort: split
+from keras_transformer import (
+    constraints,
+    convert,
+    data,
+    evaluation,
+    layers,
+    training,
+    visualization,
+)
 from keras_transformer.decoding.beam_search import BeamSearch, beam_search, greedy_search
 from keras_transformer.decoding.sampling import Sampling, sample
 from keras_transformer.decoding.tree_grammar import TreeGrammar
@@ -16,6 +27,7 @@ from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 from keras_transformer.version import __version__
+from keras_transformer.visualization.attention import attention_weights
 
 __all__ = [
     "BeamSearch",
@@ -32,6 +44,7 @@ __all__ = [
     "WholeBatchOptimizer",
     "WordSynchronousBeamSearch",
     "__version__",
+    "attention_weights",
     "average_checkpoints",
     "beam_search",
     "constraints",
@@ -44,4 +57,5 @@ __all__ = [
     "sample",
     "training",
     "variants",
+    "visualization",
 ]

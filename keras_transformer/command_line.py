@@ -15,13 +15,23 @@ from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import TrainingStopped, UserError
 from keras_transformer.memory import keep_freed_memory
 from keras_transformer.options import may_change, option_names
+from keras_transformer.progress import progress_shown
 
 _NUMBERS_TOLD = 5
 _ENDED_BY_PIPE = 128 + 13  # as a shell reports of a process that SIGPIPE has ended
 
 
 @dataclass(kw_only=True)
-class CommonOptions:
+class ProgressOptions:
+    """Options of every script that takes longer than a moment."""
+
+    quiet: bool = may_change(False)
+    """Show no progress, and say nothing but what was asked for, warnings and errors. (Progress is
+    shown on a terminal alone.)"""
+
+
+@dataclass(kw_only=True)
+class CommonOptions(ProgressOptions):
     """Options of every script that trains or searches."""
 
     compilation_cache: Path | None = may_change(None)
@@ -98,7 +108,8 @@ def run(main, options_class):
         )
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
-        with _printed_log(names, answers=issubclass(options_class, StreamOptions)):
+        quiet = getattr(options, "quiet", False)
+        with _printed_log(names, issubclass(options_class, StreamOptions), quiet):
             main(options)
     except UserError as error:
         print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
@@ -140,14 +151,15 @@ def name_flags(message, names):
 
 
 @contextlib.contextmanager
-def _printed_log(names, answers):
-    """Within the block, print what the package logs."""
+def _printed_log(names, answers, quiet):
+    """Within the block, print what the package logs, and show progress, unless it is quiet."""
     logger, handler = logging.getLogger("keras_transformer"), _Printer(names, answers)
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
     try:
-        yield
+        with progress_shown(not quiet):
+            yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

@@ -80,7 +80,8 @@ def pytest_runtest_setup():
         pytest.skip(f"not begun within KERAS_TRANSFORMER_TEST_SECONDS={_DEADLINE:g}")
 
 
-# The limit on a test's time. (What a worker of pytest-xdist finds out travels in its reports.)
+# The limit on a test's time. (What a worker of pytest-xdist finds out travels in its reports.) It
+# fails a developer's run, and is told alone in one of CI, whose machines differ too much in speed.
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,7 +105,7 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish(session):
-    if _over_the_limit and not session.exitstatus:
+    if _over_the_limit and not session.exitstatus and "CI" not in os.environ:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

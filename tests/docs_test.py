@@ -1,18 +1,28 @@
-"""The pages of `docs/`."""
+"""The pages of `docs/` and the README: what they name is there, and what they show runs."""
 
 import ast
 import re
+import shlex
+import subprocess
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
+import keras_transformer as kt
+
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "what_works.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+TEXTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+}
+PAGE = TEXTS["docs/what_works.md"]
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "| Test |" not in line]
 
-pytestmark = pytest.mark.once
 
-
+@pytest.mark.once
 def test_each_line_names_a_test():
     assert len(ROWS) > 30
     for row in ROWS:
@@ -21,9 +31,193 @@ def test_each_line_names_a_test():
         assert re.findall(r"`\w[\w/]*::\w+`", tests), row
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(\w[\w/]*::\w+)`", PAGE))))
 def test_is_there(name):
     path, function = name.split("::")
     tree = ast.parse((ROOT / "tests" / f"{path}.py").read_text(encoding="utf-8"))
     found = [x.name for x in tree.body if isinstance(x, ast.FunctionDef)]
     assert found.count(function) == 1
+
+
+# Commands
+
+# Who runs what is no script with options.
+ELSEWHERE = {
+    "make": "a target",
+    "pip": "extras",
+    "mkdir": "export/serving_test.py",
+    "tensorflow_model_server": "export/serving_test.py",
+    "curl": "export/serving_test.py",
+}
+# Scripts without a dataclass of options.
+PLAIN = {"recipes/translation/serve.py", "recipes/same_on_many_devices.py"}
+
+
+def commands():
+    """(page, words) of each command, without what is piped into it or where it writes."""
+    for page, text in TEXTS.items():
+        for block in re.findall(
+            r"^```(?:sh|bash)[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE
+        ):
+            for line in block.replace("\\\n", " ").splitlines():
+                line = re.sub(r" [<>&|]+ .*$", "", line.split("echo", 1)[-1].split(" | ")[-1])
+                words = shlex.split(line, comments=True)
+                while words and re.fullmatch(r"[A-Z_]+=\S+", words[0]):
+                    del words[0]
+                if words:
+                    yield page, words
+
+
+COMMANDS = list(commands())
+
+
+def options_class(words):
+    """Of `python SCRIPT ...` or `python -m MODULE ...`: the options, and the arguments."""
+    if words[1] == "-m":
+        path = ROOT / words[2].replace(".", "/")
+        path, arguments = path / "__main__.py" if path.is_dir() else path, words[3:]
+    else:
+        path, arguments = ROOT / words[1], words[2:]
+    names = runpy_names(path)
+    return names["Options"], arguments
+
+
+def runpy_names(path):
+    """The names of a script, which is a module while they are used: dataclasses look there."""
+    module = types.ModuleType(f"_options_of_{path.parent.name}_{path.stem}")
+    sys.modules[module.__name__] = module
+    module.__file__ = str(path)
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), vars(module))
+    return vars(module)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=lambda x: " ".join(x)[:70])
+def test_options_of_commands(page, words, monkeypatch):
+    """Each command is one that is there, with options that it has."""
+    import tyro
+
+    from keras_transformer.command_line import _expand
+
+    monkeypatch.chdir(ROOT)
+    if words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        assert words[1] in targets
+    elif words[0] == "pip":
+        for extra in re.findall(r"\[(\w+)\]", words[2]):
+            assert re.search(rf"^{extra} = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
+    elif words[0] == "python" and words[1] not in (*PLAIN, "-c"):
+        options, arguments = options_class(words)
+        arguments = [x for argument in arguments for x in _expand(argument)]
+        try:
+            tyro.cli(options, args=arguments, config=(tyro.conf.OmitArgPrefixes,))
+        except SystemExit:
+            pytest.fail(f"{page}: {' '.join(words)}")
+    else:
+        assert words[0] in ELSEWHERE or words[1] in (*PLAIN, "-c")
+
+
+@pytest.mark.once
+def test_each_script_that_is_named_is_run_by_a_test():
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*_test.py"))
+    scripts = {words[1] for _, words in COMMANDS if words[0] == "python" and words[1][0] != "-"}
+    assert len(scripts) > 8
+    for script in scripts:
+        assert f'"{Path(script).name}"' in tests, script
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_commands_with_models_of_the_checkout(monkeypatch):
+    """The README's own lines, in a shell."""
+    lines = [
+        line
+        for line in TEXTS["README.md"].splitlines()
+        if line.startswith("echo ") and "--model saved_models/" in line
+    ]
+    assert len(lines) == 2
+    answers = []
+    for line in lines:
+        line = line.replace("| python ", f"| {shlex.quote(sys.executable)} ")
+        process = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True)
+        assert (process.returncode, process.stderr) == (0, ""), line
+        answers.append(process.stdout)
+    assert answers[0] == "Ein Hund läuft durch den Schnee.\n"
+    assert "binds" in answers[1]
+
+
+# Python
+
+EXAMPLES = {
+    page: re.findall(r"^```python exec=\"true\"[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for page, text in TEXTS.items()
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted(page for page, blocks in EXAMPLES.items() if blocks))
+def test_examples_run(page, monkeypatch):
+    """What the build of the pages runs: the blocks of a page, one after the other."""
+    monkeypatch.chdir(ROOT)
+    module = types.ModuleType("_examples_of_a_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in EXAMPLES[page]:
+        exec(compile(block, page, "exec"), vars(module))
+
+
+@pytest.mark.once
+def test_public_names_are_there():
+    found = set()
+    for text in TEXTS.values():
+        found |= set(re.findall(r"\bkt((?:\.[A-Za-z_]\w*)+)", text))
+    assert len(found) > 30
+    for name in found:
+        thing = kt
+        for part in name[1:].split("."):
+            assert hasattr(thing, part), f"kt{name}"
+            thing = getattr(thing, part)
+
+
+@pytest.mark.once
+def test_code_and_reference():
+    """What the pages take from the package is there; and each public name has its place."""
+    hooks = runpy_names(DOCS / "hooks.py")
+    for text in TEXTS.values():
+        for name in re.findall(r"<!-- code: (\S+) -->", text):
+            assert '"""' not in hooks["code"](name)
+    pages = "".join(text for page, text in TEXTS.items() if page.startswith("docs/reference"))
+    for name in kt.__all__:
+        if isinstance(getattr(kt, name), types.ModuleType):
+            assert f"<!-- reference: keras_transformer.{name} -->" in pages
+        elif callable(getattr(kt, name)) and name not in kt.constraints.__all__:
+            assert re.search(rf"^::: \S+\.{name}$", pages, re.MULTILINE), name
+
+
+@pytest.mark.once
+def test_the_site_has_all_pages():
+    config = (ROOT / "mkdocs.yml").read_text("utf-8")
+    listed = re.findall(r": (\S+\.md)$", config, re.MULTILINE)
+    pages = [page.removeprefix("docs/") for page in TEXTS if page.startswith("docs/")]
+    assert sorted(listed) == sorted(pages)
+
+
+@pytest.mark.once
+def test_links_lead_somewhere():
+    for page, text in TEXTS.items():
+        text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if not link.startswith("http"):
+                assert ((ROOT / page).parent / link.partition("#")[0]).exists(), f"{page}: {link}"
+
+
+@pytest.mark.once
+def test_pictures_are_those_that_are_drawn(tmp_path):
+    pictures = runpy_names(DOCS / "pictures.py")
+    pictures["main"](tmp_path)
+    for name in pictures["PICTURES"]:
+        drawn, kept = (
+            re.findall(r">([^<>]+)</text>|>([^<>]+)</tspan>", (folder / f"{name}.svg").read_text())
+            for folder in (tmp_path, DOCS / "images")
+        )
+        assert drawn and drawn == kept, f"python docs/pictures.py draws {name} anew"

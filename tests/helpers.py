@@ -102,7 +102,9 @@ def numpy_logits(model, source, target, window=None):
         memory = _feed_forward_sublayer(layer, memory)
     memory = _norm(model.encoder.layer_norm, memory)
 
-    x = _embed(model.decoder.token_embedding, target, options)
+    untagged = options["untagged_leaf_id"]
+    read = [untagged if untagged and x in options["leaf_ids"] else x for x in target]
+    x = _embed(model.decoder.token_embedding, read, options)
     if options["leaf_ids"] is not None:
         x += next_words(memory, source, target, options)
     for layer in model.decoder.layers:
@@ -111,11 +113,21 @@ def numpy_logits(model, source, target, window=None):
         x = _attention_sublayer(layer, "cross_attention", x, memory, [all_source] * len(target))
         x = _feed_forward_sublayer(layer, x)
     x = _norm(model.decoder.layer_norm, x)
-    if options["tie_weights"]:
-        logits = x @ _array(model.decoder.token_embedding.embeddings).T
-    else:
-        logits = x @ _array(model.decoder.token_embedding.reverse_embeddings)
-    return logits + _array(model.decoder.output_bias.bias) if options["output_bias"] else logits
+    logits = _project(model, x)
+    if untagged is not None:
+        leaves, words = options["leaf_ids"], next_words(memory, source, target, options)
+        of_tags = np.exp(_project(model, words)[:, leaves])
+        of_tags /= of_tags.sum(axis=1, keepdims=True)
+        logits[:, leaves] = logits[:, [untagged]] + np.log(of_tags)
+    return logits
+
+
+def _project(model, x):
+    layer = model.decoder.token_embedding
+    tied = model.hyperparameters["tie_weights"]
+    logits = x @ (_array(layer.embeddings).T if tied else _array(layer.reverse_embeddings))
+    bias = model.decoder.output_bias
+    return logits if bias is None else logits + _array(bias.bias)
 
 
 def next_words(memory, source, target, options):

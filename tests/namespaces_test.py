@@ -16,7 +16,7 @@ from tests.imports_test import run_python
 pytestmark = pytest.mark.once
 
 PACKAGE = Path(kt.__file__).parent
-NAMESPACES = ("convert", "data", "evaluation", "training")
+NAMESPACES = ("convert", "data", "evaluation", "training", "visualization")
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)

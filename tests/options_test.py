@@ -21,7 +21,8 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 # The flags of both `train.py`: files of options and scripts of users hold them.
 COMMON = tuple(
     """
-    --compilation-cache --output-dir --data-dir --variant --scale --num-layers
+    --quiet --no-quiet --compilation-cache --output-dir --data-dir --variant --scale --num-layers
+    --num-decoder-layers
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes --steps
     --steps-per-execution --warmup-steps --cooldown-steps --peak-learning-rate --dropout
@@ -34,13 +35,15 @@ COMMON = tuple(
 )
 TRANSLATION = tuple(
     """
-    --source --target --max-characters --max-ratio --drop-identical --no-drop-identical
+    --source --target --also --tag-target --no-tag-target --source-vocabulary-size
+    --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()
 )
 PARSING = tuple(
     """
-    --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary --extra-trees
+    --tags --tag-loss-weight --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary
+    --extra-trees
     --extra-ratio --constituents --no-constituents --constituent-steps
     --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
     --tag-dictionary --extra-length
@@ -72,11 +75,11 @@ FIXED = {
 # Those of later versions: a state that lacks one was trained with its default.
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
-    "cooldown_steps",
+    *("cooldown_steps", "num_decoder_layers"),
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
-    *("deterministic_attention", "linearization"),
+    *("deterministic_attention", "linearization", "tags", "tag_loss_weight"),
     *("extra_length", "beam_size", "alpha", "val_sentences"),
 }
 

@@ -183,6 +183,30 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
 
 
 @pytest.mark.compiles
+def test_pictures_of_control_characters(trained, monkeypatch, capsys):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--format", "svg", "--tokenized")
+    call(monkeypatch, "parse.py", *arguments, stdin="a\x1b[1mb \x00 <&> 🙂\n")
+    (picture,) = capsys.readouterr().out.splitlines()
+    texts = list(ElementTree.fromstring(picture).itertext())
+    assert {"a\ufffd[1mb", "\ufffd", "<&>", "🙂"} <= set(texts)
+
+
+@pytest.mark.compiles
+def test_visualize(trained, monkeypatch, capsys, tmp_path):
+    _, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
+    gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
+    call(monkeypatch, "visualize.py", gold, *arguments, "--form", "svg")
+    printed = capsys.readouterr().out
+    assert printed.startswith("He sees .\n\n(") and "brackets are right" in printed
+    attention = ["encoder.svg", "decoder.svg", "cross.svg"]
+    files = sorted(["beam.svg", "comparison.svg", "tree.svg", "parse.html", *attention])
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    assert "Beside the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
+
+
+@pytest.mark.compiles
 def test_parse_takes_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")

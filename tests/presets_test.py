@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
+from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.bleu import score_translations
@@ -44,7 +44,7 @@ import sys
 import numpy as np
 from keras import ops
 import keras_transformer as kt
-from keras_transformer.data.parallel_text import load_parallel_text
+from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.tasks.length_batches import pad_to_few_shapes
 
 preset, data, output = sys.argv[1:]

@@ -267,6 +267,25 @@ def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
 
 
 @pytest.mark.compiles
+def test_visualize(trained, monkeypatch, capsys, tmp_path):
+    _, run = trained
+    folder = tmp_path / "pictures"
+    arguments = ("A dog runs.", "--model", run / "model", "--output-dir", folder)
+    # Hardly trained, it would translate by fifty words.
+    arguments = (*arguments, "--translation", "Ein Hund rennt.")
+    call(monkeypatch, "visualize.py", *arguments, "--heads", "0", "2", "--words", "</s>")
+    assert capsys.readouterr().out.startswith("A dog runs.\n\nEin Hund rennt.\n\n")
+    pictures = [
+        f"{a}_{b}.png" for a in ("encoder", "decoder", "cross") for b in ("lines", "heatmap")
+    ]
+    files = sorted(["translation.html", *pictures])
+    assert sorted(path.name for path in folder.iterdir()) == files
+    with pytest.raises(SystemExit):
+        call(monkeypatch, "visualize.py", *arguments, "--words", "elephant")
+    assert "`words` must be among the tokens. Received: elephant" in capsys.readouterr().err
+
+
+@pytest.mark.compiles
 def test_translate_n_best(trained, monkeypatch, capsys):
     _, run = trained
     call(
@@ -291,6 +310,47 @@ def test_translate_samples(trained, monkeypatch, capsys):
         call(monkeypatch, "translate.py", *arguments, *sampling, stdin="A dog runs.\n")
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1] != outputs[2]
+
+
+@pytest.mark.compiles
+def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
+    """No file of val and test, one very long line, tags, and a vocabulary for each side."""
+    data, run = tmp_path / "data", tmp_path / "run"
+    data.mkdir()
+    pairs = [(f"{x.english} %s", f"{x.german} %s") for x in generate("train", 200)]
+    for side, name in enumerate(("news.xx-yy.xx", "news.xx-yy.yy")):
+        lines = [pair[side] for pair in pairs] + ["%s " * 450]
+        (data / name).write_text("".join(f"{line}\n" for line in lines))
+    call(
+        *(monkeypatch, "train.py", *train_arguments(data, run)),
+        *("--source", "xx", "--target", "yy", "--also", "source=yy,target=xx,ratio=0.5"),
+        *("--tag-target", "--source-vocabulary-size", "250", "--steps", "2", "--max-tokens", "100"),
+    )
+    results = json.loads((run / "results.json").read_text())
+    assert results["left_out"] == {"too long": 2}
+    assert results["tags"] == ["<2yy>", "<2xx>"]
+    assert results["scores"]["test"]["num_sentences"] == 4  # one in 50
+    assert (run / "source_tokenizer.spm").is_file()
+
+    scores, greedy = tmp_path / "scores.json", ("--beam-size", "1", "--alpha", "0")
+    arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data, *greedy)
+    capsys.readouterr()
+    back = ("--source", "yy", "--target", "xx", "--output-json", scores)
+    call(monkeypatch, "evaluate.py", *arguments, *back)
+    # By default the other direction has its own tag.
+    outputs = (run / "model.test.hypotheses.txt").read_text()
+    call(monkeypatch, "evaluate.py", *arguments, *back, "--tag", "<2xx>")
+    assert (run / "model.test.hypotheses.txt").read_text() == outputs
+    assert json.loads(scores.read_text())["num_placeholders"] == 4
+    assert "of 4 copied" in capsys.readouterr().out
+
+    translate = ("translate.py", "--model", run / "model", "--extra-length", "5")
+    outputs = []
+    for tag, line in ((["<2xx>"], "dog"), ([], "<2xx> dog"), (["<2yy>"], "dog"), (None, "dog")):
+        tags = [] if tag is None else ["--tag", *tag]
+        call(monkeypatch, *translate, *tags, stdin=f"{line}\n")
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] and outputs[2] == outputs[3]
 
 
 @pytest.fixture(scope="module")

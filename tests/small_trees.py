@@ -8,10 +8,11 @@ from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import symbol_inventory
+from keras_transformer.data.trees import LabelledBrackets, symbol_inventory
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
-from keras_transformer.tasks.train_parser import TreeOptions, parser_hyperparameters
+from keras_transformer.tasks.train_parser import parser_hyperparameters
+from keras_transformer.tasks.tree_options import TreeOptions
 from tests.helpers import randomize
 
 VOCABULARY_SIZE = 300
@@ -54,13 +55,27 @@ def new_parser_of(linearization, **options):
     return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)
 
 
+def new_tagging_parser(linearization=None, **options):
+    """As `new_parser`, with a tagger in place of tags in the trees that the decoder writes."""
+    linearization = linearization or LabelledBrackets()
+    symbols = sorted({*linearization.inventory(trees()), "(XX)"})
+    metadata = {
+        "symbols": symbols,
+        "linearization": linearization.serialize(),
+        "tag_dictionary": tag_dictionary().to_dict(),
+    }
+    tokenizer = tokenizer_of(tuple(symbols))
+    return _new_parser(tokenizer, metadata, TreeOptions(tags="tagger"), **options)
+
+
 def _new_parser(tokenizer, metadata, counts_words=False, **options):
     # Without a count of words, as of earlier versions: one vocabulary of symbols and words.
     target_size, sizes_of_parser = VOCABULARY_SIZE, {}
     if counts_words:
         symbols = TreeSymbols(metadata["symbols"], tokenizer)
         target_size = symbols.vocabulary_size
-        sizes_of_parser = parser_hyperparameters(tokenizer, symbols, TreeOptions())
+        tree_options = TreeOptions() if counts_words is True else counts_words
+        sizes_of_parser = parser_hyperparameters(tokenizer, symbols, tree_options)
     model = Transformer(target_size, 1, 16, 32, 2, dropout=0.0, **sizes_of_parser)
     sizes = {"extra_length": 24, "batch_tokens": 1024}
     beam = {} if "search" in options else {"beam_size": 3}

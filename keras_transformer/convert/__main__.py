@@ -10,11 +10,12 @@ from typing import Annotated
 import tyro
 
 from keras_transformer import convert
-from keras_transformer.command_line import given, run
+from keras_transformer.command_line import ProgressOptions, given, run
 from keras_transformer.convert.card import converted_card
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.progress import working
 
 logger = logging.getLogger("keras_transformer.convert")  # whatever runs as `__main__`
 
@@ -58,7 +59,7 @@ class CTranslate2Options:
 
 
 @dataclass
-class Options:
+class Options(ProgressOptions):
     format: Annotated[str, tyro.conf.Positional]
     """What wrote the model: marian, m2m100, fsmt, ctranslate2 or torch."""
     source: Annotated[str, tyro.conf.Positional]
@@ -83,7 +84,8 @@ def main(options):
     if options.destination.exists():
         raise UserError(f"{options.destination} is there already. Choose another, or remove it.")
     read = getattr(convert, options.format)
-    converted = read(options.source, **_arguments(read, options))
+    with working("converting"):
+        converted = read(options.source, **_arguments(read, options))
     if isinstance(converted, Transformer):
         _write_model(converted, options.destination)
         return

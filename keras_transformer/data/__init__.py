@@ -4,6 +4,9 @@ Corpora of pairs of sentences
 
 - `ParallelText`: the pairs of one split, streamed from files.
 - `load_parallel_text`: one of a corpus that has a name.
+- `TaggedText`, `Mixture`: with tags before each source, and of several texts at given ratios;
+  `load_mixture`: by their names, with `MixtureOptions`.
+- `catalog_pairs`: the messages of programs with their translations.
 - `filter_pairs`: what is left of a text without pairs that nobody should learn from, with
   `FilterOptions`.
 
@@ -36,7 +39,12 @@ from keras_transformer.namespace import load_on_demand
 _HOMES = {
     # Corpora
     "ParallelText": "data.parallel_text",
-    "load_parallel_text": "data.parallel_text",
+    "load_parallel_text": "data.corpora",
+    "TaggedText": "data.mixtures",
+    "Mixture": "data.mixtures",
+    "MixtureOptions": "data.mixtures",
+    "load_mixture": "data.mixtures",
+    "catalog_pairs": "data.catalogs",
     "FilterOptions": "data.filters",
     "filter_pairs": "data.filters",
     "Treebank": "data.treebanks",

@@ -179,6 +179,10 @@ class TokenBatches(keras.utils.PyDataset):
         """The number of batches in the present epoch."""
         return self.plans.num_batches(self.epoch)
 
+    def __repr__(self):
+        shapes = f"{len(self.shapes)} shape" + "s" * (len(self.shapes) != 1)
+        return f"<TokenBatches: {len(self.store):,} pairs, {len(self):,} batches of {shapes}>"
+
     def __getitem__(self, index):
         """Batch number `index` of the present epoch."""
         if self._ahead is None:
@@ -191,7 +195,16 @@ class TokenBatches(keras.utils.PyDataset):
         self._ahead = None
 
     def batch(self, epoch, index):
-        """This shard's part of batch number `index` of an epoch."""
+        """This shard's part of batch number `index` of an epoch.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            index: number of the batch in it, from 0.
+
+        Returns:
+            What `fit` takes: inputs, a dict of int32 arrays `(rows, source)` and `(rows, target)`;
+            targets, int32 array `(rows, target)`; weights, float32 array `(rows, target)`.
+        """
         shape, pairs = self.pairs_of_batch(epoch, index)
         source_length, target_length = self.shapes[shape]
         part, parts = self.shard
@@ -215,11 +228,20 @@ class TokenBatches(keras.utils.PyDataset):
         return inputs, target, weights
 
     def pairs_of_batch(self, epoch, index):
-        """The index of a batch's shape, and those of its sentence pairs in the store."""
+        """The index of a batch's shape, and those of its sentence pairs in the store.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            index: number of the batch in it, from 0.
+        """
         return self.plans.pairs(epoch, index)
 
     def pairs_of_step(self, step):
-        """The indices of the pairs of a batch counted from the beginning of the training."""
+        """The indices of the pairs of a batch counted from the beginning of the training.
+
+        Args:
+            step: number of the batch, from 0.
+        """
         return self.pairs_of_batch(*self.plans.position(step))[1]
 
     def _tokens(self, epoch, index):
@@ -233,23 +255,41 @@ class TokenBatches(keras.utils.PyDataset):
         return tokens / self.accumulate
 
     def epochs(self, steps):
-        """How many epochs the first batches of a training are, with the part of the last one."""
+        """How many epochs the first batches of a training are, with the part of the last one.
+
+        Args:
+            steps: how many batches.
+        """
         epoch, index = self.plans.position(steps)
         return epoch + index / self.plans.num_batches(epoch)
 
     def passes(self, steps):
-        """How often the first batches of a training read the store: a list of (store, epochs)."""
+        """How often the first batches of a training read the store: a list of (store, epochs).
+
+        Args:
+            steps: how many batches.
+        """
         return [(self.store, self.epochs(steps))]
 
     def target_tokens(self, steps):
         """The number of target tokens in the first batches of a training, end tokens included.
 
         Of the last epoch's it is the share that its batches are of the epoch's.
+
+        Args:
+            steps: how many batches.
         """
         return self.epochs(steps) * self._epoch_tokens
 
     def batch_of_step(self, step):
-        """This shard's part of a batch that is counted from the beginning of the training."""
+        """This shard's part of a batch that is counted from the beginning of the training.
+
+        Args:
+            step: number of the batch, from 0.
+
+        Returns:
+            As `batch`.
+        """
         return self.batch(*self.plans.position(step))
 
     def stream(self, start_step=0):

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from keras_transformer.data.mixtures import Mixture, TaggedText
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
+from keras_transformer.progress import bar
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +46,16 @@ _BYTES_ADDED = 15
 
 @dataclass(kw_only=True)
 class FilterOptions:
-    """Which pairs of the training text are left out. How many are, and why, is reported."""
+    """Which pairs of the training text are left out. How many are, and why, is reported.
+
+    `max_tokens` is seen to where text is tokenised: `TokenStore`.
+    """
 
     max_characters: int | None = 1000
-    """Longest sentence, on either side: one of thousands would decide the largest batch."""
+    """Longest sentence, on either side."""
+    max_tokens: int | None = 256
+    """Longest sentence in tokens, on either side, in validation too: one of thousands would decide
+    the shape of the largest batch, and the memory of a step."""
     max_ratio: float | None = None
     """Leave out pairs of which one side is so many times as long as the other (in bytes of UTF-8):
     they are seldom translations. Often used: 3."""
@@ -65,7 +73,7 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
     long`, `ratio`, `identical`, `duplicate`, `script`.
 
     Args:
-        text: the text.
+        text: the text. Of a `Mixture` each part is filtered, and tags are no part of a sentence.
         options: `FilterOptions`. Blank sides are always a reason.
 
     Returns:
@@ -75,8 +83,15 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
         UserError: if an option is out of its range, a language has no known script, or no pair is
             left.
     """
+    if isinstance(text, TaggedText):
+        filtered, left_out = filter_pairs(text.untagged, options)
+        return TaggedText(filtered, *text.prefix), left_out
+    if isinstance(text, Mixture):
+        results = [filter_pairs(part, options) for part in text.texts]
+        total = sum((Counter(left_out) for _, left_out in results), Counter())
+        return Mixture([filtered for filtered, _ in results], text.ratios), dict(total)
     _check(text, options)
-    counts = Counter(map(_reasons(text, options), text))
+    counts = Counter(map(_reasons(text, options), bar("filtering", "pairs", len(text), text)))
     num_kept = counts.pop(None, 0)
     left_out = {reason: counts[reason] for reason in _REASONS if counts[reason]}
     if not left_out:
@@ -85,7 +100,11 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
     if not num_kept:
         raise UserError(f"The filters leave nothing of {text!r}: {told}.")
     logger.info(
-        "Of %s pairs, %s are left out: %s.", f"{len(text):,}", f"{len(text) - num_kept:,}", told
+        "Of %s pairs of %s, %s are left out: %s.",
+        f"{len(text):,}",
+        f"{text.name} {'-'.join(_languages(text))}",
+        f"{len(text) - num_kept:,}",
+        told,
     )
 
     def kept() -> Iterator[Pair]:
@@ -158,10 +177,9 @@ def _code(language: str) -> str:
 
 
 def _check(text: ParallelText, options: FilterOptions) -> None:
-    if options.max_characters is not None and options.max_characters < 1:
-        raise UserError(
-            f"`max_characters` must be positive, or None. Received: {options.max_characters}"
-        )
+    for name in ("max_characters", "max_tokens"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise UserError(f"`{name}` must be positive, or None. Received: {value}")
     if options.max_ratio is not None and not options.max_ratio >= 1:
         raise UserError(f"`max_ratio` must be at least 1, or None. Received: {options.max_ratio}")
     if options.check_scripts:

@@ -54,6 +54,12 @@ class MosesTokenizer:
     def from_file(cls, path):
         """Load what `save` wrote.
 
+        Args:
+            path: the file.
+
+        Returns:
+            A `MosesTokenizer`.
+
         Raises:
             UserError: if there is no such file, or it is damaged.
         """
@@ -75,7 +81,11 @@ class MosesTokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path):
-        """Write it to a file of JSON: whole, or not at all."""
+        """Write it to a file of JSON: whole, or not at all.
+
+        Args:
+            path: the file.
+        """
         with whole(path) as new:
             new.write_text(self._as_json(), "utf-8")
 
@@ -103,6 +113,12 @@ class MosesTokenizer:
     def ids_of(self, symbols):
         """The ids of tokens.
 
+        Args:
+            symbols: list of strings.
+
+        Returns:
+            A list of integers.
+
         Raises:
             UserError: if one of them is no token of the vocabulary.
         """
@@ -121,6 +137,10 @@ class MosesTokenizer:
             A list of lists of ids.
         """
         return [self._encode(sentence) for sentence in sentences]
+
+    def tokens_of(self, token_ids):
+        """The tokens that ids stand for: a list of strings."""
+        return [self.tokens[int(token_id)] for token_id in token_ids]
 
     def is_unknown(self, token_ids):
         """Whether the vocabulary knows nothing of a text.

@@ -39,30 +39,57 @@ class StagedBatches:
         self.shapes = np.unique(np.concatenate([first.shapes, rest.shapes]), axis=0)
 
     def batch_of_step(self, step):
-        """This shard's part of a batch that is counted from the beginning of the training."""
+        """This shard's part of a batch that is counted from the beginning of the training.
+
+        Args:
+            step: number of the batch, from 0.
+
+        Returns:
+            As `TokenBatches.batch`.
+        """
         batches, step = self._at(step)
         return batches.batch_of_step(step)
 
     def pairs_of_step(self, step):
-        """The indices of its sentence pairs, in the store of its stage."""
+        """The indices of its sentence pairs, in the store of its stage.
+
+        Args:
+            step: number of the batch, from 0.
+        """
         batches, step = self._at(step)
         return batches.pairs_of_step(step)
 
     def stream(self, start_step=0):
-        """All batches, without end: see `TokenBatches.stream`."""
+        """All batches, without end: see `TokenBatches.stream`.
+
+        Args:
+            start_step: number of the first batch.
+        """
         return stream_of(lambda step: self.batch_of_step(start_step + step))
 
     def passes(self, steps):
-        """How often the first batches of a training read each store: pairs (store, epochs)."""
+        """How often the first batches of a training read each store: pairs (store, epochs).
+
+        Args:
+            steps: how many batches.
+        """
         parts = zip((self.first, self.rest), self._parts(steps))
         return [part for batches, count in parts for part in batches.passes(count)]
 
     def epochs(self, steps):
-        """How many epochs the first batches of a training are: those of both stages together."""
+        """How many epochs the first batches of a training are: those of both stages together.
+
+        Args:
+            steps: how many batches.
+        """
         return sum(epochs for _, epochs in self.passes(steps))
 
     def target_tokens(self, steps):
-        """The number of target tokens in the first batches: see `TokenBatches.target_tokens`."""
+        """The number of target tokens in the first batches: see `TokenBatches.target_tokens`.
+
+        Args:
+            steps: how many batches.
+        """
         first, rest = self._parts(steps)
         return self.first.target_tokens(first) + self.rest.target_tokens(rest)
 

@@ -41,6 +41,9 @@ class TagDictionary:
             word: kind for kind, line in enumerate(words, start=1) for word in line.split(" ")
         }
 
+    def __repr__(self) -> str:
+        return f"<TagDictionary: {len(self.kinds):,} words, {len(self.tag_sets)} sets of tags>"
+
     @classmethod
     def from_trees(
         cls,
@@ -75,7 +78,9 @@ class TagDictionary:
 
         Args:
             counts: what `count_tags` returns.
-            min_count: as for `from_trees`, like the others.
+            min_count: as for `from_trees`.
+            min_share: likewise.
+            min_words: likewise.
 
         Raises:
             UserError: if `min_count` is not positive.
@@ -102,6 +107,12 @@ class TagDictionary:
     def from_dict(cls, values: dict) -> "TagDictionary":
         """Make what `to_dict` is of.
 
+        Args:
+            values: a dict, as `to_dict` returns.
+
+        Returns:
+            A `TagDictionary`.
+
         Raises:
             UserError: if the values are of another kind.
         """
@@ -119,7 +130,14 @@ class TagDictionary:
         return cls(**values)
 
     def kinds_of(self, words: Iterable[str]) -> list[int]:
-        """For each word the index of its tag set."""
+        """For each word the index of its tag set.
+
+        Args:
+            words: iterable of strings.
+
+        Returns:
+            A list of integers.
+        """
         return [self.kinds.get(word, 0) for word in words]
 
     def to_dict(self) -> dict:

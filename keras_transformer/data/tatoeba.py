@@ -6,16 +6,16 @@ sentence with it. (Of the sentences as manythings.org has them, one German sente
 `dev.tsv` stands in `train.tsv` too.)
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from keras_transformer.data.text_files import Pair, tab_separated_pairs
+from keras_transformer.data.text_files import Pair, Pairs, tab_separated_pairs
 
 TRAIN, DEV = "train.tsv", "dev.tsv"
 
 
-def open_tatoeba(split: str, train: Path | None, dev: Path | None) -> Callable[[], Iterator[Pair]]:
+def open_tatoeba(split: str, train: Path | None, dev: Path | None) -> Pairs:
     """Returns the function that starts a pass over the (English, German) pairs of a split.
 
     Args:
@@ -23,9 +23,9 @@ def open_tatoeba(split: str, train: Path | None, dev: Path | None) -> Callable[[
         train: the file `train.tsv`, needed for `"train"`.
         dev: the file `dev.tsv`; without it, `"train"` is all of `train.tsv`.
     """
-    held_out = [] if dev is None else list(tab_separated_pairs(dev))
+    held_out = [] if dev is None else list(_pairs(dev))
     if split == "train":
-        return partial(_unconnected, train, *map(frozenset, zip(*held_out)))
+        return partial(unconnected, partial(_pairs, train), held_out)
     numbers = component_numbers(held_out)
     # Every second one: the file may be sorted by length, and both halves should be alike.
     wanted = split == "test"
@@ -58,9 +58,13 @@ def component_numbers(pairs: Iterable[Pair]) -> list[int]:
     return [numbers.setdefault(root((0, english)), len(numbers)) for english, _ in pairs]
 
 
-def _unconnected(
-    path: Path, english: frozenset[str] = frozenset(), german: frozenset[str] = frozenset()
-) -> Iterator[Pair]:
-    for pair in tab_separated_pairs(path):
-        if pair[0] not in english and pair[1] not in german:
+def unconnected(pairs: Pairs, held_out: Iterable[Pair]) -> Iterator[Pair]:
+    """The pairs that share no sentence, on either side, with those that are held out."""
+    sides = [frozenset(side) for side in zip(*held_out)]
+    for pair in pairs():
+        if not any(sentence in side for sentence, side in zip(pair, sides)):
             yield pair
+
+
+def _pairs(path: Path) -> Iterator[Pair]:
+    return tab_separated_pairs(path, expected="English TAB German")

@@ -1,9 +1,10 @@
 """Text files of corpora: finding them, and reading them line by line."""
 
 import codecs
+import contextlib
 import gzip
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
@@ -11,6 +12,7 @@ from typing import BinaryIO
 from keras_transformer.errors import UserError
 
 Pair = tuple[str, str]  # A sentence and its translation.
+Pairs = Callable[[], Iterable[Pair]]  # Starts a pass over a corpus.
 
 
 def check_choice(argument: str, value: str, choices: Collection[str] | None) -> None:
@@ -30,16 +32,28 @@ def check_folder(data_dir: Path) -> None:
 
 
 def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Path] | None:
-    """The files of these names that lie together in the corpus's own folder or in `data_dir`."""
-    if data_dir is None:
-        return None
-    check_folder(data_dir)
-    # The corpus's folder goes first: a train.en beside it may be of another corpus.
-    for place in (data_dir / corpus, data_dir):
-        paths = [place / name for name in names]
-        if all(path.is_file() for path in paths):
+    """The files of these names that lie together in the corpus's own folder or in `data_dir`, plain
+    or gzip (`.gz`)."""
+    for place in corpus_folders(data_dir, corpus):
+        paths = [plain_or_gzip(place / name) for name in names]
+        if all(paths):
             return paths
     return None
+
+
+def corpus_folders(data_dir: Path | None, corpus: str) -> list[Path]:
+    """The folders where a corpus may lie; an error if there is no folder `data_dir`."""
+    if data_dir is None:
+        return []
+    check_folder(data_dir)
+    # The corpus's folder goes first: a train.en beside it may be of another corpus.
+    return [data_dir / corpus, data_dir]
+
+
+def plain_or_gzip(path: Path) -> Path | None:
+    """The file, or the compressed one beside it whose name goes on with `.gz`."""
+    compressed = path.with_name(f"{path.name}.gz")
+    return next((found for found in (path, compressed) if found.is_file()), None)
 
 
 def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected: str) -> UserError:
@@ -48,7 +62,7 @@ def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected
         files = " and ".join(names)
         return UserError(f"{corpus} needs `data_dir`, the folder that holds {files}. {expected}")
     missing = {
-        place: [name for name in names if not (place / name).is_file()]
+        place: [name for name in names if not plain_or_gzip(place / name)]
         for place in (data_dir, data_dir / corpus)
     }
     place = min(missing, key=lambda place: len(missing[place]))
@@ -71,16 +85,20 @@ def aligned_lines(source_path: Path, target_path: Path) -> Iterator[Pair]:
         yield source, target
 
 
-def tab_separated_pairs(path: Path) -> Iterator[Pair]:
-    """The two columns, English and German, of each line."""
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
-        if len(columns) != 2:
+def tab_separated_pairs(
+    path: Path, columns: tuple[int, int] | None = None, expected: str = "source TAB target"
+) -> Iterator[Pair]:
+    """Two columns of each line, counted from 0; None for lines that have no others."""
+    first, second = columns or (0, 1)
+    for number, line in enumerate(read_lines(path, f"lines of {expected}"), start=1):
+        cells = line.split("\t")
+        if (columns is None and len(cells) != 2) or len(cells) <= max(first, second):
+            wanted = f"columns {first} and {second}" if columns else f"two columns, {expected},"
             raise UserError(
-                f"{path}, line {number}: expected two columns, English TAB German, "
-                f"but found {len(columns)}. Keep the first two columns of the original file only."
+                f"{path}, line {number}: expected {wanted} but found {len(cells)}. "
+                "Keep the two columns with the sentences only."
             )
-        yield columns[0], columns[1]
+        yield cells[first], cells[second]
 
 
 def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Iterator[str]:
@@ -106,18 +124,25 @@ def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Ite
 def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[str]:
     """The lines of a file as `decode_lines` gives them; an error if there are none."""
     is_empty = True
+    with readable(path) as file:
+        for line in decode_lines(file, str(path)):
+            is_empty = False
+            yield line
+    if is_empty:
+        raise UserError(f"The file {path} is empty. Expected {expected}.")
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[BinaryIO]:
+    """A file as `open_bytes` gives it; in words, why it cannot be read."""
     try:
         with open_bytes(path) as file:
-            for line in decode_lines(file, str(path)):
-                is_empty = False
-                yield line
+            yield file
     except FileNotFoundError:
         raise UserError(f"There is no file {path}. Check the path.") from None
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"The file {path} could not be read: {reason}.") from None
-    if is_empty:
-        raise UserError(f"The file {path} is empty. Expected {expected}.")
 
 
 def open_bytes(path: Path) -> BinaryIO:

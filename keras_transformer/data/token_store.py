@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.progress import bar
 
 _FORMAT = 1
 _SIDES = ("source", "target")
@@ -27,6 +28,11 @@ class TokenStore:
     Args:
         path: the folder.
 
+    Attributes:
+        fingerprint: names text, tokenizers and limit.
+        num_left_out: the number of pairs that are not in the store, as one of their sentences has
+            too many tokens.
+
     Raises:
         UserError: if the folder is not a whole store.
     """
@@ -37,6 +43,7 @@ class TokenStore:
         if info is None:
             raise UserError(f"There is no token store in {path}, or it is of another version.")
         self.fingerprint = info["fingerprint"]
+        self.num_left_out = info.get("left_out", 0)
         self.source, self.target = (
             TokenSequences(path / f"{side}.tokens", path / f"{side}.lengths", info["dtype"])
             for side in _SIDES
@@ -51,8 +58,12 @@ class TokenStore:
     def __len__(self):
         return len(self.source)
 
+    def __repr__(self):
+        tokens = [int(side.lengths.sum()) for side in (self.source, self.target)]
+        return f"<TokenStore: {len(self):,} pairs, {tokens[0]:,} and {tokens[1]:,} tokens>"
+
     @classmethod
-    def build(cls, path, pairs, tokenizer, fingerprint="", target_tokenizer=None):
+    def build(cls, path, pairs, tokenizer, fingerprint="", target_tokenizer=None, max_tokens=None):
         """Tokenise pairs of strings into a new store, replacing what is at `path`.
 
         Args:
@@ -60,23 +71,28 @@ class TokenStore:
             pairs: iterable of (source, target) strings; read once, a few thousand at a time.
             tokenizer: a `Tokenizer`.
             fingerprint: a string that names text and tokenizer, kept with the store.
-            target_tokenizer: what encodes the target, with the same vocabulary. Defaults to
-                `tokenizer`.
+            target_tokenizer: what encodes the target. Defaults to `tokenizer`.
+            max_tokens: leave out pairs of which a sentence has more tokens. None: none.
 
         Returns:
             The `TokenStore`.
         """
-        dtype = "uint16" if tokenizer.vocabulary_size <= 1 << 16 else "uint32"
         tokenizers = (tokenizer, target_tokenizer or tokenizer)
+        largest = max(x.vocabulary_size for x in tokenizers)
+        dtype = "uint16" if largest <= 1 << 16 else "uint32"
         with whole(path) as folder:
             folder.mkdir()
-            count = _write(folder, iter(pairs), tokenizers, dtype)
+            total = len(pairs) if hasattr(pairs, "__len__") else None
+            with bar("tokenising", "pairs", total) as progress:
+                written = _write(folder, iter(pairs), tokenizers, dtype, max_tokens, progress)
+            count, left_out = written
             info = {"format": _FORMAT, "pairs": count, "dtype": dtype, "fingerprint": fingerprint}
+            info["left_out"] = left_out
             (folder / "store.json").write_text(json.dumps(info), "utf-8")
         return cls(path)
 
     @classmethod
-    def build_once(cls, path, text, tokenizer, target_tokenizer=None):
+    def build_once(cls, path, text, tokenizer, target_tokenizer=None, max_tokens=None):
         """Like `build`, but keep a store that was made from the same text and tokenizer.
 
         Args:
@@ -84,29 +100,34 @@ class TokenStore:
             text: a `ParallelText`, or what has pairs of strings and a `fingerprint()` as it has.
             tokenizer: a `Tokenizer`.
             target_tokenizer: as for `build`.
+            max_tokens: as for `build`.
 
         Returns:
             The `TokenStore`.
         """
+        how = text, tokenizer, target_tokenizer, max_tokens
         # A damaged one is made anew.
-        return cls.find(path, text, tokenizer) or cls.build(
-            path, text, tokenizer, _fingerprint(text, tokenizer), target_tokenizer
+        return cls.find(path, *how) or cls.build(
+            path, text, tokenizer, _fingerprint(*how), target_tokenizer, max_tokens
         )
 
     @classmethod
-    def find(cls, path, text, tokenizer):
+    def find(cls, path, text, tokenizer, target_tokenizer=None, max_tokens=None):
         """The store that was made from a text and a tokenizer, if there is a whole one.
 
         Args:
             path: the folder.
             text: as for `build_once`.
             tokenizer: a `Tokenizer`.
+            target_tokenizer: as for `build`.
+            max_tokens: as for `build`.
 
         Returns:
             The `TokenStore`, or None.
         """
         info = _read_info(Path(path))
-        if info is not None and info["fingerprint"] == _fingerprint(text, tokenizer):
+        fingerprint = _fingerprint(text, tokenizer, target_tokenizer, max_tokens)
+        if info is not None and info["fingerprint"] == fingerprint:
             with contextlib.suppress(ValueError):
                 return cls(path)
         return None
@@ -154,8 +175,12 @@ class TokenSequences:
         return np.where(inside, self._tokens[positions_in_file], 0).astype("int32")
 
 
-def _fingerprint(text, tokenizer):
-    return f"{text.fingerprint()} {hashlib.sha256(tokenizer.proto).hexdigest()}"
+def _fingerprint(text, tokenizer, target_tokenizer, max_tokens):
+    # (What writes trees in symbols has no proto: it is made of the text and the other tokenizer.)
+    protos = (getattr(x, "proto", None) for x in (tokenizer, target_tokenizer))
+    digests = dict.fromkeys(hashlib.sha256(proto).hexdigest() for proto in protos if proto)
+    limit = [] if max_tokens is None else [f"{max_tokens} tokens"]
+    return " ".join([text.fingerprint(), *digests, *limit])
 
 
 def _read_info(path):
@@ -167,19 +192,26 @@ def _read_info(path):
     return info if isinstance(info, dict) and info.get("format") == _FORMAT else None
 
 
-def _write(folder, pairs, tokenizers, dtype):
-    count = 0
+def _write(folder, pairs, tokenizers, dtype, max_tokens, progress):
+    """Returns how many pairs are in the store, and how many are left out."""
+    count = left_out = 0
     names = [f"{side}.{part}" for side in _SIDES for part in ("tokens", "lengths")]
     files = {name: open(folder / name, "wb") for name in names}
     try:
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            count += len(chunk)
-            for side, tokenizer, sentences in zip(_SIDES, tokenizers, zip(*chunk)):
-                token_ids = tokenizer.encode(sentences)
+            encoded = [x.encode(side) for x, side in zip(tokenizers, zip(*chunk))]
+            kept = [
+                pair
+                for pair in zip(*encoded)
+                if not max_tokens or max(map(len, pair)) <= max_tokens
+            ]
+            count, left_out = count + len(kept), left_out + len(chunk) - len(kept)
+            for side, token_ids in zip(_SIDES, zip(*kept)):
                 np.array([len(ids) for ids in token_ids], "int32").tofile(files[f"{side}.lengths"])
                 flat = np.fromiter(itertools.chain.from_iterable(token_ids), dtype)
                 flat.tofile(files[f"{side}.tokens"])
+            progress.update(len(chunk))
     finally:
         for file in files.values():
             file.close()
-    return count
+    return count, left_out

@@ -11,10 +11,13 @@ from typing import Literal
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.progress import working
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
 _SPACE = "▁"  # SentencePiece's mark before a word
+_RESERVED = re.compile("[\0▅]")  # characters that no SentencePiece vocabulary can learn
+_LONGEST = 1000  # characters, of four bytes at most
 
 
 @dataclass(kw_only=True)
@@ -29,8 +32,8 @@ class VocabularyOptions:
     """Byte-pair encoding (section 5.1), or a unigram language model (Kudo, 2018)."""
     normalization: Literal[NORMALIZATIONS] = "nmt_nfkc"
     """What is done to all text: Unicode's NFKC and more of white space (nmt_nfkc), NFKC alone, each
-    also without case (_cf), or nothing (identity). Of ，！… NFKC makes ,!... and only these can be
-    produced."""
+    also without case (_cf), or nothing, to spaces neither (identity). Of ，！… NFKC makes ,!... and
+    only these can be produced."""
     character_coverage: float = 1.0
     """Share of the text's characters that the vocabulary covers: 0.9995, say, where there are
     thousands of them, as in Chinese."""
@@ -103,6 +106,9 @@ class Tokenizer:
                 f"Received: pad={ids[0]}, start={ids[1]}, end={ids[2]}, unknown={ids[3]}"
             )
 
+    def __repr__(self):
+        return f"<Tokenizer: {self.vocabulary_size:,} tokens of SentencePiece>"
+
     @classmethod
     def train(
         cls,
@@ -130,7 +136,8 @@ class Tokenizer:
                 records it, so the default is the same on all machines.
             normalization: what is done to all text, which the proto remembers: `"nmt_nfkc"`,
                 `"nmt_nfkc_cf"`, `"nfkc"`, `"nfkc_cf"` or `"identity"`: SentencePiece's rules of
-                these names. What they replace can never be produced.
+                these names. What they replace can never be produced. With `"identity"` all text
+                comes back as it was, but for `▁`, SentencePiece's own space.
             byte_fallback: whether characters that the vocabulary lacks are the bytes of their
                 UTF-8, 256 tokens of the vocabulary, in place of the unknown token.
 
@@ -153,25 +160,28 @@ class Tokenizer:
                 "`character_coverage` must be more than 0 and at most 1. Received: "
                 f"character_coverage={character_coverage}"
             )
-        sentences = _sample(sentences, max_sentences)
+        sentences = _readable(_sample(sentences, max_sentences))
         proto = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
-                model_writer=proto,
-                vocab_size=vocabulary_size,
-                model_type=model_type,
-                character_coverage=character_coverage,
-                user_defined_symbols=list(user_defined_symbols),
-                pad_id=PAD_ID,
-                bos_id=START_ID,
-                eos_id=END_ID,
-                unk_id=UNKNOWN_ID,
-                num_threads=num_threads,
-                normalization_rule_name=normalization,
-                byte_fallback=byte_fallback,
-                minloglevel=2,
-            )
+            with working("training the vocabulary"):
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=iter(sentences),
+                    model_writer=proto,
+                    vocab_size=vocabulary_size,
+                    model_type=model_type,
+                    character_coverage=character_coverage,
+                    user_defined_symbols=list(user_defined_symbols),
+                    pad_id=PAD_ID,
+                    bos_id=START_ID,
+                    eos_id=END_ID,
+                    unk_id=UNKNOWN_ID,
+                    num_threads=num_threads,
+                    normalization_rule_name=normalization,
+                    byte_fallback=byte_fallback,
+                    # Spaces too are as they are.
+                    remove_extra_whitespaces=normalization != "identity",
+                    minloglevel=2,
+                )
         except RuntimeError as error:
             raise UserError(_explain(str(error), vocabulary_size)) from error
         return cls(proto.getvalue())
@@ -179,6 +189,12 @@ class Tokenizer:
     @classmethod
     def from_file(cls, path):
         """Load what `save` wrote.
+
+        Args:
+            path: the file.
+
+        Returns:
+            A `Tokenizer`.
 
         Raises:
             UserError: if there is no such file, or it is no SentencePiece model.
@@ -192,7 +208,11 @@ class Tokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path):
-        """Write the proto to `path`: whole, or not at all."""
+        """Write the proto to `path`: whole, or not at all.
+
+        Args:
+            path: the file.
+        """
         with whole(path) as new:
             new.write_bytes(self.proto)
 
@@ -213,6 +233,12 @@ class Tokenizer:
     def ids_of(self, symbols):
         """The ids of strings that are one token each, such as user-defined symbols.
 
+        Args:
+            symbols: list of strings.
+
+        Returns:
+            A list of integers.
+
         Raises:
             UserError: if one of them is no token of the vocabulary.
         """
@@ -221,6 +247,10 @@ class Tokenizer:
             unknown = symbols[token_ids.index(UNKNOWN_ID)]
             raise UserError(f"The vocabulary has no token {unknown!r}.")
         return token_ids
+
+    def tokens(self, sentence):
+        """The tokens of a sentence as they are called, such as `"▁dog"`: a list of strings."""
+        return self._processor.encode(sentence, out_type=str)
 
     def encode(self, sentences):
         """Turn strings into lists of ids, without start and end tokens.
@@ -232,6 +262,10 @@ class Tokenizer:
             A list of lists of ids.
         """
         return self._processor.encode(list(sentences))
+
+    def tokens_of(self, token_ids):
+        """The tokens that ids stand for, as the vocabulary spells them: a list of strings."""
+        return [self._processor.id_to_piece(int(token_id)) for token_id in token_ids]
 
     def is_unknown(self, token_ids):
         """Whether the vocabulary knows nothing of a text: Chinese, say, to one of German.
@@ -272,12 +306,27 @@ def _sample(sentences, count):
     return sample
 
 
+def _readable(sentences):
+    """The sentences in parts of which SentencePiece, in training, leaves out none in silence: it
+    does so where there are more than 4,192 bytes, or a character that it marks things with."""
+    for sentence in sentences:
+        for part in _RESERVED.split(sentence):
+            for start in range(0, len(part), _LONGEST):
+                yield part[start : start + _LONGEST]
+
+
 def _explain(message, vocabulary_size):
     limit = re.search(r"<= (\d+)", message)
     if limit:
         return (
             f"The text is too small for a vocabulary of {vocabulary_size}. Choose at most "
             f"{limit[1]}, or give more text."
+        )
+    if characters := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"The text has more characters than a vocabulary of {vocabulary_size} can hold. Choose "
+            f"a `vocabulary_size` of more than {characters[1]}, or a `character_coverage` of less "
+            "than 1, such as 0.9995, with `byte_fallback` for the others."
         )
     if "sentences_.empty" in message:
         return "There is no text to train a vocabulary on."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from keras_transformer.data.trees import parse_trees, to_bracketed
 from keras_transformer.errors import UserError
+from keras_transformer.progress import bar
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -40,7 +41,7 @@ class TreeCache:
         weakref.finalize(self, _close, self._file)
         self._lock = threading.Lock()  # Passes share the place in the file.
         self._length, digest = 0, hashlib.sha256()
-        for tree in trees:
+        for tree in bar("reading", "trees", iterable=trees):
             line = f"{to_bracketed(tree)}\n".encode()
             digest.update(line)
             with _temporary_folder():

@@ -79,6 +79,11 @@ class TreePairs:
     def __len__(self) -> int:
         return self._length
 
+    def __repr__(self) -> str:
+        treebanks = ", ".join(f"{count} x {part!r}" for part, count in self._parts)
+        constituents = ", and their constituents" if self.constituents else ""
+        return f"<TreePairs {self.linearization}: {treebanks}{constituents}>"
+
     def sentences(self) -> Iterator[str]:
         """The words of each whole tree, with spaces between them: what a vocabulary is made of."""
         return (" ".join(tree.leaves()) for treebank in self._copies() for tree in treebank)

@@ -36,12 +36,23 @@ class TreeSymbols:
         self._ids = dict(zip(self.symbols, self.ids))
         self._symbols = {token_id: symbol for symbol, token_id in self._ids.items()}
 
+    def __repr__(self):
+        return f"<TreeSymbols: {len(self.symbols)} symbols of {self.linearization}>"
+
     def encode(self, lines):
-        """Lines of symbols to lists of ids; a symbol that training did not see is unknown."""
+        """Lines of symbols to lists of ids; a symbol that training did not see is unknown.
+
+        Args:
+            lines: list of strings.
+        """
         return [[self._ids.get(symbol, UNKNOWN_ID) for symbol in line.split()] for line in lines]
 
     def decode(self, token_ids):
-        """Ids to a list of symbols, up to the end token; an id of no symbol gives a `?`."""
+        """Ids to a list of symbols, up to the end token; an id of no symbol gives a `?`.
+
+        Args:
+            token_ids: the ids of one output.
+        """
         symbols = []
         for token_id in map(int, token_ids):
             if token_id <= END_ID:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from keras_transformer.data.parallel_text import SYNTHETIC_SEED, SYNTHETIC_SIZES
+from keras_transformer.data.corpora import SYNTHETIC_SEED, SYNTHETIC_SIZES
 from keras_transformer.data.penn_treebank import find_penn_treebank
 from keras_transformer.data.text_files import check_choice, find_files, missing_files
 from keras_transformer.data.tree_cache import TreeCache

@@ -46,6 +46,10 @@ class WordTokenizer:
         split = [sentence.split(" ") for sentence in sentences]
         return self.encode_words([[word for word in words if word] for words in split])
 
+    def tokens_of(self, token_ids):
+        """The tokens that ids stand for: a list of strings."""
+        return self.tokenizer.tokens_of(token_ids)
+
     def encode_words(self, sentences):
         """Turn sentences into lists of ids, without start and end tokens.
 

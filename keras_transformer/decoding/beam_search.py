@@ -13,7 +13,7 @@ from keras_transformer.errors import UserError
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BeamSearch(Search):
     """Search for the output y of a source x that maximises (section 6.1; Wu et al., 2016, Eq. 14)
 

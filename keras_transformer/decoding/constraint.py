@@ -55,6 +55,9 @@ class Constraint(Settings):
                 compiled.
             limits: int array `(batch,)`: the most tokens of each output, 0 for a source without
                 tokens; None in a program that is being compiled.
+
+        Raises:
+            UserError: if it does not fit.
         """
 
     def token_ids(self):

@@ -20,7 +20,7 @@ _MOST_FEW = 64
 
 
 @_register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MinLength(Constraint):
     """Outputs have `min_length` tokens at least, the end token included.
 
@@ -45,7 +45,7 @@ class MinLength(Constraint):
 
 
 @_register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BannedTokens(Constraint):
     """Outputs hold none of some tokens.
 
@@ -100,7 +100,7 @@ class BannedTokens(Constraint):
 
 
 @_register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NoUnknownToken(Constraint):
     """Outputs do not hold the unknown token."""
 
@@ -111,7 +111,7 @@ class NoUnknownToken(Constraint):
 
 
 @_register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NoRepeatedNgrams(Constraint):
     """No n tokens follow one another twice in an output.
 
@@ -139,7 +139,7 @@ class NoRepeatedNgrams(Constraint):
 
 
 @_register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RepetitionPenalty(Constraint):
     """The log-probability of a token that the output has already is multiplied by a factor (after
     Keskar et al., 2019, section 4.1, who divide logits).
@@ -172,7 +172,7 @@ class RepetitionPenalty(Constraint):
 
 
 @_register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FirstToken(Constraint):
     """All outputs begin with one token, such as that of a language. It counts in length and score.
 
@@ -205,7 +205,7 @@ class FirstToken(Constraint):
 
 
 @_register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ForcedPrefix(Constraint):
     """Each output begins with tokens of its own, which other constraints do not keep out.
 

@@ -8,7 +8,7 @@ from keras_transformer.decoding.tree_grammar import TreeGrammar
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InOrderTreeGrammar(TreeGrammar):
     """The grammar of all trees over a sentence's words, written in-order (Liu and Zhang, 2017).
 

@@ -13,7 +13,7 @@ from keras_transformer.decoding.settings import integer, positive_integer, real_
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sampling(Search):
     """Draw outputs at random, token by token, from `softmax(logits / temperature)`.
 

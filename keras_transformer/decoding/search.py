@@ -63,12 +63,9 @@ class Search(Settings, abc.ABC):
     def __call__(
         self, model, encoder_token_ids, num_results=1, constraints=(), return_attention=False
     ):
-        search = self._with({"constraints": (*self.constraints, *check_constraints(constraints))})
-        encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
-        num_results = self.check_num_results(num_results)
-        limits = check_source(model, encoder_token_ids, self.extra_length)
-        for constraint in search.constraints:
-            constraint.check(model, encoder_token_ids, limits)
+        search, encoder_token_ids, num_results, _ = self.checked(
+            model, encoder_token_ids, num_results, constraints
+        )
         if encoder_token_ids.shape[0] == 0:
             token_ids, scores = _nothing(encoder_token_ids, num_results, self.extra_length)
         else:
@@ -77,13 +74,45 @@ class Search(Settings, abc.ABC):
             return token_ids, scores
         return token_ids, scores, _attention(model, encoder_token_ids, token_ids)
 
+    def checked(self, model, encoder_token_ids, num_results, constraints):
+        """What a call searches with, once its arguments are found to be right.
+
+        Returns:
+            The search with all constraints, the sentences as an int32 tensor, the number of results
+            as a Python integer, and the most tokens of each output as `check_source` gives them.
+
+        Raises:
+            UserError: as a call.
+        """
+        search = self._with({"constraints": (*self.constraints, *check_constraints(constraints))})
+        encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
+        num_results = self.check_num_results(num_results)
+        limits = check_source(model, encoder_token_ids, self.extra_length)
+        for constraint in search.constraints:
+            constraint.check(model, encoder_token_ids, limits)
+        return search, encoder_token_ids, num_results, limits
+
     @abc.abstractmethod
     def num_live(self, num_results):
-        """The number of live hypotheses of a sentence, where so many outputs are asked for."""
+        """The number of live hypotheses of a sentence, where so many outputs are asked for.
+
+        Args:
+            num_results: how many outputs of a sentence are asked for.
+
+        Returns:
+            An integer.
+        """
 
     @abc.abstractmethod
     def num_starts(self, num_results):
-        """How many of them there are before the first step, all without tokens."""
+        """How many of them there are before the first step, all without tokens.
+
+        Args:
+            num_results: how many outputs of a sentence are asked for.
+
+        Returns:
+            An integer.
+        """
 
     @abc.abstractmethod
     def candidates(self, choose, scores, numbers):
@@ -102,8 +131,9 @@ class Search(Settings, abc.ABC):
         """The scores by which finished hypotheses are ranked.
 
         Args:
-            scores: float32 tensor: log-probabilities.
-            length: int32 tensor that broadcasts to it: numbers of tokens, the end token included.
+            scores: float32 tensor of any shape: log-probabilities.
+            length: int32 tensor of a shape that broadcasts to it: numbers of tokens, the end token
+                included.
 
         Returns:
             Float32 tensor. It falls with the log-probability, and does not fall with the length.
@@ -155,6 +185,9 @@ class Search(Settings, abc.ABC):
 
     def check_num_results(self, num_results):
         """The number as a Python integer.
+
+        Args:
+            num_results: a number.
 
         Raises:
             UserError: if the search does not give so many outputs of a sentence.

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import numbers
 import operator
+import reprlib
 
 import keras
 import numpy as np
@@ -41,6 +42,10 @@ def rows(default=dataclasses.MISSING):
     )
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxtuple, _SHORT.maxother = 8, 200
+
+
 class Settings:
     """What frozen dataclasses with such fields have in common."""
 
@@ -62,8 +67,19 @@ class Settings:
         return {name: keras.ops.convert_to_tensor(x, "int32") for name, x in values.items()}
 
     def filled(self, tensors):
-        """Itself with tensors in the place of the fields that they are named after."""
+        """Itself with tensors in the place of the fields that they are named after.
+
+        Args:
+            tensors: dict of name -> tensor.
+            rows: of a search, a list of such dicts, those of its constraints.
+        """
         return self._with(tensors)
+
+    def __repr__(self):
+        """As a call that makes the same, without what is not there; long tuples cut short."""
+        fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
+        shown = [f"{name}={_SHORT.repr(x)}" for name, x in fields.items() if x is not None]
+        return f"{type(self).__name__}({', '.join(x for x in shown if not x.endswith('=()'))})"
 
     def get_config(self):
         """JSON values that make the same again: see `from_config`."""
@@ -71,6 +87,11 @@ class Settings:
 
     @classmethod
     def from_config(cls, config):
+        """Make what `get_config` is of.
+
+        Args:
+            config: a dict, as `get_config` returns.
+        """
         return cls(**config)
 
     def _values(self, kind):

@@ -135,12 +135,22 @@ def _of_later_stages(inputs):
     return inputs._replace(encoder_token_ids=(), rows=())
 
 
-def _first_stage(model, inputs, template, num_results, length, shrinks=True):
+def begin(model, inputs, template, num_results, length, steps):
+    """The loop of a search, and the `State` before the first step.
+
+    Args:
+        model: a `Transformer`.
+        inputs: `Inputs`.
+        template: see `search_in_stages`.
+        num_results: how many outputs of each sentence.
+        length: no output is longer.
+        steps: for how many steps the cache has room.
+
+    Returns:
+        The pair of a `SearchLoop` and its state.
+    """
     search = template.filled(inputs.shared, inputs.rows)
     token_ids = inputs.encoder_token_ids
-    steps = _smaller(_FIRST_STEPS, length)
-    if model.hyperparameters["max_length"] is not None:
-        steps = _smaller(steps, model.hyperparameters["max_length"])
     encoded = model.encode(token_ids)
     cache = model.make_cache(encoded, steps, search.num_live(num_results))
     sentences = Sentences(
@@ -150,7 +160,14 @@ def _first_stage(model, inputs, template, num_results, length, shrinks=True):
         words=model.word_vectors(encoded, token_ids),
     )
     loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
-    state = loop.first_state([layer["self"] for layer in cache], length)
+    return loop, loop.first_state([layer["self"] for layer in cache], length)
+
+
+def _first_stage(model, inputs, template, num_results, length, shrinks=True):
+    steps = _smaller(_FIRST_STEPS, length)
+    if model.hyperparameters["max_length"] is not None:
+        steps = _smaller(steps, model.hyperparameters["max_length"])
+    loop, state = begin(model, inputs, template, num_results, length, steps)
     all_token_ids = ops.zeros((*ops.shape(state.finished_scores), length), "int32")
     return _run(loop, state, all_token_ids, state.finished_scores, shrinks)
 

@@ -32,7 +32,7 @@ class TreeState(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TreeGrammar(Constraint):
     """The grammar of all trees over a sentence's words.
 

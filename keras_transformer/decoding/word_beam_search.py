@@ -14,7 +14,7 @@ from keras_transformer.errors import UserError
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WordSynchronousBeamSearch(Search):
     """Beam search for outputs some of whose tokens stand for a word of the source, such as
     linearised trees (Stern, Fried and Klein, 2017, "Effective Inference for Generative Neural

@@ -132,7 +132,7 @@ class WordLoop(SearchLoop):
     def _finish(self, state, ends, lengths):
         """Merge the best that end into the finished."""
         ends = ends._replace(scores=self.search.penalised(ends.scores, lengths))
-        ends = ends.best(self.num_results)
+        ends = ends.best(min(self.num_results, ends.scores.shape[1]))
         scores = ops.concatenate([state.finished_scores, ends.scores], axis=1)
         tokens = ops.concatenate(
             [state.finished_tokens, _tokens_of(state, ends.parents, ends.tokens)], axis=1

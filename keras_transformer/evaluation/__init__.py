@@ -5,6 +5,7 @@ Translations
 - `score_translations`: BLEU, chrF, chrF++ and TER by sacreBLEU, with signatures, as
   `TranslationScores`; `tokenizer_of`: the tokenizer that fits a language.
 - `compare_translations`: two systems by paired bootstrap resampling, as `Comparison`.
+- `score_placeholders`: how many placeholders were copied, as `PlaceholderScores`.
 - `score_text`: those of a `Translator` on a `ParallelText`; `describe_bleu`: them in one line.
 
 Trees
@@ -22,6 +23,8 @@ _HOMES = {
     "tokenizer_of": "evaluation.languages",
     "compare_translations": "evaluation.comparison",
     "Comparison": "evaluation.comparison",
+    "score_placeholders": "evaluation.placeholders",
+    "PlaceholderScores": "evaluation.placeholders",
     "score_text": "tasks.train_translator",
     "describe_bleu": "tasks.train_translator",
     # Trees

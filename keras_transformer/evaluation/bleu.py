@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.languages import EAST_ASIAN, check_tokenizer, tokenizer_of
+from keras_transformer.progress import working
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def score_translations(
     hypotheses, streams = list(hypotheses), reference_streams(references)
     metrics = make_metrics(tokenize, language)
     check_lengths(hypotheses, streams)
-    scores = {name: x.corpus_score(hypotheses, streams) for name, x in metrics.items()}
+    with working("scoring"):
+        scores = {name: x.corpus_score(hypotheses, streams) for name, x in metrics.items()}
     signatures = {name: str(x.get_signature()) for name, x in metrics.items()}
     bleu = scores["bleu"]
     return TranslationScores(

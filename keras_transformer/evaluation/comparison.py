@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, reference_streams
+from keras_transformer.progress import working
 
 # Scores of which resamples are drawn, by their names in `TranslationScores` and in print. (TER is
 # not one of them: it takes minutes.)
@@ -51,7 +52,9 @@ def compare_translations(
     Args:
         hypotheses: the translations.
         others: those of the other system.
-        references: as for `score_translations`; and so `tokenize` and `language`.
+        references: as for `score_translations`.
+        tokenize: likewise.
+        language: likewise.
         num_samples: how many samples of the sentences to draw.
 
     Returns:
@@ -69,7 +72,8 @@ def compare_translations(
     metrics = make_metrics(tokenize, language)
     metrics = {name: metrics[key] for key, name in _METRICS.items()}
     test = PairedTest(systems, metrics, streams, test_type="bs", n_samples=num_samples)
-    signatures, results = test()
+    with working("drawing samples"):
+        signatures, results = test()
     return [
         Comparison(
             name,

@@ -67,8 +67,11 @@ def _parsing_module(parser):
         def search(batch, rows):
             batch_words = tf.gather(words, rows)
             kinds = module.kinds and module.kinds[_dense(batch_words)]
+            tags = None
+            if parser.has_tagger:
+                tags, kinds = parser.word_tags.tag(parser.model, batch, kinds), None
             token_ids, scores = parser.search_trees(batch, tf.gather(num_words, rows), kinds)
-            return write(token_ids[:, 0], batch_words)[:, None], scores
+            return write(token_ids[:, 0], batch_words, tags)[:, None], scores
 
         token_ids = tokens_of(words)
         is_searched = num_words > 0
@@ -133,8 +136,9 @@ def tree_writer(symbols):
         symbols: the `TreeSymbols` of the trees.
 
     Returns:
-        A function of ids `(batch, length)` and ragged words, without brackets in them; it writes
-        trees: strings `(batch,)`.
+        A function of ids `(batch, length)`, ragged words without brackets in them and, if they are
+        to be other leaves than those of the ids, ids of leaves `(batch, words)`; it writes trees:
+        strings `(batch,)`.
     """
     import tensorflow as tf
 
@@ -145,13 +149,17 @@ def tree_writer(symbols):
     change = np.isin(ids, opening).astype("int32") - np.isin(ids, closing)
     is_in_order = symbols.linearization.order == "in-order"
 
-    def write(token_ids, words):
+    def write(token_ids, words, tags=None):
         if is_in_order:
             order = top_down_order(tf.gather(is_leaf, token_ids), tf.gather(change, token_ids))
             token_ids = tf.gather(token_ids, order, axis=1, batch_dims=1)
         leaves = tf.gather(tf.constant(is_leaf), token_ids)
         number = tf.cumsum(tf.cast(leaves, "int32"), axis=1) - 1
-        word = tf.gather(_dense(words), tf.maximum(number, 0), axis=1, batch_dims=1)
+        number = tf.maximum(number, 0)
+        word = tf.gather(_dense(words), number, axis=1, batch_dims=1)
+        if tags is not None:
+            of_words = tf.gather(tags, number, axis=1, batch_dims=1)
+            token_ids = tf.where(leaves, of_words, token_ids)
         texts = (
             tf.gather(tf.constant(before), token_ids),
             tf.where(leaves, word, ""),

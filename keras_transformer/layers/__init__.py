@@ -10,6 +10,7 @@ from keras_transformer.layers.position_encoding import (
     LearnedPositionEncoding,
     SinePositionEncoding,
 )
+from keras_transformer.layers.word_tagger import WordTagger
 
 __all__ = [
     "DeterministicAttention",
@@ -20,4 +21,5 @@ __all__ = [
     "SinePositionEncoding",
     "TransformerDecoderLayer",
     "TransformerEncoderLayer",
+    "WordTagger",
 ]

@@ -70,11 +70,19 @@ class DeterministicAttention(keras.layers.Layer):
         return sums / ops.maximum(ops.sum(weights, axis=1), 1)[..., None]
 
     def next_words(self, decoder_token_ids):
-        """The index of the word that comes next after each token: int32 `(batch, target)`."""
+        """The index of the word that comes next after each token: int32 `(batch, target)`.
+
+        Args:
+            decoder_token_ids: int tensor `(batch, target)`.
+        """
         return ops.cumsum(ops.cast(self.is_leaf(decoder_token_ids), "int32"), axis=1)
 
     def is_leaf(self, token_ids):
-        """Whether target tokens stand for a word: a bool tensor of their shape."""
+        """Whether target tokens stand for a word: a bool tensor of their shape.
+
+        Args:
+            token_ids: int tensor of any shape.
+        """
         return is_one_of(token_ids, self.leaf_ids)
 
     def vectors_at(self, word_vectors, next_words):

@@ -2,9 +2,10 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.layers.attention_record import note_attention
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.masked_softmax import masked_softmax
-from keras_transformer.layers.restricted_attention import restricted_attention
+from keras_transformer.layers.restricted_attention import over_all_positions, restricted_attention
 from keras_transformer.layers.slice_update import slice_update
 
 # Variance of the initial W^Q, W^K and W^V, as a share of Glorot's: what Glorot's gives when the
@@ -32,6 +33,8 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: probability of dropping an attention weight. The paper uses none.
         use_bias: whether the four projections have biases. The paper's have none.
+        attention_window: r, an odd number, of self-attention: a position attends to the `r // 2`
+            before it, to itself, and to the `r // 2` after it (section 4). Defaults to all.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -138,6 +141,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if attention_mask is not None:
             attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
         weights = masked_softmax(ops.matmul(self._scaled_query(query), key), attention_mask)
+        note_attention(self, lambda: weights)
         heads = ops.matmul(self.dropout_layer(weights, training=training), value)
         outputs = [self.output_dense(self._merge_heads(heads))]
         if cache_index is not None:
@@ -149,6 +153,9 @@ class MultiHeadAttention(keras.layers.Layer):
     def project(self, value):
         """Project `value` `(batch, source, hidden_dim)` to the heads' keys and values.
 
+        Args:
+            value: float tensor `(batch, source, hidden_dim)`.
+
         Returns:
             The pair that `cache` takes: `(batch, num_heads, key_dim, source)` and
             `(batch, num_heads, source, value_dim)`.
@@ -159,7 +166,15 @@ class MultiHeadAttention(keras.layers.Layer):
         return key, self._split_heads(self.value_dense(value), self.value_dim)
 
     def empty_cache(self, batch_size, length):
-        """Zeros of the shapes that `cache` takes, for `length` positions."""
+        """Zeros of the shapes that `cache` takes, for `length` positions.
+
+        Args:
+            batch_size: the number of rows.
+            length: the number of positions.
+
+        Returns:
+            A pair, as of `project`.
+        """
         heads = (batch_size, self.num_heads)
         return (
             ops.zeros((*heads, self.key_dim, length), self.compute_dtype),
@@ -173,13 +188,19 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"Received: attention_mask of shape {tuple(attention_mask.shape)}"
             )
         key, value = self.project(inputs)
+        length = ops.shape(inputs)[1]
+
+        def noted_and_dropped(weights):
+            note_attention(self, lambda: over_all_positions(weights, length, self.attention_window))
+            return self.dropout_layer(weights, training=training)
+
         heads = restricted_attention(
             self._scaled_query(inputs),
             ops.transpose(key, (0, 1, 3, 2)),
             value,
             window=self.attention_window,
             padding_mask=attention_mask,
-            dropout=lambda weights: self.dropout_layer(weights, training=training),
+            dropout=noted_and_dropped,
         )
         return self.output_dense(self._merge_heads(heads))
 

@@ -25,8 +25,7 @@ def restricted_attention(query, key, value, window, padding_mask=None, dropout=N
     Returns:
         Float tensor `(batch, num_heads, length, value_dim)`.
     """
-    reach = window // 2
-    block = max(reach, _SMALLEST_BLOCK)
+    reach, block = _sizes(window)
     length = ops.shape(query)[2]
     query = _blocks(query, block)
     is_legal = _is_legal(length, ops.shape(query)[2], block, reach)
@@ -41,6 +40,35 @@ def restricted_attention(query, key, value, window, padding_mask=None, dropout=N
     heads = ops.matmul(weights, _neighbourhoods(value, block, reach))
     batch, num_heads, _, _, size = ops.shape(heads)
     return ops.reshape(heads, (batch, num_heads, -1, size))[:, :, :length]
+
+
+def over_all_positions(weights, length, window):
+    """The weights of `restricted_attention` as those of attention to all positions.
+
+    Args:
+        weights: float tensor `(batch, num_heads, blocks, block, reach + block + reach)`, what its
+            `dropout` is given.
+        length: of the sequence.
+        window: r.
+
+    Returns:
+        Float tensor `(batch, num_heads, length, length)`: zeros outside the window.
+    """
+    reach, block = _sizes(window)
+    batch, num_heads, _, _, size = ops.shape(weights)
+    rows = ops.reshape(weights, (batch, num_heads, -1, size))[:, :, :length]
+    positions = ops.arange(length, dtype="int32")
+    # Where each key stands among those that its query's block attends to.
+    columns = positions - (positions // block * block)[:, None] + reach
+    is_there = (columns >= 0) & (columns < size)
+    columns = ops.broadcast_to(ops.clip(columns, 0, size - 1), (batch, num_heads, length, length))
+    return ops.where(is_there, ops.take_along_axis(rows, columns, axis=-1), 0.0)
+
+
+def _sizes(window):
+    """How far a position sees to either side, and how long a block is."""
+    reach = window // 2
+    return reach, max(reach, _SMALLEST_BLOCK)
 
 
 def _blocks(x, block):

@@ -74,6 +74,12 @@ def _check_deterministic_attention(config):
             "`word_start_ids` and `leaf_ids` are both of deterministic attention: pass both or "
             f"neither. Received: word_start_ids={starts}, leaf_ids={leaves}"
         )
+    for name in ("untagged_leaf_id", "tag_loss_weight"):
+        if leaves is None and config[name] is not None:
+            raise UserError(
+                f"`{name}` is of a tagger, which reads the vectors of deterministic attention: "
+                f"pass `leaf_ids` too. Received: {name}={config[name]}"
+            )
     if leaves is None:
         return
     target_size = config["vocabulary_size"]
@@ -84,3 +90,17 @@ def _check_deterministic_attention(config):
             raise UserError(
                 f"`{name}` must be below {size}, the vocabulary size. Received: {largest}"
             )
+
+
+def describe(model):
+    """A model in a line: its sizes by the paper's symbols."""
+    sizes = model.hyperparameters
+    layers = f"{sizes['num_layers']} + {sizes['num_decoder_layers'] or sizes['num_layers']} layers"
+    source = sizes["source_vocabulary_size"]
+    tokens = f"{sizes['vocabulary_size']:,} tokens"
+    return (
+        f"<{type(model).__name__}: {layers}, d_model {sizes['hidden_dim']}, "
+        f"d_ff {sizes['intermediate_dim']}, {sizes['num_heads']} heads, "
+        f"{f'{source:,} source and {tokens}' if source else tokens}, "
+        f"{model.count_params():,} parameters, {model.dtype_policy.name}>"
+    )

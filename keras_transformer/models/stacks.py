@@ -10,6 +10,7 @@ from keras_transformer.layers import (
     SinePositionEncoding,
     TransformerDecoderLayer,
     TransformerEncoderLayer,
+    WordTagger,
 )
 from keras_transformer.layers.output_bias import OutputBias
 
@@ -104,6 +105,7 @@ class Decoder(_Stack):
         self.output_bias = None
         if config["output_bias"]:
             self.output_bias = OutputBias(dtype="float32", name="output_bias")
+        self.tagger = _make_tagger(config)
 
     def __call__(
         self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None, training=None
@@ -113,6 +115,10 @@ class Decoder(_Stack):
                 token_ids, encoder_sequence, encoder_padding_mask, next_words, training=training
             )
         )
+
+    def embed(self, token_ids, **options):
+        token_ids = token_ids if self.tagger is None else self.tagger.untagged(token_ids)
+        return super().embed(token_ids, **options)
 
     def sequence(
         self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None, training=None
@@ -177,8 +183,16 @@ class Decoder(_Stack):
         return self.logits(self.normalize(x)), new_cache, *attention_scores
 
     def logits(self, sequence):
+        logits = self.project(sequence)
+        return logits if self.tagger is None else self.tagger.without_tags(logits)
+
+    def project(self, sequence):
         logits = ops.cast(self.token_embedding(sequence, reverse=True), "float32")
         return logits if self.output_bias is None else self.output_bias(logits)
+
+    def tag_log_probs(self, words):
+        """Of the vectors of words, `(batch, n, hidden_dim)`: see `WordTagger.log_probs`."""
+        return self.tagger.log_probs(self.project(words))
 
     def logit_factors(self, sequence):
         """Two matrices whose product `sequence E^T` the logits are: see `Transformer`."""
@@ -191,3 +205,16 @@ class Decoder(_Stack):
         bias = ops.cast(self.output_bias.bias, table.dtype)
         table = ops.concatenate([table, ops.expand_dims(bias, -1)], axis=-1)
         return ops.concatenate([sequence, ones], axis=-1), table
+
+
+def _make_tagger(config):
+    weight = config["tag_loss_weight"]
+    if config["untagged_leaf_id"] is None and weight is None:
+        return None
+    return WordTagger(
+        config["leaf_ids"],
+        config["untagged_leaf_id"],
+        1.0 if weight is None else weight,
+        dtype="float32",
+        name="tagger",
+    )

@@ -28,9 +28,13 @@ class FusedTrainingStep(keras.Model):
     of `predict`, the model's output is logits.
 
     A derived class has `logit_factors(inputs, training)`, which returns the tensor `(batch, target,
-    hidden_dim)` and the matrix `(vocabulary_size, hidden_dim)` whose product the logits are, and
-    `token_embedding`, the layer of that matrix.
+    hidden_dim)` and the matrix `(vocabulary_size, hidden_dim)` whose product the logits are, and a
+    function of the true tokens that adds to the loss of each, or None; and `token_embedding`, the
+    layer of that matrix.
     """
+
+    # Whether the model has such a function: then its steps must be fused.
+    needs_fused_steps = False
 
     # As compiled; and why the steps cannot be fused, in words, or None.
     _fused, _obstacle = "auto", None
@@ -66,6 +70,11 @@ class FusedTrainingStep(keras.Model):
         if fused not in ("auto", True, False):
             raise UserError(f'`fused` must be "auto", True or False. Received: fused={fused!r}')
         obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
+        if self.needs_fused_steps and (fused is False or obstacle):
+            raise UserError(
+                "The loss of the tagger is computed in fused steps alone, which are impossible: "
+                f"{obstacle or '`fused=False`'}. Leave `tag_loss_weight` out of the model."
+            )
         if fused is True:
             _insist(not obstacle, obstacle)
             _insist(not self._embedding_is_quantized(), _QUANTIZED)
@@ -115,14 +124,17 @@ class FusedTrainingStep(keras.Model):
     def call(self, inputs, training=None, mask=None):
         if not (isinstance(inputs, dict) and _TARGETS in inputs):
             return super().call(inputs, training=training, mask=mask)
-        sequence, embeddings = self.logit_factors(inputs, training)
+        sequence, embeddings, further_losses = self.logit_factors(inputs, training)
         y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
         if _WEIGHTS in inputs:
             scores = fused_crossentropy(sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing)
         else:
             scores = score_tokens(sequence, embeddings, y_true, smoothing)
+        losses = scores.losses
+        if further_losses is not None:
+            losses = losses + further_losses(y_true)
         # A structure of tensors, as JAX must have it.
-        return scores.losses, scores.log_probs, scores.is_predicted
+        return losses, scores.log_probs, scores.is_predicted
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         return super().compute_loss(x, y, _as_one(y_pred), sample_weight, training)

@@ -1,10 +1,13 @@
+import functools
+
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import get_activation, serialize_activation
-from keras_transformer.models.hyperparameters import check_hyperparameters
+from keras_transformer.layers.attention_record import recorded_attention
+from keras_transformer.models.hyperparameters import check_hyperparameters, describe
 from keras_transformer.models.initial_values import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import LowRankAdaptation
@@ -72,6 +75,14 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             word added to it (`kt.layers.DeterministicAttention`). These are the ids of the source
             tokens that begin a word. The paper attends by learned weights alone.
         leaf_ids: ids of the target tokens that stand for a word.
+        untagged_leaf_id: one of the `leaf_ids`, which the decoder then reads and writes in place of
+            each of them: which leaf it is, its tag, is predicted from the encoder's output of the
+            word alone (`kt.layers.WordTagger`). The model's output are the logits of both together,
+            those of `decode` the decoder's; `tag` has the tags.
+        tag_loss_weight: weight of the cross-entropy of tags in the loss. Defaults to 1 with an
+            `untagged_leaf_id`, as part of the logits: then it weighs its gradient. Without one,
+            there is no tagger by default; with a weight it has a loss beside that of the decoder,
+            which goes on to predict tags itself.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
             `"int8_from_float32"` the model is made quantised: see `quantize`.
         name: name of the model.
@@ -90,7 +101,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     Raises:
         UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
             and `key_dim` is left out, `attention_window` is not odd, or `position_encoding` and
-            other arguments of positions, or `word_start_ids` and `leaf_ids`, do not go together.
+            other arguments of positions, or those of words and leaves, do not go together.
     """
 
     def __init__(
@@ -122,6 +133,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         decoder_intermediate_dim=None,
         word_start_ids=None,
         leaf_ids=None,
+        untagged_leaf_id=None,
+        tag_loss_weight=None,
         dtype=None,
         name=None,
         trainable=True,
@@ -156,6 +169,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             "decoder_intermediate_dim": decoder_intermediate_dim,
             "word_start_ids": _plain(word_start_ids),
             "leaf_ids": _plain(leaf_ids),
+            "untagged_leaf_id": untagged_leaf_id,
+            "tag_loss_weight": tag_loss_weight,
         }
         check_hyperparameters(config)
 
@@ -199,6 +214,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         logits = decoder(
             decoder_token_ids, encoder_sequence, padding_mask(encoder_token_ids), next_words
         )
+        if untagged_leaf_id is not None:
+            logits = decoder.tagger(logits, decoder.tag_log_probs(next_words))
         super().__init__(
             inputs={
                 "encoder_token_ids": encoder_token_ids,
@@ -216,6 +233,9 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         self.decoder = decoder
         self.deterministic_attention = deterministic_attention
         quantize_by_policy(self, policy)
+
+    def __repr__(self):
+        return describe(self)
 
     @classmethod
     def from_variant(cls, name, vocabulary_size, **overrides):
@@ -278,7 +298,17 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
 
     def logit_factors(self, inputs, training=False):
         """Two tensors whose product the logits are: the decoder's output and the matrix E that
-        projects it; with an `output_bias`, each has one more column. Inputs are as of a call.
+        projects it; with an `output_bias`, each has one more column, and with an `untagged_leaf_id`
+        one for each tag. Then what adds to the loss of each true token: a function of these, or
+        None.
+
+        Args:
+            inputs: the dict of a call: int tensors `(batch, source)` and `(batch, target)`.
+            training: whether to apply dropout.
+
+        Returns:
+            Float tensors `(batch, target, hidden_dim)` and `(vocabulary_size, hidden_dim)`, and a
+            function or None.
         """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)
@@ -286,7 +316,18 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         sequence = self.decoder.sequence(
             target, encoded, padding_mask(source), next_words, training=training
         )
-        return self.decoder.logit_factors(sequence)
+        factors = self.decoder.logit_factors(sequence)
+        tagger = self.decoder.tagger
+        if tagger is None:
+            return *factors, None
+        log_probs = self.decoder.tag_log_probs(next_words)
+        if tagger.untagged_leaf_id is None:
+            return *factors, functools.partial(tagger.losses, log_probs)
+        return *tagger.factors(*factors, log_probs), None
+
+    @property
+    def needs_fused_steps(self):
+        return self.decoder.tagger is not None and self.decoder.tagger.untagged_leaf_id is None
 
     def encode(self, encoder_token_ids, training=False):
         """Run the encoder stack.
@@ -345,7 +386,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
 
         Returns:
             Float32 logits `(batch, target, vocabulary_size)`; with `cache`, the tuple of these, the
-            updated cache and, if wanted, float weights `(batch, num_heads, target, source)`.
+            updated cache and, if wanted, float weights `(batch, num_heads, target, source)`. With
+            an `untagged_leaf_id`, all other leaves are minus infinity.
 
         Raises:
             UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given; if
@@ -388,6 +430,26 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             return ()
         return self.deterministic_attention.word_vectors(encoder_sequence, encoder_token_ids)
 
+    def tag(self, encoder_token_ids):
+        """Predict the tags of words: of a model with `untagged_leaf_id` or `tag_loss_weight`.
+
+        Args:
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            Float32 tensor `(batch, source, leaves)`: the log-probabilities of all leaves, in the
+            order of their ids, for each word of the source; then of no word.
+
+        Raises:
+            UserError: if the model has no tagger.
+        """
+        if self.decoder.tagger is None:
+            raise UserError(
+                "The model has no tagger: it needs `untagged_leaf_id` or `tag_loss_weight`."
+            )
+        encoded = self.encode(encoder_token_ids)
+        return self.decoder.tag_log_probs(self.word_vectors(encoded, encoder_token_ids))
+
     def _next_words(self, encoder_sequence, encoder_token_ids, decoder_token_ids):
         """The vectors of the words that come next in whole targets, or None."""
         if self.deterministic_attention is None:
@@ -421,6 +483,30 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             decoder_token_ids, encoded, padding_mask(encoder_token_ids), next_words
         )
         return ops.stack(weights, axis=1)
+
+    def attention(self, decoder_token_ids, encoder_token_ids):
+        """Where every layer and head looks: the attention weights of a call (section 3.2.3).
+
+        Args:
+            decoder_token_ids: int tensor `(batch, target)`: targets shifted right.
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            A dict of float tensors `(batch, num_layers, num_heads, query, key)`: `"encoder"`, the
+            encoder's self-attention; `"decoder"`, the decoder's; and `"cross"`, the encoder-decoder
+            attention, `(..., target, source)`.
+        """
+        with recorded_attention() as weights:
+            self.decode(decoder_token_ids, encoder_token_ids, self.encode(encoder_token_ids))
+
+        def stacked(layers, name):
+            return ops.stack([weights[getattr(layer, name)] for layer in layers], axis=1)
+
+        return {
+            "encoder": stacked(self.encoder.layers, "self_attention"),
+            "decoder": stacked(self.decoder.layers, "self_attention"),
+            "cross": stacked(self.decoder.layers, "cross_attention"),
+        }
 
     def make_cache(self, encoder_sequence, length, beam_size=1):
         """Prepare step-by-step decoding of up to `length` positions.

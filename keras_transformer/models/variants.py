@@ -11,6 +11,7 @@ TRAINING_ONLY = ("label_smoothing",)
 
 _BASE = {
     "num_layers": 6,  # N
+    "num_decoder_layers": None,  # N of the decoder; None: num_layers
     "hidden_dim": 512,  # d_model
     "intermediate_dim": 2048,  # d_ff
     "num_heads": 8,  # h
@@ -86,6 +87,8 @@ class ModelOptions:
     """Factor on the widths of the variant (hidden, intermediate, keys and values)."""
     num_layers: int | None = None
     """N (section 3.1), if not the variant's."""
+    num_decoder_layers: int | None = None
+    """N of the decoder, if not the encoder's: it is what a search waits for, token by token."""
     dropout: float | None = None
     """P_drop (section 5.4), if not the variant's."""
     label_smoothing: float | None = None
@@ -97,11 +100,17 @@ class ModelOptions:
 def get_hyperparameters(options):
     """The hyperparameters that `ModelOptions` choose, those of the training included.
 
+    Args:
+        options: `ModelOptions`.
+
+    Returns:
+        A dict of arguments of `Transformer`, and of the training.
+
     Raises:
         UserError: if there is no such variant, or it cannot be scaled so.
     """
     hyperparameters = scaled(get_variant(options.variant), options.scale)
-    for name in ("num_layers", "dropout", "label_smoothing"):
+    for name in ("num_layers", "num_decoder_layers", "dropout", "label_smoothing"):
         if (value := getattr(options, name)) is not None:
             hyperparameters[name] = value
     return hyperparameters
@@ -109,6 +118,9 @@ def get_hyperparameters(options):
 
 def get_variant(name):
     """The hyperparameters of a variant, as a new dict.
+
+    Args:
+        name: a key of `variants`.
 
     Raises:
         UserError: if there is no such variant.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
+from keras_transformer.tasks.listing import listed
 from keras_transformer.tasks.preset import read_preset
 from keras_transformer.tasks.preset_files import CARD, CONFIG, METADATA
 from keras_transformer.tasks.preset_location import saved_models
@@ -16,7 +17,6 @@ _LICENCES = (
     r"^- licence: *([^\n]+)$",
 )
 _LANGUAGE = re.compile(r"^language: *([\w-]+) *$", re.MULTILINE)
-_MOST_LISTED = 8  # entries of a list in the metadata
 
 
 def preset_folders(folder=None):
@@ -76,9 +76,9 @@ def details(path):
         **{**summary(path), "folder": path},
         **{name: size for name, size in sizes.items() if size},
         **{name: tokens for name, tokens in prefixes.items() if tokens},
-        "model": _listed(contents.hyperparameters),
-        "metadata": _listed(contents.metadata),
-        "search": f"{search.get('class_name', '')} {_listed(search.get('config') or {})}".strip(),
+        "model": listed(contents.hyperparameters),
+        "metadata": listed(contents.metadata),
+        "search": f"{search.get('class_name', '')} {listed(search.get('config') or {})}".strip(),
     }
     return {name: str(value) for name, value in values.items() if value}
 
@@ -106,16 +106,3 @@ def _parameter_count(path):
     file = Path(path) / METADATA
     values = read_json(file) if file.is_file() else None
     return values.get("parameter_count") if isinstance(values, dict) else None
-
-
-def _listed(values):
-    """The entries of a dict that say something, long lists cut short."""
-    return ", ".join(
-        f"{name}={_short(value)}" for name, value in values.items() if value not in (None, [], ())
-    )
-
-
-def _short(value):
-    if isinstance(value, list | tuple) and len(value) > _MOST_LISTED:
-        return f"[{', '.join(map(repr, value[:_MOST_LISTED]))}, ... {len(value)} in all]"
-    return repr(value)

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
+from keras import ops
 
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import END_ID
@@ -19,10 +20,11 @@ from keras_transformer.decoding.in_order_grammar import InOrderTreeGrammar
 from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.length_batches import padded_size
+from keras_transformer.progress import working
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.sentence_words import words_of
-from keras_transformer.tasks.task import Task, check_is_no_string
+from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
+from keras_transformer.tasks.word_tags import WordTags
 
 # By the order of a linearisation.
 _GRAMMARS = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
@@ -51,7 +53,8 @@ class ConstituencyParser(Task):
     The model predicts the tree as a sequence of symbols. The search leaves it only those that lead
     to a tree over exactly the sentence's words (`TreeGrammar`), and of tags those that a word can
     have (`TagDictionary`). Without this constraint, whatever comes out is repaired, and the repairs
-    are counted.
+    are counted. With an `untagged_leaf_id` of the model, the search is for trees without tags, and
+    each word has the tag that the model's tagger finds best among those.
 
     Args:
         model: a `Transformer`.
@@ -115,7 +118,8 @@ class ConstituencyParser(Task):
         tokenize_words("", self.word_tokenizer)  # refuses a name that is none
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
-        self.grammar = self._grammar(self._leaf_sets()) if constrained else None
+        self.word_tags = WordTags(self.symbols, self.tag_dictionary)
+        self.grammar = self._grammar(self.word_tags.leaf_sets) if constrained else None
 
     def _known_linearization(self, given):
         """The given linearisation or the metadata's, which it leaves in the metadata."""
@@ -138,6 +142,12 @@ class ConstituencyParser(Task):
                 f"The model has logits of {size} tokens, and the symbols of its trees are among "
                 f"the first {self.symbols.vocabulary_size}: they do not belong together."
             )
+        untagged = self.model.hyperparameters["untagged_leaf_id"]
+        if self.has_tagger and untagged not in self.symbols.leaves().values():
+            raise UserError(
+                f"The model writes the token {untagged} for each word, which is none of the "
+                "parser's leaves: they do not belong together."
+            )
 
     def _take_tag_dictionary(self, given):
         """The given dictionary or the metadata's, which it takes out of the metadata."""
@@ -145,6 +155,15 @@ class ConstituencyParser(Task):
         if isinstance(given, TagDictionary):
             return given
         return None if values is None else TagDictionary.from_dict(values)
+
+    def _parts(self):
+        constrained = "trees over the sentence's words" if self.constrained else "anything"
+        return {
+            **super()._parts(),
+            "trees": self.symbols,
+            "outputs": f"{constrained}, of at most {self.extra_length:,} symbols more than tokens",
+            "tags": self.tag_dictionary or "any",
+        }
 
     @classmethod
     def _parts_of(cls, preset):
@@ -157,31 +176,26 @@ class ConstituencyParser(Task):
         return {"tag_dictionary": self._own_tag_dictionary}
 
     def _grammar(self, leaf_sets):
+        leaves = tuple(self.word_tags.leaves.values())
+        if self.has_tagger:
+            # Tags are no business of the search.
+            leaves, leaf_sets = (self.model.hyperparameters["untagged_leaf_id"],), ()
         return _GRAMMARS[self.symbols.linearization.order](
             *self.symbols.brackets(),
-            tuple(self.symbols.leaves().values()),
+            leaves,
             max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
             leaf_sets=leaf_sets,
         )
 
-    def _leaf_sets(self):
-        """The ids of the leaves that the words of each tag set may have."""
-        if self.tag_dictionary is None:
-            return ()
-        leaves, tag_sets = self.symbols.leaves(), self.tag_dictionary.tag_sets
-        unknown = set().union(*tag_sets) - leaves.keys()
-        if unknown:
-            raise UserError(
-                "The tag dictionary is of other trees than the parser: there are no symbols of its "
-                f"tags {', '.join(sorted(unknown))}."
-            )
-        return [[leaves[tag] for tag in tags] for tags in tag_sets]
-
     @functools.cached_property
     def _grammar_of_tags(self):
-        """The grammar with one more leaf set for each tag, for words whose tag is given."""
-        leaves = self.symbols.leaves().values()
-        return self._grammar([*(self._leaf_sets() or [leaves]), *([leaf] for leaf in leaves)])
+        """The grammar for words whose tag is given."""
+        return self._grammar(self.word_tags.leaf_sets_of_given())
+
+    @property
+    def has_tagger(self):
+        """Whether tags are no part of the trees that the decoder writes: a tagger finds them."""
+        return self.model.hyperparameters["untagged_leaf_id"] is not None
 
     @classmethod
     def train(cls, train, val, extra=None, **options):
@@ -220,10 +234,18 @@ class ConstituencyParser(Task):
         return train_parser(cls, train, val, extra, **options)
 
     def export(self, path):
-        """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`."""
+        """Write a TensorFlow SavedModel: see `keras_transformer.export.parser_saved_model`.
+
+        Args:
+            path: the folder to write: whole, or not at all.
+
+        Raises:
+            UserError: if the backend is not TensorFlow.
+        """
         from keras_transformer.export.parser_saved_model import export_parser
 
-        export_parser(self, path)
+        with working("exporting"):
+            export_parser(self, path)
 
     def __call__(self, sentences):
         """Parse.
@@ -276,7 +298,9 @@ class ConstituencyParser(Task):
         """
         return self._search_windows(windows, num_results, None)
 
-    def search_trees(self, token_ids, num_words, word_kinds=None, num_results=1, grammar=None):
+    def search_trees(
+        self, token_ids, num_words, word_kinds=None, num_results=1, grammar=None, run=None
+    ):
         """Search for linearised trees.
 
         Args:
@@ -285,20 +309,79 @@ class ConstituencyParser(Task):
             word_kinds: with a tag dictionary, int array `(batch, words)`: its kinds of the words.
             num_results: how many of each sentence.
             grammar: of the trees. Defaults to the parser's `grammar`.
+            run: what runs the search: see `search_batch`.
 
         Returns:
-            `(token_ids, scores)`, as `beam_search`.
+            `(token_ids, scores)`, as `beam_search`; or what `run` gives.
         """
         grammar = grammar or self.grammar
         trees = (grammar.over(num_words, word_kinds),) if self.constrained else ()
-        return self.search_batch(token_ids, num_results, trees)
+        return self.search_batch(token_ids, num_results, trees, run)
 
-    def search_batch(self, token_ids, num_results, constraints=()):
-        """As of every task; a search by words is told which symbols stand for one."""
+    def source_ids(self, sentence):
+        """The ids of a sentence as the model reads it: a list.
+
+        Raises:
+            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+        """
+        (token_ids,) = self._encode([words_of(sentence, self.word_tokenizer)])
+        check_has_tokens(sentence, token_ids)
+        return token_ids
+
+    def search_sentence(self, sentence, num_results=1, run=None):
+        """Search for the linearised trees of one sentence.
+
+        Args:
+            sentence: a string, or a list of words, as above.
+            num_results: how many.
+            run: what runs the search: see `search_batch`.
+
+        Returns:
+            The pair of the source's token ids, a list, and of what `search_batch` gives.
+
+        Raises:
+            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+        """
+        token_ids = self.source_ids(sentence)
+        words = words_of(sentence, self.word_tokenizer)
+        return token_ids, self._search(np.array([token_ids]), [words], num_results, run)
+
+    def output_ids(self, tree):
+        """The ids of a tree as the model predicts it, with the end token: a list."""
+        _, symbols = self.symbols.linearization.linearize(tree)
+        return [*self.symbols.encode([" ".join(symbols)])[0], END_ID]
+
+    def output_tokens(self, token_ids):
+        """The symbols of outputs' ids, `</s>` for the end token: a list of strings."""
+        return self.tokenizer.tokens_of(token_ids)
+
+    def tree_of(self, sentence, token_ids):
+        """The tree over a sentence's words that the ids of an output say, repaired if need be."""
+        return self._parse_of(*words_of(sentence, self.word_tokenizer), [(token_ids, 0.0)]).tree
+
+    def explain(self, sentence, tree=None):
+        """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
+
+        Args:
+            sentence: a string, or a list of words, as a call takes it.
+            tree: the gold tree (`nltk.Tree`), to be set beside the parser's.
+
+        Returns:
+            A `kt.visualization.Explanation`.
+
+        Raises:
+            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+        """
+        from keras_transformer.visualization.explanation import explain_parse
+
+        return explain_parse(self, sentence, tree)
+
+    def search_of_outputs(self):
+        """A search by words is told which symbols stand for one."""
         search = self.search
         if isinstance(search, WordSynchronousBeamSearch) and not search.word_ids:
             search = dataclasses.replace(search, word_ids=tuple(self.symbols.leaves().values()))
-        return search(self.model, token_ids, num_results, constraints)
+        return search
 
     def _search_windows(self, windows, num_results, total):
         results = search_stream(
@@ -336,47 +419,32 @@ class ConstituencyParser(Task):
         limit = self.source_limit()
         return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
-    def _search(self, batch, sentences, num_results):
+    def _search(self, batch, sentences, num_results, run=None):
         num_words = np.zeros(len(batch), "int32")
         num_words[: len(sentences)] = [len(words) for words, _ in sentences]
-        kinds, grammar = self._word_kinds(num_words, sentences), self.grammar
-        if self.constrained and (given := self._given_leaves(sentences)):
-            grammar = self._grammar_of_tags
-            if kinds is None:
-                kinds = _no_kinds(num_words)
-            first = len(grammar.leaf_sets) - len(grammar.leaf_ids)
-            for place, leaf in given.items():
-                kinds[place] = first + leaf
-        return self.search_trees(batch, num_words, kinds, num_results, grammar)
+        escaped = [[*map(escape, words)] for words, _ in sentences]
+        kinds, grammar = self.word_tags.kinds(num_words, escaped), self.grammar
+        if self.has_tagger:
+            self._find_tags(batch, sentences, kinds)
+            kinds = None
+        elif self.constrained:
+            given = self.word_tags.kinds_with_given(
+                kinds, num_words, [tags for _, tags in sentences]
+            )
+            if given is not None:
+                kinds, grammar = given, self._grammar_of_tags
+        return self.search_trees(batch, num_words, kinds, num_results, grammar, run)
 
-    def _word_kinds(self, num_words, sentences):
-        if self.tag_dictionary is None:
-            return None
-        word_kinds = _no_kinds(num_words)
-        for row, (words, _) in enumerate(sentences):
-            word_kinds[row, : len(words)] = self.tag_dictionary.kinds_of(map(escape, words))
-        return word_kinds
-
-    def _given_leaves(self, sentences):
-        """Which leaf each word with a given tag has: (sentence, word) -> its number. The search is
-        free where there is no leaf of that tag: it is written into the tree all the same.
-        """
-        numbers = {tag: number for number, tag in enumerate(self.symbols.leaves())}
-        return {
-            (row, column): numbers[tag]
-            for row, (_, tags) in enumerate(sentences)
-            for column, tag in enumerate(tags)
-            if tag in numbers
-        }
-
-
-def _no_kinds(num_words):
-    """Kinds of words that are all 0: `(batch, words)`, padded to one of few sizes."""
-    return np.zeros((len(num_words), padded_size(num_words.max())), "int32")
+    def _find_tags(self, batch, sentences, kinds):
+        """Put the tagger's tags in the places of those that are not given."""
+        leaves = ops.convert_to_numpy(self.word_tags.tag(self.model, batch, kinds))
+        for (_, tags), found in zip(sentences, leaves):
+            of_words = zip(tags, self.word_tags.tags_of(found[: len(tags)]))
+            tags[:] = [found if tag is None else tag for tag, found in of_words]
 
 
 def _tagged(tree, tags):
-    """The tree with the tags that are given."""
+    """The tree with the tags that are known."""
     leaves = (node for step, node in walk(tree) if step == LEAF)
     for leaf, tag in zip(leaves, tags):
         if tag is not None:

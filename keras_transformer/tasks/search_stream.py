@@ -3,9 +3,8 @@
 import numpy as np
 from keras import ops
 
+from keras_transformer.progress import bar
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
-
-_SECONDS_BEFORE_PROGRESS = 5
 
 
 def search_stream(windows, encode, search, batch_tokens, max_length=None, total=None):
@@ -31,10 +30,7 @@ def search_stream(windows, encode, search, batch_tokens, max_length=None, total=
         the best first. The inner list is short where there are fewer outputs; in its place there is
         None for an input that was not searched.
     """
-    from tqdm import tqdm
-
-    options = {"total": total, "unit": " sentences", "delay": _SECONDS_BEFORE_PROGRESS}
-    with tqdm(**options, leave=False, disable=None) as progress:  # None: unless it is a terminal
+    with bar("searching", "sentences", total) as progress:
         for inputs in windows:
             token_ids = encode(inputs)
             outputs = _search_window(inputs, token_ids, search, batch_tokens, max_length, progress)

@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from keras_transformer.data.trees import escape
 from keras_transformer.data.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
 from keras_transformer.errors import UserError
 
@@ -22,25 +23,33 @@ def words_of(sentence, word_tokenizer=DEFAULT_WORD_TOKENIZER):
         word_tokenizer: the rules that split a string.
 
     Returns:
-        `Words`.
+        `Words`. Brackets in tags are written as trees have them: `(`, which some taggers give, is
+        -LRB-.
 
     Raises:
-        UserError: if a word is no string, empty, or has ASCII white space in it, or a tag is
-            neither a string nor None.
+        UserError: if a word or a tag is no string, empty, has ASCII white space in it or half of a
+            character (a surrogate); but a tag may be None.
     """
     if isinstance(sentence, str):
-        words = tokenize_words(sentence, word_tokenizer)
-        return Words(words, [None] * len(words))
-    pairs = [item if _is_pair(item) else (item, None) for item in sentence]
+        pairs = [(word, None) for word in tokenize_words(sentence, word_tokenizer)]
+    else:
+        pairs = [item if _is_pair(item) else (item, None) for item in sentence]
     for word, tag in pairs:
-        if not isinstance(word, str) or not word or re.search(r"\s", word, re.ASCII):
+        if not _can_be_in_a_tree(word):
             raise UserError(
-                "A word must be a string that is not empty and has no ASCII white space in it. "
-                f"Received: {word!r}"
+                "A word must be a string that is not empty and has no ASCII white space in it, nor "
+                f"half of a character. Received: {word!r}"
             )
-        if not (tag is None or isinstance(tag, str)):
-            raise UserError(f"A word's tag must be a string, or None. Received: {(word, tag)!r}")
-    return Words([word for word, _ in pairs], [tag for _, tag in pairs])
+        if not (tag is None or _can_be_in_a_tree(tag)):
+            raise UserError(
+                "A word's tag must be a string, such as a word is, or None. "
+                f"Received: {(word, tag)!r}"
+            )
+    return Words([word for word, _ in pairs], [tag and escape(tag) for _, tag in pairs])
+
+
+def _can_be_in_a_tree(text):
+    return isinstance(text, str) and re.fullmatch(r"[^ \t-\r\ud800-\udfff]+", text) is not None
 
 
 def _is_pair(item):

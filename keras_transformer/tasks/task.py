@@ -5,6 +5,8 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.make_search import make_search
 from keras_transformer.decoding.settings import deserialize, serialize
 from keras_transformer.errors import UserError
+from keras_transformer.progress import working
+from keras_transformer.tasks.listing import listed
 from keras_transformer.tasks.preset import load_preset, save_preset
 
 
@@ -53,6 +55,38 @@ class Task:
         self.max_source_length = max_source_length
         self.search = make_search(search, self.default_search, **search_options)
 
+    def __repr__(self):
+        kind = " ".join([type(self).__name__, *self._languages()])
+        return f"<{kind}: {self.model.count_params():,} parameters, {self.search}>"
+
+    def summary(self, print_fn=None):
+        """Print what the task is made of: model, tokenizer, search, limits and metadata.
+
+        Args:
+            print_fn: function that takes each line. Defaults to `print`.
+        """
+        print_fn = print_fn or print
+        print_fn(" ".join([type(self).__name__, *self._languages()]))
+        for name, value in self._parts().items():
+            print_fn(f"  {name:<10} {value}")
+
+    def _languages(self):
+        languages = [self.metadata[side] for side in ("source", "target") if side in self.metadata]
+        return ["-".join(map(str, languages))] if languages else []
+
+    def _parts(self):
+        """What `summary` tells: name -> value."""
+        limit = self.source_limit()
+        return {
+            "model": self.model,
+            "tokenizer": self.tokenizer,
+            "search": self.search,
+            "sources": "of any length" if limit is None else f"of at most {limit:,} tokens",
+            "outputs": f"of at most {self.extra_length:,} tokens more than the source",
+            "batches": f"of at most {self.batch_tokens:,} tokens",
+            "metadata": listed(self.metadata),
+        }
+
     @property
     def extra_length(self):
         """How many tokens longer than its source an output may be."""
@@ -75,7 +109,8 @@ class Task:
                 if there is no such repository, or no network.
         """
         keep_in_user_folder()  # before the model is made: that compiles too
-        preset = load_preset(path, cls.__name__, dtype=dtype)
+        with working("loading"):
+            preset = load_preset(path, cls.__name__, dtype=dtype)
         saved = cls.default_search if preset.search is None else _search_of(path, preset)
         search = make_search(search, saved)
         parts = {**cls._parts_of(preset), **options}
@@ -112,9 +147,28 @@ class Task:
         """What a preset has beside the metadata: further arguments of `save_preset`."""
         return {}
 
-    def search_batch(self, token_ids, num_results, constraints=()):
-        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`."""
-        return self.search(self.model, token_ids, num_results, constraints)
+    def search_batch(self, token_ids, num_results, constraints=(), run=None):
+        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`.
+
+        Args:
+            token_ids: int array `(batch, source)`, padded with 0.
+            num_results: how many outputs of each row.
+            constraints: further constraints.
+            run: what runs the search: a function of the search and of its call's arguments, such as
+                 `decoding.replay.replay`. Defaults to calling it.
+
+        Returns:
+            `(token_ids, scores)`: int32 tensor `(batch, num_results, length)` and float32 tensor
+            `(batch, num_results)`; or what `run` gives.
+        """
+        search = self.search_of_outputs()
+        if run is None:
+            return search(self.model, token_ids, num_results, constraints)
+        return run(search, self.model, token_ids, num_results, constraints)
+
+    def search_of_outputs(self):
+        """The search, with what a task knows of its outputs."""
+        return self.search
 
     def source_limit(self):
         """The most tokens of a source, its end token included; None for no limit.
@@ -159,4 +213,17 @@ def check_is_no_string(sentences, verb):
         raise UserError(
             f"Pass a list of sentences. Received one string, whose letters would be {verb} one by "
             f"one: {sentences[:60]!r}"
+        )
+
+
+def check_is_sentence(sentence):
+    if not isinstance(sentence, str):
+        raise UserError(f"Pass one sentence, a string. Received: {sentence!r}")
+
+
+def check_has_tokens(sentence, token_ids):
+    if not token_ids:
+        raise UserError(
+            "There is nothing to search for: the sentence is empty, has no token of the vocabulary "
+            f"or, to a parser, is too long. Received: {str(sentence)[:60]!r}"
         )

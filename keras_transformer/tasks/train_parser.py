@@ -2,19 +2,19 @@
 
 import copy
 from dataclasses import dataclass, field
-from typing import Literal
 
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import InOrderBrackets, LabelledBrackets, to_bracketed
+from keras_transformer.data.trees import UNKNOWN_TAG, to_bracketed
+from keras_transformer.data.trees.walk import LEAF
 from keras_transformer.data.word_tokenizers import word_tokenizer_of
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
-from keras_transformer.options import from_keywords, may_change
+from keras_transformer.options import from_keywords
 from keras_transformer.tasks.training import (
     TrainingOptions,
     begin_training,
@@ -23,6 +23,7 @@ from keras_transformer.tasks.training import (
     make_tokenizer,
     save_training,
 )
+from keras_transformer.tasks.tree_options import TreeOptions, make_linearization, tags_from
 from keras_transformer.training.fitting import average_weights, fit
 from keras_transformer.training.run import check_data
 
@@ -34,30 +35,6 @@ class TreeVocabularyOptions(VocabularyOptions):
     vocabulary_size: int = 4000
     """Size of the vocabulary: symbols of trees, and BPE of the words. The paper's: 16000, and 32000
     with extra trees."""
-
-
-@dataclass(kw_only=True)
-class TreeOptions:
-    """What to predict of the trees, and from which."""
-
-    keep_tags: bool = True
-    """Predict the words' tags. Otherwise one symbol stands for all (Vinyals et al., 2015)."""
-    linearization: Literal["top-down", "in-order"] = "in-order"
-    """Whether the symbol that opens a constituent comes before its first child or after it."""
-    extra_ratio: float = 1.0
-    """How many of the extra trees there are to be for one of the treebank."""
-    constituents: bool = False
-    """Train on each constituent as a sentence of its own, too: for small treebanks."""
-    constituent_steps: int = 0
-    """Do so for the first so many updates only, and then train on whole trees alone."""
-    deterministic_attention: bool = True
-    """Let the decoder look at the word that comes next: see `kt.layers.DeterministicAttention`. The
-    paper's decoder finds it by its learned attention alone."""
-    tag_dictionary: int = 5
-    """Words that occur so often may only have their tags of training. 0: any word, any tag."""
-    word_tokenizer: Literal["treebank", "craft"] | None = may_change(None)
-    """The treebank whose rules split raw text for the parser, as they split the words of its trees.
-    Defaults to craft for the dataset of that name, and to treebank, the Penn Treebank's."""
 
 
 @dataclass(kw_only=True)
@@ -76,7 +53,12 @@ class ParsingOptions:
 
 @dataclass(kw_only=True)
 class ParserTrainingOptions(TrainingOptions):
-    """Options of a parser's training."""
+    """Options of a parser's training.
+
+    Attributes:
+        trees: `TreeOptions`: what to predict.
+        parsing: `ParsingOptions`: how trees are searched for where they are scored.
+    """
 
     vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
     trees: TreeOptions = field(default_factory=TreeOptions)
@@ -136,16 +118,6 @@ def train_parser(task_class, train, val, extra=None, **options):
     return parser
 
 
-def make_linearization(options):
-    """The `Linearization` of trees as `TreeOptions` say.
-
-    Args:
-        options: `TreeOptions`.
-    """
-    form = {"top-down": LabelledBrackets, "in-order": InOrderBrackets}[options.linearization]
-    return form(options.keep_tags)
-
-
 def make_tree_pairs(train, options, extra=None):
     """The pairs (words, symbols) to train on: `TreePairs` as `TreeOptions` say.
 
@@ -200,6 +172,9 @@ def make_tree_tokenizer(pairs, options, run):
         The tuple `(tokenizer, symbols)` of the `Tokenizer` and the `TreeSymbols`.
     """
     symbols = pairs.survey.symbols
+    if tags_from(options.trees) == "tagger":
+        untagged = pairs.linearization.symbol_of(LEAF, UNKNOWN_TAG)
+        symbols = sorted({*symbols, untagged})
     words = pairs.sentences()
     tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
     return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)
@@ -220,10 +195,13 @@ def parser_hyperparameters(tokenizer, symbols, options):
     words = {"source_vocabulary_size": tokenizer.vocabulary_size}
     if not options.deterministic_attention:
         return words
+    leaves = symbols.leaves()
     return {
         **words,
         "word_start_ids": tokenizer.word_start_ids,
-        "leaf_ids": sorted(symbols.leaves().values()),
+        "leaf_ids": sorted(leaves.values()),
+        "untagged_leaf_id": leaves[UNKNOWN_TAG] if tags_from(options) == "tagger" else None,
+        "tag_loss_weight": options.tag_loss_weight,
     }
 
 
@@ -245,7 +223,7 @@ def parser_metadata(pairs, symbols, options):
         "max_openings": pairs.survey.max_openings,
         "word_tokenizer": options.word_tokenizer or word_tokenizer_of(pairs.name),
     }
-    if options.tag_dictionary and options.keep_tags:
+    if options.tag_dictionary and tags_from(options) != "none":
         counts = pairs.survey.tag_counts
         dictionary = TagDictionary.from_counts(counts, options.tag_dictionary)
         metadata["tag_dictionary"] = dictionary.to_dict()
@@ -267,14 +245,29 @@ def quick_parser(parser, options):
 
 
 def score_trees(parser, trees):
-    """The `EvalbScores` of a parser's trees, with the parameters of COLLINS.prm."""
+    """The `EvalbScores` of a parser's trees, with the parameters of COLLINS.prm.
+
+    Args:
+        parser: a `ConstituencyParser`.
+        trees: the gold trees, a list of `nltk.Tree`.
+
+    Returns:
+        `EvalbScores`.
+    """
     predicted = parser([tree.leaves() for tree in trees])
     gold = map(to_bracketed, trees)
     return evaluate_trees(gold, map(to_bracketed, predicted), Parameters.named("COLLINS"))
 
 
 def describe_evalb(result):
-    """The `EvalbScores` that `score_trees` returns in one line."""
+    """The `EvalbScores` that `score_trees` returns in one line.
+
+    Args:
+        result: `EvalbScores`.
+
+    Returns:
+        A string.
+    """
     return (
         f"F1 {result.f1:.2f}, recall {result.recall:.2f}, precision {result.precision:.2f}, "
         f"complete match {result.complete_match:.2f} (EVALB, COLLINS.prm; {result.errors} error "

@@ -1,9 +1,11 @@
 """Train a translator, from pairs of sentences to a model folder (sections 5 and 6.1)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import NamedTuple
 
 from keras_transformer.data.filters import FilterOptions, filter_pairs
+from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.options import from_keywords
@@ -20,9 +22,23 @@ from keras_transformer.training.run import check_data
 
 
 @dataclass(kw_only=True)
-class TranslatorTrainingOptions(TrainingOptions):
-    """Options of a translator's training."""
+class TranslatorVocabularyOptions(VocabularyOptions):
+    """The vocabulary (section 5.1)."""
 
+    source_vocabulary_size: int | None = None
+    """Size of a vocabulary of the source's own: the other is then the target's. Without it both
+    share one, as in the paper."""
+
+
+@dataclass(kw_only=True)
+class TranslatorTrainingOptions(TrainingOptions):
+    """Options of a translator's training.
+
+    Attributes:
+        filters: `kt.data.FilterOptions`: pairs that are left out.
+    """
+
+    vocabulary: TranslatorVocabularyOptions = field(default_factory=TranslatorVocabularyOptions)
     filters: FilterOptions = field(default_factory=FilterOptions)
 
 
@@ -46,17 +62,19 @@ def train_translator(task_class, train, val, **options):
 
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
-    sentences = chain.from_iterable(train)
-    tokenizer = make_tokenizer(sentences, options.vocabulary, run)
-    run = check_data(run, train, tokenizer)
-    batches = make_batches(train, val, tokenizer, options, run)
+    tokenizers = make_tokenizers(train, options.vocabulary, run)
+    run = check_data(run, train, *tokenizers)
+    batches = make_translation_batches(train, val, tokenizers, options, run)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    model = make_model(tokenizer.vocabulary_size, options, run)
-    languages = {"source": train.source_language, "target": train.target_language}
-    origin = {**languages, "dataset": train.name}
+    model = make_model(tokenizers.target.vocabulary_size, options, run, **tokenizers.sizes)
+    languages = {"source": val.source_language, "target": val.target_language}
+    origin = {**languages, "dataset": train.name, **tags_of(train)}
+    translator = task_class(model, tokenizers.target, origin, source_tokenizer=tokenizers.source)
     # Greedy search, the fastest, to see how the training goes.
-    greedy = task_class(model, tokenizer, origin, search=greedy_search)
+    greedy = task_class(
+        model, tokenizers.target, origin, source_tokenizer=tokenizers.source, search=greedy_search
+    )
 
     # Training (section 5.2)
     scores = {"val_bleu": lambda: round(score_text(greedy, val).bleu, 2)}
@@ -68,10 +86,10 @@ def train_translator(task_class, train, val, **options):
     result = score_text(greedy, val)
 
     # Saving
-    translator = task_class(model, tokenizer, origin)
+    translator = translator.tagged(*val.prefix)
     facts = {
         **origin,
-        "left_out": left_out,
+        "left_out": {**left_out, **long_pairs(batches)},
         "validation": validation,
         "scores": {"val": result.to_dict()},
     }
@@ -81,8 +99,89 @@ def train_translator(task_class, train, val, **options):
     return translator
 
 
+class Tokenizers(NamedTuple):
+    """The vocabularies of both sides: one that they share, or two."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def sizes(self):
+        """What a `Transformer` must know of the source's: a dict of its arguments."""
+        shared = self.source is self.target
+        return {"source_vocabulary_size": None if shared else self.source.vocabulary_size}
+
+
+def make_tokenizers(text, options, run):
+    """Train the vocabulary or vocabularies of a training, or read a resumed training's.
+
+    Args:
+        text: the `ParallelText` to train on. Its tags are tokens of the source's vocabulary.
+        options: `TranslatorVocabularyOptions`.
+        run: the `Run`.
+
+    Returns:
+        `Tokenizers`.
+
+    Raises:
+        UserError: as `kt.data.make_tokenizer`.
+    """
+    if options.source_vocabulary_size is None:
+        tokenizer = make_tokenizer(chain.from_iterable(text), options, run, text.tags)
+        return Tokenizers(tokenizer, tokenizer)
+    own = replace(options, vocabulary_size=options.source_vocabulary_size)
+    return Tokenizers(
+        make_tokenizer((pair[0] for pair in text), own, run, text.tags, "source_tokenizer.spm"),
+        make_tokenizer((pair[1] for pair in text), options, run),
+    )
+
+
+def make_translation_batches(train, val, tokenizers, options, run):
+    """Tokenise the texts once, and plan the batches of both (section 5.1).
+
+    Args:
+        train: the `ParallelText` to train on.
+        val: the `ParallelText` to validate on.
+        tokenizers: `Tokenizers`.
+        options: `TranslatorTrainingOptions`.
+        run: the `Run`.
+
+    Returns:
+        `Batches`.
+
+    Raises:
+        UserError: if no pair is left, or the longest does not fit into a batch.
+    """
+    return make_batches(
+        *(train, val, tokenizers.source, options, run),
+        target_tokenizer=tokenizers.target,
+        max_tokens=options.filters.max_tokens,
+    )
+
+
+def long_pairs(batches):
+    """How many pairs of the training text have too many tokens, by this reason: empty if none."""
+    count = batches.train.store.num_left_out
+    return {"too many tokens": count} if count else {}
+
+
+def tags_of(text):
+    """What a translator's metadata say of a text's tags: a dict, empty if there are none."""
+    return {"tags": list(text.tags)} if text.tags else {}
+
+
 def score_text(translator, text):
-    """The `TranslationScores` of a `ParallelText`'s translations."""
+    """The `TranslationScores` of a `ParallelText`'s translations.
+
+    Of a `TaggedText` the sources have their tags: the translator must not add them again.
+
+    Args:
+        translator: a `Translator`.
+        text: a `ParallelText`.
+
+    Returns:
+        `TranslationScores`.
+    """
     sources, references = zip(*text)
     return score_translations(
         translator(sources), references, text.bleu_tokenize, text.target_language
@@ -90,7 +189,14 @@ def score_text(translator, text):
 
 
 def describe_bleu(result):
-    """`TranslationScores` in one line of Markdown, with their signatures."""
+    """`TranslationScores` in one line of Markdown, with their signatures.
+
+    Args:
+        result: `TranslationScores`.
+
+    Returns:
+        A string.
+    """
     return (
         f"BLEU {result.bleu:.2f} (`{result.bleu_signature}`), "
         f"chrF {result.chrf:.2f} (`{result.chrf_signature}`)"

@@ -29,7 +29,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class TrainingOptions:
-    """Options of every training: those of its stages."""
+    """Options of every training: those of its stages.
+
+    Attributes:
+        run: `RunOptions`: where it writes, and whether it goes on.
+        vocabulary: `kt.data.VocabularyOptions`.
+        batching: `kt.data.BatchingOptions`.
+        model: `ModelOptions`.
+        optimizer: `OptimizerOptions`.
+        fitting: `FitOptions`: how long, and how often it validates.
+        checkpoints: `CheckpointOptions`.
+        devices: `DeviceOptions`.
+    """
 
     run: RunOptions
     vocabulary: VocabularyOptions = field(default_factory=VocabularyOptions)
@@ -65,7 +76,7 @@ def begin_training(options):
     return begin_run(options.run, options.devices, options.fitting.steps, settings)
 
 
-def make_tokenizer(sentences, options, run, user_defined_symbols=()):
+def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="tokenizer.spm"):
     """Train the vocabulary of a training (section 5.1), or read a resumed training's.
 
     Of several processes, process 0 does, and gives it to the others.
@@ -75,6 +86,7 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=()):
         options: `VocabularyOptions`.
         run: the `Run`.
         user_defined_symbols: strings that are always one token.
+        name: the file in the run's folder.
 
     Returns:
         A `Tokenizer`.
@@ -87,7 +99,7 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=()):
         tokenizer = write_tokenizer(
             sentences,
             options,
-            run.folder / "tokenizer.spm",
+            run.folder / name,
             keep=run.is_resumed,
             user_defined_symbols=user_defined_symbols,
         )
@@ -96,7 +108,9 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=()):
     return Tokenizer(run.processes.first(proto).encode("latin-1"))
 
 
-def make_batches(train, val, tokenizer, options, run, target_tokenizer=None, first=None):
+def make_batches(
+    train, val, tokenizer, options, run, target_tokenizer=None, first=None, max_tokens=None
+):
     """Tokenise the texts once, and plan the batches of both (section 5.1).
 
     Args:
@@ -105,10 +119,10 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None, fir
         tokenizer: the `Tokenizer`.
         options: `TrainingOptions`.
         run: the `Run`.
-        target_tokenizer: what encodes the targets, with the same vocabulary. Defaults to
-            `tokenizer`.
+        target_tokenizer: what encodes the targets. Defaults to `tokenizer`.
         first: tuple of pairs and a number of updates: what to train on so long at first, before
             `train`. None: on `train` from the beginning.
+        max_tokens: leave out pairs of which a sentence has more tokens. None: none.
 
     Returns:
         `Batches`.
@@ -119,7 +133,7 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None, fir
     texts = {"train": train, "val": val}
     if first:
         texts["first"], updates = first
-    stores = dict(zip(texts, _tokenise(texts, (tokenizer, target_tokenizer), run)))
+    stores = dict(zip(texts, _tokenise(texts, (tokenizer, target_tokenizer, max_tokens), run)))
     return Batches(
         *plan_batches(
             stores["train"],
@@ -135,20 +149,36 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None, fir
     )
 
 
-def _tokenise(texts, tokenizers, run):
-    """The `TokenStore` of each text: those of process 0, or a process's own if it sees none."""
+def _tokenise(texts, how, run):
+    """The `TokenStore` of each text: those of process 0, or a process's own if it sees none.
+
+    Args:
+        texts: dict of the texts by their names.
+        how: tuple of the tokenizers and the limit that a `TokenStore` takes.
+        run: the `Run`.
+    """
     processes, shared = run.processes, run.folder / "tokens"
     own = run.folder / f"process-{processes.index}" / "tokens"
 
     def build(folder):
-        return [TokenStore.build_once(folder / x, texts[x], *tokenizers) for x in texts]
+        return [TokenStore.build_once(folder / x, texts[x], *how) for x in texts]
 
     def find_or_build():
-        found = [TokenStore.find(shared / x, texts[x], tokenizers[0]) for x in texts]
+        found = [TokenStore.find(shared / x, texts[x], *how) for x in texts]
         return build(own) if None in found else found
 
     stores = processes.each(lambda: build(shared) if processes.is_writer else None)
-    return processes.each(lambda: stores or find_or_build())
+    stores = processes.each(lambda: stores or find_or_build())
+    for name, store in zip(texts, stores):
+        if store.num_left_out:
+            logger.info(
+                "%s: %s pairs are left out, with a sentence of more than %d tokens; %s are kept",
+                name,
+                f"{store.num_left_out:,}",
+                how[-1],
+                f"{len(store):,}",
+            )
+    return stores
 
 
 def make_model(vocabulary_size, options, run, **overrides):
@@ -195,7 +225,11 @@ def save_training(task, facts, title, lines, options, run, batches, fitted):
         fitted: what `fit` returned.
     """
     hyperparameters = get_hyperparameters(options.model)
-    facts = {**facts, **training_facts(task.model, batches.train, run, fitted, hyperparameters)}
+    facts = {
+        **facts,
+        **training_facts(task.model, batches.train, run, fitted, hyperparameters),
+        "interval": options.fitting.interval,
+    }
 
     def write():
         write_results(facts, fitted.history, run.folder)

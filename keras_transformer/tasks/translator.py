@@ -1,7 +1,9 @@
+import copy
 import itertools
 import math
 from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID
@@ -9,7 +11,12 @@ from keras_transformer.data.windows import in_windows
 from keras_transformer.decoding.constraints import ForcedPrefix
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.search_stream import search_stream
-from keras_transformer.tasks.task import Task, check_is_no_string
+from keras_transformer.tasks.task import (
+    Task,
+    check_has_tokens,
+    check_is_no_string,
+    check_is_sentence,
+)
 
 
 class SourceCheck(NamedTuple):
@@ -76,14 +83,17 @@ class Translator(Task):
     ):
         self.source_end = bool(source_end)
         self.source_tokenizer = tokenizer if source_tokenizer is None else source_tokenizer
-        self.source_prefix = _tokens("source_prefix", source_prefix)
+        self._set_source_prefix(source_prefix)
         self.target_prefix = _tokens("target_prefix", target_prefix)
-        self.source_prefix_ids = _ids_of("source_prefix", self.source_prefix, self.source_tokenizer)
         self.target_prefix_ids = _ids_of("target_prefix", self.target_prefix, tokenizer)
-        self.shortest_source = type(self).shortest_source + len(self.source_prefix)
         super().__init__(
             model, tokenizer, metadata, batch_tokens, search, max_source_length, **search_options
         )
+
+    def _set_source_prefix(self, prefix):
+        self.source_prefix = _tokens("source_prefix", prefix)
+        self.source_prefix_ids = _ids_of("source_prefix", self.source_prefix, self.source_tokenizer)
+        self.shortest_source = type(self).shortest_source + len(self.source_prefix)
 
     @classmethod
     def train(cls, train, val, **options):
@@ -98,8 +108,9 @@ class Translator(Task):
         Seeds and devices that it sets are the whole process's.
 
         Args:
-            train: `kt.data.ParallelText` to train on.
-            val: `kt.data.ParallelText` to validate on.
+            train: `kt.data.ParallelText` to train on, or a `kt.data.Mixture` of several.
+            val: `kt.data.ParallelText` to validate on. If it is a `kt.data.TaggedText`, the
+                translator puts these tags before each source: see `tagged`.
             **options: the options of `kt.training.TranslatorTrainingOptions` by their names, such
                 as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`,
                 with the recipe's defaults. Those used most:
@@ -120,6 +131,31 @@ class Translator(Task):
         from keras_transformer.tasks.train_translator import train_translator
 
         return train_translator(cls, train, val, **options)
+
+    def tagged(self, *tags):
+        """The translator that puts other tags before its sources, such as that of a language.
+
+        ```python
+        translator.tagged("<2fr>")(["A dog runs."])  # as of "<2fr> A dog runs."
+        translator.tagged()(["<2fr> A dog runs.", "<2de> A dog runs."])  # what the text has
+        ```
+
+        Args:
+            *tags: those that the model was trained with (`kt.data.TaggedText`), each a token of the
+                source's vocabulary. None: sources are taken as they are.
+
+        Returns:
+            A `Translator` with the same model, in place of whose `source_prefix` are the tags.
+
+        Raises:
+            UserError: if one is no token of the vocabulary.
+        """
+        _ids_of("tags", tags, self.source_tokenizer)
+        # As they are in a text: the vocabulary may have a token for the space before them.
+        prefix = self.source_tokenizer.tokens(" ".join(tags)) if tags else ()
+        other = copy.copy(self)
+        other._set_source_prefix(prefix)
+        return other
 
     def export(self, path, num_results=None, format="saved_model", **options):
         """Write the translator in a form that runs without this package.
@@ -148,6 +184,14 @@ class Translator(Task):
             options["num_results"] = num_results
         export_as(self, path, format, **options)
 
+    def _parts(self):
+        parts, tokenizers = super()._parts(), {}
+        if self.source_tokenizer is not self.tokenizer:
+            tokenizers["source"] = self.source_tokenizer
+        prefixes = {"source": self.source_prefix, "target": self.target_prefix}
+        shown = {f"{side} begins": " ".join(tokens) for side, tokens in prefixes.items() if tokens}
+        return {**parts, **tokenizers, **shown}
+
     @classmethod
     def _parts_of(cls, preset):
         return {
@@ -166,14 +210,14 @@ class Translator(Task):
             "source_end": self.source_end,
         }
 
-    def search_batch(self, token_ids, num_results, constraints=()):
+    def search_batch(self, token_ids, num_results, constraints=(), run=None):
         """As every `Task`'s; outputs begin with the ids of `target_prefix`."""
         prefix = self.target_prefix_ids
         if prefix:
             batch = ops.shape(token_ids)[0]
             rows = ops.broadcast_to(ops.convert_to_tensor([prefix], "int32"), (batch, len(prefix)))
             constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
-        return super().search_batch(token_ids, num_results, constraints)
+        return super().search_batch(token_ids, num_results, constraints, run)
 
     def __call__(self, sentences):
         """Translate.
@@ -246,6 +290,66 @@ class Translator(Task):
             SourceCheck(most is not None and len(ids) > most, self.source_tokenizer.is_unknown(ids))
             for ids in self._token_ids(sentences)
         ]
+
+    def source_ids(self, sentence):
+        """The ids of a sentence as the model reads it: a list.
+
+        Raises:
+            UserError: if it is no string, or one without tokens.
+        """
+        check_is_sentence(sentence)
+        (token_ids,) = self._encode([sentence])
+        check_has_tokens(sentence, token_ids)
+        return token_ids
+
+    def search_sentence(self, sentence, num_results=1, run=None):
+        """Search for the translations of one sentence.
+
+        Args:
+            sentence: a string.
+            num_results: how many.
+            run: what runs the search: see `search_batch`.
+
+        Returns:
+            The pair of the source's token ids, a list, and of what `search_batch` gives.
+
+        Raises:
+            UserError: if it is no string, or one without tokens.
+        """
+        token_ids = self.source_ids(sentence)
+        return token_ids, self.search_batch(np.array([token_ids]), num_results, run=run)
+
+    def output_ids(self, translation):
+        """The ids of a translation as the model predicts it, with prefix and end token: a list."""
+        check_is_sentence(translation)
+        (token_ids,) = self.tokenizer.encode([translation])
+        return [*self.target_prefix_ids, *token_ids, END_ID]
+
+    def output_tokens(self, token_ids):
+        """The tokens of outputs' ids, as the vocabulary spells them: a list of strings."""
+        return self.tokenizer.tokens_of(token_ids)
+
+    def explain(self, sentence, translation=None):
+        """Show how a sentence is translated: attention, alignment and, of a beam search, the beam.
+
+        ```python
+        translator.explain("A dog runs.")  # a notebook shows it
+        translator.explain("A dog runs.").save("dog.html")
+        ```
+
+        Args:
+            sentence: a string.
+            translation: another translation than the search's, whose attention is to be shown.
+
+        Returns:
+            A `kt.visualization.Explanation`.
+
+        Raises:
+            UserError: if one of them is no string, or the sentence has no tokens.
+        """
+        from keras_transformer.visualization.explanation import explain_translation
+
+        return explain_translation(self, sentence, translation)
 
     def _search_windows(self, windows, num_results, total):
         results = search_stream(

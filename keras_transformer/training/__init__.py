@@ -10,6 +10,8 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
   and `DeviceOptions`.)
 - Corpus, vocabulary, token store and planned batches are in `kt.data`; `make_tokenizer` and
   `make_batches` call the last three, and `check_data` holds a resumed training to its text.
+- `make_tokenizers`, with `TranslatorVocabularyOptions`: a translator's vocabulary, or two, as
+  `Tokenizers`; `make_translation_batches`, `long_pairs`, `tags_of`: what follows of them.
 - `make_linearization`, `make_tree_pairs`, `constituents_first`, `make_tree_tokenizer`,
   `parser_hyperparameters`, `parser_metadata`, `quick_parser`: what trees need, with
   `TreeOptions` and `ParsingOptions`.
@@ -27,7 +29,7 @@ For another loop, with Keras's own `fit`:
 - `NoamSchedule`, `CooldownSchedule`, `paper_optimizer`, `WholeBatchOptimizer` (5.3).
 - `LabelSmoothedCrossentropy` (5.4), `TokenAccuracy`, `Perplexity`.
 - `RollingCheckpoints`, `stop_on_signals`, `KeepPace`, `LogProgress`, `LogScore`,
-  `SkipNonFinite`, `StopOnNonFinite`: callbacks, and what goes with them.
+  `ShowProgress`, `SkipNonFinite`, `StopOnNonFinite`: callbacks, and what goes with them.
 - `TrainingState`, `find_start`: the whole state of a training in a file.
 - `average_checkpoints`, `list_checkpoints`, `load_weights`, `save_weights`: files of weights.
 - `Devices`, `choose_devices`, `use_devices`, `make_deterministic`: devices that share each batch.
@@ -47,10 +49,16 @@ _HOMES = {
     "make_model": "tasks.training",
     "save_training": "tasks.training",
     "TranslatorTrainingOptions": "tasks.train_translator",
+    "TranslatorVocabularyOptions": "tasks.train_translator",
+    "Tokenizers": "tasks.train_translator",
+    "make_tokenizers": "tasks.train_translator",
+    "make_translation_batches": "tasks.train_translator",
+    "long_pairs": "tasks.train_translator",
+    "tags_of": "tasks.train_translator",
     "ParserTrainingOptions": "tasks.train_parser",
-    "TreeOptions": "tasks.train_parser",
+    "TreeOptions": "tasks.tree_options",
     "ParsingOptions": "tasks.train_parser",
-    "make_linearization": "tasks.train_parser",
+    "make_linearization": "tasks.tree_options",
     "make_tree_pairs": "tasks.train_parser",
     "constituents_first": "tasks.train_parser",
     "make_tree_tokenizer": "tasks.train_parser",
@@ -97,6 +105,7 @@ _HOMES = {
     "LogScore": "training.callbacks",
     "StopOnNonFinite": "training.callbacks",
     "LogProgress": "training.progress",
+    "ShowProgress": "training.progress",
     "SkipNonFinite": "training.progress",
     "average_checkpoints": "training.checkpoints",
     "list_checkpoints": "training.checkpoints",

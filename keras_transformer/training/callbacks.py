@@ -104,7 +104,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
         holds = "The batch holds" if len(batches) == 1 else f"The {len(batches)} batches hold"
         return (
             f"The loss is {loss} at {steps}. {holds} the sentence pairs {numbers} of the training "
-            f"text, counted from 1. {self.checkpoints.last_good()}"
+            f"text, without those left out, counted from 1. {self.checkpoints.last_good()}"
         )
 
 

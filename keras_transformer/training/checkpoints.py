@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_room, whole
+from keras_transformer.progress import bar
 from keras_transformer.training.processes import Processes
 
 # What a file holds besides the model's weights lies in this group: see `training_state`.
@@ -92,7 +93,14 @@ def _without_optimizer(model):
 
 
 def list_checkpoints(folder):
-    """The checkpoints in a folder, `step-N.weights.h5`, the oldest first."""
+    """The checkpoints in a folder, `step-N.weights.h5`, the oldest first.
+
+    Args:
+        folder: the folder.
+
+    Returns:
+        A list of paths.
+    """
     return list_by_step(folder, "weights.h5")
 
 
@@ -122,7 +130,7 @@ def average_checkpoints(paths, output_path):
     if not paths:
         raise UserError("There are no checkpoints to average.")
     sums = _read(paths[0])
-    for path in paths[1:]:
+    for path in bar("averaging", "checkpoints", iterable=paths[1:]):
         tensors = _read(path)
         for name in sums.keys() | tensors.keys():
             shapes = [x[name].shape if name in x else None for x in (sums, tensors)]

@@ -34,6 +34,30 @@ def training_flops(hyperparameters, vocabulary_size, source_lengths, target_leng
 
     encoder = attention(source, source) + feed_forward(source)
     decoder = attention(target, target) + attention(target, source) + feed_forward(target)
-    layers = hyperparameters["num_layers"] * (encoder + decoder)
+    num_layers = hyperparameters["num_layers"]
+    num_decoder_layers = hyperparameters["num_decoder_layers"] or num_layers
+    layers = num_layers * encoder + num_decoder_layers * decoder
     products = np.sum(layers + target * width * vocabulary_size)
     return float(3 * 2 * products)
+
+
+def count_parameters(hyperparameters, vocabulary_size):
+    """The number of weights of a model of the paper, one matrix of embeddings for all.
+
+    Args:
+        hyperparameters: those of a variant.
+        vocabulary_size: size of the vocabulary that source and target share.
+
+    Returns:
+        An integer.
+    """
+    width, num_heads = hyperparameters["hidden_dim"], hyperparameters["num_heads"]
+    inner = hyperparameters["intermediate_dim"]
+    key_dim = hyperparameters["key_dim"] or width // num_heads
+    value_dim = hyperparameters["value_dim"] or key_dim
+    attention = 2 * width * num_heads * (key_dim + value_dim)
+    feed_forward = 2 * width * inner + inner + width
+    norm = 2 * width
+    layers = hyperparameters["num_layers"] * (3 * attention + 2 * feed_forward + 5 * norm)
+    positions = 2 * (hyperparameters["max_length"] or 0)
+    return layers + (vocabulary_size + positions) * width

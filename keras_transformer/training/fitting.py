@@ -24,7 +24,7 @@ from keras_transformer.training.compile_later import CompileLater, first_compile
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.processes import tell_of_lost_connections
-from keras_transformer.training.progress import LogProgress, SkipNonFinite
+from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
 from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
@@ -143,7 +143,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
                 *compile_later,
                 *_callbacks(model, train_batches, run, options, checkpoints, scores or {}),
             ],
-            verbose=0 if run.devices.shard[0] else "auto",
+            verbose=0,
         )
     run.processes.first(lambda: write_history(checkpoints.history, run.folder, options.interval))
     return Fitted(checkpoints.history, checkpoints.seconds)
@@ -284,6 +284,8 @@ def _callbacks(model, train_batches, run, options, checkpoints, scores):
         if model.optimizer.skip_nonfinite
         else StopOnNonFinite(train_batches, checkpoints),
         *(LogScore(name, score) for name, score in scores.items()),
+        # Of several processes, one speaks.
+        *([] if run.devices.shard[0] else [ShowProgress(options.steps)]),
         *(_tensorboard(run.folder) if run.processes.is_writer else []),
         checkpoints,
     ]

@@ -26,6 +26,10 @@ class TokenAccuracy(TokenMean):
 
     Of equal logits, which bfloat16 has many of, argmax takes the first.
 
+    Args:
+        name: the metric's name in logs.
+        dtype: what it is computed in.
+
     Call arguments:
         y_true: int tensor `(batch, target)`.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits; or their `TokenScores`.
@@ -37,10 +41,27 @@ class TokenAccuracy(TokenMean):
         super().__init__(name=name, dtype=dtype)
 
     def values(self, y_true, y_pred):
+        """Each token's value, of logits.
+
+        Args:
+            y_true: int tensor `(batch, target)`.
+            y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
+
+        Returns:
+            Float32 tensor `(batch, target)`.
+        """
         # The maximum is part of the loss's logsumexp, and XLA takes it once for both.
         return is_argmax(y_true, y_pred, ops.max(y_pred, axis=-1))
 
     def values_of_scores(self, scores):
+        """Each token's value, where loss and scores were computed together.
+
+        Args:
+            scores: the tokens' `TokenScores`.
+
+        Returns:
+            Float32 tensor `(batch, target)`.
+        """
         return scores.is_predicted
 
 
@@ -49,6 +70,10 @@ class Perplexity(TokenMean):
     """The exponential of the mean cross-entropy of a token, without label smoothing.
 
     (KerasHub has such a metric too; importing it loads TensorFlow on every backend.)
+
+    Args:
+        name: the metric's name in logs.
+        dtype: what it is computed in.
 
     Call arguments:
         y_true: int tensor `(batch, target)`.
@@ -61,10 +86,27 @@ class Perplexity(TokenMean):
         super().__init__(name=name, dtype=dtype)
 
     def values(self, y_true, y_pred):
+        """Each token's value, of logits.
+
+        Args:
+            y_true: int tensor `(batch, target)`.
+            y_pred: float tensor `(batch, target, vocabulary_size)`, logits.
+
+        Returns:
+            Float32 tensor `(batch, target)`.
+        """
         logits = ops.cast(y_pred, "float32")
         return ops.logsumexp(logits, axis=-1) - logit_of(y_true, logits)
 
     def values_of_scores(self, scores):
+        """Each token's value, where loss and scores were computed together.
+
+        Args:
+            scores: the tokens' `TokenScores`.
+
+        Returns:
+            Float32 tensor `(batch, target)`.
+        """
         return -scores.log_probs
 
     def result(self):

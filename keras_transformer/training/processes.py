@@ -101,7 +101,11 @@ class Processes:
             raise error
 
     def from_first(self, array):
-        """The array of process 0, in all of them; theirs has the same shape and dtype."""
+        """The array of process 0, in all of them; theirs has the same shape and dtype.
+
+        Args:
+            array: NumPy array, of any shape.
+        """
         if self.count == 1:
             return array
         from jax.experimental.multihost_utils import broadcast_one_to_all
@@ -123,6 +127,9 @@ class Processes:
 
     def largest(self, number):
         """The largest of the processes' numbers, each an integer of at most 32 bits.
+
+        Args:
+            number: this process's.
 
         Returns:
             An integer, or what `int` makes one and then waits for: the devices compute it after

@@ -1,24 +1,35 @@
 """What a training says of itself while it runs."""
 
+import logging
 import time
+from collections import deque
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.progress import is_shown
 from keras_transformer.training.callbacks import steps_done
 
 # Batches from one look at what the device has, or at the schedule, to the next.
 _BATCHES_BETWEEN = 10
+_MOST_LAPS = 50
+_BAR_FORMAT = "{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}{postfix}"
+
+logger = logging.getLogger(__name__)
 
 
 class LogProgress(keras.callbacks.Callback):
     """Add the learning rate, target tokens a second and the minutes left to each batch's logs, for
-    Keras's progress bar.
+    `ShowProgress` or another bar of progress.
 
     The history keeps the learning rate alone: of a training that is stopped and goes on it has the
     same values as of one that is not. What is said in the middle of an epoch is counted in Python:
     an update that the optimizer leaves out is noticed when the epoch ends.
+
+    Time is taken of ten batches together. What something may have been compiled in is left out: the
+    first batch, and whatever took twice as long as the fastest. So the two last are told from the
+    tenth batch on.
 
     Args:
         count_tokens: function of a number of batches that returns the number of target tokens in so
@@ -35,33 +46,32 @@ class LogProgress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         # Anew in each `fit`: the first batch of one may compile.
-        self._seconds, self._batches, self._first = 0.0, 0, None
+        self._laps, self._batches = deque(maxlen=_MOST_LAPS), None
 
     def on_epoch_begin(self, epoch, logs=None):
         optimizer = self.model.optimizer
         self._accumulate = getattr(optimizer, "accumulate", 1)
         self._step, self._rate = steps_done(self.model), learning_rates(optimizer)
-        self._shown_rate, self._last = self._rate(self._step), 0
-        self._in_epoch = 0
-        if self._first is None:
-            self._first = self._step * self._accumulate
-        self._began = time.monotonic()
+        self._shown_rate = self._rate(self._step)
+        if self._batches is None:
+            self._batches = self._step * self._accumulate
+        self._in_epoch, self._looked_at, self._looked = 0, 0, time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
         if logs is None:
             return
         # (Of two threads, the later one may have the earlier batch.)
         done = self._in_epoch = max(self._in_epoch, batch + 1)
-        seconds, batches = self._seconds + time.monotonic() - self._began, self._batches + done
-        step = self._step + done // self._accumulate
-        look = done - done % _BATCHES_BETWEEN
-        if look != self._last:
-            self._shown_rate, self._last = self._rate(self._step + look // self._accumulate), look
-        left = max(self.steps - step, 0) * self._accumulate
+        is_first = not self._laps and not self._looked_at
+        if is_first or done // _BATCHES_BETWEEN > self._looked_at // _BATCHES_BETWEEN:
+            self._look(done, is_first)
         logs["learning_rate"] = self._shown_rate
-        tokens = self.count_tokens(self._first + batches) - self.count_tokens(self._first)
-        logs["tokens_per_second"] = round(tokens / seconds)
-        logs["minutes_left"] = round(seconds / batches * left / 60, 1)
+        if laps := _without_slow(self._laps):
+            batches, seconds, tokens = map(sum, zip(*laps))
+            step = self._step + done // self._accumulate
+            left = max(self.steps - step, 0) * self._accumulate
+            logs["tokens_per_second"] = round(tokens / seconds)
+            logs["minutes_left"] = round(seconds / batches * left / 60, 1)
 
     def on_test_begin(self, logs=None):
         self._end_epoch()
@@ -72,11 +82,91 @@ class LogProgress(keras.callbacks.Callback):
             rate = self.model.optimizer.learning_rate
             logs["learning_rate"] = float(ops.convert_to_numpy(rate))
 
+    def _look(self, done, is_first):
+        """Note the time of the batches since the last look, and the rate now."""
+        now, begin = time.monotonic(), self._batches + self._looked_at
+        tokens = self.count_tokens(self._batches + done) - self.count_tokens(begin)
+        if not is_first:
+            self._laps.append((done - self._looked_at, now - self._looked, tokens))
+        self._shown_rate = self._rate(self._step + done // self._accumulate)
+        self._looked_at, self._looked = done, now
+
     def _end_epoch(self):
-        """Add up the time, once an epoch: without the validation."""
-        if self._in_epoch:
-            self._seconds += time.monotonic() - self._began
-            self._batches, self._in_epoch = self._batches + self._in_epoch, 0
+        self._batches += self._in_epoch
+        self._in_epoch = 0
+
+
+def _without_slow(laps):
+    """The laps (batches, seconds, tokens) that took less than twice as long as the fastest."""
+    laps = [lap for lap in laps if lap[1]]
+    fastest = min((seconds / batches for batches, seconds, _ in laps), default=0)
+    return [lap for lap in laps if lap[1] < 2 * fastest * lap[0]]
+
+
+class ShowProgress(keras.callbacks.Callback):
+    """Show a bar for each epoch, with the logs, where somebody looks; elsewhere log a line when it
+    ends.
+
+    In place of Keras's own bar, which takes a first batch that compiles for the pace of all. Call
+    `fit` with `verbose=0`.
+
+    Args:
+        steps: the number of updates of the whole training.
+    """
+
+    async_safe = True
+
+    def __init__(self, steps):
+        super().__init__()
+        self.steps = steps
+        self._bar = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._began = time.monotonic()
+        if not is_shown():
+            return
+        from tqdm import tqdm
+
+        self._bar = tqdm(
+            desc=f"interval {epoch + 1}", total=self.params["steps"], bar_format=_BAR_FORMAT
+        )
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._bar is not None:
+            self._bar.set_postfix_str(_in_words(logs or {}), refresh=False)
+            self._bar.update(max(batch + 1 - self._bar.n, 0))
+
+    def on_test_begin(self, logs=None):
+        if self._bar is not None:
+            self._bar.set_postfix_str("validation")
+
+    def on_epoch_end(self, epoch, logs=None):
+        told = _in_words(logs or {})
+        if self._bar is None:
+            seconds = time.monotonic() - self._began
+            step = f"step {steps_done(self.model):,} of {self.steps:,}"
+            logger.info("%s: %s, %.0f s", step, told, seconds)
+            return
+        self._bar.set_postfix_str(told)
+        self._bar.close()
+        self._bar = None
+
+    def on_train_end(self, logs=None):
+        if self._bar is not None:  # it was stopped
+            self._bar.close()
+            self._bar = None
+
+
+def _in_words(logs):
+    shown = {
+        "tokens_per_second": lambda value: f"{value:,.0f} tokens/s",
+        "minutes_left": lambda value: f"{value:,.0f} min left" if value >= 1 else "< 1 min left",
+    }
+    words = (
+        shown[name](value) if name in shown else f"{name} {float(value):.4g}"
+        for name, value in logs.items()
+    )
+    return ", ".join(words)
 
 
 class SkipNonFinite(keras.callbacks.Callback):

@@ -89,15 +89,21 @@ def model_card(title, facts, lines):
 
     Args:
         title: its title.
-        facts: what `training_facts` returned, and `"command"` if there was one.
+        facts: what `training_facts` returned, `"command"` if there was one, and perhaps
+            `"left_out"`: how many pairs were left out of the text, by the reason.
         lines: further lines, such as scores.
 
     Returns:
         A string.
     """
     command = [f"command: `{facts['command']}`"] if "command" in facts else []
+    left_out = [f"{count:,} {reason}" for reason, count in facts.get("left_out", {}).items()]
+    filtered = [f"left out of the training text: {', '.join(left_out)}"] if left_out else []
     run = (
         f"backend {facts['backend']}, seed {facts['seed']}, {facts['steps']} updates, "
         f"{facts['parameters']:,} parameters, {facts['seconds']} s in all"
     )
-    return "\n".join([f"# {title}", "", *(f"- {line}" for line in [*command, run, *lines])]) + "\n"
+    return (
+        "\n".join([f"# {title}", "", *(f"- {line}" for line in [*command, run, *filtered, *lines])])
+        + "\n"
+    )

@@ -92,6 +92,9 @@ class RollingCheckpoints(keras.callbacks.Callback):
         batches: how many batches were consumed.
         history: as Keras keeps it, name -> values, one for each epoch of the whole training.
         stop_soon: set it to have a checkpoint written after the next batch, and `fit` left.
+
+    Raises:
+        UserError: if a number is not positive; in `fit`, if a checkpoint cannot be written.
     """
 
     async_safe = True
@@ -144,7 +147,11 @@ class RollingCheckpoints(keras.callbacks.Callback):
         return self.start.seconds + time.monotonic() - self._began
 
     def fail(self, error):
-        """Raise an error out of `fit`: here, or where all processes do."""
+        """Raise an error out of `fit`: here, or where all processes do.
+
+        Args:
+            error: the exception.
+        """
         self._agreement.fail(error)
 
     def last_good(self):

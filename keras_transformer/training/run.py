@@ -107,16 +107,16 @@ def begin_run(options, devices, steps, settings):
     return run
 
 
-def check_data(run, train, tokenizer):
+def check_data(run, train, *tokenizers):
     """Hold a run to its text and vocabulary: a training that goes on must have the same.
 
     Args:
         run: a `Run`.
         train: the training text, which has a `fingerprint()`.
-        tokenizer: the `Tokenizer`.
+        *tokenizers: the `Tokenizer`, or the source's and the target's.
 
     Returns:
-        The `Run`, in whose settings both are noted.
+        The `Run`, in whose settings all are noted.
 
     Raises:
         UserError: if one of them is not what the training began with, or not what process 0 has.
@@ -124,7 +124,7 @@ def check_data(run, train, tokenizer):
     settings = {
         **run.settings,
         "training_text": train.fingerprint(),
-        "tokenizer": tokenizer.fingerprint(),
+        "tokenizer": " ".join(dict.fromkeys(x.fingerprint() for x in tokenizers)),
     }
     _check_settings(run, settings)
     return dataclasses.replace(run, settings=settings)

@@ -36,7 +36,16 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_peak(cls, peak_learning_rate, hidden_dim, warmup_steps):
-        """The schedule of the same form that peaks at `peak_learning_rate`."""
+        """The schedule of the same form that peaks at `peak_learning_rate`.
+
+        Args:
+            peak_learning_rate: the largest rate, at the end of the warm-up.
+            hidden_dim: d_model.
+            warmup_steps: updates until the peak.
+
+        Returns:
+            A `NoamSchedule`.
+        """
         scale = peak_learning_rate * (hidden_dim * warmup_steps) ** 0.5
         return cls(hidden_dim, warmup_steps, scale)
 

@@ -67,7 +67,14 @@ class TrainingState:
     run: dict = field(default_factory=dict)
 
     def check_run(self, run):
-        """Raise a `UserError` if anything in `run` differs from what was trained."""
+        """Raise a `UserError` if anything in `run` differs from what was trained.
+
+        Args:
+            run: dict of what must not change when the training goes on.
+
+        Raises:
+            UserError: if an option has another value, which it names.
+        """
         changes = [
             f"{name}={self.run[name]} (now {value})"
             for name, value in run.items()
@@ -124,7 +131,14 @@ class TrainingState:
 
     @classmethod
     def from_json(cls, values):
-        """Make what `to_json` has written down."""
+        """Make what `to_json` has written down.
+
+        Args:
+            values: the dict.
+
+        Returns:
+            A `TrainingState`.
+        """
         path = None if values["path"] is None else Path(values["path"])
         return cls(**{**values, "path": path})
 

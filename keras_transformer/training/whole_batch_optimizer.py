@@ -134,7 +134,11 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             super().finalize_variable_values(var_list)
 
     def overwrite_with_average(self, variables):
-        """Write the inner optimizer's moving average, if it has one, over trained variables."""
+        """Write the inner optimizer's moving average, if it has one, over trained variables.
+
+        Args:
+            variables: the trained variables.
+        """
         self.inner_optimizer.finalize_variable_values(variables)
 
     def stateless_apply(self, optimizer_variables, grads, trainable_variables):

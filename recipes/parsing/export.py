@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.command_line import given, run
+from keras_transformer.command_line import ProgressOptions, given, run
 
 
 @dataclass
-class Options:
+class Options(ProgressOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     output: Path

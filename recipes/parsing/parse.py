@@ -14,6 +14,7 @@ from keras_transformer.command_line import LineNotes, ParserSearchOptions, Strea
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.data.windows import line_windows
+from keras_transformer.visualization import tree_svg, tree_text
 
 
 @dataclass(kw_only=True)
@@ -118,24 +119,6 @@ def tagged_words_of_line(line):
     return pairs
 
 
-def letters():
-    from nltk.tree.prettyprinter import TreePrettyPrinter
-
-    return lambda tree: TreePrettyPrinter(tree).text()
-
-
-def svg():
-    try:
-        import svgling
-    except ImportError as error:
-        raise kt.UserError(
-            'SVG pictures need svgling: pip install "keras-transformer[svg]".'
-        ) from error
-    # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2,
-    # and long labels would be cut off.
-    return lambda tree: svgling.draw_tree(tree, average_glyph_width=1.5).get_svg().tostring()
-
-
 def facts(parse):
     """A `Parse` as JSON values. The words of a span are those from `start` to before `end`."""
     spans, around, num_words = [], [], 0
@@ -158,7 +141,7 @@ def facts(parse):
 
 def writer(options):
     """The function that prints a `Parse` and the number of its line."""
-    draw = None if options.format == "json" else FORMATS[options.format]()
+    draw = FORMATS.get(options.format)
 
     def write_json(parse, number):
         parses = [parse, *parse.others] if parse.tree else []
@@ -180,7 +163,7 @@ def writer(options):
 
 
 # What turns a tree into text.
-FORMATS = {"brackets": lambda: to_bracketed, "pretty": letters, "svg": svg}
+FORMATS = {"brackets": to_bracketed, "pretty": tree_text, "svg": tree_svg}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, given, run
-from keras_transformer.data.parallel_text import bleu_tokenize, load_parallel_text
+from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.evaluation.comparison import compare_translations
@@ -19,11 +19,18 @@ class Options(CommonOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     dataset: str
-    """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text or synthetic."""
+    """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text, catalogs or synthetic."""
     data_dir: Path | None = None
     """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
     split: str = "test"
     """val or test; for text, the name of any pair of files before the language."""
+    source: str | None = None
+    """Language to translate from. Defaults, as the next, to the model's."""
+    target: str | None = None
+    """Language to translate into."""
+    tag: tuple[str, ...] | None = None
+    """Tags before each source. Defaults to those that the model was saved with; with --target, of a
+    model that was trained with --tag-target, to <2TARGET>."""
     beam_size: int | None = None
     """Live hypotheses of a sentence (section 6.1); 1 and no alpha for greedy search. Defaults, as
     the three that follow, to what the model was saved with, and to 4 if it was with nothing."""
@@ -53,7 +60,7 @@ SEARCH = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 def main(options):
     translator = kt.Translator.from_preset(options.model, **given(options, *SEARCH))
     search = translator.search.get_config()  # kept beside the scores
-    languages = translator.metadata["source"], translator.metadata["target"]
+    translator, languages = direction(translator, options)
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
     sources, *references = [*zip(*text)]
     references += [list(read_lines(path)) for path in options.references]
@@ -67,11 +74,25 @@ def main(options):
     scores = score_translations(hypotheses, *how)
     print(", ".join(f"{name} {value}" for name, value in search.items()))
     print(scores)
+    copied = kt.evaluation.score_placeholders(sources, hypotheses)
+    if copied.num_placeholders:
+        print(copied)
     if options.against:
         print(*compare_translations(hypotheses, [*read_lines(options.against)], *how), sep="\n")
     if options.output_json:
         with whole(options.output_json) as new:
-            new.write_text(json.dumps({**scores.to_dict(), **search}, indent=2) + "\n", "utf-8")
+            facts = {**scores.to_dict(), **copied.to_dict(), **search}
+            new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+
+def direction(translator, options):
+    """The translator with the tags, and the languages, that the options say."""
+    metadata = translator.metadata
+    languages = options.source or metadata["source"], options.target or metadata["target"]
+    tags, of_target = options.tag, f"<2{options.target}>"
+    if tags is None and of_target in metadata.get("tags", ()):
+        tags = (of_target,)
+    return translator if tags is None else translator.tagged(*tags), languages
 
 
 if __name__ == "__main__":

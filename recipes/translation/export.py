@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import given, run
+from keras_transformer.command_line import ProgressOptions, given, run
 
 
 @dataclass
-class Options:
+class Options(ProgressOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     output: Path
@@ -20,13 +20,18 @@ class Options:
     n_best: int | None = None
     """Of a SavedModel: how many translations its signature n_best gives. Defaults to the size of
     the beam."""
+    tag: tuple[str, ...] | None = None
+    """Tags before each source, as of translate.py."""
     quantization: str | None = None
     """Of CTranslate2: how it stores the weights, such as int8 or float16. Defaults to float32."""
 
 
 def main(options):
     others = {"format": options.format, **given(options, "quantization")}
-    kt.Translator.from_preset(options.model).export(options.output, options.n_best, **others)
+    translator = kt.Translator.from_preset(options.model)
+    if options.tag is not None:
+        translator = translator.tagged(*options.tag)
+    translator.export(options.output, options.n_best, **others)
     print(f"The model is in {options.output}.")
 
 

@@ -1,7 +1,6 @@
 """Train a Transformer to translate, as in section 5 of "Attention Is All You Need"."""
 
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import keras_transformer as kt
@@ -9,11 +8,11 @@ from keras_transformer.command_line import CommonOptions, run, this_command
 
 
 @dataclass(kw_only=True)
-class Corpus:
+class Corpus(kt.data.MixtureOptions):
     """The corpus."""
 
     dataset: str
-    """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text or synthetic."""
+    """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text, catalogs or synthetic."""
     source: str = "en"
     """Language to translate from."""
     target: str = "de"
@@ -33,17 +32,19 @@ def main(options):
     # Data and batching (section 5.1)
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
     train, left_out = kt.data.filter_pairs(train, options.filters)
-    sentences = chain.from_iterable(train)
-    tokenizer = kt.training.make_tokenizer(sentences, options.vocabulary, training)
-    training = kt.training.check_data(training, train, tokenizer)
-    batches = kt.training.make_batches(train, val, tokenizer, options, training)
+    tokenizers = kt.training.make_tokenizers(train, options.vocabulary, training)
+    training = kt.training.check_data(training, train, *tokenizers)
+    batches = kt.training.make_translation_batches(train, val, tokenizers, options, training)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    model = kt.training.make_model(tokenizer.vocabulary_size, options, training)
+    source, target = tokenizers
+    model = kt.training.make_model(target.vocabulary_size, options, training, **tokenizers.sizes)
     origin = {name: getattr(options.corpus, name) for name in ("source", "target", "dataset")}
-    translator = kt.Translator(model, tokenizer, origin)
+    origin |= kt.training.tags_of(train)
+    translator = kt.Translator(model, target, origin, source_tokenizer=source)
     # The fastest search, for scores: the beam is in `evaluate.py`, and in the model that is saved.
-    greedy = kt.Translator(model, tokenizer, origin, search=kt.greedy_search)
+    search = {"search": kt.greedy_search}
+    greedy = kt.Translator(model, target, origin, source_tokenizer=source, **search)
 
     # Training (section 5.2)
     bleu = {"val_bleu": lambda: round(kt.evaluation.score_text(greedy, val).bleu, 2)}
@@ -57,13 +58,14 @@ def main(options):
 
     # Saving
     title = f"{options.corpus.source} to {options.corpus.target}, trained on {train.name}"
-    facts = {**origin, "left_out": left_out, **facts}
+    facts = {**origin, "left_out": {**left_out, **kt.training.long_pairs(batches)}, **facts}
+    translator = translator.tagged(*val.prefix)
     kt.training.save_training(translator, facts, title, lines, options, training, batches, fitted)
 
 
 def load(corpus, split):
-    return kt.data.load_parallel_text(
-        corpus.dataset, split, corpus.source, corpus.target, corpus.data_dir
+    return kt.data.load_mixture(
+        corpus.dataset, split, corpus.source, corpus.target, corpus.data_dir, corpus
     )
 
 

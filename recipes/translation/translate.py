@@ -15,6 +15,9 @@ from keras_transformer.data.windows import line_windows
 class Options(StreamOptions):
     model: Path
     """Model folder, such as runs/x/model."""
+    tag: tuple[str, ...] | None = None
+    """Tags before each source, such as <2fr>, of a model that was trained with them; without any
+    after it, each line has its own. Defaults to those that the model was saved with."""
     beam_size: int | None = None
     """Live hypotheses of a sentence (section 6.1). Defaults, as all that follow, to what the model
     was saved with, and to 4 if it was with nothing."""
@@ -54,6 +57,8 @@ def main(options):
         max_source_length=options.max_source_length,
         **search_options(options),
     )
+    if options.tag is not None:
+        translator = translator.tagged(*options.tag)
     num_results = 1 if options.n_best is None else options.n_best
     lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     numbers = itertools.count(1)

@@ -21,19 +21,9 @@ from keras import ops
 from keras_transformer.command_line import run
 from keras_transformer.files import whole
 from keras_transformer.models.variants import get_variant
+from keras_transformer.visualization.runs import COLUMNS, sizes_of
 
 TRAIN = Path(__file__).parent / "train.py"
-# The paper's columns, and where `results.json` has them.
-COLUMNS = {
-    "N": "num_layers",
-    "d_model": "hidden_dim",
-    "d_ff": "intermediate_dim",
-    "h": "num_heads",
-    "d_k": "key_dim",
-    "d_v": "value_dim",
-    "P_drop": "dropout",
-    "eps_ls": "label_smoothing",
-}
 
 
 @dataclass
@@ -83,12 +73,9 @@ def lines(results, rate):
     yield f"| {' | '.join(header)} |"
     yield "|" + "---|" * len(header)
     for name, result in results.items():
-        sizes = dict(result["hyperparameters"])
-        sizes["key_dim"] = sizes["key_dim"] or sizes["hidden_dim"] // sizes["num_heads"]
-        sizes["value_dim"] = sizes["value_dim"] or sizes["key_dim"]
         cells = [
             name,
-            *(sizes[key] for key in COLUMNS.values()),
+            *sizes_of(result["hyperparameters"]),
             result["steps"],
             f"{result['validation']['perplexity']:.2f}",
             f"{result['scores']['val']['bleu']:.1f}",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
-from keras_transformer.data.parallel_text import load_parallel_text
+from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
 from tests.small_corpus import store_of

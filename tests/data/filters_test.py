@@ -70,7 +70,10 @@ def test_each_pair_has_one_reason(caplog):
     pairs = [("a", "b"), ("", ""), (LONG, LONG), ("c", "c")]
     _, counts = left_out(pairs, drop_identical=True)
     assert counts == {"blank": 1, "too long": 1, "identical": 1}
-    assert "Of 4 pairs, 3 are left out: 1 blank, 1 too long, 1 identical." in caplog.text
+    assert (
+        "Of 4 pairs of words en-de, 3 are left out: 1 blank, 1 too long, 1 identical."
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import keras
 import pytest
 
-from keras_transformer.data import download, parallel_text, text_files
-from keras_transformer.data.parallel_text import (
+from keras_transformer.data import corpora, download, parallel_text, text_files
+from keras_transformer.data.corpora import (
     DATASETS,
     SYNTHETIC_SIZES,
-    ParallelText,
     bleu_tokenize,
     load_parallel_text,
 )
+from keras_transformer.data.parallel_text import ParallelText
 
 pytestmark = pytest.mark.once
 
@@ -470,7 +470,7 @@ def test_real_tatoeba():
         assert one[0].isdisjoint(other[0]) and one[1].isdisjoint(other[1])
 
 
-@pytest.mark.parametrize("module", [download, parallel_text, text_files])
+@pytest.mark.parametrize("module", [corpora, download, parallel_text, text_files])
 def test_importing_needs_only_the_standard_library(module):
     roots = set()
     for node in ast.parse(Path(module.__file__).read_text()).body:

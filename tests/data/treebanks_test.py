@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.data import penn_treebank, treebanks
-from keras_transformer.data.parallel_text import SYNTHETIC_SIZES, load_parallel_text
+from keras_transformer.data.corpora import SYNTHETIC_SIZES, load_parallel_text
 from keras_transformer.data.synthetic import english_text
 from keras_transformer.data.treebanks import TREEBANKS, Treebank, load_treebank
 from keras_transformer.data.trees import to_bracketed

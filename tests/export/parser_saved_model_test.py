@@ -7,7 +7,7 @@ from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import InOrderBrackets, to_bracketed
 from keras_transformer.export.parser_saved_model import kinds_table, tree_writer
-from tests.small_trees import new_parser, tokenizer_of, trees
+from tests.small_trees import new_parser, new_tagging_parser, tokenizer_of, trees
 from tests.unlabelled_closers import UnlabelledClosers
 
 pytestmark = pytest.mark.skipif(
@@ -25,9 +25,22 @@ ODD += [["\u200b", "runs", "a\u00a0b", "the", "\u200b", "dog"], ["runs"] * 45]
     [{}, pytest.param({"search": kt.WordSynchronousBeamSearch}, marks=pytest.mark.slow)],
 )
 def test_gives_what_python_gives(options, tmp_path):
+    gives_what_python_gives(
+        new_parser(max_source_length=45, counts_words=True, **options), tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"tag_dictionary": False}, marks=pytest.mark.slow)]
+)
+def test_gives_the_tags_of_a_tagger(options, tmp_path):
+    parser = new_tagging_parser(InOrderBrackets(), max_source_length=45, **options)
+    gives_what_python_gives(parser, tmp_path)
+
+
+def gives_what_python_gives(parser, tmp_path):
     import tensorflow as tf
 
-    parser = new_parser(max_source_length=45, counts_words=True, **options)
     parser.export(tmp_path / "saved_model")
     serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
     sentences = SENTENCES + ODD

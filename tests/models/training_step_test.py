@@ -69,6 +69,51 @@ def test_fused_step_has_the_gradients_of_a_projection_with_bias():
     assert_steps_are_equal(None, "mean_with_sample_weight", [], tie_weights=False, output_bias=True)
 
 
+# A tagger: see `Transformer`.
+LEAVES = {"word_start_ids": list(range(4, 40)), "leaf_ids": [7, 9, 20, 33, 40]}
+
+
+@pytest.mark.parametrize("weight", [None, pytest.param(0.5, marks=compiles)])
+def test_fused_step_is_the_plain_one_with_a_tagger(weight):
+    tagged = {**LEAVES, "untagged_leaf_id": 9, "tag_loss_weight": weight}
+    assert_steps_are_equal(ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"], **tagged)
+
+
+@compiles
+def test_fused_step_with_a_tagger_that_has_biases():
+    options = {"tie_weights": False, "output_bias": True, "source_vocabulary_size": 50}
+    tagged = {**LEAVES, "untagged_leaf_id": 9}
+    assert_steps_are_equal(TOKEN_WEIGHTS, "sum", [], **tagged, **options)
+
+
+def test_a_tagger_beside_the_decoder_adds_its_loss():
+    plain, beside = small(options=LEAVES), small(options={**LEAVES, "tag_loss_weight": 0.5})
+    beside.set_weights(plain.get_weights())
+    # From the definition: the mean over all tokens, of which leaves have a tag.
+    log_probs = keras.ops.convert_to_numpy(beside.tag(SOURCE))
+    is_leaf = np.isin(TARGET, LEAVES["leaf_ids"])
+    words = np.cumsum(is_leaf, axis=1)  # of the decoder's inputs, which are the targets here
+    added = [
+        log_probs[row, words[row, column], LEAVES["leaf_ids"].index(TARGET[row, column])]
+        for row, column in zip(*np.nonzero(is_leaf))
+        if words[row, column] < SOURCE.shape[1]
+    ]
+    assert len(added) == is_leaf.sum() > 3
+    expected = plain.test_on_batch(INPUTS, TARGET) - 0.5 * sum(added) / (TARGET != 0).sum()
+    assert beside.test_on_batch(INPUTS, TARGET) == pytest.approx(expected, rel=1e-5)
+    assert beside.train_on_batch(INPUTS, TARGET) == pytest.approx(expected, rel=1e-5)
+    plain.train_on_batch(INPUTS, TARGET)
+    assert any((x != y).any() for x, y in zip(plain.get_weights(), beside.get_weights()))
+
+
+@pytest.mark.once
+def test_a_tagger_beside_the_decoder_needs_fused_steps():
+    options = {**LEAVES, "tag_loss_weight": 0.5}
+    for compiled in ({"fused": False}, {"loss": Doubled()}, {"metrics": ["accuracy"]}):
+        with pytest.raises(ValueError, match="loss of the tagger is computed in fused steps alone"):
+            small(options=options, **compiled)
+
+
 def assert_steps_are_equal(weights, reduction, metrics, **options):
     (plain, plain_logs), (fused, fused_logs) = (
         trained(fused, weights, reduction, metrics, **options) for fused in (False, True)
@@ -120,9 +165,9 @@ class Called(Transformer):
         return logits
 
 
-def small(model_class=Transformer, **options):
-    model = model_class(50, 1, 8, 16, 2, dropout=0.0)
-    model.compile(keras.optimizers.SGD(0.1), **{"loss": LabelSmoothedCrossentropy(), **options})
+def small(model_class=Transformer, options=None, **compiled):
+    model = model_class(50, 1, 8, 16, 2, dropout=0.0, **(options or {}))
+    model.compile(keras.optimizers.SGD(0.1), **{"loss": LabelSmoothedCrossentropy(), **compiled})
     return model
 
 

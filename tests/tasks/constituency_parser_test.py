@@ -179,7 +179,7 @@ def test_very_long_words_and_sentences():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("word", ["", "a b", "\t", None, 3])
+@pytest.mark.parametrize("word", ["", "a b", "\t", None, 3, "a\ud83d"])
 def test_what_is_no_word(parser, word):
     with pytest.raises(ValueError, match="A word must be a string that is not empty"):
         parser([["He", word]])
@@ -257,10 +257,25 @@ def test_a_tag_of_another_treebank(parser):
     assert [tag for _, tag in tree.pos()][:2] == ["ALIEN", "VBZ"]
 
 
+@pytest.mark.compiles
+def test_a_tag_with_brackets(parser):
+    # As NLTK's tagger gives it.
+    (tree,) = parser([[("(", "("), ("He", "X)")]])
+    assert tree.pos() == [("-LRB-", "-LRB-"), ("He", "X-RRB-")]
+    assert next(iter(parse_trees([to_bracketed(tree)]))) == tree
+
+
 @pytest.mark.once
-def test_what_is_no_tag(parser):
-    with pytest.raises(ValueError, match="must be a string, or None.*3"):
-        parser([[("He", 3)]])
+@pytest.mark.parametrize("tag", [3, "", "N N", "\ud83d"])
+def test_what_is_no_tag(parser, tag):
+    with pytest.raises(ValueError, match="tag must be a string, such as a word is, or None"):
+        parser([[("He", tag)]])
+
+
+@pytest.mark.once
+def test_text_with_half_of_a_character(parser):
+    with pytest.raises(ValueError, match="half of a character"):
+        parser(["He runs\ud83d."])
 
 
 @pytest.mark.compiles

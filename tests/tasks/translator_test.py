@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import beam_search, greedy_search, sample
+from keras_transformer import beam_search, greedy_search, progress, sample
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.windows import in_windows
-from keras_transformer.tasks import search_stream
 from keras_transformer.tasks import translator as translator_module
 from keras_transformer.tasks.translator import Translator
 from tests.helpers import assert_close, to_numpy
@@ -227,13 +226,18 @@ def test_missing_results_are_left_out():
 @pytest.mark.once
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     translator = copying_translator()
-    monkeypatch.setattr(search_stream, "_SECONDS_BEFORE_PROGRESS", 0)
+    monkeypatch.setattr(progress, "_SECONDS_BEFORE", 0)
     translator(SENTENCES)
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     translator(SENTENCES)
     output, errors = capsys.readouterr()
     assert output == "" and "0/40" in errors
+    with progress.progress_shown(False):  # --quiet
+        translator(SENTENCES)
+    assert capsys.readouterr() == ("", "")
+    translator(SENTENCES)
+    assert "0/40" in capsys.readouterr().err
 
 
 # With a model

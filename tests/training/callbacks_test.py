@@ -1,4 +1,5 @@
 import itertools
+import sys
 import threading
 
 import keras
@@ -8,10 +9,11 @@ import pytest
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.training import callbacks as callbacks_module
+from keras_transformer.training import progress as progress_module
 from keras_transformer.training.callbacks import KeepPace, LogScore, StopOnNonFinite
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import WholeBatchOptimizer
-from keras_transformer.training.progress import LogProgress, SkipNonFinite
+from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.schedules import NoamSchedule
 from tests.helpers import normal
@@ -192,9 +194,53 @@ def test_progress_is_that_of_the_updates(accumulate):
     rates = {float(np.float32(schedule((40 + i) // accumulate))) for i in (0, 10, 20, 30, 40)}
     shown = {logs["learning_rate"] for logs in watch.logs.values()}
     assert sorted(shown) == pytest.approx(sorted(rates))
-    for logs in watch.logs.values():
-        assert logs["tokens_per_second"] > 0
-    assert watch.logs[39]["minutes_left"] == 0 <= watch.logs[0]["minutes_left"]
+    for batch in range(9, 40):
+        assert watch.logs[batch]["tokens_per_second"] > 0
+    assert watch.logs[39]["minutes_left"] == 0 <= watch.logs[9]["minutes_left"]
+
+
+@pytest.mark.once
+def test_the_time_left_counts_no_compilation(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    callback = LogProgress(lambda batches: 100 * batches, 1000)
+    callback.set_model(dense_model(keras.optimizers.SGD(0.1)))
+    callback.model.optimizer.build(callback.model.trainable_variables)
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    seen = {}
+    for batch in range(60):
+        # A program for each of three shapes, and one for the first.
+        now[0] += 60.0 if batch in (0, 3, 14, 15) else 0.3
+        seen[batch] = {}
+        callback.on_train_batch_end(batch, seen[batch])
+    assert "minutes_left" not in seen[0] and "minutes_left" not in seen[8]
+    for batch in range(29, 60):  # from the first ten batches in which nothing was compiled
+        assert seen[batch]["minutes_left"] == pytest.approx((999 - batch) * 0.3 / 60, abs=0.06)
+        assert seen[batch]["tokens_per_second"] == round(100 / 0.3)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_bar_on_a_terminal_and_elsewhere_a_line_an_interval(
+    is_terminal, monkeypatch, capsys, caplog
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    callbacks = [LogProgress(lambda batches: 7 * batches, 80), ShowProgress(80)]
+    with caplog.at_level("INFO", "keras_transformer"):
+        dense_model(keras.optimizers.SGD(0.1)).fit(
+            stream(), steps_per_epoch=40, epochs=2, callbacks=callbacks, verbose=0
+        )
+    output, errors = capsys.readouterr()
+    assert output == ""
+    if is_terminal:
+        assert "interval 2: 40/40" in errors and "loss" in errors and not caplog.messages
+    else:
+        assert errors == ""
+        assert [line.split(": loss")[0] for line in caplog.messages] == [
+            "step 40 of 80",
+            "step 80 of 80",
+        ]
 
 
 def test_learning_rate_that_is_no_schedule():

@@ -7,9 +7,13 @@ from keras_transformer.training.cost import training_flops
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize("name", ["base", "key_dim_16", "heads_16", "layers_2"])
-def test_counts_every_kernel_once_a_token_and_the_heads_products(name):
+@pytest.mark.parametrize(
+    ("name", "decoder_layers"),
+    [("base", None), ("key_dim_16", None), ("heads_16", None), ("layers_2", None), ("base", 2)],
+)
+def test_counts_every_kernel_once_a_token_and_the_heads_products(name, decoder_layers):
     hyperparameters = scaled(get_variant(name), 1 / 16)
+    hyperparameters["num_decoder_layers"] = decoder_layers
     sizes = {k: v for k, v in hyperparameters.items() if k not in TRAINING_ONLY}
     model = Transformer(50, **sizes)
     source, target = 7, 5
@@ -27,8 +31,10 @@ def test_counts_every_kernel_once_a_token_and_the_heads_products(name):
     heads = model.hyperparameters["num_heads"]
     key_dim = hyperparameters["key_dim"] or hyperparameters["hidden_dim"] // heads
     value_dim = hyperparameters["value_dim"] or key_dim
-    pairs = source * source + target * target + target * source
-    expected += hyperparameters["num_layers"] * pairs * heads * (key_dim + value_dim)
+    num_layers = hyperparameters["num_layers"]
+    pairs = num_layers * source * source
+    pairs += (decoder_layers or num_layers) * (target * target + target * source)
+    expected += pairs * heads * (key_dim + value_dim)
     counted = training_flops(hyperparameters, 50, [source], [target])
     assert counted == pytest.approx(6 * expected)
 

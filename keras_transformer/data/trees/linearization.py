@@ -64,6 +64,10 @@ class Linearization(ABC):
         super().__init_subclass__(**kwargs)
         Linearization._subclasses[cls.__name__] = cls
 
+    def __repr__(self) -> str:
+        config = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
+        return f"{type(self).__name__}({config})"
+
     @abstractmethod
     def symbol_of(self, step: Step, label: str) -> str:
         """Writes a step.

@@ -10,6 +10,7 @@ from keras_transformer.evaluation.evalb.parameters import Parameters
 from keras_transformer.evaluation.evalb.scores import EvalbScores, SentenceScores, Status
 from keras_transformer.evaluation.evalb.sentence import Bracket, Sentence, read_sentence
 from keras_transformer.evaluation.evalb.text import read_lines
+from keras_transformer.progress import bar
 
 _SHOWN = 60  # characters of a tree in an error message
 
@@ -66,6 +67,14 @@ def evaluate_files(
 
     An empty line is an empty tree.
 
+    Args:
+        gold_path: file of gold trees, one a line.
+        predicted_path: file of predicted trees, line N for line N.
+        parameters: as for `evaluate_trees`.
+
+    Returns:
+        An `EvalbScores`.
+
     Raises:
         UserError: if a file cannot be read or is empty, if the numbers of lines differ (the C
             program then scores the lines that both have), or if the brackets of a line do not pair
@@ -106,7 +115,7 @@ def score_sentences(
 
 def _read_all(trees, parameters, where) -> list[Sentence]:
     sentences = []
-    for number, tree in enumerate(trees):
+    for number, tree in enumerate(bar("reading", "trees", iterable=trees)):
         try:
             sentences.append(read_sentence(tree, parameters))
         except ValueError as error:
@@ -118,9 +127,7 @@ def _read_all(trees, parameters, where) -> list[Sentence]:
 def _score(gold: Sentence, predicted: Sentence, parameters: Parameters) -> SentenceScores:
     if not predicted.words:
         return _unscored(gold, predicted, parameters, Status.SKIP)
-    if len(gold.words) != len(predicted.words):
-        _put_quotes_back(gold, predicted, parameters)
-    message = _difference(gold.words, predicted.words, parameters)
+    message = align(gold, predicted, parameters)
     if message:
         return _unscored(gold, predicted, parameters, Status.ERROR, message)
 
@@ -128,7 +135,7 @@ def _score(gold: Sentence, predicted: Sentence, parameters: Parameters) -> Sente
     predicted_brackets = _scored_brackets(predicted.brackets, parameters)
     return SentenceScores(
         gold.length,
-        matched=_count_matched(gold_brackets, predicted_brackets, parameters),
+        matched=len(matched_brackets(gold_brackets, predicted_brackets, parameters)),
         gold_brackets=len(gold_brackets),
         predicted_brackets=len(predicted_brackets),
         crossing=_count_crossing(gold_brackets, predicted_brackets),
@@ -145,6 +152,15 @@ def _unscored(gold, predicted, parameters, status, message="") -> SentenceScores
         gold_brackets=len(_scored_brackets(gold.brackets, parameters)),
         predicted_brackets=len(_scored_brackets(predicted.brackets, parameters)),
     )
+
+
+def align(gold: Sentence, predicted: Sentence, parameters: Parameters) -> str:
+    """Puts quotes back where that helps; returns what EVALB says of words that are not the same,
+    nothing if they are.
+    """
+    if len(gold.words) != len(predicted.words):
+        _put_quotes_back(gold, predicted, parameters)
+    return _difference(gold.words, predicted.words, parameters)
 
 
 def _put_quotes_back(gold: Sentence, predicted: Sentence, parameters: Parameters) -> None:
@@ -176,29 +192,38 @@ def _difference(gold: list[str], predicted: list[str], parameters: Parameters) -
 
 
 def _scored_brackets(brackets: list[Bracket], parameters: Parameters) -> list[Bracket]:
-    """Those with words in them and a label that counts: NP of NP-SBJ-1, VP of VP=2."""
-    scored = (
-        Bracket(bracket.label.partition("-")[0].partition("=")[0], bracket.start, bracket.end)
-        for bracket in brackets
-        if bracket.start != bracket.end
-    )
-    return [bracket for bracket in scored if not parameters.deletes_bracket(bracket.label)]
+    scored = (scored_bracket(bracket, parameters) for bracket in brackets)
+    return [bracket for bracket in scored if bracket is not None]
 
 
-def _count_matched(gold: list[Bracket], predicted: list[Bracket], parameters: Parameters) -> int:
-    """Each gold bracket takes the first predicted one that fits and is not yet taken."""
-    labels = defaultdict(list)
-    for bracket in predicted:
-        labels[bracket.start, bracket.end].append(bracket.label)
-    matched = 0
-    for bracket in gold:
-        left = labels[bracket.start, bracket.end]
-        for index, label in enumerate(left):
-            if not parameters.labeled or parameters.same_label(bracket.label, label):
+def scored_bracket(bracket: Bracket, parameters: Parameters) -> Bracket | None:
+    """One with words in it and a label that counts: NP of NP-SBJ-1, VP of VP=2."""
+    if bracket.start == bracket.end:
+        return None
+    label = bracket.label.partition("-")[0].partition("=")[0]
+    return None if parameters.deletes_bracket(label) else Bracket(label, bracket.start, bracket.end)
+
+
+def matched_brackets(
+    gold: list[Bracket], predicted: list[Bracket], parameters: Parameters
+) -> list[tuple[int, int]]:
+    """Each gold bracket takes the first predicted one that fits and is not yet taken: the pairs of
+    their places in the lists.
+    """
+    places = defaultdict(list)
+    for place, bracket in enumerate(predicted):
+        places[bracket.start, bracket.end].append(place)
+    pairs = []
+    for gold_place, bracket in enumerate(gold):
+        left = places[bracket.start, bracket.end]
+        for index, place in enumerate(left):
+            if not parameters.labeled or parameters.same_label(
+                bracket.label, predicted[place].label
+            ):
+                pairs.append((gold_place, place))
                 del left[index]
-                matched += 1
                 break
-    return matched
+    return pairs
 
 
 def _count_crossing(gold: list[Bracket], predicted: list[Bracket]) -> int:

@@ -61,6 +61,12 @@ class Parameters:
     def from_file(cls, path: str | Path) -> "Parameters":
         """Reads a parameter file.
 
+        Args:
+            path: the file, as EVALB's `.prm`.
+
+        Returns:
+            A `Parameters`.
+
         Raises:
             UserError: if the file cannot be read, or has a line that is not understood (the C
                 program leaves such a line out).
@@ -84,6 +90,12 @@ class Parameters:
         Args:
             name: `"COLLINS"`; `"new"`, which also leaves out `S1`, `?` and `!` and puts quotes
                 back; or `"nk"`, which is `"new"` with a `max_error` of 10,000.
+
+        Returns:
+            A `Parameters`.
+
+        Raises:
+            UserError: if there are none of this name.
         """
         if name not in named_parameters():
             raise UserError(
@@ -92,12 +104,29 @@ class Parameters:
         return cls.from_file(_FOLDER / f"{name}.prm")
 
     def same_label(self, label: str, other: str) -> bool:
+        """Whether two labels count as equal.
+
+        Args:
+            label: a label or tag.
+            other: another.
+        """
         return _same(label, other, self.equal_labels)
 
     def same_word(self, word: str, other: str) -> bool:
+        """Whether two words count as equal.
+
+        Args:
+            word: a word.
+            other: another.
+        """
         return _same(word, other, self.equal_words)
 
     def deletes_bracket(self, label: str) -> bool:
+        """Whether a bracket is left out for its label.
+
+        Args:
+            label: a bracket's label.
+        """
         # A bracket goes by labels that are equal, a word by its very tag: such is EVALB.
         return any(self.same_label(label, deleted) for deleted in self.delete_labels)
 

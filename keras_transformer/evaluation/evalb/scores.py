@@ -228,6 +228,15 @@ class EvalbScores(Summary):
 
     @classmethod
     def of(cls, sentence_scores: Iterable[SentenceScores], cutoff_length: int) -> "EvalbScores":
+        """Adds up the scores of sentences.
+
+        Args:
+            sentence_scores: those of each sentence.
+            cutoff_length: the greatest length of a short sentence.
+
+        Returns:
+            An `EvalbScores`.
+        """
         rows = tuple(sentence_scores)
         return cls(
             **_sums(rows),

@@ -1,0 +1,61 @@
+"""What the site has that its tools have not: code of the package, formulas, pictures, references.
+
+- `<!-- code: module:Name.method -->` becomes that piece of code, without its docstring.
+- `$$ ... $$` becomes MathML, which browsers draw themselves.
+- `<!-- reference: module -->` becomes the documentation of each name of a public namespace.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT)]
+# Keras's own, of each array that JAX or PyTorch gives.
+warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+
+
+def on_page_markdown(markdown, **_):
+    markdown = re.sub(r"<!-- code: (\S+) -->", lambda match: code(match[1]), markdown)
+    markdown = re.sub(r"<!-- reference: (\S+) -->", lambda match: reference(match[1]), markdown)
+    return re.sub(r"^\$\$\n(.*?)\n\$\$$", formula, markdown, flags=re.DOTALL | re.MULTILINE)
+
+
+def code(name):
+    """A fenced block of a function or class of the package, by `module:Name.method`."""
+    module, _, path = name.partition(":")
+    thing = importlib.import_module(module)
+    for part in path.split("."):
+        thing = inspect.getattr_static(thing, part)
+    source = textwrap.dedent(inspect.getsource(getattr(thing, "__func__", thing)))
+    (node,) = ast.parse(source).body
+    lines = source.splitlines()
+    if ast.get_docstring(node) is not None:
+        docstring = node.body[0]
+        del lines[docstring.lineno - 1 : docstring.end_lineno]
+        while len(lines) > docstring.lineno - 1 and not lines[docstring.lineno - 1].strip():
+            del lines[docstring.lineno - 1]
+    title = f"{module.replace('.', '/')}.py"
+    return f'```python title="{title}"\n' + "\n".join(lines) + "\n```"
+
+
+def formula(match):
+    from latex2mathml.converter import convert
+
+    mathml = convert(match[1].strip(), display="block")
+    return f'<div class="formula">{mathml}</div>'
+
+
+def reference(module):
+    """A heading and the docstring of each name of a namespace, in the order of its table."""
+    namespace = importlib.import_module(module)
+    blocks = []
+    for name in namespace.__all__:
+        thing = getattr(namespace, name)
+        blocks.append(f"::: {thing.__module__}.{name}")
+    return "\n\n".join(blocks)

@@ -1,0 +1,182 @@
+"""Several corpora as one, and what tells a model which is which."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from keras_transformer.data.corpora import load_parallel_text
+from keras_transformer.data.parallel_text import ParallelText
+from keras_transformer.data.text_files import Pair
+from keras_transformer.errors import UserError
+
+_SEVERAL = "mul"  # ISO 639: several languages
+
+
+class TaggedText(ParallelText):
+    """A text with tags before each source: `<2de> A dog runs.`
+
+    With the target's language a model learns many directions (Johnson et al., 2017), with a tag for
+    translations back into the source's language it learns not to imitate those (tagged
+    back-translation: Caswell et al., 2019). In a training, each tag is a token of the vocabulary.
+
+    Args:
+        text: a `ParallelText`.
+        *tags: strings without white space, such as `"<2de>"`.
+
+    Attributes:
+        untagged: the text.
+
+    Raises:
+        UserError: if there is no tag, or it is empty or holds white space.
+    """
+
+    def __init__(self, text: ParallelText, *tags: str):
+        if not tags or any(len(tag.split()) != 1 or tag.strip() != tag for tag in tags):
+            raise UserError(
+                f"A tag must be a word, without white space. Received: {', '.join(map(repr, tags))}"
+            )
+        prefix = " ".join(tags)
+        super().__init__(
+            *(text.name, text.split, text.source_language, text.target_language),
+            lambda: ((f"{prefix} {source}", target) for source, target in text),
+            text.bleu_tokenize,
+        )
+        self.untagged = text
+        self.prefix = tags
+        self.tags = _union(tags, text.tags)
+
+
+class Mixture(ParallelText):
+    """The pairs of several texts, at given ratios.
+
+    A text that is too small for its ratio is repeated: as a whole, and for the rest pairs of it at
+    even distances, so that its number of pairs is met exactly. Of each text every pair is there.
+
+    Args:
+        texts: `ParallelText`s, also `TaggedText`s.
+        ratios: how many pairs of each there are to be for one another, such as `(1, 1)` for equally
+            many. None: the texts as they are.
+
+    Attributes:
+        texts: the texts.
+        ratios: their ratios, or None.
+        counts: how many pairs of each there are.
+
+    Raises:
+        UserError: if there is no text, or not one positive ratio for each.
+    """
+
+    def __init__(self, texts: Sequence[ParallelText], ratios: Sequence[float] | None = None):
+        self.texts = list(texts)
+        self.ratios = None if ratios is None else list(ratios)
+        if not self.texts:
+            raise UserError("A mixture must have at least one text. Received: texts=[]")
+        self.counts = _counts([len(text) for text in self.texts], self.ratios)
+        first = self.texts[0]
+        sides = ({getattr(x, f"{side}_language") for x in texts} for side in ("source", "target"))
+        languages = (side.pop() if len(side) == 1 else _SEVERAL for side in sides)
+        name = "+".join(dict.fromkeys(text.name for text in self.texts))
+        super().__init__(name, first.split, *languages, self._pairs_of_all, first.bleu_tokenize)
+        self.tags = _union(*(text.tags for text in self.texts))
+
+    def _pairs_of_all(self) -> Iterator[Pair]:
+        for text, count in zip(self.texts, self.counts):
+            for _ in range(count // len(text)):
+                yield from text
+            rest = count % len(text)
+            for number, pair in enumerate(text if rest else ()):
+                if (number + 1) * rest // len(text) > number * rest // len(text):
+                    yield pair
+
+
+def _counts(lengths: list[int], ratios: list[float] | None) -> list[int]:
+    if ratios is None:
+        return lengths
+    if len(ratios) != len(lengths) or not all(0 < ratio < float("inf") for ratio in ratios):
+        raise UserError(
+            f"`ratios` must be {len(lengths)} positive numbers, one for each text. Received: "
+            f"ratios={ratios}"
+        )
+    one = max(length / ratio for length, ratio in zip(lengths, ratios))
+    return [round(one * ratio) for ratio in ratios]
+
+
+def _union(*tags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(tag for some in tags for tag in some))
+
+
+@dataclass(kw_only=True)
+class MixtureOptions:
+    """Several corpora in one training."""
+
+    also: tuple[str, ...] = ()
+    """Further corpora to train on, such as source=de,target=en or data_dir=bt,tag=<bt>,ratio=2:
+    dataset, source, target and data_dir where they are others than the first's, a tag before each
+    source, and how many pairs there are to be for one of the first. Without any ratio, all pairs of
+    each corpus come once."""
+    tag_target: bool = False
+    """Put a tag for the target language, such as <2de>, before each source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What `also` says of a corpus."""
+
+    dataset: str
+    source: str
+    target: str
+    data_dir: Path | None
+    tag: str | None = None
+    ratio: float | None = None
+
+    def load(self, split: str, tag_target: bool) -> ParallelText:
+        text = load_parallel_text(self.dataset, split, self.source, self.target, self.data_dir)
+        tags = [f"<2{self.target}>"] * tag_target + [self.tag] * bool(self.tag)
+        return TaggedText(text, *tags) if tags else text
+
+
+def load_mixture(
+    dataset: str,
+    split: str,
+    source: str,
+    target: str,
+    data_dir: Path | None,
+    options: MixtureOptions,
+) -> ParallelText:
+    """Loads a split of a corpus by its name; of `"train"`, with the others that `options` name.
+
+    Args:
+        dataset: as `load_parallel_text` takes it; so are the following.
+        split: `"train"`, `"val"` or `"test"`.
+        source: language code of the source.
+        target: language code of the target.
+        data_dir: folder that holds the corpora.
+        options: `MixtureOptions`.
+
+    Returns:
+        A `ParallelText`: a `Mixture` if there are several, a `TaggedText` if it is one with tags.
+
+    Raises:
+        UserError: if an option, an argument or a file is wrong.
+    """
+    first = _Part(dataset=dataset, source=source, target=target, data_dir=data_dir)
+    parts = [first, *(_parse(spec, first) for spec in options.also if split == "train")]
+    texts = [part.load(split, options.tag_target) for part in parts]
+    if len(texts) == 1:
+        return texts[0]
+    has_ratios = any(part.ratio is not None for part in parts)
+    ratios = [1.0 if part.ratio is None else part.ratio for part in parts]
+    return Mixture(texts, ratios if has_ratios else None)
+
+
+def _parse(spec: str, first: _Part) -> _Part:
+    values = dict(entry.partition("=")[::2] for entry in spec.split(","))
+    kinds = {"data_dir": Path, "ratio": float}
+    try:
+        return replace(first, **{k: kinds.get(k, str)(v) for k, v in values.items()})
+    except (TypeError, ValueError):
+        names = ", ".join(field.name for field in fields(_Part))
+        raise UserError(
+            f"`also` must be NAME=VALUE, with commas between, of the names {names}; ratio is a "
+            f"number. Received: {spec!r}"
+        ) from None

@@ -1,0 +1,110 @@
+"""Translation memories (TMX 1.4): XML, read unit by unit."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.parsers import expat
+
+from keras_transformer.data.text_files import Pair, readable
+from keras_transformer.errors import UserError
+
+_CHUNK = 1 << 16
+# What stands in them is code of another format, not text. (`hi` is text.)
+_CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))
+_LINE_ENDS = re.compile(r"[ \t]*[\r\n]+[ \t]*|\t+")
+
+
+def translation_units(path: Path, source_language: str, target_language: str) -> Iterator[Pair]:
+    """The pairs of a `.tmx` file, plain or gzip: a unit at a time, whatever the file's size.
+
+    Nothing in the file can grow beyond its size or reach for another: a file that declares an
+    entity is refused, and expat reads no external ones. A language is found as it is called or,
+    first come, with a region: `en` in `en-US`. Units that lack one of the two give no pair.
+
+    Raises:
+        UserError: if the file is missing, is no XML, declares entities, or has no pair.
+    """
+    reader, wanted = _Reader(path), (source_language, target_language)
+    is_empty, languages = True, set()
+    with readable(path) as file:
+        while chunk := file.read(_CHUNK):
+            for unit in reader.feed(chunk):
+                languages.update(unit)
+                pair = tuple(_in_language(unit, language) for language in wanted)
+                if None not in pair:
+                    is_empty = False
+                    yield pair
+        reader.feed(b"", is_last=True)
+    if is_empty:
+        raise UserError(
+            f"{path} has no unit in both {source_language} and {target_language}. Its languages "
+            f"are: {', '.join(sorted(languages)) or 'none'}."
+        )
+
+
+class _Reader:
+    """Gives the units, dicts of language and text, that are whole after each part of a file."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._parser = parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text
+        parser.EntityDeclHandler = self._refuse_entity
+        self._units, self._unit, self._language = [], {}, None
+        self._segment = None  # the parts of the text of a `seg`
+        self._code_depth = 0
+
+    def feed(self, chunk: bytes, is_last: bool = False) -> list[dict[str, str]]:
+        try:
+            self._parser.Parse(chunk, is_last)
+        except expat.ExpatError as error:
+            raise UserError(f"{self._path} is no whole TMX file: {error}.") from None
+        units, self._units = self._units, []
+        return units
+
+    def _start(self, name, attributes):
+        if name == "tu":
+            self._unit = {}
+        elif name == "tuv":
+            self._language = attributes.get("xml:lang") or attributes.get("lang")
+        elif name == "seg":
+            self._segment, self._code_depth = [], 0
+        elif self._code_depth or name in _CODE:
+            self._code_depth += 1
+
+    def _end(self, name):
+        if name == "tu":
+            self._units.append(self._unit)
+        elif name == "seg":
+            text = _LINE_ENDS.sub(" ", "".join(self._segment)).strip(" ")
+            if self._language:
+                self._unit.setdefault(self._language, text)
+            self._segment = None
+        elif self._code_depth:
+            self._code_depth -= 1
+
+    def _text(self, text):
+        if self._segment is not None and not self._code_depth:
+            self._segment.append(text)
+
+    def _refuse_entity(self, name, *_):
+        raise UserError(
+            f"{self._path} declares the entity {name!r}, of which a small file could make a huge "
+            "text. Replace what it stands for in the file, and take out the declaration."
+        )
+
+
+def _in_language(unit: dict[str, str], language: str) -> str | None:
+    wanted = _code(language)
+    for fits in (wanted.__eq__, lambda code: code.startswith(f"{wanted}-")):
+        for name, text in unit.items():
+            if fits(_code(name)):
+                return text
+    return None
+
+
+def _code(language: str) -> str:
+    return language.lower().replace("_", "-")

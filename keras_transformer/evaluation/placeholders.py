@@ -1,0 +1,90 @@
+"""Whether what must not be translated was copied: placeholders and markup."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from keras_transformer.errors import UserError
+
+# `%s` and `%-5.2f`, with the place of its argument; Qt's `%1` and `%L1`; `{name}`, `{0:d}`, `${x}`;
+# tags and entities. A `%` before a space is per cent.
+_PLACEHOLDER = re.compile(
+    r"%(?:\d+\$)?(?:\([^()\s]*\))?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
+    r"[diouxXeEfFgGaAcsSpnm](?![^\W\d_])"
+    r"|%L?\d+"
+    r"|\$?\{[^{}\s]*\}"
+    r"|</?[a-zA-Z][^<>]*>"
+    r"|&#?\w+;"
+)
+_PLACE = re.compile(r"^%\d+\$")
+
+
+def placeholders(text: str) -> Counter[str]:
+    """Returns how often each placeholder and tag stands in a text.
+
+    The place of an argument is not told apart: `%2$s` counts as `%s`, as a translation may have
+    another order.
+    """
+    return Counter(_PLACE.sub("%", found) for found in _PLACEHOLDER.findall(text))
+
+
+@dataclass(frozen=True)
+class PlaceholderScores:
+    """How many placeholders of the sources stand in the translations.
+
+    Attributes:
+        num_placeholders: those of the sources.
+        num_copied: those of them that the translations have.
+        num_added: those of the translations that their sources lack.
+        num_sentences: sources with placeholders.
+        num_right: those whose translation has exactly theirs.
+    """
+
+    num_placeholders: int
+    num_copied: int
+    num_added: int
+    num_sentences: int
+    num_right: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as a dictionary that `json` can write."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        share = 100 * self.num_copied / max(self.num_placeholders, 1)
+        return (
+            f"placeholders: {self.num_copied:,} of {self.num_placeholders:,} copied "
+            f"({share:.1f} %), {self.num_added:,} added; {self.num_right:,} of "
+            f"{self.num_sentences:,} sentences with placeholders have exactly theirs"
+        )
+
+
+def score_placeholders(sources: Iterable[str], hypotheses: Iterable[str]) -> PlaceholderScores:
+    """Counts the placeholders of sources that their translations have.
+
+    Args:
+        sources: the sentences.
+        hypotheses: their translations, in the same order.
+
+    Returns:
+        `PlaceholderScores`.
+
+    Raises:
+        UserError: if there are not as many of both.
+    """
+    sources, hypotheses = list(sources), list(hypotheses)
+    if len(sources) != len(hypotheses):
+        raise UserError(
+            "`hypotheses` must hold one sentence for each source. Received: "
+            f"{len(sources):,} sources and {len(hypotheses):,} hypotheses"
+        )
+    pairs = [tuple(map(placeholders, pair)) for pair in zip(sources, hypotheses)]
+    return PlaceholderScores(
+        num_placeholders=sum(source.total() for source, _ in pairs),
+        num_copied=sum((source & found).total() for source, found in pairs),
+        num_added=sum((found - source).total() for source, found in pairs),
+        num_sentences=sum(bool(source) for source, _ in pairs),
+        num_right=sum(bool(source) and source == found for source, found in pairs),
+    )

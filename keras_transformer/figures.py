@@ -1,0 +1,64 @@
+"""Write the paper's figures and tables, and those of trainings, into a folder.
+
+Positional encodings, the learning rate, Table 1 measured on this machine, the table of variations,
+and the curves of trainings that are given.
+"""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from keras_transformer.command_line import run
+from keras_transformer.files import whole
+from keras_transformer.visualization.layer_types import measure_layer_types, plot_layer_types
+from keras_transformer.visualization.paper_figures import (
+    plot_learning_rates,
+    plot_position_encodings,
+)
+from keras_transformer.visualization.runs import plot_runs, read_runs, variations_table
+
+logger = logging.getLogger("keras_transformer.figures")  # not `__main__`
+
+
+@dataclass(kw_only=True)
+class Options:
+    folder: tyro.conf.Positional[Path]
+    """Folder to write into."""
+    runs: Path | None = None
+    """A run's folder, or one of several such as variations.py leaves: their curves are drawn, and
+    the table of variations has their scores."""
+    form: Literal["png", "svg"] = "png"
+    """Kind of the pictures."""
+    dark: bool = False
+    """Draw for a dark page."""
+    lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048)
+    """Lengths of the sequences of Table 1's layers."""
+    hidden_dim: int = 128
+    """Size of the representations of Table 1's layers: a multiple of 4."""
+
+
+def main(options):
+    runs = None if options.runs is None else read_runs(options.runs)
+    options.folder.mkdir(parents=True, exist_ok=True)
+
+    def path(name):
+        logger.info("%s", options.folder / f"{name}.{options.form}")
+        return options.folder / f"{name}.{options.form}"
+
+    style = {"dark": options.dark}
+    plot_position_encodings(path=path("position_encodings"), **style)
+    plot_learning_rates(path=path("learning_rates"), **style)
+    times = measure_layer_types(options.lengths, options.hidden_dim)
+    plot_layer_types(times, options.lengths, options.hidden_dim, path("layer_types"), **style)
+    if runs is not None:
+        plot_runs(runs, path("trainings"), **style)
+    with whole(options.folder / "variations.md") as table:
+        table.write_text(variations_table(runs), "utf-8")
+    logger.info("%s", options.folder / "variations.md")
+
+
+if __name__ == "__main__":
+    run(main, Options)

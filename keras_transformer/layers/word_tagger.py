@@ -1,0 +1,149 @@
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.errors import UserError
+from keras_transformer.layers.token_sets import is_one_of
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class WordTagger(keras.layers.Layer):
+    """Tell a word's tag by what the encoder makes of the word.
+
+    Where each leaf of the output stands for one word of the source, and bears its tag, the tag is
+    predicted by a softmax over the leaves, from the vector c of the word at which
+    `DeterministicAttention` looks. What projects the decoder's output to logits (section 3.4)
+    projects c too, so there are no weights.
+
+    ```
+    log q_v = c · E_v - log Σ_u exp(c · E_u)    for leaves u, v
+    ```
+
+    With an untagged leaf l, the decoder reads and writes this one for all leaves, and the tagger
+    alone tells which tag it has. These are the logits of both together:
+
+    ```
+    z'_v = z_l + log q_v    for leaves v
+    z'_v = z_v              for other tokens
+    ```
+
+    So a token's probability is that of a leaf times that of its tag, and its cross-entropy is the
+    sum of both.
+
+    Args:
+        leaf_ids: ids of the target tokens that stand for a word.
+        untagged_leaf_id: l, one of these. None: the decoder predicts tags itself, and the tagger
+            has a loss of its own alone, `losses`.
+        loss_weight: weight of the tagger's cross-entropy where gradients are taken.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        logits: float tensor `(batch, target, vocabulary_size)`: z, the decoder's logits.
+        log_probs: float tensor `(batch, target, leaves)`: log q, what `log_probs` returns.
+
+    Returns:
+        Float tensor `(batch, target, vocabulary_size)`: z'.
+
+    Raises:
+        UserError: if the untagged leaf is no leaf, or the weight is not positive.
+    """
+
+    def __init__(self, leaf_ids, untagged_leaf_id=None, loss_weight=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.leaf_ids = sorted({int(leaf_id) for leaf_id in leaf_ids})
+        if untagged_leaf_id is not None and untagged_leaf_id not in self.leaf_ids:
+            raise UserError(
+                "`untagged_leaf_id` must be one of `leaf_ids`. "
+                f"Received: untagged_leaf_id={untagged_leaf_id}"
+            )
+        if not loss_weight > 0:
+            raise UserError(
+                f"The weight of the tagger's loss must be positive. Received: {loss_weight}"
+            )
+        self.untagged_leaf_id = untagged_leaf_id
+        self.loss_weight = loss_weight
+
+    def call(self, logits, log_probs):
+        is_leaf, place = self._places(logits.shape[-1])
+        leaf = logits[..., self.untagged_leaf_id][..., None]
+        of_tags = leaf + ops.take(ops.cast(self._weighed(log_probs), logits.dtype), place, axis=-1)
+        return ops.where(is_leaf, of_tags, logits)
+
+    def factors(self, sequence, embeddings, log_probs):
+        """Two tensors whose product is z', of two whose product is z.
+
+        Args:
+            sequence: float tensor `(batch, target, hidden_dim)`, the decoder's output.
+            embeddings: float tensor `(vocabulary_size, hidden_dim)`, E.
+            log_probs: float tensor `(batch, target, leaves)`.
+
+        Returns:
+            Float tensors `(batch, target, hidden_dim + leaves)` and `(vocabulary_size, hidden_dim +
+            leaves)`.
+        """
+        is_leaf, place = self._places(embeddings.shape[0])
+        rows = np.where(is_leaf, self.untagged_leaf_id, np.arange(len(is_leaf)))
+        table = ops.take(ops.convert_to_tensor(embeddings), rows, axis=0)
+        one_hot = np.eye(len(self.leaf_ids), dtype="float32")[place] * is_leaf[:, None]
+        log_probs = ops.cast(self._weighed(log_probs), sequence.dtype)
+        return (
+            ops.concatenate([sequence, log_probs], axis=-1),
+            ops.concatenate([table, ops.cast(one_hot, table.dtype)], axis=-1),
+        )
+
+    def log_probs(self, logits):
+        """log q: `(..., leaves)`, of the projections of words, `(..., vocabulary_size)`."""
+        return ops.log_softmax(ops.take(logits, np.array(self.leaf_ids), axis=-1), axis=-1)
+
+    def losses(self, log_probs, y_true):
+        """The tagger's weighted cross-entropy of each true token, 0 of what is no leaf.
+
+        Args:
+            log_probs: float tensor `(batch, target, leaves)`.
+            y_true: int tensor `(batch, target)`.
+
+        Returns:
+            Float tensor `(batch, target)`.
+        """
+        y_true = ops.cast(y_true, "int32")
+        is_true = ops.equal(y_true[..., None], np.array(self.leaf_ids, "int32"))
+        return -self.loss_weight * ops.sum(ops.where(is_true, log_probs, 0.0), axis=-1)
+
+    def untagged(self, token_ids):
+        """Target tokens as the decoder reads them: with the untagged leaf in place of each leaf."""
+        if self.untagged_leaf_id is None:
+            return token_ids
+        return ops.where(is_one_of(token_ids, self.leaf_ids), self.untagged_leaf_id, token_ids)
+
+    def without_tags(self, logits):
+        """z, where the other leaves than the untagged one are no tokens."""
+        if self.untagged_leaf_id is None:
+            return logits
+        others = [leaf_id for leaf_id in self.leaf_ids if leaf_id != self.untagged_leaf_id]
+        return ops.where(np.isin(np.arange(logits.shape[-1]), others), -np.inf, logits)
+
+    def compute_output_shape(self, logits_shape, log_probs_shape):
+        return logits_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "leaf_ids": self.leaf_ids,
+            "untagged_leaf_id": self.untagged_leaf_id,
+            "loss_weight": self.loss_weight,
+        }
+
+    def _places(self, vocabulary_size):
+        """Whether each token is a leaf, and which of the leaves: two arrays `(vocabulary_size,)`;
+        the first one for what is none.
+        """
+        token_ids = np.arange(vocabulary_size)
+        is_leaf = np.isin(token_ids, self.leaf_ids)
+        return is_leaf, np.where(is_leaf, np.searchsorted(self.leaf_ids, token_ids), 0)
+
+    def _weighed(self, log_probs):
+        """The same values, with the weight in their gradient."""
+        if self.loss_weight == 1:
+            return log_probs
+        constant = ops.stop_gradient(log_probs)
+        return constant + self.loss_weight * (log_probs - constant)

@@ -1,0 +1,156 @@
+"""The paper's figures 3 to 5, for any model and sentence."""
+
+import math
+
+import numpy as np
+
+from keras_transformer.errors import UserError
+from keras_transformer.visualization.attention import KINDS, numbers
+from keras_transformer.visualization.style import colours, figure_style, save_figure
+
+_STYLES = ("lines", "heatmap")
+_FAINTEST = 0.01  # no line of less weight is drawn
+# Inches: of a line of text, of a letter, of a head's cell beside a token, between the columns.
+_LINE, _LETTER, _CELL, _BETWEEN = 0.25, 0.095, 0.14, 2.2
+
+
+def plot_attention(
+    attention,
+    kind="encoder",
+    layer=-1,
+    heads=None,
+    words=None,
+    style="lines",
+    path=None,
+    dark=False,
+):
+    """Draw the attention of a layer (figures 3 to 5): lines between two columns, or heat maps.
+
+    Each line is of one head, by its colour, and the stronger the larger the weight is. With
+    `words`, the weights of each head stand beside the tokens looked at, too.
+
+    ```python
+    attention = kt.attention_weights(translator, "A dog runs.")
+    plot_attention(attention, layer=2, heads=[0, 3], words=["dog"], path="dog.png")
+    plot_attention(attention, kind="cross", style="heatmap", path="cross.svg")
+    ```
+
+    Args:
+        attention: an `Attention`.
+        kind: `"encoder"`, `"decoder"` or `"cross"`: which of the three attentions.
+        layer: number of the layer, from 0; -1 is the last.
+        heads: list of numbers of heads, from 0. Defaults to all.
+        words: list of tokens, or of their positions, whose looking is drawn. Defaults to all.
+        style: `"lines"`, or `"heatmap"`: a map for each head.
+        path: file to write, PNG or SVG.
+        dark: whether the picture is for a dark page.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        UserError: if there is no such kind, layer, head or word, no such style, or the path ends
+            with neither .png nor .svg.
+    """
+    if style not in _STYLES:
+        raise UserError(f"`style` must be one of {', '.join(_STYLES)}. Received: style={style!r}")
+    queries, keys, weights = attention.of_kind(kind)
+    num_layers, num_heads = weights.shape[:2]
+    (layer,) = numbers("layer", [layer], num_layers)
+    heads = numbers("heads", range(num_heads) if heads is None else heads, num_heads)
+    rows = _positions(words, queries)
+    draw = _draw_lines if style == "lines" else _draw_maps
+    with figure_style(dark) as theme:
+        figure = draw(queries, keys, weights[layer], heads, rows, theme)
+        figure.suptitle(f"{KINDS[kind]}, layer {layer}", fontsize="medium")
+        save_figure(figure, path)
+    return figure
+
+
+def _positions(words, tokens):
+    """The positions of some words among tokens, a sorted list; all for None."""
+    if words is None:
+        return list(range(len(tokens)))
+    positions = set()
+    for word in [words] if isinstance(words, str | int) else words:
+        found = [i for i, token in enumerate(tokens) if word in (i, token)]
+        if not found:
+            raise UserError(
+                f"`words` must be among the tokens, or their positions. The tokens: {tokens}. "
+                f"Received: {word!r}"
+            )
+        positions.update(found)
+    return sorted(positions)
+
+
+def _draw_lines(queries, keys, weights, heads, rows, theme):
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+    from matplotlib.figure import Figure
+
+    palette = colours(len(weights))
+    # Beside chosen words' targets: the weights, a cell for each head.
+    cells = len(heads) * _CELL if len(rows) < len(queries) else 0
+    left, right = (0.2 + _LETTER * max(map(len, tokens)) for tokens in (queries, keys))
+    length = max(len(queries), len(keys))
+    figure = Figure(
+        figsize=(left + _BETWEEN + cells + right, _LINE * (length + 1.2) + 0.6),
+        layout="constrained",
+    )
+    axes = figure.add_subplot()
+    lines, shades = [], []
+    for head in heads:
+        for row in rows:
+            for column in np.flatnonzero(weights[head, row] >= _FAINTEST):
+                lines.append([(0, row), (_BETWEEN, column)])
+                shades.append(to_rgba(palette[head], float(weights[head, row, column])))
+    axes.add_collection(LineCollection(lines, colors=shades, linewidths=2))
+    for row, token in enumerate(queries):
+        colour = theme.text if row in rows else theme.muted
+        axes.text(-0.08, row, token, ha="right", va="center", color=colour, parse_math=False)
+    for column, token in enumerate(keys):
+        for place, head in enumerate(heads if cells else ()):
+            shade = to_rgba(palette[head], float(weights[head, rows, column].max()))
+            corner = (_BETWEEN + 0.06 + place * _CELL, column - 0.4)
+            axes.add_patch(_box(shade, corner, _CELL * 0.9, 0.8))
+        at = _BETWEEN + 0.08 + cells
+        axes.text(at, column, token, ha="left", va="center", parse_math=False)
+    axes.set(xlim=(-left, _BETWEEN + cells + right), ylim=(length - 0.4, -0.6))
+    axes.set_axis_off()
+    handles = [_box(palette[head]) for head in heads]
+    names = [f"head {head}" for head in heads]
+    options = {"ncols": 4, "handlelength": 1, "handleheight": 1, "fontsize": "small"}
+    figure.legend(handles, names, loc="outside lower center", **options)
+    return figure
+
+
+def _box(colour, corner=(0, 0), width=1, height=1):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(corner, width, height, linewidth=0, facecolor=colour)
+
+
+def _draw_maps(queries, keys, weights, heads, rows, theme):
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+    shades = LinearSegmentedColormap.from_list("weight", [theme.background, theme.accent])
+    columns = min(len(heads), 4)
+    lines = math.ceil(len(heads) / columns)
+    names = _LETTER * max(map(len, (*queries, *keys)))
+    width = columns * (_LINE * len(keys) + 0.3) + names + 1
+    height = lines * (_LINE * len(rows) + names + 0.4) + 0.4
+    figure = Figure(figsize=(max(width, 3.5), height), layout="constrained")
+    grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
+    options = {"fontsize": "small", "parse_math": False}
+    for axes, head in zip(grid.flat, heads):
+        image = axes.imshow(weights[head, rows], cmap=shades, vmin=0, vmax=1)
+        axes.set_title(f"head {head}", fontsize="small")
+        axes.set_xticks(range(len(keys)), keys, rotation=90, **options)
+        axes.set_yticks(range(len(rows)), [queries[row] for row in rows], **options)
+        axes.tick_params(length=0)
+        axes.spines[["top", "right"]].set_visible(True)
+    for axes in list(grid.flat)[len(heads) :]:
+        axes.set_axis_off()
+    figure.colorbar(image, ax=grid, shrink=0.8, label="weight")
+    return figure

@@ -1,0 +1,190 @@
+"""The beam of a search as a tree: what lived, what finished and what was dropped."""
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from keras_transformer.decoding.replay import (
+    CONTINUED,
+    DROPPED,
+    FINISHED,
+    LIVE,
+    replay,
+)
+from keras_transformer.errors import UserError
+from keras_transformer.visualization import svg
+from keras_transformer.visualization.attention import plain_tokens
+
+_MARKS = {FINISHED: "✓", LIVE: "…", DROPPED: "✗"}
+_COLOURS = {CONTINUED: "text", FINISHED: "good", LIVE: "accent", DROPPED: "muted"}
+_MEANINGS = {
+    FINISHED: "finished, with its score",
+    LIVE: "still alive when nothing could win any more, with its log-probability",
+    DROPPED: "dropped: what continues it found no place in the beam",
+}
+_FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+# Pixels: between lines, of a letter, between a token and the next, around all.
+_ROW, _LETTER, _GAP, _MARGIN = 24, 8, 34, 12
+
+
+class BeamTree:
+    """All hypotheses of a search: `print` draws them with letters, a notebook as a picture.
+
+    Args:
+        history: a `BeamHistory`.
+        names: dict of token id -> what is written for it. Defaults to the ids.
+    """
+
+    def __init__(self, history, names=None):
+        self.history = history
+        self.names = names or {}
+        self._by_tokens = {each.tokens: each for each in history.hypotheses}
+        self._children = defaultdict(list)
+        for each in sorted(history.hypotheses, key=lambda each: -each.score):
+            self._children[each.tokens[:-1]].append(each)
+        self._of_results = {
+            each.tokens[:length]
+            for each in history.results
+            for length in range(1, len(each.tokens) + 1)
+        }
+
+    def __repr__(self):
+        counts = Counter(each.status for each in self.history.hypotheses)
+        told = ", ".join(f"{counts[status]} {status}" for status in _MARKS)
+        return f"<BeamTree of {self.history.num_steps} steps: {told}>"
+
+    def __str__(self):
+        return self.text()
+
+    def _repr_svg_(self):
+        return self.svg()
+
+    def save(self, path):
+        """Write the picture, if the path ends with .svg, and otherwise the drawing of letters."""
+        text = self.svg() if str(path).lower().endswith(".svg") else self.text() + "\n"
+        Path(path).write_text(text, "utf-8")
+
+    def text(self):
+        """A drawing of letters: a string of several lines.
+
+        A line holds the tokens up to where hypotheses part. One that is finished ends with ✓ (one
+        that is a result with its rank, too) and its score; one that is dropped with ✗, and one that
+        lived until the end with …, and its log-probability.
+        """
+        lines, waiting = [], [(child, "", None) for child in reversed(self._children[()])]
+        while waiting:
+            hypothesis, indent, is_last = waiting.pop()
+            tokens = [self._name(hypothesis)]
+            while len(children := self._children[hypothesis.tokens]) == 1:
+                (hypothesis,) = children
+                tokens.append(self._name(hypothesis))
+            branch = "" if is_last is None else "└─ " if is_last else "├─ "
+            lines.append(f"{indent}{branch}{' '.join(tokens)}{self._end(hypothesis)}")
+            indent += "" if is_last is None else "   " if is_last else "│  "
+            for child in reversed(children):
+                waiting.append((child, indent, child is children[-1]))
+        return "\n".join(lines)
+
+    def svg(self):
+        """An SVG picture, from the left to the right, on light pages and on dark ones: a string."""
+        rows, order = self._rows()
+        starts = self._columns()
+        widest = max(starts) + _LETTER * 16
+        root = svg.document(max(widest, 620) + 2 * _MARGIN, (order + 4.5) * _ROW + 2 * _MARGIN)
+        frame = svg.element(
+            root, "g", font_family=_FONT, font_size=13, fill="none", stroke_width=1.3
+        )
+        for hypothesis in self._by_tokens.values():
+            self._draw(frame, hypothesis, rows, starts)
+        for number, (status, meaning) in enumerate(_MEANINGS.items()):
+            y = _MARGIN + (order + 1.5 + number) * _ROW
+            svg.element(frame, "text", f"{_MARKS[status]} {meaning}", x=_MARGIN, y=y,
+                        css=_COLOURS[status])  # fmt: skip
+        return svg.to_string(root)
+
+    def _draw(self, frame, hypothesis, rows, starts):
+        """A token, the line to it, and what became of it."""
+        tokens, depth = hypothesis.tokens, len(hypothesis.tokens)
+        x, y = _MARGIN + starts[depth - 1], _MARGIN + (rows[tokens] + 0.5) * _ROW
+        colour = _COLOURS[hypothesis.status]
+        if len(tokens) > 1:
+            parent = self._by_tokens[tokens[:-1]]
+            left = _MARGIN + starts[depth - 2] + _LETTER * len(self._name(parent)) + 4
+            above = _MARGIN + (rows[tokens[:-1]] + 0.5) * _ROW
+            bend = x - _GAP / 2
+            path = f"M{left:.0f},{above:.0f} H{bend:.0f} V{y:.0f} H{x - 4:.0f}"
+            on_the_way = "good" if tokens in self._of_results else "muted"
+            svg.element(frame, "path", d=path, css=on_the_way)
+        weight = {"font_weight": "bold"} if tokens in self._of_results else {}
+        text = svg.element(
+            frame, "text", self._name(hypothesis), x=f"{x:.0f}", y=f"{y + 4:.0f}", css=colour,
+            **weight,
+        )  # fmt: skip
+        title = svg.element(text, "title", f"{hypothesis.status}, {hypothesis.score:.3f}")
+        title.tail = self._end(hypothesis)
+
+    def _name(self, hypothesis):
+        token_id = hypothesis.tokens[-1]
+        return self.names.get(token_id, str(token_id))
+
+    def _end(self, hypothesis):
+        if hypothesis.status == CONTINUED:
+            return ""
+        results = self.history.results
+        rank = f" {results.index(hypothesis) + 1}." if hypothesis in results else ""
+        return f" {_MARKS[hypothesis.status]}{rank} {hypothesis.score:.2f}"
+
+    def _rows(self):
+        """The line of each hypothesis, its parent's if it is the best; and how many there are."""
+        rows, count, waiting = {}, 0, list(reversed(self._children[()]))
+        while waiting:
+            hypothesis = waiting.pop()
+            rows[hypothesis.tokens] = count
+            children = self._children[hypothesis.tokens]
+            count += not children
+            waiting += reversed(children)
+        return rows, count
+
+    def _columns(self):
+        """Where the tokens of each depth begin, and where the last end."""
+        widths = defaultdict(int)
+        for each in self.history.hypotheses:
+            widths[len(each.tokens)] = max(widths[len(each.tokens)], len(self._name(each)))
+        starts = [0]
+        for depth in range(1, max(widths, default=0) + 1):
+            starts.append(starts[-1] + widths[depth] * _LETTER + _GAP)
+        return starts
+
+
+def beam_tree(task, sentence, num_results=1):
+    """Search for the outputs of a sentence once more, and show all hypotheses of the beam.
+
+    ```python
+    print(beam_tree(translator, "A dog runs."))
+    beam_tree(translator, "A dog runs.", num_results=2).save("beam.svg")
+    ```
+
+    Args:
+        task: a `Translator` or a `ConstituencyParser`, with a beam search.
+        sentence: what it takes.
+        num_results: how many outputs are asked for.
+
+    Returns:
+        A `BeamTree`. Of a `Transformer` alone, `BeamTree(replay(search, model, token_ids))` is one,
+        with `keras_transformer.decoding.replay.replay`.
+
+    Raises:
+        UserError: if the task's search draws at random, or it is no sentence.
+    """
+    if not hasattr(task, "search_sentence"):
+        raise UserError(
+            "`beam_tree` takes a `Translator` or a `ConstituencyParser`. "
+            f"Received: {type(task).__name__}"
+        )
+    _, history = task.search_sentence(sentence, num_results, run=replay)
+    return beam_tree_of(task, history)
+
+
+def beam_tree_of(task, history):
+    """The `BeamTree` of a task's `BeamHistory`."""
+    used = sorted({token for each in history.hypotheses for token in each.tokens})
+    return BeamTree(history, dict(zip(used, plain_tokens(task.output_tokens(used)))))

@@ -1,0 +1,120 @@
+"""All that can be shown of one sentence, together."""
+
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from keras import ops
+
+from keras_transformer.data.tokenizer import PAD_ID
+from keras_transformer.data.trees import to_bracketed
+from keras_transformer.decoding.replay import replay
+from keras_transformer.errors import UserError
+from keras_transformer.visualization.alignments import Alignment, alignment
+from keras_transformer.visualization.attention import Attention, of_task
+from keras_transformer.visualization.beams import BeamTree, beam_tree_of
+from keras_transformer.visualization.pages import attention_section, framed, page
+from keras_transformer.visualization.tree_comparison import TreeComparison, compare_trees
+from keras_transformer.visualization.trees import tree_svg, tree_text
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """How an output came about. `print` tells it in text; a notebook shows the page that
+    `save("sentence.html")` writes.
+
+    Attributes:
+        source: the sentence, a string.
+        output: the translation, or the tree in brackets.
+        attention: the `Attention` with which it was predicted.
+        alignment: of a translation, its `Alignment`; else None.
+        beam: the `BeamTree` of the search; None without a beam, or where the output was given.
+        tree: of a parse, its `nltk.Tree`; else None.
+        comparison: the `TreeComparison` with a gold tree, if one was given.
+    """
+
+    source: str
+    output: str
+    attention: Attention = field(repr=False)
+    alignment: Alignment | None = field(default=None, repr=False)
+    beam: BeamTree | None = field(default=None, repr=False)
+    tree: object = field(default=None, repr=False)
+    comparison: TreeComparison | None = field(default=None, repr=False)
+
+    def __str__(self):
+        parts = [self.source, self.output]
+        if self.comparison is not None:
+            parts.append(str(self.comparison))
+        elif self.tree is not None:
+            parts.append(tree_text(self.tree))
+        return "\n\n".join(parts + [str(x) for x in (self.alignment, self.beam) if x is not None])
+
+    def html(self):
+        """The page: a string of HTML that needs nothing but itself."""
+        sections = [f"<p>{escape(self.output)}</p>"]
+        if self.comparison is not None:
+            sections += ["<h2>Beside the gold tree</h2>", self.comparison._repr_html_()]
+        elif self.tree is not None:
+            sections += ["<h2>Tree</h2>", _scrolled(tree_svg(self.tree))]
+        sections += ["<h2>Attention</h2>", attention_section(self.attention)]
+        if self.alignment is not None:
+            sections += [
+                "<h2>Alignment</h2>",
+                '<p class="muted">The mean over the heads of the last layer.</p>',
+                self.alignment._repr_html_(),
+            ]
+        if self.beam is not None:
+            sections += ["<h2>Beam</h2>", _scrolled(self.beam.svg())]
+        return page(self.source, sections)
+
+    def save(self, path):
+        """Write the page, if the path ends with .html, and otherwise the text."""
+        is_page = str(path).lower().endswith((".html", ".htm"))
+        Path(path).write_text(self.html() if is_page else f"{self}\n", "utf-8")
+
+    def _repr_html_(self):
+        return framed(self.html())
+
+
+def explain_translation(translator, sentence, translation=None):
+    """What `Translator.explain` returns."""
+    source, target, beam = _searched(translator, sentence, translation)
+    (output,) = translator.tokenizer.decode([target[len(translator.target_prefix_ids) :]])
+    attention = of_task(translator, source, target)
+    return Explanation(sentence, output, attention, alignment(attention), beam)
+
+
+def explain_parse(parser, sentence, tree=None):
+    """What `ConstituencyParser.explain` returns."""
+    source, target, beam = _searched(parser, sentence)
+    predicted = parser.tree_of(sentence, target)
+    comparison = None if tree is None else compare_trees(tree, predicted)
+    return Explanation(
+        sentence if isinstance(sentence, str) else " ".join(predicted.leaves()),
+        to_bracketed(predicted),
+        of_task(parser, source, target),
+        beam=beam,
+        tree=predicted,
+        comparison=comparison,
+    )
+
+
+def _searched(task, sentence, output=None):
+    """The ids of source and output, and the `BeamTree` of the search, if there is a beam."""
+    if output is not None:
+        return task.source_ids(sentence), task.output_ids(output), None
+    if task.search.draws:
+        source, (token_ids, _) = task.search_sentence(sentence)
+        beam, tokens = None, ops.convert_to_numpy(token_ids)[0, 0].tolist()
+        tokens = [token for token in tokens if token != PAD_ID]
+    else:
+        source, history = task.search_sentence(sentence, run=replay)
+        beam = beam_tree_of(task, history)
+        tokens = [token for result in history.results for token in result.tokens]
+    if not tokens:
+        raise UserError("The search finds no output of this sentence that could be explained.")
+    return source, tokens, beam
+
+
+def _scrolled(picture):
+    return f'<div class="scroll">{picture}</div>'

@@ -1,0 +1,126 @@
+"""Table 1 measured: the time of one layer of each type against the length of the sequence."""
+
+import functools
+import math
+import time
+
+import keras
+import numpy as np
+
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.visualization.style import figure_style, save_figure
+
+
+def make_layer_types(hidden_dim, num_heads, window, kernel_size):
+    """A layer of each type, in the order of Table 1.
+
+    Args:
+        hidden_dim: d, the size of the representations.
+        num_heads: heads of the two self-attentions.
+        window: r, the neighbourhood of the restricted self-attention.
+        kernel_size: k, the width of the convolution.
+
+    Returns:
+        A dict of name -> Keras layer.
+    """
+    attention = functools.partial(MultiHeadAttention, num_heads, hidden_dim // num_heads)
+    return {
+        "self-attention": attention(),
+        "recurrent (LSTM)": keras.layers.LSTM(hidden_dim, return_sequences=True),
+        f"convolutional (k = {kernel_size})": keras.layers.Conv1D(
+            hidden_dim, kernel_size, padding="same"
+        ),
+        f"self-attention (restricted, r = {window})": attention(attention_window=window),
+    }
+
+
+def layer_calls(layers, lengths, hidden_dim):
+    """Functions without arguments that run one sequence through a layer, once called already.
+
+    Returns:
+        A dict of (name of the layer, length) -> function.
+    """
+    calls = {}
+    for name, layer in layers.items():
+        for length in lengths:
+            # A model of one length is compiled for it, as the others are.
+            inputs = keras.Input((length, hidden_dim))
+            model = keras.Model(inputs, layer(inputs))
+            x = np.random.default_rng(0).standard_normal((1, *inputs.shape[1:]), "float32")
+            calls[name, length] = functools.partial(model.predict_on_batch, x)
+            calls[name, length]()
+    return calls
+
+
+def measure_layer_types(
+    lengths=(128, 256, 512, 1024, 2048),
+    hidden_dim=128,
+    num_heads=4,
+    window=33,
+    kernel_size=3,
+    repeats=5,
+):
+    """Measure, forward, on this machine and this backend.
+
+    Args:
+        lengths: n, the lengths of the sequences.
+        hidden_dim: d, the size of the representations.
+        num_heads: heads of the two self-attentions.
+        window: r, the neighbourhood of the restricted self-attention.
+        kernel_size: k, the width of the convolution.
+        repeats: rounds. In each, every layer is called once at every length.
+
+    Returns:
+        A dict of name of the layer -> list of seconds, one for each length: of the fastest call,
+        which other work on the machine has disturbed least.
+    """
+    layers = make_layer_types(hidden_dim, num_heads, window, kernel_size)
+    calls = layer_calls(layers, lengths, hidden_dim)
+    seconds = {key: [] for key in calls}
+    for _ in range(repeats):
+        for key, call in calls.items():
+            start = time.perf_counter()
+            call()
+            seconds[key].append(time.perf_counter() - start)
+    return {name: [min(seconds[name, length]) for length in lengths] for name in layers}
+
+
+def growth(seconds, lengths):
+    """The exponent of the growth over the last two lengths: 1 is linear, 2 square."""
+    return math.log(seconds[-1] / seconds[-2]) / math.log(lengths[-1] / lengths[-2])
+
+
+def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
+    """Draw what `measure_layer_types` found, with how each type grows at the end.
+
+    Args:
+        times: dict of name of the layer -> list of seconds, one for each length.
+        lengths: the lengths of the sequences.
+        hidden_dim: d, for the title.
+        path: file to write, PNG or SVG.
+        dark: whether the picture is for a dark page.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        UserError: if the path ends with neither .png nor .svg.
+    """
+    from matplotlib.figure import Figure
+
+    with figure_style(dark):
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.add_subplot()
+        for name, seconds in times.items():
+            label = f"{name}: n^{growth(seconds, lengths):.1f}"
+            axes.plot(lengths, [1000 * value for value in seconds], marker=".", label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(lengths, [str(n) for n in lengths])
+        axes.set_xlabel("length of the sequence, n")
+        axes.set_ylabel("milliseconds")
+        axes.set_title(f"Time of one layer of Table 1, d = {hidden_dim}")
+        axes.grid(True)
+        axes.legend()
+        save_figure(figure, path)
+    return figure

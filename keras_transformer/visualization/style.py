@@ -1,0 +1,76 @@
+"""How all pictures look, on light pages and on dark ones."""
+
+import contextlib
+from typing import NamedTuple
+
+from keras_transformer.errors import UserError
+
+
+class Theme(NamedTuple):
+    """The colours of a picture."""
+
+    background: str
+    text: str
+    muted: str  # grids, what was dropped
+    accent: str
+    good: str
+    bad: str
+    missing: str
+
+
+LIGHT = Theme("#ffffff", "#1f2328", "#8c959f", "#0b62c4", "#1a7f37", "#c9252d", "#a15c00")
+DARK = Theme("#0d1117", "#e6edf3", "#7d8590", "#6cb6ff", "#57ab5a", "#ff7b72", "#e3a03a")
+# Of heads and lines: told apart on both backgrounds.
+COLOURS = (
+    *("#4c8dd6", "#e8833a", "#4fa65b", "#d9534f", "#9a72c7"),
+    *("#a0705f", "#dd7fb9", "#8a8f94", "#b0ad33", "#35aebd"),
+)
+
+
+def colours(count):
+    """So many colours, as `#rrggbb`."""
+    if count <= len(COLOURS):
+        return list(COLOURS[:count])
+    import colorsys
+
+    shades = (colorsys.hsv_to_rgb(i / count, 0.6, 0.85) for i in range(count))
+    return ["#" + "".join(f"{round(255 * part):02x}" for part in shade) for shade in shades]
+
+
+@contextlib.contextmanager
+def figure_style(dark=False):
+    """Within the block, matplotlib's figures have the colours of a `Theme`, which it gives."""
+    import matplotlib
+
+    theme = DARK if dark else LIGHT
+    own = {
+        "figure.facecolor": theme.background,
+        "axes.facecolor": theme.background,
+        "axes.edgecolor": theme.muted,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlelocation": "left",
+        "grid.color": theme.muted,
+        "grid.alpha": 0.3,
+        "legend.frameon": False,
+        "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+        **dict.fromkeys(
+            ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"),
+            theme.text,
+        ),
+    }
+    with matplotlib.rc_context(own):
+        yield theme
+
+
+def save_figure(figure, path):
+    """Write a figure, if there is a path: PNG or SVG by the path's ending, 150 dots an inch.
+
+    Raises:
+        UserError: if the path ends otherwise.
+    """
+    if path is None:
+        return
+    if not str(path).lower().endswith((".png", ".svg")):
+        raise UserError(f"A picture's `path` must end with .png or .svg. Received: path={path}")
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,67 @@
+"""Constituency trees as drawings of letters, and as pictures."""
+
+import re
+
+from keras_transformer.errors import UserError
+from keras_transformer.visualization import svg
+from keras_transformer.visualization.style import LIGHT
+
+# Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2, and
+# long labels would be cut off.
+_GLYPHS_OF_AN_EM = 1.5
+_NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"  # in whatever form
+
+
+def tree_text(tree):
+    """Draw a tree with letters.
+
+    Args:
+        tree: an `nltk.Tree`.
+
+    Returns:
+        A string of several lines.
+    """
+    from nltk.tree.prettyprinter import TreePrettyPrinter
+
+    return TreePrettyPrinter(tree).text()
+
+
+def tree_svg(tree, colours=None):
+    """Draw a tree as an SVG picture, on light pages and on dark ones.
+
+    Args:
+        tree: an `nltk.Tree`.
+        colours: dict of places in the tree, as `tree.treepositions()` gives them, -> `"good"`,
+            `"bad"`, `"missing"`, `"accent"` or `"muted"`.
+
+    Returns:
+        A string of one line.
+
+    Raises:
+        UserError: if svgling is not installed.
+    """
+    return svg.to_string(drawn(tree, colours))
+
+
+def drawn(tree, colours=None):
+    """As `tree_svg`, the root of the picture."""
+    try:
+        import svgling
+    except ImportError as error:
+        raise UserError(
+            'SVG pictures of trees need svgling: pip install "keras-transformer[svg]".'
+        ) from error
+    drawing = svgling.draw_tree(_printable(tree), average_glyph_width=_GLYPHS_OF_AN_EM)
+    for place, name in (colours or {}).items():
+        colour = getattr(LIGHT, name)
+        drawing.set_node_style(place, text_color=colour)
+        if place:
+            drawing.set_edge_style(place, svgling.core.EdgeStyle(stroke=colour))
+    return svg.with_style(svg.from_string(drawing.get_svg().tostring()))
+
+
+def _printable(node):
+    """The same tree or word, without the control characters that XML cannot hold."""
+    if isinstance(node, str):
+        return re.sub(_NOT_IN_XML, "\ufffd", node)
+    return type(node)(_printable(node.label()), map(_printable, node))

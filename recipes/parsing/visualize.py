@@ -1,0 +1,57 @@
+"""Show how a sentence is parsed: its tree, perhaps beside the gold one, attention and the beam."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+import keras_transformer as kt
+from keras_transformer.command_line import CommonOptions, ParserSearchOptions, run
+from keras_transformer.visualization import plot_attention, tree_svg
+
+
+@dataclass(kw_only=True)
+class Options(ParserSearchOptions, CommonOptions):
+    sentence: tyro.conf.Positional[str]
+    """The sentence; or its gold tree in brackets, whose words are parsed and set beside it."""
+    model: Path
+    """Model folder, such as runs/x/model."""
+    output_dir: Path
+    """Folder to write the pictures into."""
+    layer: int = -1
+    """Number of the layer whose attention is drawn, from 0; -1 is the last. The page has all."""
+    heads: tuple[int, ...] | None = None
+    """Numbers of the heads that are drawn. Defaults to all."""
+    form: Literal["png", "svg"] = "png"
+    """Kind of the pictures of attention."""
+    dark: bool = False
+    """Draw attention for a dark page. All else follows the reader's system."""
+
+
+def main(options):
+    parser = kt.ConstituencyParser.from_preset(
+        options.model, **options.search(kt.WordSynchronousBeamSearch)
+    )
+    sentence, gold = options.sentence, None
+    if sentence.lstrip().startswith("("):
+        (gold,) = kt.data.parse_trees([sentence])
+        sentence = gold.leaves()
+    explanation = parser.explain(sentence, gold)
+    print(explanation)
+    folder = options.output_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    explanation.save(folder / "parse.html")
+    (folder / "tree.svg").write_text(tree_svg(explanation.tree), "utf-8")
+    for name in ("beam", "comparison"):
+        if (part := getattr(explanation, name)) is not None:
+            part.save(folder / f"{name}.svg")
+    chosen = {"layer": options.layer, "heads": options.heads, "dark": options.dark}
+    for kind in ("encoder", "decoder", "cross"):
+        path = folder / f"{kind}.{options.form}"
+        plot_attention(explanation.attention, kind, style="heatmap", path=path, **chosen)
+    print(f"\nPictures are in {folder}, and all of them to point at in parse.html.")
+
+
+if __name__ == "__main__":
+    run(main, Options)

@@ -1,0 +1,61 @@
+"""Show how a sentence is translated: attention, alignment and the beam of the search."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+import keras_transformer as kt
+from keras_transformer.command_line import CommonOptions, run
+from keras_transformer.visualization import plot_attention
+
+
+@dataclass(kw_only=True)
+class Options(CommonOptions):
+    sentence: tyro.conf.Positional[str]
+    """The sentence."""
+    model: Path
+    """Model folder, such as runs/x/model."""
+    output_dir: Path
+    """Folder to write the pictures into."""
+    translation: str | None = None
+    """Show the attention with which this is predicted, in place of what the model translates to."""
+    layer: int = -1
+    """Number of the layer whose attention is drawn, from 0; -1 is the last. The page has all."""
+    heads: tuple[int, ...] | None = None
+    """Numbers of the heads that are drawn. Defaults to all."""
+    words: tuple[str, ...] | None = None
+    """Draw only where these tokens look, in the pictures that have them. Defaults to all."""
+    form: Literal["png", "svg"] = "png"
+    """Kind of the pictures."""
+    dark: bool = False
+    """Draw for a dark page. The page and the beam follow the reader's system."""
+
+
+def main(options):
+    translator = kt.Translator.from_preset(options.model)
+    explanation = translator.explain(options.sentence, options.translation)
+    print(explanation)
+    folder = options.output_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    explanation.save(folder / "translation.html")
+    if explanation.beam is not None:
+        explanation.beam.save(folder / "beam.svg")
+    known = {*explanation.attention.source_tokens, *explanation.attention.target_tokens}
+    if unknown := [word for word in options.words or () if word not in known]:
+        raise kt.UserError(f"`words` must be among the tokens. Received: {' '.join(unknown)}")
+    chosen = {"layer": options.layer, "heads": options.heads, "dark": options.dark}
+    for kind in ("encoder", "decoder", "cross"):
+        tokens, _, _ = explanation.attention.of_kind(kind)
+        words = [word for word in options.words or () if word in tokens] or None
+        for style in ("lines", "heatmap"):
+            path = folder / f"{kind}_{style}.{options.form}"
+            plot_attention(
+                explanation.attention, kind, words=words, style=style, path=path, **chosen
+            )
+    print(f"\nPictures are in {folder}, and all of them to point at in translation.html.")
+
+
+if __name__ == "__main__":
+    run(main, Options)

@@ -1,0 +1,131 @@
+"""Trainings of two vocabularies, of several directions, and of texts with very long lines."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.data.synthetic import generate
+
+SMALL = {
+    **{"vocabulary_size": 200, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},
+    **{"num_shapes": 1, "interval": 2, "average": 1, "seed": 3},
+}
+SENTENCES = ["The dog sleeps.", "A man sees the house."]
+
+
+def texts():
+    """English to German, and back."""
+    pairs = {
+        split: [(x.english, x.german) for x in generate(split, size)]
+        for split, size in (("train", 120), ("val", 2))
+    }
+    return [
+        [
+            kt.data.ParallelText("made", split, *languages, lambda pairs=pairs: iter(pairs))
+            for split, pairs in swapped.items()
+        ]
+        for languages, swapped in (
+            (("en", "de"), pairs),
+            (("de", "en"), {split: [(b, a) for a, b in x] for split, x in pairs.items()}),
+        )
+    ]
+
+
+def weights_of(translator):
+    return translator.model.get_weights()
+
+
+@pytest.mark.compiles
+def test_two_vocabularies(tmp_path):
+    (train, val), _ = texts()
+    options = {**SMALL, "source_vocabulary_size": 150, "steps": 3}
+    translator = kt.Translator.train(train, val, output_dir=tmp_path / "run", **options)
+    sizes = translator.model.hyperparameters
+    assert (sizes["source_vocabulary_size"], sizes["vocabulary_size"]) == (150, 200)
+    assert translator.source_tokenizer.vocabulary_size == 150
+    # Of the sides' texts: the word of one is no word of the other.
+    for tokenizer, own, other in (
+        (translator.source_tokenizer, "the", "der"),
+        (translator.tokenizer, "der", "the"),
+    ):
+        assert len(tokenizer.tokens(own)) < len(tokenizer.tokens(other))
+    translator.search = kt.BeamSearch(2, extra_length=4)
+    expected = translator(SENTENCES)
+    loaded = kt.Translator.from_preset(tmp_path / "run" / "model", beam_size=2, extra_length=4)
+    assert loaded(SENTENCES) == expected
+    # A training that goes on has both vocabularies, and ends as the one in one go.
+    folder = tmp_path / "parts"
+    kt.Translator.train(train, val, output_dir=folder, **{**options, "steps": 2})
+    kept = (folder / "source_tokenizer.spm").read_bytes()
+    resumed = kt.Translator.train(train, val, output_dir=folder, resume=True, **options)
+    assert (folder / "source_tokenizer.spm").read_bytes() == kept
+    assert all(map(np.array_equal, weights_of(resumed), weights_of(translator)))
+    with pytest.raises(kt.UserError, match="source_vocabulary_size"):
+        changed = {**options, "source_vocabulary_size": 140, "steps": 4}
+        kt.Translator.train(train, val, output_dir=folder, resume=True, **changed)
+
+
+@pytest.mark.compiles
+def test_several_directions(tmp_path):
+    (there, val), (back, _) = texts()
+    train = kt.data.Mixture(
+        [kt.data.TaggedText(there, "<2de>"), kt.data.TaggedText(back, "<2en>")], (1, 0.5)
+    )
+    val = kt.data.TaggedText(val, "<2de>")
+    options = {**SMALL, "steps": 2, "output_dir": tmp_path / "run"}
+    translator = kt.Translator.train(train, val, **options)
+    assert translator.metadata == {
+        **{"source": "en", "target": "de", "dataset": "made", "tags": ["<2de>", "<2en>"]},
+    }
+    translator = kt.Translator.from_preset(tmp_path / "run" / "model", beam_size=2, extra_length=4)
+    # The direction of the validation text by itself, another on demand, or as the text says.
+    assert list(translator.source_prefix) == translator.tokenizer.tokens("<2de>")
+    as_they_are = translator.tagged()
+    for tag, tagged in (("<2de>", translator), ("<2en>", translator.tagged("<2en>"))):
+        expected = list(as_they_are.translate([f"{tag} {text}" for text in SENTENCES]))
+        assert list(tagged.translate(SENTENCES)) == expected
+        assert tagged.model is translator.model
+    sources = [translator.tagged(tag)._encode(SENTENCES) for tag in ("<2de>", "<2en>")]
+    assert sources[0] != sources[1]
+    with pytest.raises(kt.UserError, match="no token '<2fr>'"):
+        translator.tagged("<2fr>")
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        as_they_are.export(tmp_path / "saved_model")
+        served = tf.saved_model.load(str(tmp_path / "saved_model"))
+        lines = [f"{tag} {text}" for tag in ("<2en>", "<2de>") for text in SENTENCES]
+        outputs = served.signatures["serving_default"](text=tf.constant(lines))
+        translations = [line.decode() for line in outputs["translation"].numpy()]
+        assert translations == as_they_are(lines)
+
+
+def test_long_lines_decide_nothing(tmp_path, caplog):
+    caplog.set_level("INFO")
+    (train, val), _ = texts()
+    odd = [
+        ("dog " * 2_000, "Hund"),
+        ("", "nichts"),
+        # Not too many characters, but too many tokens, be they bytes.
+        ("dog " * 100, "Hund"),
+        ("dog", "\u4e00\u4e8c" * 20),
+    ]
+    pairs, val_pairs = [*train, *odd], [*val, ("house " * 100, "Haus")]
+    train, val = (
+        kt.data.ParallelText("odd", name, "en", "de", lambda x=x: iter(x))
+        for name, x in (("train", pairs), ("val", val_pairs))
+    )
+    options = {**SMALL, "byte_fallback": True, "vocabulary_size": 460, "steps": 2}
+    options |= {"character_coverage": 0.98, "max_tokens": 90}
+    kt.Translator.train(train, val, output_dir=tmp_path, **options)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["left_out"] == {"blank": 1, "too long": 1, "too many tokens": 2}
+    assert "train: 2 pairs are left out, with a sentence of more than 90 tokens" in caplog.text
+    assert "val: 1 pairs are left out" in caplog.text
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "left out of the training text: 1 blank, 1 too long, 2 too many tokens" in card
+    # The score is of all sentences.
+    assert results["scores"]["val"]["num_sentences"] == 3

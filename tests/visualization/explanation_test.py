@@ -1,0 +1,46 @@
+"""`explain`: all pictures of a sentence in one page, in a notebook and in a file."""
+
+from html import unescape
+
+import pytest
+
+import keras_transformer as kt
+from tests.small_corpus import new_model, tokenizer
+from tests.small_trees import new_parser, trees
+
+pytestmark = pytest.mark.compiles
+
+
+def test_a_translation(tmp_path):
+    translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
+    explanation = translator.explain("the <dog> runs")
+    assert [explanation.output] == translator(["the <dog> runs"])
+    page = explanation.html()
+    assert page.count('<section class="attention">') == 1 and page.count("<svg") == 2
+    assert "the &lt;dog&gt; runs</h1>" in page and 'table class="alignment"' in page
+    assert unescape(explanation._repr_html_()).count(page) == 1  # a frame around the page
+    explanation.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == page
+    explanation.save(tmp_path / "page.txt")
+    text = (tmp_path / "page.txt").read_text("utf-8")
+    assert str(explanation.alignment) in text and str(explanation.beam) in text
+
+
+def test_another_translation_and_a_search_without_a_beam():
+    translator = kt.Translator(new_model(), tokenizer(), search=kt.Sampling(extra_length=3))
+    explanation = translator.explain("the dog", "a cat")
+    assert explanation.output == "a cat" and explanation.beam is None
+    drawn = translator.explain("the dog")
+    assert [drawn.output] == translator(["the dog"]) and "Beam" not in drawn.html()
+    with pytest.raises(kt.UserError, match="Pass one sentence"):
+        translator.explain(["the dog"])
+
+
+def test_a_parse_beside_the_gold_tree():
+    parser, gold = new_parser(counts_words=True), trees()[1]
+    explanation = parser.explain(gold.leaves(), gold)
+    assert [explanation.tree] == parser([gold.leaves()])
+    assert "Beside the gold tree" in explanation.html()
+    assert str(explanation.comparison) in str(explanation)
+    alone = parser.explain(gold.leaves())
+    assert alone.comparison is None and "<h2>Tree</h2>" in alone.html()
