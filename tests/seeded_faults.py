@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("keras_transformer", "tests", "recipes", "benchmarks", "Makefile", "pyproject.toml")
-LINKED = (".venv", "saved_models", "docs", "README.md", "LICENSE")
+LINKED = (".venv", "saved_models", "docs", "mkdocs.yml", "Makefile", "README.md", "LICENSE")
 MINUTES = 30  # for the tests of one backend; a search that never ends is found too
 SHARE_TO_FIND = 0.95
 

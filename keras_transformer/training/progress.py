@@ -162,11 +162,12 @@ def _in_words(logs):
         "tokens_per_second": lambda value: f"{value:,.0f} tokens/s",
         "minutes_left": lambda value: f"{value:,.0f} min left" if value >= 1 else "< 1 min left",
     }
-    words = (
-        shown[name](value) if name in shown else f"{name} {float(value):.4g}"
-        for name, value in logs.items()
+    # What matters most comes first: a terminal cuts the rest off.
+    names = sorted(logs, key=lambda name: (name != "minutes_left", name != "loss"))
+    return ", ".join(
+        shown[name](logs[name]) if name in shown else f"{name} {float(logs[name]):.4g}"
+        for name in sorted(names, key=lambda name: name in ("learning_rate", "tokens_per_second"))
     )
-    return ", ".join(words)
 
 
 class SkipNonFinite(keras.callbacks.Callback):

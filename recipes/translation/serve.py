@@ -4,17 +4,37 @@ This is all that a server needs: neither Keras nor keras_transformer, only Tenso
 tokenizer's operations.
 """
 
+import os
 import sys
+import tempfile
 
-import tensorflow as tf
-import tensorflow_text  # noqa: F401  registers the operations
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised
 
 
 def main(path, sentences):
-    translate = tf.saved_model.load(path).signatures["serving_default"]
+    tf, translate = load(path)
     outputs = translate(text=tf.constant(sentences, tf.string))
     for sentence, translation in zip(sentences, outputs["translation"].numpy()):
         print(f"{sentence} -> {translation.decode()}")
+
+
+def load(path):
+    """TensorFlow and the SavedModel's function. What it says of itself is shown if that fails."""
+    with tempfile.TemporaryFile() as said:
+        standard_error = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            import tensorflow as tf
+            import tensorflow_text  # noqa: F401  registers the operations
+
+            return tf, tf.saved_model.load(path).signatures["serving_default"]
+        except BaseException:
+            said.seek(0)
+            os.write(standard_error, said.read())
+            raise
+        finally:
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
 
 
 if __name__ == "__main__":
