@@ -86,6 +86,7 @@ def test_fused_step_with_a_tagger_that_has_biases():
     assert_steps_are_equal(TOKEN_WEIGHTS, "sum", [], **tagged, **options)
 
 
+@compiles
 def test_a_tagger_beside_the_decoder_adds_its_loss():
     plain, beside = small(options=LEAVES), small(options={**LEAVES, "tag_loss_weight": 0.5})
     beside.set_weights(plain.get_weights())
