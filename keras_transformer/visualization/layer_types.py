@@ -58,7 +58,7 @@ def measure_layer_types(
     num_heads=4,
     window=33,
     kernel_size=3,
-    repeats=5,
+    repeats=10,
 ):
     """Measure, forward, on this machine and this backend.
 
@@ -91,7 +91,7 @@ def growth(seconds, lengths):
 
 
 def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
-    """Draw what `measure_layer_types` found, with how each type grows at the end.
+    """Draw what `measure_layer_types` found, with how each type grows over the last two lengths.
 
     Args:
         times: dict of name of the layer -> list of seconds, one for each length.
@@ -109,7 +109,7 @@ def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
     from matplotlib.figure import Figure
 
     with figure_style(dark):
-        figure = Figure(figsize=(7, 4), layout="constrained")
+        figure = Figure(figsize=(7, 4.6), layout="constrained")
         axes = figure.add_subplot()
         for name, seconds in times.items():
             label = f"{name}: n^{growth(seconds, lengths):.1f}"
@@ -121,6 +121,7 @@ def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
         axes.set_ylabel("milliseconds")
         axes.set_title(f"Time of one layer of Table 1, d = {hidden_dim}")
         axes.grid(True)
-        axes.legend()
+        title = f"growth from n = {lengths[-2]} to {lengths[-1]}"
+        figure.legend(loc="outside lower center", ncols=2, fontsize="small", title=title)
         save_figure(figure, path)
     return figure
