@@ -5,6 +5,7 @@ import io
 import random
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -230,6 +231,12 @@ class Tokenizer:
         pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
         return [token_id for token_id, piece in enumerate(pieces) if piece.startswith(_SPACE)]
 
+    @cached_property
+    def _space_ids(self):
+        """The ids of spaces alone: with `"identity"`, of several in a row too."""
+        pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
+        return {i for i, piece in enumerate(pieces) if piece and not piece.strip(_SPACE)}
+
     def ids_of(self, symbols):
         """The ids of strings that are one token each, such as user-defined symbols.
 
@@ -277,8 +284,7 @@ class Tokenizer:
             Whether all of its tokens are the unknown one, apart from marks of spaces. Not, if there
             are no others.
         """
-        others = {*token_ids} - {self._processor.piece_to_id(_SPACE)}
-        return others == {UNKNOWN_ID}
+        return {*token_ids} - self._space_ids == {UNKNOWN_ID}
 
     def decode(self, token_ids):
         """Turn ids back into strings; padding, start and end tokens leave no trace.

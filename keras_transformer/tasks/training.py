@@ -14,6 +14,7 @@ from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
+from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, get_hyperparameters
 from keras_transformer.options import fixed_settings
@@ -170,15 +171,17 @@ def _tokenise(texts, how, run):
     stores = processes.each(lambda: build(shared) if processes.is_writer else None)
     stores = processes.each(lambda: stores or find_or_build())
     for name, store in zip(texts, stores):
-        if store.num_left_out:
-            logger.info(
-                "%s: %s pairs are left out, with a sentence of more than %d tokens; %s are kept",
-                name,
-                f"{store.num_left_out:,}",
-                how[-1],
-                f"{len(store):,}",
-            )
+        _tell_left_out(name, store, how[-1])
     return stores
+
+
+def _tell_left_out(name, store, max_tokens):
+    if not store.num_left_out:
+        return
+    told = f"{name}: {store.num_left_out:,} pairs have a sentence of more than {max_tokens} tokens"
+    if not len(store):
+        raise UserError(f"{told}, and no other is left. Pass a larger `max_tokens`.")
+    logger.info("%s and are left out; %s are kept.", told, f"{len(store):,}")
 
 
 def make_model(vocabulary_size, options, run, **overrides):

@@ -81,7 +81,7 @@ def main(options):
         print(*compare_translations(hypotheses, [*read_lines(options.against)], *how), sep="\n")
     if options.output_json:
         with whole(options.output_json) as new:
-            facts = {**scores.to_dict(), **copied.to_dict(), **search}
+            facts = {**scores.to_dict(), "placeholders": copied.to_dict(), **search}
             new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
 

@@ -108,6 +108,22 @@ def test_with_a_real_tokenizer(tmp_path):
         assert tokenizer().decode(sequences) == list(sentences)
 
 
+def test_pairs_with_too_many_tokens_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_store, "_CHUNK", 2)
+    store = TokenStore.build(tmp_path / "tokens", iter(PAIRS), Numbers(), max_tokens=2)
+    assert pairs_of(store) == PAIRS[1:4] and store.num_left_out == 2
+    assert TokenStore(tmp_path / "tokens").num_left_out == 2
+    nothing = TokenStore.build(tmp_path / "none", PAIRS[:1], Numbers(), max_tokens=2)
+    assert (len(nothing), nothing.num_left_out) == (0, 1)
+    assert TokenStore.build(tmp_path / "all", PAIRS, Numbers()).num_left_out == 0
+
+
+def test_the_larger_vocabulary_decides_the_type(tmp_path):
+    pairs = [("5", str(1 << 16))]
+    args = tmp_path / "tokens", pairs, Numbers(10), "", Numbers((1 << 16) + 1)
+    assert pairs_of(TokenStore.build(*args)) == pairs
+
+
 # Making a store once
 
 
@@ -145,6 +161,17 @@ def test_build_once_rebuilds_after_any_change(tmp_path, pairs, numbers):
     TokenStore.build_once(tmp_path / "tokens", text_of(PAIRS), Numbers())
     assert count_encoded(tmp_path, pairs, numbers) == 2 * len(pairs)
     assert count_encoded(tmp_path, pairs, numbers) == 0
+
+
+def test_a_store_is_of_one_limit_and_one_target_vocabulary(tmp_path):
+    path, text, numbers = tmp_path / "tokens", text_of(PAIRS), Numbers()
+    found = []
+    for how in ((None, None), (numbers, None), (Numbers(6000), None), (None, 2), (None, 3)):
+        found.append(TokenStore.find(path, text, numbers, *how) is not None)
+        TokenStore.build_once(path, text, numbers, *how)
+        assert TokenStore.find(path, text, numbers, *how)
+    # The same vocabulary for both is the one.
+    assert found == [False, True, False, False, False]
 
 
 def test_build_once_rebuilds_a_store_of_another_version(tmp_path):

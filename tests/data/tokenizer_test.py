@@ -241,3 +241,26 @@ def test_characters_that_the_vocabulary_lacks_are_bytes(text):
 def test_options_of_text_out_of_their_range(options, expected):
     with pytest.raises(ValueError, match=expected):
         Tokenizer.train(SENTENCES, 60, **options)
+
+
+def test_with_identity_spaces_are_as_they_are():
+    text = ["two  spaces", " before", "after ", "   ", "tab\tand one"] * 9
+    tokenizer = Tokenizer.train(text, 40, normalization="identity")
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.is_unknown(tokenizer.encode(["  \u4e2d\u6587"])[0])
+    assert not tokenizer.is_unknown(tokenizer.encode(["  tab"])[0])
+    # The other rules have one space in a row.
+    tokenizer = Tokenizer.train(text, 30)
+    assert tokenizer.decode(tokenizer.encode(["two  spaces "])) == ["two spaces"]
+
+
+@pytest.mark.parametrize("odd", ["\u4e2d" * 2_000, "a\u2585 \u4e2d", "a\0 \u4e2d"])
+def test_no_line_is_left_out_of_a_vocabulary_in_silence(odd):
+    tokenizer = Tokenizer.train([*["a dog"] * 9, odd], 12, normalization="identity")
+    assert tokenizer.ids_of(["\u4e2d"])
+
+
+def test_more_characters_than_tokens():
+    text = ["".join(map(chr, range(0x4E00, 0x4E00 + 60)))]
+    with pytest.raises(ValueError, match="more characters than a vocabulary of 40.*more than 6"):
+        Tokenizer.train(text, 40)

@@ -120,12 +120,15 @@ def test_long_lines_decide_nothing(tmp_path, caplog):
     )
     options = {**SMALL, "byte_fallback": True, "vocabulary_size": 460, "steps": 2}
     options |= {"character_coverage": 0.98, "max_tokens": 90}
-    kt.Translator.train(train, val, output_dir=tmp_path, **options)
+    kt.Translator.train(train, val, **options, output_dir=tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["left_out"] == {"blank": 1, "too long": 1, "too many tokens": 2}
-    assert "train: 2 pairs are left out, with a sentence of more than 90 tokens" in caplog.text
-    assert "val: 1 pairs are left out" in caplog.text
+    assert "train: 2 pairs have a sentence of more than 90 tokens and are left out" in caplog.text
+    assert "val: 1 pairs have a sentence" in caplog.text
     card = (tmp_path / "model" / "README.md").read_text()
     assert "left out of the training text: 1 blank, 1 too long, 2 too many tokens" in card
     # The score is of all sentences.
     assert results["scores"]["val"]["num_sentences"] == 3
+    options |= {"max_tokens": 1, "output_dir": tmp_path / "nothing"}
+    with pytest.raises(kt.UserError, match="more than 1 tokens, and no other is left.*max_tokens"):
+        kt.Translator.train(train, val, **options)
