@@ -53,7 +53,7 @@ class StagedBatches:
         return stream_of(lambda step: self.batch_of_step(start_step + step))
 
     def passes(self, steps):
-        """How often the first batches of a training read each store: pairs (store, epochs)."""
+        """How often the first batches of a training read each store: pairs (tokens, epochs)."""
         parts = zip((self.first, self.rest), self._parts(steps))
         return [part for batches, count in parts for part in batches.passes(count)]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
@@ -232,6 +233,10 @@ class Tokenizer:
             A list of lists of ids.
         """
         return self._processor.encode(list(sentences))
+
+    def sampler(self, strength):
+        """What segments sentences in other ways: a `SubwordSampler` of this strength."""
+        return SubwordSampler(self.proto, strength)
 
     def is_unknown(self, token_ids):
         """Whether the vocabulary knows nothing of a text: Chinese, say, to one of German.

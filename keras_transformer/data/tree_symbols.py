@@ -40,6 +40,9 @@ class TreeSymbols:
         """Lines of symbols to lists of ids; a symbol that training did not see is unknown."""
         return [[self._ids.get(symbol, UNKNOWN_ID) for symbol in line.split()] for line in lines]
 
+    def sampler(self, strength):
+        """None, whatever the strength: symbols are never split."""
+
     def decode(self, token_ids):
         """Ids to a list of symbols, up to the end token; an id of no symbol gives a `?`."""
         symbols = []

@@ -119,7 +119,10 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None, fir
     texts = {"train": train, "val": val}
     if first:
         texts["first"], updates = first
-    stores = dict(zip(texts, _tokenise(texts, (tokenizer, target_tokenizer), run)))
+    tokenizers = tokenizer, target_tokenizer or tokenizer
+    sampling = options.batching.subword_sampling
+    samplers = [x.sampler(sampling) for x in tokenizers] if sampling else None
+    stores = dict(zip(texts, _tokenise(texts, tokenizers, run)))
     return Batches(
         *plan_batches(
             stores["train"],
@@ -131,6 +134,7 @@ def make_batches(train, val, tokenizer, options, run, target_tokenizer=None, fir
             shard=run.devices.shard,
             few_shapes_first=run.settings["few_shapes_first"],
             first=(stores["first"], updates) if first else None,
+            samplers=samplers,
         )
     )
 
