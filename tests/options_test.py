@@ -24,7 +24,8 @@ COMMON = tuple(
     --quiet --no-quiet --compilation-cache --output-dir --data-dir --variant --scale --num-layers
     --num-decoder-layers
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
-    --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes --steps
+    --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
+    --subword-sampling --steps
     --steps-per-execution --warmup-steps --cooldown-steps --peak-learning-rate --dropout
     --label-smoothing --interval --checkpoint-steps --checkpoint-minutes --average --keep --ema
     --accumulate --clip-norm
@@ -75,7 +76,7 @@ FIXED = {
 # Those of later versions: a state that lacks one was trained with its default.
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
-    *("cooldown_steps", "num_decoder_layers"),
+    *("cooldown_steps", "num_decoder_layers", "subword_sampling"),
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),

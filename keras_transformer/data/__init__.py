@@ -25,6 +25,7 @@ Vocabulary (section 5.1)
 - `make_tokenizer`: the stage of a training, with `VocabularyOptions`.
 - `Tokenizer`: a SentencePiece model; `MosesTokenizer`: Moses's words in pieces; `WordTokenizer`:
   word by word, so that words can be counted.
+- `SubwordSampler`: other segmentations of the same sentences, to train on.
 
 Batches (section 5.1)
 
@@ -65,6 +66,7 @@ _HOMES = {
     "Tokenizer": "data.tokenizer",
     "MosesTokenizer": "data.moses_tokenizer",
     "WordTokenizer": "data.word_tokens",
+    "SubwordSampler": "data.subword_sampling",
     # Batches
     "TokenStore": "data.token_store",
     "BatchingOptions": "data.batching",

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.data.ahead import Ahead
 from keras_transformer.data.epoch_plans import EpochPlans
+from keras_transformer.data.pair_tokens import PlannedBatch, SampledTokens, StoredTokens
 from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.stream import stream_of
 from keras_transformer.data.tokenizer import END_ID, START_ID
@@ -32,6 +33,10 @@ class BatchingOptions:
     num_shapes: int = 12
     """Distinct batch shapes at most: more waste less on padding, and take longer to compile. On
     JAX the first epochs have few of them; others come when they pay."""
+    subword_sampling: float = 0.0
+    """Segment each training sentence anew in each epoch: the probability that a merge is left out
+    (BPE-dropout: Provilkov et al., 2020; 0.1, say), or with a unigram vocabulary the exponent of a
+    segmentation's probability (Kudo, 2018; 0.2, say). 0: always the same segmentation."""
 
 
 def plan_batches(
@@ -44,6 +49,7 @@ def plan_batches(
     shard=(0, 1),
     few_shapes_first=True,
     first=None,
+    samplers=None,
 ):
     """Plan the batches of a training and of its validation (section 5.1).
 
@@ -58,6 +64,7 @@ def plan_batches(
         few_shapes_first: whether the first epochs have few shapes, and others come when they pay.
         first: tuple of a `TokenStore` and a number of updates: what to train on so long at first,
             before `train_store`. Its batches have shapes of their own.
+        samplers: see `TokenBatches`; for the training text.
 
     Returns:
         The tuple `(train_batches, val_batches)` of `TokenBatches`; with `first`, `train_batches`
@@ -76,6 +83,7 @@ def plan_batches(
             seed=seed,
             accumulate=accumulate,
             compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
+            samplers=samplers,
             **sharing,
         )
         _tell(batches)
@@ -130,10 +138,14 @@ class TokenBatches(keras.utils.PyDataset):
             shape takes to compile. With it the first epochs have few of the shapes, and others come
             when they pay: see `EpochPlans`. The epochs then differ in their number of batches;
             train on `stream`. With 0 all epochs have all shapes.
+        samplers: tuple of the `SubwordSampler` that segments the sources in another way in each
+            epoch, and that of the targets; each may be None. None: all tokens as in the store. The
+            lengths that batches are planned for are larger with it: see `SampledTokens`.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
         plans: the `EpochPlans`.
+        tokens: the `StoredTokens` or `SampledTokens`.
         mean_target_tokens: the mean number of target tokens in a batch, end tokens included, in an
             epoch of all shapes.
 
@@ -153,9 +165,14 @@ class TokenBatches(keras.utils.PyDataset):
         accumulate=1,
         shard=(0, 1),
         compile_batches=0,
+        samplers=None,
     ):
         super().__init__()
-        _check(store, batch_tokens, rows_multiple, shard)
+        sampled = samplers and any(samplers)
+        self.tokens = (
+            SampledTokens(store, samplers, seed, accumulate) if sampled else StoredTokens(store)
+        )
+        _check(self.tokens.lengths, batch_tokens, rows_multiple, shard)
         self.store = store
         self.training = training
         self.seed = seed
@@ -163,7 +180,7 @@ class TokenBatches(keras.utils.PyDataset):
         self.shard = shard
         self.epoch = 0
         self.plans = EpochPlans(
-            *_lengths(store),
+            *self.tokens.lengths,
             batch_tokens,
             num_shapes,
             rows_multiple,
@@ -171,7 +188,7 @@ class TokenBatches(keras.utils.PyDataset):
             compile_batches,
         )
         self.shapes = self.plans.shapes
-        self._epoch_tokens = int(_lengths(store)[1].sum(dtype="int64"))
+        self._epoch_tokens = _sum(self.tokens.mean_lengths[1])
         self.mean_target_tokens = self._epoch_tokens / self.plans.num_batches_at_last
         self._ahead = None
 
@@ -205,21 +222,14 @@ class TokenBatches(keras.utils.PyDataset):
             What `fit` takes: inputs, a dict of int32 arrays `(rows, source)` and `(rows, target)`;
             targets, int32 array `(rows, target)`; weights, float32 array `(rows, target)`.
         """
-        shape, pairs = self.pairs_of_batch(epoch, index)
-        source_length, target_length = self.shapes[shape]
+        shape, _ = self.pairs_of_batch(epoch, index)
         part, parts = self.shard
         num_rows = self.plans.rows[shape] // parts
-        pairs = pairs[part * num_rows : (part + 1) * num_rows]
-        source = self.store.source.padded(pairs, source_length)
-        target = self.store.target.padded(pairs, target_length)
-        source_lengths = self.store.source.lengths[pairs]
-        target_lengths = self.store.target.lengths[pairs]
-        rows = np.arange(len(pairs))
-        source[rows, source_lengths] = END_ID
-        decoder_inputs = np.concatenate(
-            [np.full((len(pairs), 1), START_ID, "int32"), target[:, :-1]], axis=1
-        )
-        target[rows, target_lengths] = END_ID
+        part = slice(part * num_rows, (part + 1) * num_rows)
+        source, target = self.tokens.padded(self._planned(epoch, index), part)
+        starts = np.full((len(target[0]), 1), START_ID, "int32")
+        decoder_inputs = np.concatenate([starts, target[0][:, :-1]], axis=1)
+        source, target = _with_end(*source), _with_end(*target)
         source, decoder_inputs, target = (
             _fill_rows(x, num_rows) for x in (source, decoder_inputs, target)
         )
@@ -244,14 +254,18 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return self.pairs_of_batch(*self.plans.position(step))[1]
 
+    def _planned(self, epoch, index):
+        shape, pairs = self.pairs_of_batch(epoch, index)
+        return PlannedBatch(epoch, index, pairs, self.shapes[shape])
+
     def _tokens(self, epoch, index):
         """The number of tokens in a batch, or its mean over the batches that are weighted alike."""
         if not self.training:
             return self.mean_target_tokens
         step = self.plans.first_step(epoch) + index
         first = step - step % self.accumulate
-        pairs = [self.pairs_of_step(first + i) for i in range(self.accumulate)]
-        tokens = (self.store.target.lengths[np.concatenate(pairs)] + 1).sum(dtype="int64")
+        batches = (self.plans.position(first + i) for i in range(self.accumulate))
+        tokens = sum(self.tokens.num_target_tokens(self._planned(*batch)) for batch in batches)
         return tokens / self.accumulate
 
     def epochs(self, steps):
@@ -264,12 +278,12 @@ class TokenBatches(keras.utils.PyDataset):
         return epoch + index / self.plans.num_batches(epoch)
 
     def passes(self, steps):
-        """How often the first batches of a training read the store: a list of (store, epochs).
+        """How often the first batches of a training read the store: a list of (tokens, epochs).
 
         Args:
             steps: how many batches.
         """
-        return [(self.store, self.epochs(steps))]
+        return [(self.tokens, self.epochs(steps))]
 
     def target_tokens(self, steps):
         """The number of target tokens in the first batches of a training, end tokens included.
@@ -302,8 +316,8 @@ class TokenBatches(keras.utils.PyDataset):
 
     def real_token_share(self):
         """The share of the present epoch's slots, source and target, that hold tokens."""
-        tokens = sum(lengths.sum(dtype="int64") for lengths in _lengths(self.store))
-        return float(tokens / self.plans.num_slots(self.epoch))
+        tokens = sum(map(_sum, self.tokens.mean_lengths))
+        return tokens / self.plans.num_slots(self.epoch)
 
 
 def _tell(batches):
@@ -318,26 +332,31 @@ def _tell(batches):
     )
 
 
-def _lengths(store):
-    """Of all sources and of all targets, with the end token or the start token."""
-    return store.source.lengths + 1, store.target.lengths + 1
+def _sum(lengths):
+    return round(float(lengths.sum(dtype="float64")))
 
 
-def _check(store, batch_tokens, rows_multiple, shard):
+def _check(lengths, batch_tokens, rows_multiple, shard):
     if rows_multiple % shard[1]:
         raise UserError(
             f"{shard[1]} processes share each batch, so `rows_multiple` must be a multiple of "
             f"{shard[1]}. Received: rows_multiple={rows_multiple}"
         )
-    if not len(store):
+    if not len(lengths[0]):
         raise UserError("The corpus has no sentence pairs.")
-    longest = max(int(length.max()) for length in _lengths(store))
+    longest = max(int(side.max()) for side in lengths)
     if longest * rows_multiple > batch_tokens:
         raise UserError(
             f"The longest sentence has {longest} tokens, and a batch must hold it at least "
             f"{rows_multiple} times. Received: batch_tokens={batch_tokens}. Pass at least "
             f"{longest * rows_multiple}, or leave such long sentences out of the corpus."
         )
+
+
+def _with_end(token_ids, lengths):
+    token_ids = token_ids.copy()
+    token_ids[np.arange(len(lengths)), lengths] = END_ID
+    return token_ids
 
 
 def _fill_rows(x, rows):

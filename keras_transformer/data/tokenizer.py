@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
@@ -273,6 +274,10 @@ class Tokenizer:
     def tokens_of(self, token_ids):
         """The tokens that ids stand for, as the vocabulary spells them: a list of strings."""
         return [self._processor.id_to_piece(int(token_id)) for token_id in token_ids]
+
+    def sampler(self, strength):
+        """What segments sentences in other ways: a `SubwordSampler` of this strength."""
+        return SubwordSampler(self.proto, strength)
 
     def is_unknown(self, token_ids):
         """Whether the vocabulary knows nothing of a text: Chinese, say, to one of German.

@@ -33,6 +33,10 @@ class WordTokenizer:
         self.word_start_ids = tokenizer.word_start_ids
         self.starts_word = np.isin(np.arange(self.vocabulary_size), self.word_start_ids)
 
+    def sampler(self, strength):
+        """As the `Tokenizer` has it: each word keeps the one token that begins it."""
+        return self.tokenizer.sampler(strength)
+
     def encode(self, sentences):
         """Turn sentences into lists of ids, without start and end tokens.
 

@@ -134,7 +134,10 @@ def make_batches(
     texts = {"train": train, "val": val}
     if first:
         texts["first"], updates = first
-    stores = dict(zip(texts, _tokenise(texts, (tokenizer, target_tokenizer, max_tokens), run)))
+    tokenizers = tokenizer, target_tokenizer or tokenizer
+    sampling = options.batching.subword_sampling
+    samplers = [x.sampler(sampling) for x in tokenizers] if sampling else None
+    stores = dict(zip(texts, _tokenise(texts, (*tokenizers, max_tokens), run)))
     return Batches(
         *plan_batches(
             stores["train"],
@@ -146,6 +149,7 @@ def make_batches(
             shard=run.devices.shard,
             few_shapes_first=run.settings["few_shapes_first"],
             first=(stores["first"], updates) if first else None,
+            samplers=samplers,
         )
     )
 

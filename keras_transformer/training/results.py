@@ -45,11 +45,10 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
     batches = int(optimizer.batches.numpy())
     vocabulary_size = model.hyperparameters["vocabulary_size"]
 
-    def flops(store):
-        lengths = [sequences.lengths + 1 for sequences in (store.source, store.target)]
-        return training_flops(hyperparameters, vocabulary_size, *lengths)
+    def flops(tokens):
+        return training_flops(hyperparameters, vocabulary_size, *tokens.mean_lengths)
 
-    tokens = train_batches.target_tokens(batches)
+    target_tokens = train_batches.target_tokens(batches)
     return {
         "backend": keras.backend.backend(),
         "seed": run.seed,
@@ -59,11 +58,11 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
         "hyperparameters": dict(hyperparameters),
         "epochs": round(float(train_batches.epochs(batches)), 2),
         "training_flops": sum(
-            epochs * flops(store) for store, epochs in train_batches.passes(batches) if epochs
+            epochs * flops(tokens) for tokens, epochs in train_batches.passes(batches) if epochs
         ),
         "seconds": round(time.time() - run.began + run.start.seconds),
         "seconds_of_fit": round(fitted.seconds),
-        "target_tokens_per_second": round(float(tokens / fitted.seconds)),
+        "target_tokens_per_second": round(float(target_tokens / fitted.seconds)),
         "peak_memory_mib": peak_memory_mib(),
     }
 
