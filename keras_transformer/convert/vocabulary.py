@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_transformer.data.sentencepiece_model import model_proto_class
 from keras_transformer.errors import UserError
 
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
@@ -152,7 +153,7 @@ def new_proto(pieces, model_type, like=None, **trainer):
         Bytes, a SentencePiece model.
     """
     if like is None:
-        model = _proto_class()()
+        model = model_proto_class()()
         model.normalizer_spec.name = "identity"
     else:
         model = parse_proto(like)
@@ -168,7 +169,7 @@ def parse_proto(proto):
     Raises:
         UserError: if it is none, or protobuf is not installed.
     """
-    model = _proto_class()()
+    model = model_proto_class()()
     try:
         model.ParseFromString(proto)
     except Exception as error:  # protobuf has several, by its implementation
@@ -194,14 +195,3 @@ def _write(model, entries):
     spec.vocab_size = len(entries)
     model.DiscardUnknownFields()  # older ones had tests of themselves, with the old pieces
     return model.SerializeToString()
-
-
-def _proto_class():
-    try:
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto
-    except Exception as error:  # it is not there, or older than what wrote the module
-        raise UserError(
-            "SentencePiece models are rewritten with the package `protobuf`, which cannot be used "
-            f"here ({error}). Install it: pip install 'sentencepiece[protobuf]'"
-        ) from error
-    return ModelProto

@@ -15,15 +15,10 @@ import random
 
 import numpy as np
 
+from keras_transformer.data.sentencepiece_model import model_proto_class
 from keras_transformer.errors import UserError
 
 _SPACE = "▁"  # SentencePiece's mark before a word
-
-# Fields of a SentencePiece model that the library does not tell, and values of theirs.
-_PIECES, _TYPE = 1, 3
-_NORMAL = 1  # of the types of pieces
-_TRAINER, _MODEL_TYPE = 2, 3
-_UNIGRAM, _BPE = 1, 2
 
 # How often each token is drawn to see how long it becomes: a power of two, so that sums are exact.
 _DRAWS = 16
@@ -58,21 +53,18 @@ class SubwordSampler:
     """
 
     def __init__(self, proto, strength):
-        import sentencepiece
-
         if not 0 < strength <= 1:
             raise UserError(
                 "`subword_sampling` must be at least 0, for none, and at most 1. Received: "
                 f"subword_sampling={strength}"
             )
-        processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
-        types, kind = _read_model(proto)
+        model = model_proto_class().FromString(proto)
+        normal = {i: x for i, x in enumerate(model.pieces) if x.type == x.NORMAL}
         # What a token writes, or None where no other tokens may write it.
-        self._pieces = [
-            processor.id_to_piece(i) if type_ == _NORMAL else None for i, type_ in enumerate(types)
-        ]
-        self._ids = {piece: i for i, piece in enumerate(self._pieces) if piece is not None}
-        scores = {piece: processor.get_score(i) for piece, i in self._ids.items()}
+        self._pieces = [normal[i].piece if i in normal else None for i in range(len(model.pieces))]
+        self._ids = {x.piece: i for i, x in normal.items()}
+        scores = {x.piece: x.score for x in normal.values()}
+        kind = model.trainer_spec.ModelType.Name(model.trainer_spec.model_type)
         if kind not in _DRAWN_BY:
             raise UserError("`subword_sampling` needs a vocabulary of type bpe or unigram.")
         self._segmentations = _DRAWN_BY[kind](scores, strength)
@@ -214,39 +206,4 @@ class _Lattice:
         return ways
 
 
-_DRAWN_BY = {_BPE: _Merges, _UNIGRAM: _Lattice}
-
-
-def _read_model(proto):
-    """The type of each piece of a SentencePiece model, and its own."""
-    fields = [*_fields(proto)]
-    pieces = (value for number, value in fields if number == _PIECES)
-    trainer = dict(fields).get(_TRAINER, b"")
-    types = [dict(_fields(piece)).get(_TYPE, _NORMAL) for piece in pieces]
-    return types, dict(_fields(trainer)).get(_MODEL_TYPE, _UNIGRAM)
-
-
-def _fields(message):
-    """The fields of a protobuf message: pairs of a number and an int, or bytes."""
-    position = 0
-    while position < len(message):
-        key, position = _varint(message, position)
-        if key & 7 == 0:
-            value, position = _varint(message, position)
-        else:
-            size = {1: 8, 5: 4}.get(key & 7)
-            if size is None:
-                size, position = _varint(message, position)
-            value, position = message[position : position + size], position + size
-        yield key >> 3, value
-
-
-def _varint(message, position):
-    """An int whose bytes hold seven bits each, the lowest first; and the position after it."""
-    value = shift = 0
-    while True:
-        byte = message[position]
-        value |= (byte & 127) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 128:
-            return value, position
+_DRAWN_BY = {"BPE": _Merges, "UNIGRAM": _Lattice}
