@@ -338,6 +338,7 @@ FAULTS = {
     ],
     "tasks/word_tags.py": [
         ("len(self.leaf_sets or [()])", "len(self.leaf_sets)"),
+        (" if tag != UNKNOWN_TAG]", "]"),
     ],
     "data/trees/fitting.py": [
         ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
