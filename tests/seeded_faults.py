@@ -332,6 +332,14 @@ FAULTS = {
         ("ops.maximum(ops.sum(weights, axis=1), 1)[..., None]", "1.0"),
         ("[*self.word_start_ids, self.end_id]", "self.word_start_ids"),
     ],
+    "layers/word_tagger.py": [
+        ("constant + self.loss_weight * (log_probs - constant)", "self.loss_weight * log_probs"),
+        ("np.where(is_leaf, self.untagged_leaf_id, ", "np.where(is_leaf, 0, "),
+    ],
+    "tasks/word_tags.py": [
+        ("len(self.leaf_sets or [()])", "len(self.leaf_sets)"),
+        (" if tag != UNKNOWN_TAG]", "]"),
+    ],
     "data/trees/fitting.py": [
         ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
     ],

@@ -233,9 +233,10 @@ def test_tags_that_are_given(options):
 
 
 @pytest.mark.compiles
-def test_the_parser_s_own_tags_change_nothing():
+@pytest.mark.parametrize("tag_dictionary", [True, False])
+def test_the_parser_s_own_tags_change_nothing(tag_dictionary):
     # A greedy search takes the best of what is allowed, and its own choice still is.
-    parser = new_parser(beam_size=1, alpha=0.0)
+    parser = new_parser(beam_size=1, alpha=0.0, tag_dictionary=tag_dictionary)
     parses = list(parser.parse(SENTENCES))
     given = parser.parse([parse.tree.pos() for parse in parses])
     for parse, same in zip(parses, given):

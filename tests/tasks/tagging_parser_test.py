@@ -68,6 +68,20 @@ def test_without_a_dictionary():
         assert tags_of(tree) == best_tags(parser, words, lambda word: every)
 
 
+def test_what_stands_for_all_tags_is_none():
+    parser = new_tagging_parser(tag_dictionary=False)
+    model, words = parser.model, SENTENCES[0]
+    source = np.array([[*parser.source_tokenizer.encode_words([words])[0], 2]])
+    vectors = to_numpy(model.word_vectors(model.encode(source), source))[0]
+    table = to_numpy(model.token_embedding.embeddings).copy()
+    untagged = model.hyperparameters["untagged_leaf_id"]
+    table[untagged] = 100 * vectors[0]
+    model.token_embedding.embeddings.assign(table)
+    leaves = model.decoder.tagger.leaf_ids
+    assert leaves[to_numpy(model.tag(source))[0, 0].argmax()] == untagged
+    assert "XX" not in tags_of(parser([words])[0])
+
+
 def test_a_treebank_with_a_tag_of_this_name():
     # The dictionary has it for a tag then.
     parser = new_tagging_parser(tag_dictionary=TagDictionary([["XX"], ["NN"]], ["dog"]))
