@@ -156,6 +156,7 @@ EXAMPLES = {
 
 
 @pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.parametrize("page", sorted(page for page, blocks in EXAMPLES.items() if blocks))
 def test_examples_run(page, monkeypatch):
     """What the build of the pages runs: the blocks of a page, one after the other."""
