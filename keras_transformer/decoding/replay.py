@@ -7,6 +7,7 @@ are made one at a time, and looked at in between.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -107,19 +108,19 @@ def _steps(search, model, token_ids, num_results, limit, room):
     rows, shared = search.row_tensors(), search.shared_tensors()
     inputs = Inputs(token_ids, rows, shared, search.seed_value())
     options = {"template": search.template(), "num_results": room}
-    sentences, state = run_compiled(_first_state, model, inputs, length=limit, **options)
+    sentences, state = _run(_first_state, model, inputs, length=limit, **options)
     inputs = inputs._replace(encoder_token_ids=(), rows=())
     places, steps, goes_on = [()], [], True
     while goes_on:
         if int(state.used) + search.num_live(num_results) > state.ancestors.shape[-1]:
-            state = run_compiled(_without_unused, model, state)
-        state = run_compiled(_next_state, model, sentences, state, inputs, **options)
+            state = _run(_without_unused, model, state)
+        state = _run(_next_state, model, sentences, state, inputs, **options)
         places, scores = _places(state, places), _array(state.scores)[0]
         steps.append({places[i]: float(scores[i]) for i in np.flatnonzero(scores > -np.inf)})
         finished = _array(state.finished_scores)[0]
         best = _array(search.penalised(ops.max(state.scores, axis=1), limit))
         goes_on = bool(steps[-1]) and best[0] > finished[num_results - 1]
-    tokens = _array(run_compiled(_finished_tokens, model, sentences, state, inputs, **options))[0]
+    tokens = _array(_run(_finished_tokens, model, sentences, state, inputs, **options))[0]
     count = int((finished > -np.inf).sum())
     return steps, dict(zip(map(_plain, tokens[:count]), finished.tolist()))
 
@@ -154,6 +155,15 @@ def _plain(tokens):
 
 def _array(tensor):
     return ops.convert_to_numpy(tensor)
+
+
+def _run(function, model, *tensors, **options):
+    """Call a program, compiled but on TensorFlow: there it would be one for axes of all sizes, and
+    a step must know that of the beam.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return function(model, *tensors, **options)
+    return run_compiled(function, model, *tensors, **options)
 
 
 # Programs

@@ -45,12 +45,7 @@ def tree_svg(tree, colours=None):
 
 def drawn(tree, colours=None):
     """As `tree_svg`, the root of the picture."""
-    try:
-        import svgling
-    except ImportError as error:
-        raise UserError(
-            'SVG pictures of trees need svgling: pip install "keras-transformer[svg]".'
-        ) from error
+    svgling = load_svgling()
     drawing = svgling.draw_tree(_printable(tree), average_glyph_width=_GLYPHS_OF_AN_EM)
     for place, name in (colours or {}).items():
         colour = getattr(LIGHT, name)
@@ -58,6 +53,21 @@ def drawn(tree, colours=None):
         if place:
             drawing.set_edge_style(place, svgling.core.EdgeStyle(stroke=colour))
     return svg.with_style(svg.from_string(drawing.get_svg().tostring()))
+
+
+def load_svgling():
+    """The package that lays trees out.
+
+    Raises:
+        UserError: if it is not installed.
+    """
+    try:
+        import svgling
+    except ImportError as error:
+        raise UserError(
+            'SVG pictures of trees need svgling: pip install "keras-transformer[svg]".'
+        ) from error
+    return svgling
 
 
 def _printable(node):

@@ -15,6 +15,7 @@ from keras_transformer.data.trees import to_bracketed
 from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.data.windows import line_windows
 from keras_transformer.visualization import tree_svg, tree_text
+from keras_transformer.visualization.trees import load_svgling
 
 
 @dataclass(kw_only=True)
@@ -86,6 +87,8 @@ def check(options):
             "`num_results` needs `format=brackets` or `format=json`. "
             f"Received: `format={options.format}`"
         )
+    if options.format == "svg":
+        load_svgling()  # or say that it is not there, before anything is parsed
 
 
 def sentences_of(windows, options, numbers):
