@@ -45,7 +45,10 @@ def open_catalogs(data_dir: Path | None, split: str, source: str, target: str) -
     missing = [name for name in ("val", "test") if not files[name]]
     if not missing:
         return whole
-    return with_held_out(whole, split, missing, key=1 if target == ENGLISH else 0)
+    # By the English messages; or those of one language, in both directions the same.
+    languages = [source, target]
+    key = languages.index(ENGLISH if ENGLISH in languages else min(languages))
+    return with_held_out(whole, split, missing, key)
 
 
 def catalog_pairs(folder: Path, source: str, target: str) -> list[Pair]:

@@ -1,5 +1,6 @@
 """Several corpora as one, and what tells a model which is which."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -8,6 +9,8 @@ from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 _SEVERAL = "mul"  # ISO 639: several languages
 
@@ -166,7 +169,10 @@ def load_mixture(
         return texts[0]
     has_ratios = any(part.ratio is not None for part in parts)
     ratios = [1.0 if part.ratio is None else part.ratio for part in parts]
-    return Mixture(texts, ratios if has_ratios else None)
+    mixture = Mixture(texts, ratios if has_ratios else None)
+    for text, count in zip(texts, mixture.counts):
+        logger.info("%s pairs in the mixture are of %r", f"{count:,}", text)
+    return mixture
 
 
 def _parse(spec: str, first: _Part) -> _Part:

@@ -33,7 +33,9 @@ def open_text(data_dir: Path | None, split: str, source: str, target: str) -> Pa
         whole = pairs or files.named("train") or files.only()
         if whole and split in ("train", *_HELD_OUT):
             missing = [name for name in _HELD_OUT if not files.named(name)]
-            return with_held_out(whole, split, missing) if missing else whole
+            # The same pairs in both directions: one model may learn both.
+            key = [source, target].index(min(source, target))
+            return with_held_out(whole, split, missing, key) if missing else whole
     names = [f"{split}.{language}" for language in (source, target)]
     raise missing_files(
         data_dir,
