@@ -131,7 +131,7 @@ def test_corpora_by_their_names(tmp_path):
             (lambda spec=spec: load(spec), "`also` must be NAME=VALUE.*ratio is a number. Received")
             for spec in ("bt", "folder=bt", "ratio=much", "")
         ),
-        (lambda: load("ratio=-1"), "`ratios` must be 2 positive"),
+        (lambda: Mixture([text("a", 1)], (float("inf"),)), "positive numbers.*ratios=.inf."),
     ],
 )
 def test_wrong_mixtures(make, message):
