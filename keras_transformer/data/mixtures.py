@@ -132,8 +132,13 @@ class _Part:
     tag: str | None = None
     ratio: float | None = None
 
-    def load(self, split: str, tag_target: bool) -> ParallelText:
-        text = load_parallel_text(self.dataset, split, self.source, self.target, self.data_dir)
+    @property
+    def corpus(self) -> tuple[str, Path | None]:
+        return self.dataset, self.data_dir
+
+    def load(self, split: str, tag_target: bool, hold_out: bool) -> ParallelText:
+        where = self.dataset, split, self.source, self.target, self.data_dir
+        text = load_parallel_text(*where, hold_out)
         tags = [f"<2{self.target}>"] * tag_target + [self.tag] * bool(self.tag)
         return TaggedText(text, *tags) if tags else text
 
@@ -164,7 +169,11 @@ def load_mixture(
     """
     first = _Part(dataset=dataset, source=source, target=target, data_dir=data_dir)
     parts = [first, *(_parse(spec, first) for spec in options.also if split == "train")]
-    texts = [part.load(split, options.tag_target) for part in parts]
+    texts = [
+        # Of another corpus nothing is validated on, and nothing need be held out.
+        part.load(split, options.tag_target, part.corpus == first.corpus)
+        for part in parts
+    ]
     if len(texts) == 1:
         return texts[0]
     has_ratios = any(part.ratio is not None for part in parts)

@@ -118,6 +118,14 @@ def test_corpora_by_their_names(tmp_path):
     assert list(plain) == [("a0", "b0"), ("a1", "b1")] and plain.tags == ()
 
 
+def test_only_of_the_first_corpus_something_is_held_out(tmp_path):
+    pairs = {"train__a": [f"a{i}" for i in range(100)], "train__b": [f"b{i}" for i in range(100)]}
+    folder, other = write(tmp_path / "one", **pairs), write(tmp_path / "two", **pairs)
+    options = MixtureOptions(also=("source=b,target=a", f"data_dir={other}"))
+    train = kt.data.load_mixture("text", "train", "a", "b", folder, options)
+    assert train.counts == [96, 96, 100]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
