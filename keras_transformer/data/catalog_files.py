@@ -40,7 +40,7 @@ def read_catalog(path: Path) -> Iterator[Message]:
     read = _po_entries if path.suffix == ".po" else _mo_entries
     try:
         yield from _messages(read(path))
-    except (UnicodeDecodeError, LookupError, struct.error) as error:
+    except (UnicodeDecodeError, LookupError, ZeroDivisionError, struct.error) as error:
         raise UserError(f"The catalog {path} is damaged: {error}.") from None
 
 

@@ -27,10 +27,13 @@ _FILES = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
 _SAME = {"zh": ("zh_cn", "zh_hans")}
 
 
-def open_catalogs(data_dir: Path | None, split: str, source: str, target: str) -> Pairs:
+def open_catalogs(
+    split: str, source: str, target: str, data_dir: Path | None, hold_out: bool
+) -> Pairs:
     """Returns the function that starts a pass over the pairs of a split.
 
     Files `en-XX/train.tsv`, `dev.tsv` and `test.tsv` of lines English TAB XX go before catalogs.
+    With `hold_out`, `"train"` lacks what is held out for splits that have no files.
 
     Raises:
         UserError: if there is no message in both languages, or a catalog is damaged.
@@ -43,9 +46,12 @@ def open_catalogs(data_dir: Path | None, split: str, source: str, target: str) -
         pairs = catalog_pairs(_folder(data_dir), source, target)
         whole = partial(iter, pairs)
     missing = [name for name in ("val", "test") if not files[name]]
-    if not missing:
+    if not missing or (split == "train" and not hold_out):
         return whole
-    return with_held_out(whole, split, missing, key=1 if target == ENGLISH else 0)
+    # By the English messages; or those of one language, in both directions the same.
+    languages = [source, target]
+    key = languages.index(ENGLISH if ENGLISH in languages else min(languages))
+    return with_held_out(whole, split, missing, key)
 
 
 def catalog_pairs(folder: Path, source: str, target: str) -> list[Pair]:

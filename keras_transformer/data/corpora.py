@@ -1,7 +1,7 @@
 """Corpora that have a name: where their files are, and what is fetched."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache, partial
 from os import PathLike
 from pathlib import Path
@@ -32,6 +32,7 @@ def load_parallel_text(
     source: str = "en",
     target: str = "de",
     data_dir: str | PathLike | None = None,
+    hold_out: bool = True,
 ) -> ParallelText:
     """Loads one split of a corpus by name.
 
@@ -68,6 +69,8 @@ def load_parallel_text(
         source: language code of the source.
         target: language code of the target.
         data_dir: folder that holds the corpora.
+        hold_out: whether `"train"` of `text` or `catalogs` lacks what is held out for splits that
+            have no files.
 
     Returns:
         A `ParallelText`.
@@ -84,7 +87,7 @@ def load_parallel_text(
             f"`source` and `target` must be two languages. Received: source=target={source!r}"
         )
     folder = None if data_dir is None else Path(data_dir)
-    pairs = corpus.open(_Request(split, source, target, folder))
+    pairs = corpus.open(_Request(split, source, target, folder, hold_out))
     return ParallelText(dataset, split, source, target, pairs, corpus.bleu_tokenize)
 
 
@@ -110,6 +113,7 @@ class _Request:
     source: str
     target: str
     data_dir: Path | None
+    hold_out: bool
 
     def files(self, stem: str) -> list[str]:
         return [f"{stem}.{self.source}", f"{stem}.{self.target}"]
@@ -157,11 +161,11 @@ def _open_wmt14(wanted: _Request) -> Pairs:
 
 
 def _open_text(wanted: _Request) -> Pairs:
-    return open_text(wanted.data_dir, wanted.split, wanted.source, wanted.target)
+    return open_text(*astuple(wanted))
 
 
 def _open_catalogs(wanted: _Request) -> Pairs:
-    return open_catalogs(wanted.data_dir, wanted.split, wanted.source, wanted.target)
+    return open_catalogs(*astuple(wanted))
 
 
 def _open_synthetic(wanted: _Request) -> Pairs:

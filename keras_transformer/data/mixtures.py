@@ -1,5 +1,6 @@
 """Several corpora as one, and what tells a model which is which."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -8,6 +9,8 @@ from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 _SEVERAL = "mul"  # ISO 639: several languages
 
@@ -129,8 +132,13 @@ class _Part:
     tag: str | None = None
     ratio: float | None = None
 
-    def load(self, split: str, tag_target: bool) -> ParallelText:
-        text = load_parallel_text(self.dataset, split, self.source, self.target, self.data_dir)
+    @property
+    def corpus(self) -> tuple[str, Path | None]:
+        return self.dataset, self.data_dir
+
+    def load(self, split: str, tag_target: bool, hold_out: bool) -> ParallelText:
+        where = self.dataset, split, self.source, self.target, self.data_dir
+        text = load_parallel_text(*where, hold_out)
         tags = [f"<2{self.target}>"] * tag_target + [self.tag] * bool(self.tag)
         return TaggedText(text, *tags) if tags else text
 
@@ -161,12 +169,19 @@ def load_mixture(
     """
     first = _Part(dataset=dataset, source=source, target=target, data_dir=data_dir)
     parts = [first, *(_parse(spec, first) for spec in options.also if split == "train")]
-    texts = [part.load(split, options.tag_target) for part in parts]
+    texts = [
+        # Of another corpus nothing is validated on, and nothing need be held out.
+        part.load(split, options.tag_target, part.corpus == first.corpus)
+        for part in parts
+    ]
     if len(texts) == 1:
         return texts[0]
     has_ratios = any(part.ratio is not None for part in parts)
     ratios = [1.0 if part.ratio is None else part.ratio for part in parts]
-    return Mixture(texts, ratios if has_ratios else None)
+    mixture = Mixture(texts, ratios if has_ratios else None)
+    for text, count in zip(texts, mixture.counts):
+        logger.info("%s pairs in the mixture are of %r", f"{count:,}", text)
+    return mixture
 
 
 def _parse(spec: str, first: _Part) -> _Part:

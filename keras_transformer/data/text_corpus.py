@@ -19,8 +19,10 @@ from keras_transformer.errors import UserError
 _HELD_OUT = ("val", "test")
 
 
-def open_text(data_dir: Path | None, split: str, source: str, target: str) -> Pairs:
+def open_text(split: str, source: str, target: str, data_dir: Path | None, hold_out: bool) -> Pairs:
     """Returns the function that starts a pass over the pairs of a split of the corpus `text`.
+
+    With `hold_out`, `"train"` lacks what is held out for splits that have no files.
 
     Raises:
         UserError: if there are no files, or it is not clear which ones to train on.
@@ -33,7 +35,11 @@ def open_text(data_dir: Path | None, split: str, source: str, target: str) -> Pa
         whole = pairs or files.named("train") or files.only()
         if whole and split in ("train", *_HELD_OUT):
             missing = [name for name in _HELD_OUT if not files.named(name)]
-            return with_held_out(whole, split, missing) if missing else whole
+            if not missing or (split == "train" and not hold_out):
+                return whole
+            # The same pairs in both directions: one model may learn both.
+            key = [source, target].index(min(source, target))
+            return with_held_out(whole, split, missing, key)
     names = [f"{split}.{language}" for language in (source, target)]
     raise missing_files(
         data_dir,

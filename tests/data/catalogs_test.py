@@ -191,6 +191,7 @@ def test_pairs_of_a_folder(tmp_path):
         (mo({"dog": "Hund"})[:40], "is damaged"),
         (mo({"dog": "Hund"}).replace(b"Hund", b"H\xfcnd"), "is damaged"),
         (mo({"dog": "Hund"}).replace(b"=utf-8", b"=utf-0"), "is damaged"),
+        (mo({"a\0b": "x\0y"}, plural="nplurals=2; plural=n/0;"), "is damaged"),
         (b"no catalog", "is no message catalog"),
         (b"", "is no message catalog"),
         ('msgid "a"\nmsgstr "b\n', "is damaged: line 2 is no part of a message"),

@@ -118,6 +118,14 @@ def test_corpora_by_their_names(tmp_path):
     assert list(plain) == [("a0", "b0"), ("a1", "b1")] and plain.tags == ()
 
 
+def test_only_of_the_first_corpus_something_is_held_out(tmp_path):
+    pairs = {"train__a": [f"a{i}" for i in range(100)], "train__b": [f"b{i}" for i in range(100)]}
+    folder, other = write(tmp_path / "one", **pairs), write(tmp_path / "two", **pairs)
+    options = MixtureOptions(also=("source=b,target=a", f"data_dir={other}"))
+    train = kt.data.load_mixture("text", "train", "a", "b", folder, options)
+    assert train.counts == [96, 96, 100]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -131,7 +139,7 @@ def test_corpora_by_their_names(tmp_path):
             (lambda spec=spec: load(spec), "`also` must be NAME=VALUE.*ratio is a number. Received")
             for spec in ("bt", "folder=bt", "ratio=much", "")
         ),
-        (lambda: load("ratio=-1"), "`ratios` must be 2 positive"),
+        (lambda: Mixture([text("a", 1)], (float("inf"),)), "positive numbers.*ratios=.inf."),
     ],
 )
 def test_wrong_mixtures(make, message):

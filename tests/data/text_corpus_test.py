@@ -186,7 +186,12 @@ def test_no_sentence_is_on_two_sides(tmp_path):
             assert {*side[0]}.isdisjoint(side[1])
     held_out = [{*side} for side in zip(*val, *test)]
     assert train == [pair for pair in pairs if not any(map(set.__contains__, held_out, pair))]
-    # The same ones, wherever they stand.
+    # The same ones in the other direction, and wherever they stand.
+    lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    both = write(tmp_path / "both", train__a_to_b__tsv=lines)
+    for split, expected in zip(SPLITS, (train, val, test)):
+        swapped = load_parallel_text("text", split, "b", "a", both)
+        assert [pair[::-1] for pair in swapped] == expected
     moved = write_pairs(tmp_path / "moved", [("new", "neu"), *reversed(pairs)])
     assert {*load_parallel_text("text", "val", "a", "b", moved)} <= {*val, *test, *pairs}
     assert len({*load_parallel_text("text", "val", "a", "b", moved)} & {*val}) >= 4
