@@ -1,5 +1,7 @@
 """The steps of `fit` and `evaluate` for `Transformer`: projection and loss at once."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -34,6 +36,7 @@ class FusedTrainingStep(keras.Model):
 
     # As compiled; and why the steps cannot be fused, in words, or None.
     _fused, _obstacle = "auto", None
+    r_drop = 0.0
     _class_weight = None
 
     def compile(
@@ -45,6 +48,7 @@ class FusedTrainingStep(keras.Model):
         weighted_metrics=None,
         *args,
         fused="auto",
+        r_drop=0.0,
         **kwargs,
     ):
         """Configure the model for training, as `keras.Model.compile`.
@@ -58,25 +62,33 @@ class FusedTrainingStep(keras.Model):
                 overrides none of `call`, `compute_loss`, `compute_metrics`, `train_step` and
                 `test_step`, and the embedding is not quantised. True raises an error elsewhere;
                 with false there are logits always.
+            r_drop: α of R-Drop (Wu et al., 2021): each batch is trained on twice at once, with
+                different dropout, and what differs between the two predictions is added to the
+                loss; see `fused_crossentropy`. Takes fused steps. 0: none.
 
         Raises:
-            UserError: if `fused` is none of these, or true where it is impossible. (If the model is
-                quantised later, its next step raises it.)
+            UserError: if `fused` is none of these, or true where it is impossible, or `r_drop`
+                likewise. (If the model is quantised later, its next step raises it.)
         """
+        if not 0 <= r_drop < math.inf:
+            raise UserError(f"`r_drop` must be 0 or a positive number. Received: r_drop={r_drop}")
+        if r_drop and fused is False:
+            raise UserError("`r_drop` takes fused steps: leave `fused` out. Received: fused=False")
         if fused not in ("auto", True, False):
             raise UserError(f'`fused` must be "auto", True or False. Received: fused={fused!r}')
         obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
-        if fused is True:
-            _insist(not obstacle, obstacle)
-            _insist(not self._embedding_is_quantized(), _QUANTIZED)
+        if fused is True or r_drop:
+            option = f"r_drop={r_drop}" if r_drop else "fused=True"
+            _insist(not obstacle, obstacle, option)
+            _insist(not self._embedding_is_quantized(), _QUANTIZED, option)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, *args, **kwargs)
-        self._fused, self._obstacle = fused, obstacle
+        self._fused, self._obstacle, self.r_drop = fused, obstacle, r_drop
 
     def get_compile_config(self):
         config = super().get_compile_config()
         # What is compiled for floats and quantised after that can be loaded too.
         fused = "auto" if self._fused is True and self._embedding_is_quantized() else self._fused
-        return {**config, "fused": fused} if config else config
+        return {**config, "fused": fused, "r_drop": self.r_drop} if config else config
 
     def compile_from_config(self, config):
         # Not the parent's, which calls no `compile` that is overridden.
@@ -115,14 +127,30 @@ class FusedTrainingStep(keras.Model):
     def call(self, inputs, training=None, mask=None):
         if not (isinstance(inputs, dict) and _TARGETS in inputs):
             return super().call(inputs, training=training, mask=mask)
-        sequence, embeddings = self.logit_factors(inputs, training)
         y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
+        r_drop = self.r_drop if _WEIGHTS in inputs else 0.0
+        sequence, embeddings = self._logit_factors_of_passes(inputs, training, r_drop)
         if _WEIGHTS in inputs:
-            scores = fused_crossentropy(sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing)
+            scores = fused_crossentropy(
+                sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing, r_drop
+            )
         else:
             scores = score_tokens(sequence, embeddings, y_true, smoothing)
         # A structure of tensors, as JAX must have it.
         return scores.losses, scores.log_probs, scores.is_predicted
+
+    def _logit_factors_of_passes(self, inputs, training, r_drop):
+        """As `logit_factors`; with `r_drop`, `(batch, target, 2, hidden_dim)` of two passes."""
+        if not r_drop:
+            return self.logit_factors(inputs, training)
+        # Each row beside itself: devices that share the batch have both passes of their rows, and
+        # drop what one device would.
+        names = "encoder_token_ids", "decoder_token_ids"
+        twice = {name: ops.repeat(inputs[name], 2, axis=0) for name in names}
+        sequence, embeddings = self.logit_factors(twice, training)
+        length = ops.shape(sequence)[1]
+        passes = ops.reshape(sequence, (-1, 2, length, sequence.shape[-1]))
+        return ops.transpose(passes, (0, 2, 1, 3)), embeddings
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         return super().compute_loss(x, y, _as_one(y_pred), sample_weight, training)
@@ -133,7 +161,9 @@ class FusedTrainingStep(keras.Model):
     def _is_fused(self, inputs):
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
             return False
-        _insist(not (self._fused is True and self._embedding_is_quantized()), _QUANTIZED)
+        if self._embedding_is_quantized():
+            _insist(self._fused is not True, _QUANTIZED)
+            _insist(not self.r_drop, _QUANTIZED, f"r_drop={self.r_drop}")
         return not self._embedding_is_quantized()
 
     def _embedding_is_quantized(self):
@@ -164,10 +194,11 @@ class FusedTrainingStep(keras.Model):
         return arguments
 
 
-def _insist(is_possible, obstacle):
+def _insist(is_possible, obstacle, option="fused=True"):
     """Raise a `UserError` if steps that must be fused cannot be."""
     if not is_possible:
-        raise UserError(f"`fused=True` is impossible: {obstacle}. Leave `fused` out.")
+        name = option.split("=")[0]
+        raise UserError(f"`{option}` is impossible: {obstacle}. Leave `{name}` out.")
 
 
 def _tensors(inputs):
