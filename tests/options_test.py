@@ -27,6 +27,7 @@ COMMON = tuple(
     --subword-sampling --steps
     --steps-per-execution --warmup-steps --cooldown-steps --peak-learning-rate --dropout
     --label-smoothing --r-drop --interval --checkpoint-steps --checkpoint-minutes --average --keep
+    --keep-best --patience
     --ema --accumulate --clip-norm
     --skip-nonfinite --no-skip-nonfinite --precision --deterministic --no-deterministic
     --resume --no-resume --overwrite --no-overwrite --replicas --coordinator --num-processes
