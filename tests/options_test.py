@@ -27,8 +27,9 @@ COMMON = tuple(
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
     --subword-sampling --steps
     --steps-per-execution --warmup-steps --cooldown-steps --peak-learning-rate --dropout
-    --label-smoothing --interval --checkpoint-steps --checkpoint-minutes --average --keep --ema
-    --accumulate --clip-norm
+    --label-smoothing --r-drop --interval --checkpoint-steps --checkpoint-minutes --average --keep
+    --keep-best --patience
+    --ema --accumulate --clip-norm
     --skip-nonfinite --no-skip-nonfinite --precision --deterministic --no-deterministic
     --resume --no-resume --overwrite --no-overwrite --replicas --coordinator --num-processes
     --process-id --seed --dataset
@@ -76,7 +77,7 @@ FIXED = {
 # Those of later versions: a state that lacks one was trained with its default.
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
-    *("cooldown_steps", "num_decoder_layers", "subword_sampling"),
+    *("cooldown_steps", "num_decoder_layers", "subword_sampling", "r_drop"),
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),

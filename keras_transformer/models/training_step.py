@@ -1,5 +1,7 @@
 """The steps of `fit` and `evaluate` for `Transformer`: projection and loss at once."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -38,6 +40,7 @@ class FusedTrainingStep(keras.Model):
 
     # As compiled; and why the steps cannot be fused, in words, or None.
     _fused, _obstacle = "auto", None
+    r_drop = 0.0
     _class_weight = None
 
     def compile(
@@ -49,6 +52,7 @@ class FusedTrainingStep(keras.Model):
         weighted_metrics=None,
         *args,
         fused="auto",
+        r_drop=0.0,
         **kwargs,
     ):
         """Configure the model for training, as `keras.Model.compile`.
@@ -62,11 +66,18 @@ class FusedTrainingStep(keras.Model):
                 overrides none of `call`, `compute_loss`, `compute_metrics`, `train_step` and
                 `test_step`, and the embedding is not quantised. True raises an error elsewhere;
                 with false there are logits always.
+            r_drop: α of R-Drop (Wu et al., 2021): each batch is trained on twice at once, with
+                different dropout, and what differs between the two predictions is added to the
+                loss; see `fused_crossentropy`. Takes fused steps. 0: none.
 
         Raises:
-            UserError: if `fused` is none of these, or true where it is impossible. (If the model is
-                quantised later, its next step raises it.)
+            UserError: if `fused` is none of these, or true where it is impossible, or `r_drop`
+                likewise. (If the model is quantised later, its next step raises it.)
         """
+        if not 0 <= r_drop < math.inf:
+            raise UserError(f"`r_drop` must be 0 or a positive number. Received: r_drop={r_drop}")
+        if r_drop and fused is False:
+            raise UserError("`r_drop` takes fused steps: leave `fused` out. Received: fused=False")
         if fused not in ("auto", True, False):
             raise UserError(f'`fused` must be "auto", True or False. Received: fused={fused!r}')
         obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
@@ -75,17 +86,18 @@ class FusedTrainingStep(keras.Model):
                 "The loss of the tagger is computed in fused steps alone, which are impossible: "
                 f"{obstacle or '`fused=False`'}. Leave `tag_loss_weight` out of the model."
             )
-        if fused is True:
-            _insist(not obstacle, obstacle)
-            _insist(not self._embedding_is_quantized(), _QUANTIZED)
+        if fused is True or r_drop:
+            option = f"r_drop={r_drop}" if r_drop else "fused=True"
+            _insist(not obstacle, obstacle, option)
+            _insist(not self._embedding_is_quantized(), _QUANTIZED, option)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, *args, **kwargs)
-        self._fused, self._obstacle = fused, obstacle
+        self._fused, self._obstacle, self.r_drop = fused, obstacle, r_drop
 
     def get_compile_config(self):
         config = super().get_compile_config()
         # What is compiled for floats and quantised after that can be loaded too.
         fused = "auto" if self._fused is True and self._embedding_is_quantized() else self._fused
-        return {**config, "fused": fused} if config else config
+        return {**config, "fused": fused, "r_drop": self.r_drop} if config else config
 
     def compile_from_config(self, config):
         # Not the parent's, which calls no `compile` that is overridden.
@@ -124,15 +136,23 @@ class FusedTrainingStep(keras.Model):
     def call(self, inputs, training=None, mask=None):
         if not (isinstance(inputs, dict) and _TARGETS in inputs):
             return super().call(inputs, training=training, mask=mask)
-        sequence, embeddings, further_losses = self.logit_factors(inputs, training)
         y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
+        r_drop = self.r_drop if _WEIGHTS in inputs else 0.0
+        passes = 2 if r_drop else 1
+        sequence, embeddings, further_losses = self.logit_factors(
+            _repeated(inputs, passes), training
+        )
         if _WEIGHTS in inputs:
-            scores = fused_crossentropy(sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing)
+            sequence = _side_by_side(sequence) if r_drop else sequence
+            scores = fused_crossentropy(
+                sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing, r_drop
+            )
         else:
             scores = score_tokens(sequence, embeddings, y_true, smoothing)
         losses = scores.losses
         if further_losses is not None:
-            losses = losses + further_losses(y_true)
+            further = further_losses(ops.repeat(y_true, passes, axis=0))
+            losses = losses + (ops.mean(_side_by_side(further), axis=2) if r_drop else further)
         # A structure of tensors, as JAX must have it.
         return losses, scores.log_probs, scores.is_predicted
 
@@ -145,7 +165,9 @@ class FusedTrainingStep(keras.Model):
     def _is_fused(self, inputs):
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
             return False
-        _insist(not (self._fused is True and self._embedding_is_quantized()), _QUANTIZED)
+        if self._embedding_is_quantized():
+            _insist(self._fused is not True, _QUANTIZED)
+            _insist(not self.r_drop, _QUANTIZED, f"r_drop={self.r_drop}")
         return not self._embedding_is_quantized()
 
     def _embedding_is_quantized(self):
@@ -176,10 +198,11 @@ class FusedTrainingStep(keras.Model):
         return arguments
 
 
-def _insist(is_possible, obstacle):
+def _insist(is_possible, obstacle, option="fused=True"):
     """Raise a `UserError` if steps that must be fused cannot be."""
     if not is_possible:
-        raise UserError(f"`fused=True` is impossible: {obstacle}. Leave `fused` out.")
+        name = option.split("=")[0]
+        raise UserError(f"`{option}` is impossible: {obstacle}. Leave `{name}` out.")
 
 
 def _tensors(inputs):
@@ -189,3 +212,18 @@ def _tensors(inputs):
 def _as_one(y_pred):
     """A fused step's output as one thing, which Keras passes on to loss and metrics."""
     return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred
+
+
+def _repeated(inputs, passes):
+    """Each row so often, beside itself: devices that share the batch have all passes of their rows,
+    and drop what one device would."""
+    if passes == 1:
+        return inputs
+    names = "encoder_token_ids", "decoder_token_ids"
+    return {name: ops.repeat(inputs[name], passes, axis=0) for name in names}
+
+
+def _side_by_side(values):
+    """Two passes of each row, `(2 batch, target, ...)`, as `(batch, target, 2, ...)`."""
+    sizes = ops.shape(values)[1], *values.shape[2:]
+    return ops.swapaxes(ops.reshape(values, (-1, 2, *sizes)), 1, 2)

@@ -213,7 +213,8 @@ def make_model(vocabulary_size, options, run, **overrides):
             loss_scaling=model.dtype_policy.compute_dtype == "float16",
         )
     at_once = options.fitting.steps_per_execution
-    compile_model(model, optimizer, hyperparameters["label_smoothing"], run, at_once)
+    smoothing, r_drop = hyperparameters["label_smoothing"], options.model.r_drop
+    compile_model(model, optimizer, smoothing, run, at_once, r_drop)
     return model
 
 

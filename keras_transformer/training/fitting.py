@@ -28,6 +28,12 @@ from keras_transformer.training.progress import LogProgress, ShowProgress, SkipN
 from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
+from keras_transformer.training.validation_choice import (
+    StopEarly,
+    best_checkpoints,
+    check_choice_of_checkpoints,
+    has_ended,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +67,7 @@ class Part(NamedTuple):
     batches_per_epoch: int
 
 
-def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1):
+def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1, r_drop=0.0):
     """Compile a model for its training, and give it the state that the training goes on from.
 
     The loss is the token mean over the batch of all replicas: see `TokenBatches`.
@@ -72,9 +78,11 @@ def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1)
         label_smoothing: ε_ls (section 5.4).
         run: the `Run`.
         steps_per_execution: how many batches Keras trains on at once.
+        r_drop: α of R-Drop: see `Transformer.compile`. 0: none.
 
     Raises:
-        UserError: if the training that goes on had another model or optimizer.
+        UserError: if `r_drop` is out of its range, or the training that goes on had another model
+            or optimizer.
     """
     with run.devices.scope():
         model.compile(
@@ -83,6 +91,7 @@ def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1)
             weighted_metrics=[TokenAccuracy(), Perplexity()],
             jit_compile=run.devices.jit_compile and not _compiles_later(run),
             steps_per_execution=steps_per_execution,
+            **({"r_drop": r_drop} if r_drop else {}),  # other models have none
         )
         # TensorFlow would trace a first step that makes variables twice.
         model.optimizer.build(model.trainable_variables)
@@ -119,6 +128,9 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
     """
     _check_positive(steps=options.steps, interval=options.interval)
+    scores = scores or {}
+    uses_ema = model.optimizer.inner_optimizer.use_ema
+    check_choice_of_checkpoints(checkpoint_options, scores, uses_ema)
     num_batches = options.steps * train_batches.accumulate
     interval = options.interval * train_batches.accumulate
     check_executions(model.steps_per_execution, interval, num_batches, run.start.batches)
@@ -131,17 +143,22 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
         run=run.settings,
         num_batches=num_batches,
         processes=run.processes,
+        best_by=checkpoint_options.keep_best,
     )
     compile_later = _compile_later(model, run, train_batches, val_batches, num_batches)
+    by, patience = checkpoint_options.keep_best or "val_loss", checkpoint_options.patience
+    ended = has_ended(checkpoints.history.get(by, []), by, patience)
     with stop_on_signals(checkpoints), tell_of_lost_connections():
         fit_in_parts(
             model,
             train_batches.stream,
-            plan_parts(run.start.batches, num_batches, interval),
+            [] if ended else plan_parts(run.start.batches, num_batches, interval),
             validation_data=val_batches,
             callbacks=[
                 *compile_later,
-                *_callbacks(model, train_batches, run, options, checkpoints, scores or {}),
+                *_callbacks(model, train_batches, run, options, checkpoints, scores),
+                *([StopEarly(by, patience, checkpoints)] if patience else []),
+                checkpoints,
             ],
             verbose=0,
         )
@@ -175,7 +192,7 @@ def plan_parts(first_batch, num_batches, interval):
 
 
 def fit_in_parts(model, stream, parts, **options):
-    """Call Keras's `fit` for one part of a training after the other.
+    """Call Keras's `fit` for one part of a training after the other, until a callback stops it.
 
     Args:
         model: a compiled model.
@@ -193,10 +210,13 @@ def fit_in_parts(model, stream, parts, **options):
             steps_per_epoch=part.batches_per_epoch,
             **options,
         )
+        if model.stop_training:
+            return
 
 
 def average_weights(model, run, options):
-    """Average the last checkpoints into the model (section 6.1), or take its moving average.
+    """Average the last checkpoints into the model (section 6.1), or those of the best validations,
+    or take its moving average.
 
     Args:
         model: the model after `fit`.
@@ -215,12 +235,17 @@ def average_weights(model, run, options):
     averaged = run.folder / "averaged.weights.h5"
 
     def average():
-        paths = list_checkpoints(run.checkpoints_folder)[-options.average :]
+        if options.keep_best:
+            paths = best_checkpoints(run.checkpoints_folder, options.keep_best, options.average)
+        else:
+            paths = list_checkpoints(run.checkpoints_folder)[-options.average :]
         average_checkpoints(paths, averaged)
         return len(paths)
 
     count = run.processes.first(average)
     load_weights(model, averaged, run.processes)
+    if options.keep_best:
+        return f"best {count} checkpoints by {options.keep_best}, averaged"
     return f"last {count} checkpoints averaged"
 
 
@@ -287,7 +312,6 @@ def _callbacks(model, train_batches, run, options, checkpoints, scores):
         # Of several processes, one speaks.
         *([] if run.devices.shard[0] else [ShowProgress(options.steps)]),
         *(_tensorboard(run.folder) if run.processes.is_writer else []),
-        checkpoints,
     ]
 
 

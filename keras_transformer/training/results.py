@@ -48,6 +48,7 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
     def flops(tokens):
         return training_flops(hyperparameters, vocabulary_size, *tokens.mean_lengths)
 
+    twice = 2 if model.r_drop else 1
     target_tokens = train_batches.target_tokens(batches)
     return {
         "backend": keras.backend.backend(),
@@ -58,7 +59,9 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
         "hyperparameters": dict(hyperparameters),
         "epochs": round(float(train_batches.epochs(batches)), 2),
         "training_flops": sum(
-            epochs * flops(tokens) for tokens, epochs in train_batches.passes(batches) if epochs
+            twice * epochs * flops(tokens)
+            for tokens, epochs in train_batches.passes(batches)
+            if epochs
         ),
         "seconds": round(time.time() - run.began + run.start.seconds),
         "seconds_of_fit": round(fitted.seconds),

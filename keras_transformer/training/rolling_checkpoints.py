@@ -28,6 +28,7 @@ from keras_transformer.training.training_state import (
     TrainingState,
     list_states,
 )
+from keras_transformer.training.validation_choice import best_checkpoints, note_validation
 
 # The newest, and one to fall back on should it be damaged.
 _STATES = 2
@@ -45,6 +46,12 @@ class CheckpointOptions:
     """How many of the last checkpoints to average into the model (section 6.1)."""
     keep: int = may_change(0)
     """How many checkpoints to keep, if more than those to average."""
+    keep_best: str | None = may_change(None)
+    """Keep and average the checkpoints of the best validations, not the last ones: by val_loss,
+    val_accuracy, val_perplexity, and val_bleu or val_f1."""
+    patience: int = may_change(0)
+    """End the training when so many intervals have brought no better validation, by --keep-best or
+    else val_loss. 0: never."""
 
 
 class StopAsked(Exception):
@@ -87,6 +94,8 @@ class RollingCheckpoints(keras.callbacks.Callback):
         num_batches: the batches of the whole training, those before the start included. Defaults to
             those of `fit`.
         processes: the `Processes` that train together. Defaults to this one alone.
+        best_by: keep the checkpoints of the best validations, by the value of this name in the
+            history, not the last ones.
 
     Attributes:
         batches: how many batches were consumed.
@@ -109,6 +118,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         run=None,
         num_batches=None,
         processes=None,
+        best_by=None,
     ):
         super().__init__()
         intervals = {"keep": keep, "every_steps": every_steps, "every_minutes": every_minutes}
@@ -125,6 +135,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.run = run or {}
         self.num_batches = num_batches
         self.processes = processes or Processes()
+        self.best_by = best_by
         self.batches = self.start.batches
         self.history = {name: [*values] for name, values in self.start.history.items()}
         self._agreement = Agreement(self.processes)
@@ -216,6 +227,8 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.batches = self._first_batch + of_epoch
 
     def _is_last(self, epoch):
+        if self.model.stop_training:
+            return True
         if self.num_batches is None:
             return epoch + 1 == self.params["epochs"]
         return self.batches == self.num_batches
@@ -274,25 +287,31 @@ class RollingCheckpoints(keras.callbacks.Callback):
             history=self.history,
             run=self.run,
         )
-        self._writing = BackgroundJob(functools.partial(self._write, snapshot, step, to_average))
+        validation = {name: values[-1] for name, values in self.history.items()}
+        self._writing = BackgroundJob(
+            functools.partial(self._write, snapshot, step, to_average, validation)
+        )
         if to_average:
             self._last_step, self._last_time = step, time.monotonic()
 
-    def _write(self, snapshot, step, to_average):
+    def _write(self, snapshot, step, to_average, validation):
         try:
-            self._write_files(snapshot, step, to_average)
+            self._write_files(snapshot, step, to_average, validation)
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"No checkpoint could be written at step {step}: {_reason(error)} "
                 f"{self._last_written()}"
             ) from error
+        kept = list_checkpoints(self.folder)[-self.keep :]
+        if self.best_by:
+            kept = best_checkpoints(self.folder, self.best_by, self.keep)
         for old in [
-            *list_checkpoints(self.folder)[: -self.keep],
+            *(path for path in list_checkpoints(self.folder) if path not in kept),
             *list_states(self.folder)[:-_STATES],
         ]:
             old.unlink()
 
-    def _write_files(self, snapshot, step, to_average):
+    def _write_files(self, snapshot, step, to_average, validation):
         with whole(self.folder / f"step-{step}.{STATE_ENDING}") as state:
             snapshot.write(state)
             if to_average:
@@ -300,6 +319,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
                 # earlier one, and writes these weights again. The other way they would miss.
                 with whole(self.folder / f"step-{step}.weights.h5") as weights:
                     copy_weights(state, weights)
+                    note_validation(weights, validation)
 
     def _last_written(self):
         states = list_states(self.folder)

@@ -347,3 +347,39 @@ def test_row_weights_where_there_are_as_many_rows_as_positions():
         model.set_weights(models[0].get_weights())
         losses.append(model.test_on_batch(inputs, TARGET[:, :6], weights))
     assert losses == pytest.approx(losses[:1] * 3)
+
+
+def r_drop_step(alpha, dropout):
+    keras.utils.set_random_seed(3)
+    model = Transformer(50, 1, 16, 32, 2, dropout=dropout)
+    model.compile(keras.optimizers.SGD(0.1), loss=LabelSmoothedCrossentropy(), r_drop=alpha)
+    logs = model.train_on_batch(INPUTS, TARGET, return_dict=True)
+    return logs["loss"], model
+
+
+def test_r_drop_compares_two_passes_of_different_dropout():
+    (plain, one), (same, two) = r_drop_step(0.0, 0.0), r_drop_step(5.0, 0.0)
+    assert same == pytest.approx(plain, rel=1e-5)
+    for x, y in zip(one.get_weights(), two.get_weights(), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    # With the same dropout, the loss is a sum of which one term is proportional to alpha.
+    losses = [r_drop_step(alpha, 0.3)[0] for alpha in (1e-9, 2.0, 4.0)]
+    assert losses[1] - losses[0] > 0.01
+    assert losses[2] - losses[0] == pytest.approx(2 * (losses[1] - losses[0]), rel=1e-3)
+    # Of validation there is one pass, without dropout.
+    assert two.test_on_batch(INPUTS, TARGET) == pytest.approx(one.test_on_batch(INPUTS, TARGET))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"r_drop": -1.0}, "`r_drop` must be 0 or a positive number"),
+        ({"r_drop": 1.0, "fused": False}, "`r_drop` takes fused steps"),
+        ({"r_drop": 1.0, "loss": Doubled()}, "`r_drop=1.0` is impossible: `loss` is not a"),
+    ],
+    ids=str,
+)
+def test_where_r_drop_is_impossible(options, words):
+    with pytest.raises(ValueError, match=words):
+        small(**options)

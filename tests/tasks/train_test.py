@@ -15,6 +15,7 @@ from keras_transformer.training.training_state import list_states
 SMALL = {
     **{"vocabulary_size": 300, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},
     **{"num_shapes": 1, "interval": 2, "average": 2, "seed": 3, "subword_sampling": 0.2},
+    "r_drop": 1.0,
 }
 
 
@@ -98,6 +99,9 @@ def test_stopped_and_resumed_is_the_same_training(trained, texts, tmp_path, monk
         ({"resume": True, "overwrite": True}, "not both"),
         ({"batch_token": 9}, "no option `batch_token`. The nearest is `batch_tokens`"),
         ({"beam_size": 9}, "no option `beam_size`"),
+        ({"resume": True, "patience": -1}, "`patience` must be 0 or more"),
+        ({"resume": True, "keep_best": "bleu"}, "`keep_best` must be one of .*val_loss.*val_bleu"),
+        ({"resume": True, "keep_best": "val_bleu", "checkpoint_steps": 2}, "`checkpoint_steps`"),
     ],
     ids=str,
 )
@@ -130,16 +134,21 @@ def test_several_batches_at_once_are_the_same_training(trained, texts, tmp_path,
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("ema", [None, 0.5])
-def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, ema):
+@pytest.mark.parametrize(
+    "choice", [{}, {"ema": 0.5}, {"keep_best": "val_loss", "average": 1, "patience": 1}], ids=str
+)
+def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, choice):
     # With a moving average too, which must not find its way into the weights between two `fit`.
-    options = {**SMALL, "steps": 3, "output_dir": tmp_path, "ema": ema}
+    options = {**SMALL, "steps": 3, "output_dir": tmp_path, **choice}
     first = kt.Translator.train(*parallel_texts(texts), **options)
     again = kt.Translator.train(*parallel_texts(texts), **options, resume=True)
     assert all(map(np.array_equal, first.model.get_weights(), again.model.get_weights()))
     averages = first.model.optimizer.inner_optimizer.use_ema
-    assert averages == (ema is not None)
-    if ema is None:
+    assert averages == ("ema" in choice)
+    if "keep_best" in choice:
+        card = (tmp_path / "model" / "README.md").read_text()
+        assert "best 1 checkpoints by val_loss, averaged" in card
+    if not averages:
         return
     checkpoint = kt.Transformer(**first.model.hyperparameters)
     kt.training.load_weights(checkpoint, list_states(tmp_path / "checkpoints")[-1])

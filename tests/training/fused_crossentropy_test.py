@@ -169,3 +169,55 @@ assert sum("f32[50,6]" in line for line in reductions) == 1, reductions
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="a matter of JAX")
 def test_devices_add_up_the_gradient_of_the_table_once(tmp_path):
     run_together(tmp_path / "log", ["-c", FOUR_DEVICES])
+
+
+PASSES = np.stack([SEQUENCE, SEQUENCE + 0.4 * normal(3, 5, 4, seed=9)], axis=2)
+
+
+def r_drop_scores(passes, embeddings=EMBEDDINGS, alpha=3.0, weights=WEIGHTS):
+    tensors = [ops.convert_to_tensor(x) for x in (passes, embeddings, TARGETS, weights)]
+    return fused_crossentropy(*tensors, 0.1, alpha)
+
+
+def r_drop_losses(passes, embeddings, alpha=3.0):
+    """The formula, with all logits: Wu et al., 2021, equation 4, halved."""
+    first, second = (ops.log_softmax(logits_of(passes[:, :, i], embeddings)) for i in (0, 1))
+    crossentropy = LabelSmoothedCrossentropy(0.1, None).call
+    losses = [crossentropy(TARGETS, logits_of(passes[:, :, i], embeddings)) for i in (0, 1)]
+    divergences = [
+        ops.sum(ops.exp(x) * (x - y), axis=-1) for x, y in ((first, second), (second, first))
+    ]
+    return sum(losses) / 2 + alpha * sum(divergences) / 4
+
+
+def test_r_drop_is_the_papers_formula():
+    actual = r_drop_scores(PASSES)
+    assert_close(actual.losses, r_drop_losses(ops.convert_to_tensor(PASSES), EMBEDDINGS))
+    assert_close(actual.log_probs, scores().log_probs)
+    assert (to_numpy(actual.is_predicted) == to_numpy(scores().is_predicted)).all()
+    # Worked out by hand: two tokens, logits (1, 0) and (0, 0).
+    arrays = np.float32([[[[1], [0]]]]), np.float32([[1], [0]]), np.array([[1]]), np.float32([[1]])
+    actual = fused_crossentropy(*map(ops.convert_to_tensor, arrays), 0.0, 4.0)
+    ((loss,),) = to_numpy(actual.losses)
+    p = 1 / (1 + np.exp(-1))
+    both_ways = (p - 0.5) * np.log(p / (1 - p))
+    assert loss == pytest.approx((-np.log(1 - p) + np.log(2)) / 2 + both_ways, rel=1e-5)
+
+
+def test_r_drop_gradients():
+    def gradients(losses):
+        def loss(*factors):
+            return ops.sum(losses(*factors) * ops.convert_to_tensor(WEIGHTS))
+
+        yield gradient(lambda x: loss(x, EMBEDDINGS), PASSES)
+        yield gradient(lambda x: loss(ops.convert_to_tensor(PASSES), x), EMBEDDINGS)
+
+    fused = gradients(lambda *factors: r_drop_scores(*factors).losses)
+    for actual, expected in zip(fused, gradients(r_drop_losses), strict=True):
+        assert np.abs(expected).max() > 0.1
+        assert_close(actual, expected, 1e-5)
+
+
+def test_passes_that_agree_lose_what_one_does():
+    same = np.repeat(SEQUENCE[:, :, None], 2, axis=2)
+    assert_close(r_drop_scores(same).losses, scores().losses)

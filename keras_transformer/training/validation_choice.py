@@ -1,0 +1,118 @@
+"""What validation decides: which checkpoints become the model, and when a training has ended."""
+
+import json
+import logging
+import math
+
+import h5py
+import keras
+
+from keras_transformer.errors import UserError
+from keras_transformer.training.checkpoints import list_checkpoints
+
+logger = logging.getLogger(__name__)
+
+_ATTRIBUTE = "validation"
+_SMALLER_IS_BETTER = ("loss", "perplexity")
+# What `compile_model` has Keras compute of the validation text.
+_OF_KERAS = ("val_loss", "val_accuracy", "val_perplexity")
+
+
+def check_choice_of_checkpoints(options, scores, uses_ema):
+    """Raise a `UserError` if validation cannot choose as `CheckpointOptions` say.
+
+    Args:
+        options: the `CheckpointOptions`.
+        scores: names of what is computed at each interval besides loss, accuracy and perplexity.
+        uses_ema: whether the model is to be a moving average of the weights.
+    """
+    if options.patience < 0:
+        raise UserError(f"`patience` must be 0 or more. Received: patience={options.patience}")
+    name = options.keep_best
+    if name is None:
+        return
+    names = (*_OF_KERAS, *scores)
+    if name not in names:
+        raise UserError(
+            f"`keep_best` must be one of {', '.join(names)}. Received: keep_best={name!r}"
+        )
+    if options.checkpoint_steps or options.checkpoint_minutes:
+        raise UserError(
+            "`keep_best` chooses among the checkpoints of validations: leave `checkpoint_steps` "
+            "and `checkpoint_minutes` out."
+        )
+    if uses_ema:
+        raise UserError(
+            "`keep_best` chooses checkpoints, and `ema` averages all: pass one of them."
+        )
+
+
+def merit(name, value):
+    """A number that is larger where a value of the history is better."""
+    if value is None or not math.isfinite(value):
+        return -math.inf
+    return -value if name.endswith(_SMALLER_IS_BETTER) else value
+
+
+def note_validation(path, values):
+    """Write the values of a validation into a weights file, by their names."""
+    with h5py.File(path, "r+") as file:
+        file.attrs[_ATTRIBUTE] = json.dumps(values)
+
+
+def best_checkpoints(folder, name, count):
+    """The checkpoints of the best validations, the oldest first; of equal ones the later.
+
+    Args:
+        folder: the folder.
+        name: of the value, such as `"val_loss"`.
+        count: how many.
+    """
+    paths = list_checkpoints(folder)
+    merits = [merit(name, _read_validation(path).get(name)) for path in paths]
+    order = sorted(range(len(paths)), key=lambda i: (merits[i], i), reverse=True)
+    return [paths[i] for i in sorted(order[:count])]
+
+
+def _read_validation(path):
+    with h5py.File(path) as file:
+        return json.loads(file.attrs.get(_ATTRIBUTE, "{}"))
+
+
+def has_ended(values, name, patience):
+    """Whether the last so many values of a history bring nothing better than one before.
+
+    Args:
+        values: list of the values.
+        name: of the values.
+        patience: how many intervals to wait. 0: for ever.
+    """
+    if not patience or len(values) <= patience:
+        return False
+    merits = [merit(name, value) for value in values]
+    return max(merits[-patience:]) <= max(merits[:-patience])
+
+
+class StopEarly(keras.callbacks.Callback):
+    """End the training when validation has brought nothing better for some intervals.
+
+    Args:
+        name: of the value in the logs, such as `"val_loss"`.
+        patience: how many intervals.
+        checkpoints: the `RollingCheckpoints`, later in the list of callbacks, whose history goes
+            back to the beginning of the training.
+    """
+
+    async_safe = True
+
+    def __init__(self, name, patience, checkpoints):
+        super().__init__()
+        self.name = name
+        self.patience = patience
+        self.checkpoints = checkpoints
+
+    def on_epoch_end(self, epoch, logs=None):
+        values = [*self.checkpoints.history.get(self.name, []), (logs or {}).get(self.name)]
+        if has_ended(values, self.name, self.patience):
+            logger.info("No better %s in %d intervals: training ends.", self.name, self.patience)
+            self.model.stop_training = True
