@@ -137,6 +137,7 @@ def test_catalogs_as_text(tmp_path):
         ("AT&T or R&D", "AT&T oder F&E", None),
         ("R&D", "F&E", None),
         ("a &lt; b", "a &lt; b &amp; c", None),
+        ("&lt;none", "&lt;keine", None),
         ("line (f) of a_b_c", "строка", None),
     ],
 )

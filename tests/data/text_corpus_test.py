@@ -1,12 +1,14 @@
 """Pairs of any texts in a folder: how they are found, read, and held out."""
 
 import gzip
+import hashlib
 import itertools
 import tracemalloc
 
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.data import held_out
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.parallel_text import ParallelText
 
@@ -125,6 +127,9 @@ def test_languages_of_a_memory(tmp_path):
     units = tmx([("color", "colour", "Farbe"), ("x", "y", "z")], ("en-US", "en-GB", "de"))
     units = units.replace("<body>", "<body><tu><tuv xml:lang='en'><seg>alone</seg></tuv></tu>")
     path = write(tmp_path, memory__tmx=units) / "memory.tmx"
+    again = tmx([("first", "second", "eins")], ("en", "en", "de"))
+    twice = write(tmp_path, twice__tmx=again) / "twice.tmx"
+    assert list(ParallelText.from_tmx(twice, "en", "de")) == [("first", "eins")]
     assert next(iter(ParallelText.from_tmx(path, "en_GB", "de"))) == ("colour", "Farbe")
     assert list(ParallelText.from_tmx(path, "de", "en")) == [("Farbe", "color"), ("z", "x")]
     message = error_of(ParallelText.from_tmx, path, "en", "fr")
@@ -184,8 +189,8 @@ def test_no_sentence_is_on_two_sides(tmp_path):
     for one, other in itertools.combinations((train, val, test), 2):
         for side in zip(zip(*one), zip(*other)):
             assert {*side[0]}.isdisjoint(side[1])
-    held_out = [{*side} for side in zip(*val, *test)]
-    assert train == [pair for pair in pairs if not any(map(set.__contains__, held_out, pair))]
+    sides = [{*side} for side in zip(*val, *test)]
+    assert train == [pair for pair in pairs if not any(map(set.__contains__, sides, pair))]
     # The same ones in the other direction, and wherever they stand.
     lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
     both = write(tmp_path / "both", train__a_to_b__tsv=lines)
@@ -204,6 +209,33 @@ def test_only_splits_without_files_are_held_out(tmp_path):
     assert val == PAIRS and len(test) == 6 and len(train) < 300
     write_pairs(tmp_path, PAIRS, "test")
     assert list(load_parallel_text("text", "train", "a", "b", tmp_path)) == pairs
+
+
+def test_what_both_would_hold_out_is_in_neither(monkeypatch):
+    monkeypatch.setattr(held_out, "SHARE", 4)
+    pairs = numbered(400)
+    val, test = (
+        list(held_out.with_held_out(lambda: iter(pairs), split, SPLITS[1:])())
+        for split in SPLITS[1:]
+    )
+    assert 50 < len(val) < 100 and 50 < len(test) < 100
+    assert all({*one}.isdisjoint(other) for one, other in zip(zip(*val), zip(*test)))
+
+
+@pytest.mark.parametrize("key", [0, 1])
+def test_the_smallest_digests_are_drawn(monkeypatch, key):
+    monkeypatch.setattr(held_out, "LARGEST", 5)
+    pairs = [(f"a{i % 400}", f"b{i}") for i in range(500)]
+    found = [
+        list(held_out.with_held_out(lambda: iter(pairs), split, SPLITS[1:], key)())
+        for split in SPLITS[1:]
+    ]
+    first = {}  # of each sentence
+    for pair in pairs:
+        digest = hashlib.blake2b(pair[key].encode(), digest_size=8).digest()
+        first.setdefault(digest, pair)
+    drawn = [pair for _, pair in sorted(first.items())[:10]]
+    assert found == [drawn[::2], drawn[1::2]]
 
 
 def test_what_is_held_out_can_be_scored(tmp_path):
