@@ -15,6 +15,7 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.options import from_keywords
+from keras_transformer.tasks.fine_tuning import initial_symbols
 from keras_transformer.tasks.training import (
     TrainingOptions,
     begin_training,
@@ -175,6 +176,8 @@ def make_tree_tokenizer(pairs, options, run):
     if tags_from(options.trees) == "tagger":
         untagged = pairs.linearization.symbol_of(LEAF, UNKNOWN_TAG)
         symbols = sorted({*symbols, untagged})
+    if init := run.settings["init"]:
+        symbols = initial_symbols(init, symbols, pairs.linearization)
     words = pairs.sentences()
     tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
     return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)

@@ -18,6 +18,12 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, get_hyperparameters
 from keras_transformer.options import fixed_settings
+from keras_transformer.tasks.fine_tuning import (
+    check_init,
+    initial_hyperparameters,
+    initial_preset,
+    make_initial_model,
+)
 from keras_transformer.training.distribution import DeviceOptions
 from keras_transformer.training.fitting import FitOptions, compile_model
 from keras_transformer.training.optimizer import OptimizerOptions, make_optimizer
@@ -73,12 +79,14 @@ def begin_training(options):
         UserError: if there are no such devices, or the folder holds another training.
     """
     keep_in_user_folder()
+    check_init(options)
     settings = fixed_settings(options)
     return begin_run(options.run, options.devices, options.fitting.steps, settings)
 
 
 def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="tokenizer.spm"):
-    """Train the vocabulary of a training (section 5.1), or read a resumed training's.
+    """Train the vocabulary of a training (section 5.1), or read a resumed training's, or that of
+    the preset that the training begins with.
 
     Of several processes, process 0 does, and gives it to the others.
 
@@ -93,17 +101,21 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="token
         A `Tokenizer`.
 
     Raises:
-        UserError: as `kt.data.make_tokenizer`.
+        UserError: as `kt.data.make_tokenizer`; if the preset's vocabulary lacks one of the symbols.
     """
 
     def proto():
-        tokenizer = write_tokenizer(
-            sentences,
-            options,
-            run.folder / name,
-            keep=run.is_resumed,
-            user_defined_symbols=user_defined_symbols,
-        )
+        if init := run.settings["init"]:
+            tokenizer = initial_preset(init)[0].tokenizer
+            tokenizer.ids_of(list(user_defined_symbols))  # raises an error if it lacks one
+        else:
+            tokenizer = write_tokenizer(
+                sentences,
+                options,
+                run.folder / name,
+                keep=run.is_resumed,
+                user_defined_symbols=user_defined_symbols,
+            )
         return tokenizer.proto.decode("latin-1")  # as text: byte for byte
 
     return Tokenizer(run.processes.first(proto).encode("latin-1"))
@@ -203,9 +215,14 @@ def make_model(vocabulary_size, options, run, **overrides):
     Raises:
         UserError: if an option is out of its range, or the training that goes on had another model.
     """
-    hyperparameters = get_hyperparameters(options.model)
+    hyperparameters = _hyperparameters(options)
     with run.devices.scope():
-        model = Transformer.from_options(options.model, vocabulary_size, **overrides)
+        if init := options.run.init:
+            model = make_initial_model(
+                init, vocabulary_size, options.model, run.processes, **overrides
+            )
+        else:
+            model = Transformer.from_options(options.model, vocabulary_size, **overrides)
         optimizer = make_optimizer(
             options.optimizer,
             hyperparameters["hidden_dim"],
@@ -216,6 +233,15 @@ def make_model(vocabulary_size, options, run, **overrides):
     smoothing, r_drop = hyperparameters["label_smoothing"], options.model.r_drop
     compile_model(model, optimizer, smoothing, run, at_once, r_drop)
     return model
+
+
+def _hyperparameters(options):
+    """Those of the model and its training."""
+    chosen = get_hyperparameters(options.model)
+    if options.run.init is None:
+        return chosen
+    of_preset = initial_hyperparameters(options.run.init, options.model)
+    return {**chosen, **{name: of_preset[name] for name in chosen.keys() & of_preset.keys()}}
 
 
 def save_training(task, facts, title, lines, options, run, batches, fitted):
@@ -232,7 +258,7 @@ def save_training(task, facts, title, lines, options, run, batches, fitted):
         batches: `Batches`.
         fitted: what `fit` returned.
     """
-    hyperparameters = get_hyperparameters(options.model)
+    hyperparameters = _hyperparameters(options)
     facts = {
         **facts,
         **training_facts(task.model, batches.train, run, fitted, hyperparameters),

@@ -27,6 +27,9 @@ class RunOptions:
     """Begin at the beginning, in place of an earlier training in the output folder."""
     seed: int = 1
     """Seed of weights, dropout and batches."""
+    init: str | None = None
+    """Begin with the tokenizer, the architecture and the weights of a preset: a folder or a name.
+    Dropout and the options of training are those given here."""
 
 
 @dataclass(frozen=True)

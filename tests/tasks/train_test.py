@@ -216,3 +216,65 @@ def test_train_a_parser(texts, tmp_path):
     assert loaded.search == parser.search == kt.ConstituencyParser.default_search
     assert loaded([["The", "dog", "runs", "."]]) == [tree]
     assert keras.config.dtype_policy().name == "float32"
+
+
+@pytest.mark.compiles
+def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
+    folder, translator = trained
+    # What decides the sizes is left to the preset.
+    options = {**SMALL, "steps": 2, "output_dir": tmp_path, "init": str(folder / "model")}
+    with pytest.raises(kt.UserError, match="`init`.*`scale`.*vocabulary_size=300"):
+        kt.Translator.train(*parallel_texts(texts), **options)
+    for name in ("vocabulary_size", "num_layers", "scale"):
+        del options[name]
+    options = {**options, "peak_learning_rate": 1e-9, "dropout": 0.0}
+    tuned = kt.Translator.train(*parallel_texts(texts), **options)
+    assert tuned.tokenizer.proto == translator.tokenizer.proto
+    expected = {**translator.model.hyperparameters, "dropout": 0.0}
+    assert tuned.model.hyperparameters == expected
+    for x, y in zip(tuned.model.get_weights(), translator.model.get_weights(), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["hyperparameters"]["hidden_dim"] == expected["hidden_dim"]
+    # It goes on, and learns.
+    more = {**options, "steps": 4, "resume": True}
+    kt.Translator.train(*parallel_texts(texts), **more)
+    with pytest.raises(kt.UserError, match="init=.*now None"):
+        kt.Translator.train(*parallel_texts(texts), **{**more, **SMALL, "init": None})
+
+
+@pytest.mark.compiles
+def test_fine_tuning_a_parser(texts, tmp_path):
+    train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
+    small = {"beam_size": 1, "extra_length": 30, "val_sentences": 1, "batch_tokens": 512}
+    first = kt.ConstituencyParser.train(
+        *(train, val), **{**SMALL, **small, "steps": 2, "output_dir": tmp_path / "first"}
+    )
+    options = {"init": str(tmp_path / "first" / "model"), "steps": 1, **small}
+
+    def tune(train, **others):
+        folder = {"output_dir": tmp_path / "tuned", "overwrite": True}
+        return kt.ConstituencyParser.train(train, val, **{**options, **folder, **others})
+
+    # Trees of fewer symbols keep all that the parser knows.
+    tuned = tune(val, peak_learning_rate=1e-9)
+    assert tuned.metadata["symbols"] == first.metadata["symbols"]
+    for x, y in zip(tuned.model.get_weights(), first.model.get_weights(), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+    for others, words in (
+        ({"linearization": "top-down"}, "Pass the `linearization`"),
+        ({"deterministic_attention": False}, "another .*`deterministic_attention`"),
+    ):
+        with pytest.raises(kt.UserError, match=words):
+            tune(val, **others)
+    (tmp_path / "other.mrg").write_text("( (S (QQ (XYZ dog)) (VBZ runs)) )\n")
+    with pytest.raises(kt.UserError, match="symbols that the parser.*does not know: .*QQ"):
+        tune(kt.data.Treebank.from_file(tmp_path / "other.mrg"))
+
+
+@pytest.mark.once
+def test_presets_that_no_training_begins_with(texts, tmp_path):
+    options = {"output_dir": tmp_path, "init": str(tmp_path / "nothing")}
+    with pytest.raises(kt.UserError, match="nothing"):
+        kt.Translator.train(*parallel_texts(texts), **options)
+    assert not [*tmp_path.iterdir()]
