@@ -6,9 +6,10 @@ from pathlib import Path
 
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.options import fixed_settings
-from keras_transformer.tasks.preset import read_preset
+from keras_transformer.tasks.preset import new_model, read_preset
 from keras_transformer.tasks.preset_files import WEIGHTS
 from keras_transformer.tasks.preset_location import locate
 from keras_transformer.training.checkpoints import load_weights
@@ -86,9 +87,11 @@ def make_initial_model(init, vocabulary_size, options, processes, **expected):
     Raises:
         UserError: if the preset's model is another.
     """
-    _, path = initial_preset(init)
-    hyperparameters = initial_hyperparameters(init, options)
-    found = Transformer(**hyperparameters, dtype=options.precision)
+    contents, path = initial_preset(init)
+    contents = contents._replace(hyperparameters=initial_hyperparameters(init, options))
+    found = new_model(Transformer, path, contents, options.precision)
+    if is_quantized(found):
+        raise UserError(f"A training cannot begin with a quantised model. Received: {path}")
     others = dict.fromkeys(("source_vocabulary_size", "word_start_ids", "leaf_ids"))
     for name, value in {"vocabulary_size": vocabulary_size, **others, **expected}.items():
         if found.hyperparameters[name] != value:
