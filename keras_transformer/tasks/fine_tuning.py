@@ -6,12 +6,12 @@ from pathlib import Path
 
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.options import fixed_settings
-from keras_transformer.tasks.preset import read_preset
-from keras_transformer.tasks.preset_files import WEIGHTS
+from keras_transformer.tasks.preset import new_model, read_preset
 from keras_transformer.tasks.preset_location import locate
-from keras_transformer.training.checkpoints import load_weights
+from keras_transformer.tasks.preset_weights import load_preset_weights
 
 # Options whose place the preset takes.
 _DECIDED = (
@@ -87,9 +87,11 @@ def make_initial_model(init, vocabulary_size, options, processes, **expected):
     Raises:
         UserError: if the preset's model is another.
     """
-    _, path = initial_preset(init)
-    hyperparameters = initial_hyperparameters(init, options)
-    found = Transformer(**hyperparameters, dtype=options.precision)
+    contents, path = initial_preset(init)
+    contents = contents._replace(hyperparameters=initial_hyperparameters(init, options))
+    found = new_model(Transformer, path, contents, options.precision)
+    if is_quantized(found):
+        raise UserError(f"A training cannot begin with a quantised model. Received: {path}")
     others = dict.fromkeys(
         ("source_vocabulary_size", "word_start_ids", "leaf_ids", "untagged_leaf_id")
     )
@@ -100,7 +102,7 @@ def make_initial_model(init, vocabulary_size, options, processes, **expected):
                 "parser goes on with the `linearization`, `keep_tags` and "
                 "`deterministic_attention` that it has."
             )
-    load_weights(found, path / WEIGHTS, processes)
+    load_preset_weights(found, path, processes)
     return found
 
 

@@ -142,7 +142,7 @@ def load_preset(path, task, dtype=None):
     if contents.tokenizer is None:
         check_is_there(path, f"{TOKENIZER}.json")
     tag_dictionary = _tag_dictionary(path, contents)
-    model = _new_model(Transformer, path, contents, dtype)
+    model = new_model(Transformer, path, contents, dtype)
     _check_vocabularies(path, model, contents)
     load_preset_weights(model, path)
     return Preset(
@@ -173,7 +173,7 @@ def load_model(path, model_class, dtype=None):
         UserError: as `load_preset`, of any task.
     """
     path = locate(path)
-    model = _new_model(model_class, path, read_preset(path), dtype)
+    model = new_model(model_class, path, read_preset(path), dtype)
     load_preset_weights(model, path)
     return model
 
@@ -210,7 +210,7 @@ def upgrade_preset(path):
     """
     path = Path(path)
     contents = read_preset(path)
-    model = _new_model(Transformer, path, contents, None)
+    model = new_model(Transformer, path, contents, None)
     with whole(path) as folder:
         folder.mkdir()
         write_contents(folder, model, contents)
@@ -228,7 +228,12 @@ def _tag_dictionary(path, contents):
         raise UserError(f"{path / contents.tag_dictionary_file} is damaged: {error}") from error
 
 
-def _new_model(model_class, path, contents, dtype):
+def new_model(model_class, path, contents, dtype):
+    """The model of a preset's `Contents`, with random weights.
+
+    Raises:
+        UserError: if they describe none, or one with what is not known here.
+    """
     hyperparameters = contents.hyperparameters
     _check_activation(path, hyperparameters.get("activation"))
     if contents.dtype is not None:

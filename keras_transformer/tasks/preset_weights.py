@@ -37,19 +37,21 @@ def weights_files(path):
     return [SHARDS, *shards]
 
 
-def load_preset_weights(model, path):
+def load_preset_weights(model, path, processes=None):
     """Give a functional model the weights of a preset.
 
     Args:
         model: the model.
         path: the preset folder.
+        processes: the `Processes` that train the model, of which process 0 reads a single file, and
+            all read several. Defaults to this one alone.
 
     Raises:
         UserError: if a file is missing or damaged, or of another model.
     """
     name, *shards = weights_files(path)
     if not shards:
-        load_weights(model, path / name)
+        load_weights(model, path / name, processes)
         return
     try:
         # Keras passes over what the model has no layer for.

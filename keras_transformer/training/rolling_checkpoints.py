@@ -50,8 +50,8 @@ class CheckpointOptions:
     """Keep and average the checkpoints of the best validations, not the last ones: by val_loss,
     val_accuracy, val_perplexity, and val_bleu or val_f1."""
     patience: int = may_change(0)
-    """End the training when so many intervals have brought no better validation, by --keep-best or
-    else val_loss. 0: never."""
+    """End the training when so many intervals have brought no better validation, by `keep_best`
+    or else val_loss. 0: never."""
 
 
 class StopAsked(Exception):

@@ -378,7 +378,7 @@ def test_r_drop_compares_two_passes_of_different_dropout():
         ({"r_drop": 1.0, "fused": False}, "`r_drop` takes fused steps"),
         ({"r_drop": 1.0, "loss": Doubled()}, "`r_drop=1.0` is impossible: `loss` is not a"),
     ],
-    ids=str,
+    ids=["negative", "not fused", "another loss"],
 )
 def test_where_r_drop_is_impossible(options, words):
     with pytest.raises(ValueError, match=words):

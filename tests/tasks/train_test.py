@@ -274,7 +274,26 @@ def test_fine_tuning_a_parser(texts, tmp_path):
 
 @pytest.mark.once
 def test_presets_that_no_training_begins_with(texts, tmp_path):
-    options = {"output_dir": tmp_path, "init": str(tmp_path / "nothing")}
+    run = tmp_path / "run"
+
+    def begin(init, **others):
+        kt.Translator.train(*parallel_texts(texts), output_dir=run, init=str(init), **others)
+
     with pytest.raises(kt.UserError, match="nothing"):
-        kt.Translator.train(*parallel_texts(texts), **options)
-    assert not [*tmp_path.iterdir()]
+        begin(tmp_path / "nothing")
+    vocabulary = kt.data.Tokenizer.train((texts / "train.en").read_text().splitlines(), 100)
+    model = kt.Transformer(100, 1, 8, 16, 2)
+    kinds = {
+        "two tokenizers": {"source_tokenizer": kt.data.Tokenizer(vocabulary.proto)},
+        "tokens before its sentences": {"source_prefix": ("▁",)},
+        "sources without end token": {"source_end": False},
+    }
+    for words, parts in kinds.items():
+        kt.Translator(model, vocabulary, {}, **parts).save_to_preset(tmp_path / words)
+        with pytest.raises(kt.UserError, match=words):
+            begin(tmp_path / words)
+    assert not run.exists()
+    model.quantize("int8")
+    kt.Translator(model, vocabulary, {}).save_to_preset(tmp_path / "int8")
+    with pytest.raises(kt.UserError, match="quantised"):
+        begin(tmp_path / "int8")
