@@ -76,7 +76,8 @@ def options_class(words):
     """Of `python SCRIPT ...` or `python -m MODULE ...`: the options, and the arguments."""
     if words[1] == "-m":
         path = ROOT / words[2].replace(".", "/")
-        path, arguments = path / "__main__.py" if path.is_dir() else path, words[3:]
+        path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+        arguments = words[3:]
     else:
         path, arguments = ROOT / words[1], words[2:]
     names = runpy_names(path)
@@ -188,10 +189,11 @@ def test_code_and_reference():
         for name in re.findall(r"<!-- code: (\S+) -->", text):
             assert '"""' not in hooks["code"](name)
     pages = "".join(text for page, text in TEXTS.items() if page.startswith("docs/reference"))
+    of_namespaces = {*kt.constraints.__all__, *kt.visualization.__all__}
     for name in kt.__all__:
         if isinstance(getattr(kt, name), types.ModuleType):
             assert f"<!-- reference: keras_transformer.{name} -->" in pages
-        elif callable(getattr(kt, name)) and name not in kt.constraints.__all__:
+        elif callable(getattr(kt, name)) and name not in of_namespaces:
             assert re.search(rf"^::: \S+\.{name}$", pages, re.MULTILINE), name
 
 
