@@ -151,7 +151,7 @@ def reached_through_the_package(options):
     # The package calls another library, which raises.
     from keras_transformer.models.transformer import Transformer
 
-    Transformer(vocabulary_size=5, activation="no such activation")
+    Transformer(vocabulary_size=5, dtype="no such dtype")
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,11 @@ class MosesTokenizer:
         return [self._encode(sentence) for sentence in sentences]
 
     def tokens_of(self, token_ids):
-        """The tokens that ids stand for: a list of strings."""
+        """The tokens that ids stand for: a list of strings.
+
+        Args:
+            token_ids: iterable of ids.
+        """
         return [self.tokens[int(token_id)] for token_id in token_ids]
 
     def is_unknown(self, token_ids):

@@ -257,7 +257,11 @@ class Tokenizer:
         return token_ids
 
     def tokens(self, sentence):
-        """The tokens of a sentence as they are called, such as `"▁dog"`: a list of strings."""
+        """The tokens of a sentence as they are called, such as `"▁dog"`: a list of strings.
+
+        Args:
+            sentence: a string.
+        """
         return self._processor.encode(sentence, out_type=str)
 
     def encode(self, sentences):
@@ -272,11 +276,19 @@ class Tokenizer:
         return self._processor.encode(list(sentences))
 
     def tokens_of(self, token_ids):
-        """The tokens that ids stand for, as the vocabulary spells them: a list of strings."""
+        """The tokens that ids stand for, as the vocabulary spells them: a list of strings.
+
+        Args:
+            token_ids: iterable of ids.
+        """
         return [self._processor.id_to_piece(int(token_id)) for token_id in token_ids]
 
     def sampler(self, strength):
-        """What segments sentences in other ways: a `SubwordSampler` of this strength."""
+        """What segments sentences in other ways: a `SubwordSampler` of this strength.
+
+        Args:
+            strength: more than 0 and at most 1, as of `SubwordSampler`.
+        """
         return SubwordSampler(self.proto, strength)
 
     def is_unknown(self, token_ids):

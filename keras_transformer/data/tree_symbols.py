@@ -48,7 +48,11 @@ class TreeSymbols:
         return [[self._ids.get(symbol, UNKNOWN_ID) for symbol in line.split()] for line in lines]
 
     def sampler(self, strength):
-        """None, whatever the strength: symbols are never split."""
+        """None, whatever the strength: symbols are never split.
+
+        Args:
+            strength: a number.
+        """
 
     def decode(self, token_ids):
         """Ids to a list of symbols, up to the end token; an id of no symbol gives a `?`.

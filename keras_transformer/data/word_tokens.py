@@ -34,7 +34,11 @@ class WordTokenizer:
         self.starts_word = np.isin(np.arange(self.vocabulary_size), self.word_start_ids)
 
     def sampler(self, strength):
-        """As the `Tokenizer` has it: each word keeps the one token that begins it."""
+        """As the `Tokenizer` has it: each word keeps the one token that begins it.
+
+        Args:
+            strength: more than 0 and at most 1, as of `SubwordSampler`.
+        """
         return self.tokenizer.sampler(strength)
 
     def encode(self, sentences):
@@ -51,7 +55,11 @@ class WordTokenizer:
         return self.encode_words([[word for word in words if word] for words in split])
 
     def tokens_of(self, token_ids):
-        """The tokens that ids stand for: a list of strings."""
+        """The tokens that ids stand for: a list of strings.
+
+        Args:
+            token_ids: iterable of ids.
+        """
         return self.tokenizer.tokens_of(token_ids)
 
     def encode_words(self, sentences):

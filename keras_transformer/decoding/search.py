@@ -77,6 +77,12 @@ class Search(Settings, abc.ABC):
     def checked(self, model, encoder_token_ids, num_results, constraints):
         """What a call searches with, once its arguments are found to be right.
 
+        Args:
+            model: as of a call.
+            encoder_token_ids: int tensor `(batch, source)`.
+            num_results: how many outputs of each sentence.
+            constraints: further constraints.
+
         Returns:
             The search with all constraints, the sentences as an int32 tensor, the number of results
             as a Python integer, and the most tokens of each output as `check_source` gives them.

@@ -92,7 +92,11 @@ class WordTagger(keras.layers.Layer):
         )
 
     def log_probs(self, logits):
-        """log q: `(..., leaves)`, of the projections of words, `(..., vocabulary_size)`."""
+        """log q: `(..., leaves)`, of the projections of words, `(..., vocabulary_size)`.
+
+        Args:
+            logits: float tensor `(..., vocabulary_size)`.
+        """
         return ops.log_softmax(ops.take(logits, np.array(self.leaf_ids), axis=-1), axis=-1)
 
     def losses(self, log_probs, y_true):
@@ -110,13 +114,21 @@ class WordTagger(keras.layers.Layer):
         return -self.loss_weight * ops.sum(ops.where(is_true, log_probs, 0.0), axis=-1)
 
     def untagged(self, token_ids):
-        """Target tokens as the decoder reads them: with the untagged leaf in place of each leaf."""
+        """Target tokens as the decoder reads them: with the untagged leaf in place of each leaf.
+
+        Args:
+            token_ids: int tensor `(batch, target)`.
+        """
         if self.untagged_leaf_id is None:
             return token_ids
         return ops.where(is_one_of(token_ids, self.leaf_ids), self.untagged_leaf_id, token_ids)
 
     def without_tags(self, logits):
-        """z, where the other leaves than the untagged one are no tokens."""
+        """z, where the other leaves than the untagged one are no tokens.
+
+        Args:
+            logits: float tensor `(batch, target, vocabulary_size)`.
+        """
         if self.untagged_leaf_id is None:
             return logits
         others = [leaf_id for leaf_id in self.leaf_ids if leaf_id != self.untagged_leaf_id]

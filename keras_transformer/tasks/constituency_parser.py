@@ -321,6 +321,9 @@ class ConstituencyParser(Task):
     def source_ids(self, sentence):
         """The ids of a sentence as the model reads it: a list.
 
+        Args:
+            sentence: a sentence, as a call takes it.
+
         Raises:
             UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
         """
@@ -347,16 +350,29 @@ class ConstituencyParser(Task):
         return token_ids, self._search(np.array([token_ids]), [words], num_results, run)
 
     def output_ids(self, tree):
-        """The ids of a tree as the model predicts it, with the end token: a list."""
+        """The ids of a tree as the model predicts it, with the end token: a list.
+
+        Args:
+            tree: an `nltk.Tree`.
+        """
         _, symbols = self.symbols.linearization.linearize(tree)
         return [*self.symbols.encode([" ".join(symbols)])[0], END_ID]
 
     def output_tokens(self, token_ids):
-        """The symbols of outputs' ids, `</s>` for the end token: a list of strings."""
+        """The symbols of outputs' ids, `</s>` for the end token: a list of strings.
+
+        Args:
+            token_ids: iterable of ids, without padding.
+        """
         return self.tokenizer.tokens_of(token_ids)
 
     def tree_of(self, sentence, token_ids):
-        """The tree over a sentence's words that the ids of an output say, repaired if need be."""
+        """The tree over a sentence's words that the ids of an output say, repaired if need be.
+
+        Args:
+            sentence: a sentence, as a call takes it.
+            token_ids: iterable of ids, without padding.
+        """
         return self._parse_of(*words_of(sentence, self.word_tokenizer), [(token_ids, 0.0)]).tree
 
     def explain(self, sentence, tree=None):

@@ -100,7 +100,12 @@ def train_translator(task_class, train, val, **options):
 
 
 class Tokenizers(NamedTuple):
-    """The vocabularies of both sides: one that they share, or two."""
+    """The vocabularies of both sides: one that they share, or two.
+
+    Attributes:
+        source: the `Tokenizer` of the sources.
+        target: that of the targets, which may be the same.
+    """
 
     source: Tokenizer
     target: Tokenizer
@@ -160,13 +165,21 @@ def make_translation_batches(train, val, tokenizers, options, run):
 
 
 def long_pairs(batches):
-    """How many pairs of the training text have too many tokens, by this reason: empty if none."""
+    """How many pairs of the training text have too many tokens, by this reason: empty if none.
+
+    Args:
+        batches: `Batches`.
+    """
     count = batches.train.store.num_left_out
     return {"too many tokens": count} if count else {}
 
 
 def tags_of(text):
-    """What a translator's metadata say of a text's tags: a dict, empty if there are none."""
+    """What a translator's metadata say of a text's tags: a dict, empty if there are none.
+
+    Args:
+        text: a `ParallelText`.
+    """
     return {"tags": list(text.tags)} if text.tags else {}
 
 

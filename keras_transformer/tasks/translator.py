@@ -294,6 +294,9 @@ class Translator(Task):
     def source_ids(self, sentence):
         """The ids of a sentence as the model reads it: a list.
 
+        Args:
+            sentence: a string.
+
         Raises:
             UserError: if it is no string, or one without tokens.
         """
@@ -320,13 +323,21 @@ class Translator(Task):
         return token_ids, self.search_batch(np.array([token_ids]), num_results, run=run)
 
     def output_ids(self, translation):
-        """The ids of a translation as the model predicts it, with prefix and end token: a list."""
+        """The ids of a translation as the model predicts it, with prefix and end token: a list.
+
+        Args:
+            translation: a string.
+        """
         check_is_sentence(translation)
         (token_ids,) = self.tokenizer.encode([translation])
         return [*self.target_prefix_ids, *token_ids, END_ID]
 
     def output_tokens(self, token_ids):
-        """The tokens of outputs' ids, as the vocabulary spells them: a list of strings."""
+        """The tokens of outputs' ids, as the vocabulary spells them: a list of strings.
+
+        Args:
+            token_ids: iterable of ids, without padding.
+        """
         return self.tokenizer.tokens_of(token_ids)
 
     def explain(self, sentence, translation=None):

@@ -45,6 +45,9 @@ def make_linearization(options):
 
     Args:
         options: `TreeOptions`.
+
+    Raises:
+        UserError: if its options of tags contradict one another.
     """
     form = {"top-down": LabelledBrackets, "in-order": InOrderBrackets}[options.linearization]
     return form(keep_tags=tags_from(options) != "none")

@@ -272,6 +272,7 @@ def test_fine_tuning_a_parser(texts, tmp_path):
         tune(kt.data.Treebank.from_file(tmp_path / "other.mrg"))
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_presets_that_no_training_begins_with(texts, tmp_path):
     run = tmp_path / "run"
