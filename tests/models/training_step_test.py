@@ -349,9 +349,9 @@ def test_row_weights_where_there_are_as_many_rows_as_positions():
     assert losses == pytest.approx(losses[:1] * 3)
 
 
-def r_drop_step(alpha, dropout):
+def r_drop_step(alpha, dropout, **options):
     keras.utils.set_random_seed(3)
-    model = Transformer(50, 1, 16, 32, 2, dropout=dropout)
+    model = Transformer(50, 1, 16, 32, 2, dropout=dropout, **options)
     model.compile(keras.optimizers.SGD(0.1), loss=LabelSmoothedCrossentropy(), r_drop=alpha)
     logs = model.train_on_batch(INPUTS, TARGET, return_dict=True)
     return logs["loss"], model
@@ -368,6 +368,15 @@ def test_r_drop_compares_two_passes_of_different_dropout():
     assert losses[2] - losses[0] == pytest.approx(2 * (losses[1] - losses[0]), rel=1e-3)
     # Of validation there is one pass, without dropout.
     assert two.test_on_batch(INPUTS, TARGET) == pytest.approx(one.test_on_batch(INPUTS, TARGET))
+
+
+@compiles
+@pytest.mark.parametrize("tagger", [{"untagged_leaf_id": 9}, {"tag_loss_weight": 0.5}], ids=str)
+def test_r_drop_of_passes_that_agree_is_one_of_them_with_a_tagger(tagger):
+    (plain, one), (same, two) = (r_drop_step(x, 0.0, **LEAVES, **tagger) for x in (0.0, 5.0))
+    assert same == pytest.approx(plain, rel=1e-5)
+    for x, y in zip(one.get_weights(), two.get_weights(), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
 
 
 @pytest.mark.once
