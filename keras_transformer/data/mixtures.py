@@ -76,7 +76,8 @@ class Mixture(ParallelText):
             raise UserError("A mixture must have at least one text. Received: texts=[]")
         self.counts = _counts([len(text) for text in self.texts], self.ratios)
         first = self.texts[0]
-        sides = ({getattr(x, f"{side}_language") for x in texts} for side in ("source", "target"))
+        names = ("source_language", "target_language")
+        sides = ({getattr(text, name) for text in self.texts} for name in names)
         languages = (side.pop() if len(side) == 1 else _SEVERAL for side in sides)
         name = "+".join(dict.fromkeys(text.name for text in self.texts))
         super().__init__(name, first.split, *languages, self._pairs_of_all, first.bleu_tokenize)
