@@ -103,6 +103,7 @@ def test_several_directions(tmp_path):
         assert translations == as_they_are(lines)
 
 
+@pytest.mark.compiles
 def test_long_lines_decide_nothing(tmp_path, caplog):
     caplog.set_level("INFO")
     (train, val), _ = texts()
