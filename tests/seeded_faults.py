@@ -23,7 +23,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("keras_transformer", "tests", "recipes", "benchmarks", "Makefile", "pyproject.toml")
-LINKED = (".venv", "saved_models", "docs", "mkdocs.yml", "Makefile", "README.md", "LICENSE")
+LINKED = (
+    *(".venv", "saved_models", "docs", "mkdocs.yml"),
+    *("README.md", "CONTRIBUTING.md", "LICENSE"),
+)
 MINUTES = 30  # for the tests of one backend; a search that never ends is found too
 SHARE_TO_FIND = 0.95
 
@@ -157,10 +160,10 @@ FAULTS = {
     ],
     # Batches
     "data/batching.py": [
-        ("source[rows, source_lengths] = END_ID", "source[rows, source_lengths] = PAD_ID"),
-        ("target[:, :-1]], axis=1", "target[:, 1:]], axis=1"),
+        ("lengths] = END_ID", "lengths] = 0"),
+        ("target[0][:, :-1]], axis=1", "target[0][:, 1:]], axis=1"),
         ("first = step - step % self.accumulate", "first = step"),
-        ("pairs = pairs[part * num_rows : (part + 1) * num_rows]", "pairs = pairs[:num_rows]"),
+        ("slice(part * num_rows, (part + 1) * num_rows)", "slice(num_rows)"),
     ],
     "data/epoch_plans.py": [
         ("np.random.default_rng((self.seed, epoch))", "np.random.default_rng(self.seed)"),
@@ -373,7 +376,7 @@ FAULTS = {
     ],
     # EVALB
     "evaluation/evalb/evaluate.py": [
-        ("if bracket.start != bracket.end", "if True"),
+        ("if bracket.start == bracket.end:", "if False:"),
         ("del left[index]", "pass"),
         (
             "start < bracket.start < end < bracket.end or",
@@ -410,8 +413,8 @@ FAULTS = {
     ],
     "training/rolling_checkpoints.py": [
         (
-            "*list_checkpoints(self.folder)[: -self.keep],",
-            "*list_checkpoints(self.folder)[: -self.keep - 1],",
+            "kept = list_checkpoints(self.folder)[-self.keep :]",
+            "kept = list_checkpoints(self.folder)[-self.keep - 1 :]",
         ),
         ("if step_of(path, ending) > step:", "if step_of(path, ending) >= step:"),
         ("self._save(to_average=is_due)", "self._save(to_average=True)"),
