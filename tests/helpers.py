@@ -7,7 +7,10 @@ import threading
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
+
+from keras_transformer.errors import UserError
 
 
 def to_numpy(x):
@@ -17,6 +20,14 @@ def to_numpy(x):
 
 def assert_close(actual, expected, atol=1e-5):
     np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), rtol=0, atol=atol)
+
+
+def error_of(function, *arguments):
+    """The message of the error that a call raises, which is one line."""
+    with pytest.raises(UserError) as error:
+        function(*arguments)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def normal(*shape, seed=0):

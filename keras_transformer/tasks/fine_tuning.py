@@ -99,7 +99,7 @@ def make_initial_model(init, vocabulary_size, options, processes, **expected):
         if found.hyperparameters[name] != value:
             raise UserError(
                 f"The model of {path} has another `{name}` than these options and texts make. A "
-                "parser goes on with the `linearization`, `keep_tags` and "
+                "parser goes on with the `linearization`, `tags`, `tag_loss_weight` and "
                 "`deterministic_attention` that it has."
             )
     load_preset_weights(found, path, processes)

@@ -148,7 +148,7 @@ def make_batches(
         texts["first"], updates = first
     tokenizers = tokenizer, target_tokenizer or tokenizer
     sampling = options.batching.subword_sampling
-    samplers = [x.sampler(sampling) for x in tokenizers] if sampling else None
+    samplers = _samplers(*tokenizers, sampling) if sampling else None
     stores = dict(zip(texts, _tokenise(texts, (*tokenizers, max_tokens), run)))
     return Batches(
         *plan_batches(
@@ -164,6 +164,12 @@ def make_batches(
             samplers=samplers,
         )
     )
+
+
+def _samplers(source, target, strength):
+    """What segments both sides in other ways; one piece, if they share a vocabulary."""
+    sampler = source.sampler(strength)
+    return sampler, sampler if target is source else target.sampler(strength)
 
 
 def _tokenise(texts, how, run):

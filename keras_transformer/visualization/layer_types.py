@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformer.layers import MultiHeadAttention
-from keras_transformer.visualization.style import figure_style, save_figure
+from keras_transformer.visualization.style import picture
 
 
 def make_layer_types(hidden_dim, num_heads, window, kernel_size):
@@ -106,10 +106,7 @@ def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
     Raises:
         UserError: if the path ends with neither .png nor .svg.
     """
-    from matplotlib.figure import Figure
-
-    with figure_style(dark):
-        figure = Figure(figsize=(7, 4.6), layout="constrained")
+    with picture((7, 4.6), path, dark) as figure:
         axes = figure.add_subplot()
         for name, seconds in times.items():
             label = f"{name}: n^{growth(seconds, lengths):.1f}"
@@ -123,5 +120,4 @@ def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
         axes.grid(True)
         title = f"growth from n = {lengths[-2]} to {lengths[-1]}"
         figure.legend(loc="outside lower center", ncols=2, fontsize="small", title=title)
-        save_figure(figure, path)
     return figure

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.layers import SinePositionEncoding
 from keras_transformer.training.schedules import NoamSchedule
-from keras_transformer.visualization.style import figure_style, save_figure
+from keras_transformer.visualization.style import picture
 
 
 def plot_position_encodings(length=100, hidden_dim=128, path=None, dark=False):
@@ -23,12 +23,9 @@ def plot_position_encodings(length=100, hidden_dim=128, path=None, dark=False):
     Raises:
         UserError: if `hidden_dim` is odd, or the path ends with neither .png nor .svg.
     """
-    from matplotlib.figure import Figure
-
     zeros = np.zeros((1, length, hidden_dim), "float32")
     encoding = ops.convert_to_numpy(SinePositionEncoding()(zeros))[0]
-    with figure_style(dark):
-        figure = Figure(figsize=(7, 5.2), layout="constrained")
+    with picture((7, 5.2), path, dark) as figure:
         above, below = figure.subplots(2, height_ratios=[3, 2])
         image = above.imshow(encoding.T, cmap="RdBu", aspect="auto", vmin=-1, vmax=1)
         above.set(xlabel="position", ylabel="dimension", title="PE(pos, i)")
@@ -38,7 +35,6 @@ def plot_position_encodings(length=100, hidden_dim=128, path=None, dark=False):
         below.set(xlabel="position", xlim=(0, length - 1))
         below.grid(True)
         below.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, fontsize="small")
-        save_figure(figure, path)
     return figure
 
 
@@ -64,11 +60,8 @@ def plot_learning_rates(
     Raises:
         UserError: if a number is not positive, or the path ends with neither .png nor .svg.
     """
-    from matplotlib.figure import Figure
-
     steps = np.unique(np.linspace(0, num_steps - 1, 500).astype("int32"))
-    with figure_style(dark):
-        figure = Figure(figsize=(7, 3.8), layout="constrained")
+    with picture((7, 3.8), path, dark) as figure:
         axes = figure.add_subplot()
         for number, hidden_dim in enumerate(hidden_dims):
             for warmup, line in zip(warmup_steps, ("-", "--", ":", "-.")):
@@ -79,5 +72,4 @@ def plot_learning_rates(
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
         axes.grid(True)
         axes.legend(fontsize="small")
-        save_figure(figure, path)
     return figure

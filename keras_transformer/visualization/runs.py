@@ -1,13 +1,13 @@
 """Trainings beside each other: their curves, and the table of the paper's variations."""
 
-import json
 import math
 from pathlib import Path
 
 from keras_transformer.errors import UserError
+from keras_transformer.files import read_json
 from keras_transformer.models.variants import get_variant, variants
 from keras_transformer.training.cost import count_parameters
-from keras_transformer.visualization.style import figure_style, save_figure
+from keras_transformer.visualization.style import picture
 
 RESULTS = "results.json"
 # The paper's columns, and what they are called here.
@@ -40,10 +40,7 @@ def read_runs(folder):
     paths = [folder / RESULTS] if (folder / RESULTS).is_file() else folder.glob(f"*/{RESULTS}")
     runs = {}
     for path in sorted(paths, key=lambda path: path.stat().st_mtime):
-        try:
-            runs[path.parent.resolve().name] = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} is no file of results: {error}") from error
+        runs[path.parent.resolve().name] = read_json(path)
     if not runs:
         raise UserError(f"There is no {RESULTS} in {folder}, nor in a folder in it.")
     return runs
@@ -63,11 +60,8 @@ def plot_runs(runs, path=None, dark=False):
     Raises:
         UserError: if no training has a history, or the path ends with neither .png nor .svg.
     """
-    from matplotlib.figure import Figure
-
     measures = _measures(runs)
-    with figure_style(dark):
-        figure = Figure(figsize=(4.6 * len(measures), 3.6), layout="constrained")
+    with picture((4.6 * len(measures), 3.6), path, dark) as figure:
         for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
             for number, results in enumerate(runs.values()):
                 for name, line in ((measure, "--"), (f"val_{measure}", "-")):
@@ -78,7 +72,6 @@ def plot_runs(runs, path=None, dark=False):
             if measure == "perplexity":
                 axes.set_yscale("log")
         figure.legend(*_key(runs), loc="outside lower center", ncols=4)
-        save_figure(figure, path)
     return figure
 
 

@@ -63,6 +63,18 @@ def figure_style(dark=False):
         yield theme
 
 
+@contextlib.contextmanager
+def picture(size, path=None, dark=False):
+    """Within the block, a `matplotlib.figure.Figure` of a size in inches, with the colours of a
+    `Theme`; after it the figure is written, as of `save_figure`."""
+    from matplotlib.figure import Figure
+
+    with figure_style(dark):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        save_figure(figure, path)
+
+
 def save_figure(figure, path):
     """Write a figure, if there is a path: PNG or SVG by the path's ending, 150 dots an inch.
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import keras_transformer as kt
 from keras_transformer.data.catalog_files import read_catalog
 from keras_transformer.data.catalog_messages import clean_message, without_accelerators
 from keras_transformer.data.catalogs import catalog_pairs
 from keras_transformer.data.corpora import load_parallel_text
+from tests.helpers import error_of
 
 pytestmark = pytest.mark.once
 
@@ -43,13 +43,6 @@ def write(folder, **catalogs):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if kind == "mo" else content.encode())
     return folder
-
-
-def error_of(function, *arguments):
-    with pytest.raises(kt.UserError) as error:
-        function(*arguments)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 @pytest.mark.parametrize("order", "<>")

@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 
-import keras_transformer as kt
 from keras_transformer.data import held_out
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.parallel_text import ParallelText
+from tests.helpers import error_of
 
 pytestmark = pytest.mark.once
 
@@ -42,13 +42,6 @@ def write(folder, **texts):
         path = folder / name.replace("__", ".").replace("_to_", "-")
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return folder
-
-
-def error_of(function, *arguments):
-    with pytest.raises(kt.UserError) as error:
-        function(*arguments)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from keras_transformer.data import token_store
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.token_store import TokenStore
+from tests.helpers import error_of
 from tests.small_corpus import Numbers, sentence_pairs, tokenizer
 
 pytestmark = pytest.mark.once
@@ -23,13 +24,6 @@ def pairs_of(store):
 
 def text_of(pairs):
     return ParallelText("made up", "train", "en", "de", lambda: iter(pairs))
-
-
-def error_of(function, *args):
-    with pytest.raises(ValueError) as error:
-        function(*args)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_round_trip_with_empty_sentences(tmp_path):
