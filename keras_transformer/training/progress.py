@@ -1,6 +1,8 @@
 """What a training says of itself while it runs."""
 
+import functools
 import logging
+import threading
 import time
 from collections import deque
 
@@ -43,6 +45,7 @@ class LogProgress(keras.callbacks.Callback):
         super().__init__()
         self.count_tokens = count_tokens
         self.steps = steps
+        self._lock = threading.Lock()  # Keras may tell the ends of two batches at once
 
     def on_train_begin(self, logs=None):
         # Anew in each `fit`: the first batch of one may compile.
@@ -51,21 +54,25 @@ class LogProgress(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         optimizer = self.model.optimizer
         self._accumulate = getattr(optimizer, "accumulate", 1)
-        self._step, self._rate = steps_done(self.model), learning_rates(optimizer)
-        self._shown_rate = self._rate(self._step)
+        self._step = steps_done(self.model)
+        self._rate = functools.lru_cache(maxsize=4)(learning_rates(optimizer))
         if self._batches is None:
             self._batches = self._step * self._accumulate
         self._in_epoch, self._looked_at, self._looked = 0, 0, time.monotonic()
 
     def on_train_batch_end(self, batch, logs=None):
-        if logs is None:
-            return
+        if logs is not None:
+            with self._lock:
+                self._tell(batch, logs)
+
+    def _tell(self, batch, logs):
         # (Of two threads, the later one may have the earlier batch.)
         done = self._in_epoch = max(self._in_epoch, batch + 1)
         is_first = not self._laps and not self._looked_at
         if is_first or done // _BATCHES_BETWEEN > self._looked_at // _BATCHES_BETWEEN:
             self._look(done, is_first)
-        logs["learning_rate"] = self._shown_rate
+        tens = (batch + 1) // _BATCHES_BETWEEN * _BATCHES_BETWEEN
+        logs["learning_rate"] = self._rate(self._step + tens // self._accumulate)
         if laps := _without_slow(self._laps):
             batches, seconds, tokens = map(sum, zip(*laps))
             step = self._step + done // self._accumulate
@@ -83,12 +90,11 @@ class LogProgress(keras.callbacks.Callback):
             logs["learning_rate"] = float(ops.convert_to_numpy(rate))
 
     def _look(self, done, is_first):
-        """Note the time of the batches since the last look, and the rate now."""
+        """Note the time of the batches since the last look."""
         now, begin = time.monotonic(), self._batches + self._looked_at
         tokens = self.count_tokens(self._batches + done) - self.count_tokens(begin)
         if not is_first:
             self._laps.append((done - self._looked_at, now - self._looked, tokens))
-        self._shown_rate = self._rate(self._step + done // self._accumulate)
         self._looked_at, self._looked = done, now
 
     def _end_epoch(self):

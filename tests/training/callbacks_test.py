@@ -200,6 +200,22 @@ def test_progress_is_that_of_the_updates(accumulate):
 
 
 @pytest.mark.once
+def test_progress_does_not_depend_on_the_order_of_the_ends():
+    optimizer = keras.optimizers.SGD(NoamSchedule(16, 8))
+    callback = LogProgress(lambda batches: 7 * batches, 40)
+    callback.set_model(dense_model(optimizer))
+    optimizer.build(callback.model.trainable_variables)
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    rates = {}
+    for batch in [1, 0, *range(2, 8), 10, 9, 8, *range(11, 18), 20, 19, 18]:
+        callback.on_train_batch_end(batch, logs := {})
+        rates[batch] = logs["learning_rate"]
+    for batch, rate in rates.items():
+        assert rate == pytest.approx(float(optimizer._learning_rate((batch + 1) // 10 * 10)))
+
+
+@pytest.mark.once
 def test_the_time_left_counts_no_compilation(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
