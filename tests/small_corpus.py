@@ -56,7 +56,9 @@ class Numbers:
 
     def __init__(self, vocabulary_size=5000):
         self.vocabulary_size = vocabulary_size
-        self.proto = f"numbers {vocabulary_size}".encode()
+
+    def fingerprint(self):
+        return f"{self.vocabulary_size} numbers"
 
     def encode(self, sentences):
         return [[int(number) for number in sentence.split()] for sentence in sentences]

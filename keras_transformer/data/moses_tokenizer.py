@@ -157,6 +157,20 @@ class MosesTokenizer:
         """
         return {*token_ids} == {UNKNOWN_ID}
 
+    def sampler(self, strength):
+        """There is none: what asks for one is refused in words.
+
+        Args:
+            strength: as of `Tokenizer.sampler`.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "`subword_sampling` needs a SentencePiece model, and words as Moses splits them have "
+            f"none. Train without it. Received: subword_sampling={strength}"
+        )
+
     def decode(self, token_ids):
         """Turn ids back into strings; padding, start and end tokens leave no trace.
 

@@ -1,7 +1,6 @@
 """A tokenised corpus on disk, read through memory maps."""
 
 import contextlib
-import hashlib
 import itertools
 import json
 from pathlib import Path
@@ -192,9 +191,9 @@ class TokenSequences:
 
 
 def _fingerprint(text, tokenizer, target_tokenizer, max_tokens):
-    # (What writes trees in symbols has no proto: it is made of the text and the other tokenizer.)
-    protos = (getattr(x, "proto", None) for x in (tokenizer, target_tokenizer))
-    digests = dict.fromkeys(hashlib.sha256(proto).hexdigest() for proto in protos if proto)
+    # (What writes trees in symbols has none: it is made of the text and the other tokenizer.)
+    tokenizers = (x for x in (tokenizer, target_tokenizer) if hasattr(x, "fingerprint"))
+    digests = dict.fromkeys(x.fingerprint() for x in tokenizers)
     limit = [] if max_tokens is None else [f"{max_tokens} tokens"]
     return " ".join([text.fingerprint(), *digests, *limit])
 

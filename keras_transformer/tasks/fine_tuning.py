@@ -4,12 +4,11 @@ import dataclasses
 import functools
 from pathlib import Path
 
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.options import fixed_settings
-from keras_transformer.tasks.preset import new_model, read_preset
+from keras_transformer.tasks.preset import check_vocabularies, new_model, read_preset
 from keras_transformer.tasks.preset_location import locate
 from keras_transformer.tasks.preset_weights import load_preset_weights
 
@@ -60,14 +59,13 @@ def initial_preset(init):
     path = Path(locate(init))
     contents = read_preset(path)
     obstacles = {
-        "no SentencePiece tokenizer": not isinstance(contents.tokenizer, Tokenizer),
-        "two tokenizers": contents.source_tokenizer is not None,
-        "tokens before its sentences": contents.source_prefix or contents.target_prefix,
+        "no tokenizer": contents.tokenizer is None,
         "sources without end token": not contents.source_end,
     }
     for name, is_there in obstacles.items():
         if is_there:
             raise UserError(f"A training cannot begin with a preset of {name}. Received: {path}")
+    check_vocabularies(path, contents)
     return contents, path
 
 

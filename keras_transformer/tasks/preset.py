@@ -143,7 +143,7 @@ def load_preset(path, task, dtype=None):
         check_is_there(path, f"{TOKENIZER}.json")
     tag_dictionary = _tag_dictionary(path, contents)
     model = new_model(Transformer, path, contents, dtype)
-    _check_vocabularies(path, model, contents)
+    check_vocabularies(path, contents)
     load_preset_weights(model, path)
     return Preset(
         model,
@@ -281,10 +281,19 @@ def _check_activation(path, activation):
         )
 
 
-def _check_vocabularies(path, model, contents):
-    sizes = model.hyperparameters
-    source_size = sizes["source_vocabulary_size"] or sizes["vocabulary_size"]
-    target_size = sizes["vocabulary_size"]
+def check_vocabularies(path, contents):
+    """Hold the tokenizers of a preset to the model's vocabularies.
+
+    Args:
+        path: the folder.
+        contents: its `Contents`, with a tokenizer.
+
+    Raises:
+        UserError: if they are not of as many tokens.
+    """
+    sizes = contents.hyperparameters
+    target_size = sizes.get("vocabulary_size")
+    source_size = sizes.get("source_vocabulary_size") or target_size
     if contents.metadata.get("symbols"):
         target_size = source_size  # A parser's targets are some of the tokens: it checks which.
     for name, size, tokenizer in (

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NamedTuple
 
 from keras_transformer.data.filters import FilterOptions, filter_pairs
+from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.options import from_keywords
+from keras_transformer.tasks.fine_tuning import initial_preset
 from keras_transformer.tasks.training import (
     TrainingOptions,
     begin_training,
@@ -63,18 +64,16 @@ def train_translator(task_class, train, val, **options):
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
     tokenizers = make_tokenizers(train, options.vocabulary, run)
-    run = check_data(run, train, *tokenizers)
+    run = check_data(run, train, *tokenizers.encoders)
     batches = make_translation_batches(train, val, tokenizers, options, run)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     model = make_model(tokenizers.target.vocabulary_size, options, run, **tokenizers.sizes)
     languages = {"source": val.source_language, "target": val.target_language}
     origin = {**languages, "dataset": train.name, **tags_of(train)}
-    translator = task_class(model, tokenizers.target, origin, source_tokenizer=tokenizers.source)
+    translator = task_class(model, tokenizers.target, origin, **tokenizers.parts)
     # Greedy search, the fastest, to see how the training goes.
-    greedy = task_class(
-        model, tokenizers.target, origin, source_tokenizer=tokenizers.source, search=greedy_search
-    )
+    greedy = task_class(model, tokenizers.target, origin, **tokenizers.parts, search=greedy_search)
 
     # Training (section 5.2)
     scores = {"val_bleu": lambda: round(score_text(greedy, val).bleu, 2)}
@@ -86,7 +85,8 @@ def train_translator(task_class, train, val, **options):
     result = score_text(greedy, val)
 
     # Saving
-    translator = translator.tagged(*val.prefix)
+    if val.prefix:
+        translator = translator.tagged(*val.prefix)
     facts = {
         **origin,
         "left_out": {**left_out, **long_pairs(batches)},
@@ -99,26 +99,54 @@ def train_translator(task_class, train, val, **options):
     return translator
 
 
-class Tokenizers(NamedTuple):
+@dataclass
+class Tokenizers:
     """The vocabularies of both sides: one that they share, or two.
 
     Attributes:
         source: the `Tokenizer` of the sources.
         target: that of the targets, which may be the same.
+        source_vocabulary_size: number of rows of the sources' own embedding. None: both share one.
+        source_prefix: tokens before each source, as strings.
+        target_prefix: tokens before each target, as strings.
     """
 
     source: Tokenizer
     target: Tokenizer
+    source_vocabulary_size: int | None = None
+    source_prefix: tuple[str, ...] = ()
+    target_prefix: tuple[str, ...] = ()
 
     @property
     def sizes(self):
         """What a `Transformer` must know of the source's: a dict of its arguments."""
-        shared = self.source is self.target
-        return {"source_vocabulary_size": None if shared else self.source.vocabulary_size}
+        return {"source_vocabulary_size": self.source_vocabulary_size}
+
+    @property
+    def parts(self):
+        """What a `Translator` must know beside the targets' tokenizer: a dict of its arguments."""
+        return {
+            "source_tokenizer": self.source,
+            "source_prefix": self.source_prefix,
+            "target_prefix": self.target_prefix,
+        }
+
+    @property
+    def encoders(self):
+        """What encodes sources and targets to train on, prefixes included: a tuple."""
+        source = _with_prefix(self.source, self.source_prefix)
+        if self.target is self.source and self.target_prefix == self.source_prefix:
+            return source, source
+        return source, _with_prefix(self.target, self.target_prefix)
+
+
+def _with_prefix(tokenizer, prefix):
+    return PrefixedTokenizer(tokenizer, prefix) if prefix else tokenizer
 
 
 def make_tokenizers(text, options, run):
-    """Train the vocabulary or vocabularies of a training, or read a resumed training's.
+    """Train the vocabulary or vocabularies of a training, or read a resumed training's, or those of
+    the preset that the training begins with.
 
     Args:
         text: the `ParallelText` to train on. Its tags are tokens of the source's vocabulary.
@@ -129,15 +157,30 @@ def make_tokenizers(text, options, run):
         `Tokenizers`.
 
     Raises:
-        UserError: as `kt.data.make_tokenizer`.
+        UserError: as `kt.data.make_tokenizer`; if a tag is no token of the preset's vocabulary.
     """
+    if init := run.settings["init"]:
+        return _initial_tokenizers(init, text.tags)
     if options.source_vocabulary_size is None:
         tokenizer = make_tokenizer(chain.from_iterable(text), options, run, text.tags)
         return Tokenizers(tokenizer, tokenizer)
     own = replace(options, vocabulary_size=options.source_vocabulary_size)
+    sources, targets = (pair[0] for pair in text), (pair[1] for pair in text)
+    source = make_tokenizer(sources, own, run, text.tags, "source_tokenizer.spm")
+    target = make_tokenizer(targets, options, run)
+    return Tokenizers(source, target, source.vocabulary_size)
+
+
+def _initial_tokenizers(init, tags):
+    contents, _ = initial_preset(init)
+    source = contents.source_tokenizer or contents.tokenizer
+    source.ids_of(list(tags))  # raises an error if it lacks one
     return Tokenizers(
-        make_tokenizer((pair[0] for pair in text), own, run, text.tags, "source_tokenizer.spm"),
-        make_tokenizer((pair[1] for pair in text), options, run),
+        source,
+        contents.tokenizer,
+        contents.hyperparameters.get("source_vocabulary_size"),
+        tuple(contents.source_prefix),
+        tuple(contents.target_prefix),
     )
 
 
@@ -157,9 +200,10 @@ def make_translation_batches(train, val, tokenizers, options, run):
     Raises:
         UserError: if no pair is left, or the longest does not fit into a batch.
     """
+    source, target = tokenizers.encoders
     return make_batches(
-        *(train, val, tokenizers.source, options, run),
-        target_tokenizer=tokenizers.target,
+        *(train, val, source, options, run),
+        target_tokenizer=target,
         max_tokens=options.filters.max_tokens,
     )
 

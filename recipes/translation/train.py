@@ -33,18 +33,17 @@ def main(options):
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
     train, left_out = kt.data.filter_pairs(train, options.filters)
     tokenizers = kt.training.make_tokenizers(train, options.vocabulary, training)
-    training = kt.training.check_data(training, train, *tokenizers)
+    training = kt.training.check_data(training, train, *tokenizers.encoders)
     batches = kt.training.make_translation_batches(train, val, tokenizers, options, training)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    source, target = tokenizers
+    target = tokenizers.target
     model = kt.training.make_model(target.vocabulary_size, options, training, **tokenizers.sizes)
     origin = {name: getattr(options.corpus, name) for name in ("source", "target", "dataset")}
     origin |= kt.training.tags_of(train)
-    translator = kt.Translator(model, target, origin, source_tokenizer=source)
+    translator = kt.Translator(model, target, origin, **tokenizers.parts)
     # The fastest search, for scores: the beam is in `evaluate.py`, and in the model that is saved.
-    search = {"search": kt.greedy_search}
-    greedy = kt.Translator(model, target, origin, source_tokenizer=source, **search)
+    greedy = kt.Translator(model, target, origin, **tokenizers.parts, search=kt.greedy_search)
 
     # Training (section 5.2)
     bleu = {"val_bleu": lambda: round(kt.evaluation.score_text(greedy, val).bleu, 2)}
@@ -59,7 +58,8 @@ def main(options):
     # Saving
     title = f"{options.corpus.source} to {options.corpus.target}, trained on {train.name}"
     facts = {**origin, "left_out": {**left_out, **kt.training.long_pairs(batches)}, **facts}
-    translator = translator.tagged(*val.prefix)
+    if val.prefix:
+        translator = translator.tagged(*val.prefix)
     kt.training.save_training(translator, facts, title, lines, options, training, batches, fitted)
 
 

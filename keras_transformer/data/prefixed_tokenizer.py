@@ -1,0 +1,68 @@
+"""What a model reads or writes before every sentence, as training texts are encoded."""
+
+import hashlib
+
+
+class PrefixedTokenizer:
+    """Encodes sentences with the same tokens before each, such as that of a language.
+
+    It has the methods of a `Tokenizer` that a `TokenStore` and a training need.
+
+    Args:
+        tokenizer: a `Tokenizer`, or another with its methods.
+        prefix: the tokens, as strings.
+
+    Raises:
+        UserError: if one is no token of the vocabulary.
+    """
+
+    def __init__(self, tokenizer, prefix):
+        self.tokenizer = tokenizer
+        self.prefix = tuple(prefix)
+        self._ids = tokenizer.ids_of(list(prefix))
+
+    @property
+    def vocabulary_size(self):
+        return self.tokenizer.vocabulary_size
+
+    def fingerprint(self):
+        """SHA-256 (hex) of the tokenizer's own, and of the prefix."""
+        parts = " ".join([self.tokenizer.fingerprint(), *map(str, self._ids)])
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+    def encode(self, sentences):
+        """Turn strings into lists of ids, each with those of the prefix before it.
+
+        Args:
+            sentences: list of strings.
+
+        Returns:
+            A list of lists of ids.
+        """
+        return [self._ids + ids for ids in self.tokenizer.encode(sentences)]
+
+    def sampler(self, strength):
+        """What segments sentences in other ways, and leaves the prefix as it is.
+
+        Args:
+            strength: as of `Tokenizer.sampler`.
+
+        Returns:
+            A function of lists of ids and a seed, as `SubwordSampler`.
+        """
+        return _AfterPrefix(self.tokenizer.sampler(strength), len(self._ids))
+
+
+class _AfterPrefix:
+    """A `SubwordSampler` of what comes after the prefix."""
+
+    def __init__(self, sampler, length):
+        self._sampler = sampler
+        self._length = length
+        self.mean_lengths = sampler.mean_lengths
+        self.length_variances = sampler.length_variances
+
+    def __call__(self, sequences, seed):
+        first = self._length
+        drawn = self._sampler([ids[first:] for ids in sequences], seed)
+        return [ids[:first] + rest for ids, rest in zip(sequences, drawn)]
