@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import logging
 import random
 import re
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from keras_transformer.progress import working
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
+
+logger = logging.getLogger(__name__)
+
 _SPACE = "▁"  # SentencePiece's mark before a word
 _RESERVED = re.compile("[\0▅]")  # characters that no SentencePiece vocabulary can learn
 _LONGEST = 1000  # characters, of four bytes at most
@@ -57,7 +61,8 @@ def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()
         A `Tokenizer`.
 
     Raises:
-        UserError: if there is no text, it is too small for the vocabulary, or the file is damaged.
+        UserError: if there is no text, it has more characters than the vocabulary can hold, or the
+            file is damaged.
     """
     if keep and Path(path).is_file():
         return Tokenizer.from_file(path)
@@ -128,7 +133,8 @@ class Tokenizer:
 
         Args:
             sentences: iterable of strings, source and target together for a shared vocabulary.
-            vocabulary_size: the number of ids, the four reserved ones included.
+            vocabulary_size: the number of ids, the four reserved ones included. A text that is too
+                small for so many gives fewer, which a warning tells.
             model_type: `"bpe"` (section 5.1), `"unigram"`, `"char"` or `"word"`.
             character_coverage: the share of the text's characters that the vocabulary covers.
             user_defined_symbols: strings that are always one token.
@@ -147,8 +153,8 @@ class Tokenizer:
             A `Tokenizer`.
 
         Raises:
-            UserError: if there is no text, it is too small for `vocabulary_size`, or an argument is
-                out of its range.
+            UserError: if there is no text, it has more characters than `vocabulary_size`, or an
+                argument is out of its range.
         """
         import sentencepiece
 
@@ -170,6 +176,7 @@ class Tokenizer:
                     sentence_iterator=iter(sentences),
                     model_writer=proto,
                     vocab_size=vocabulary_size,
+                    hard_vocab_limit=False,
                     model_type=model_type,
                     character_coverage=character_coverage,
                     user_defined_symbols=list(user_defined_symbols),
@@ -186,7 +193,13 @@ class Tokenizer:
                 )
         except RuntimeError as error:
             raise UserError(_explain(str(error), vocabulary_size)) from error
-        return cls(proto.getvalue())
+        tokenizer = cls(proto.getvalue())
+        if tokenizer.vocabulary_size < vocabulary_size:
+            logger.warning(
+                "The text is too small for a vocabulary of %s: there are %s tokens.",
+                *(f"{size:,}" for size in (vocabulary_size, tokenizer.vocabulary_size)),
+            )
+        return tokenizer
 
     @classmethod
     def from_file(cls, path):
@@ -339,12 +352,6 @@ def _readable(sentences):
 
 
 def _explain(message, vocabulary_size):
-    limit = re.search(r"<= (\d+)", message)
-    if limit:
-        return (
-            f"The text is too small for a vocabulary of {vocabulary_size}. Choose at most "
-            f"{limit[1]}, or give more text."
-        )
     if characters := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
             f"The text has more characters than a vocabulary of {vocabulary_size} can hold. Choose "

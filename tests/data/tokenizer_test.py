@@ -137,19 +137,6 @@ def message_of(function, *args, **kwargs):
     return message
 
 
-@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
-def test_too_large_a_vocabulary_names_one_that_works(model_type):
-    message = message_of(Tokenizer.train, SENTENCES, 5000, model_type=model_type)
-    assert "5000" in message
-    (usable,) = {
-        int(word.strip(".,")) for word in message.split() if word.strip(".,").isdigit()
-    } - {5000}
-    # No less than it could be, and it works.
-    assert usable > len(WORDS)
-    assert Tokenizer.train(SENTENCES, usable, model_type=model_type).vocabulary_size == usable
-    message_of(Tokenizer.train, SENTENCES, usable + 1, model_type=model_type)
-
-
 @pytest.mark.parametrize("size", [10, 4, 0, -1])
 def test_too_small_a_vocabulary(size):
     # Fewer ids than characters.
@@ -258,6 +245,16 @@ def test_with_identity_spaces_are_as_they_are():
 def test_no_line_is_left_out_of_a_vocabulary_in_silence(odd):
     tokenizer = Tokenizer.train([*["a dog"] * 9, odd], 12, normalization="identity")
     assert tokenizer.ids_of(["\u4e2d"])
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_a_small_text_gives_fewer_tokens_which_is_told(model_type, caplog):
+    text = ["the old dog runs and sees a cat", "a man takes the small house"]
+    tokenizer = Tokenizer.train(text, 6000, model_type)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert f"of 6,000: there are {tokenizer.vocabulary_size} tokens" in caplog.text
+    caplog.clear()
+    assert Tokenizer.train(text, 30, "bpe").vocabulary_size == 30 and not caplog.text
 
 
 def test_more_characters_than_tokens():
