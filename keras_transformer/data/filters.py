@@ -73,7 +73,8 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
     long`, `ratio`, `identical`, `duplicate`, `script`.
 
     Args:
-        text: the text. Of a `Mixture` each part is filtered, and tags are no part of a sentence.
+        text: the text. Of a `Mixture` each part is filtered, and a pair of an earlier part with the
+            same languages is a duplicate. Tags are no part of a sentence.
         options: `FilterOptions`. Blank sides are always a reason.
 
     Returns:
@@ -83,15 +84,29 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
         UserError: if an option is out of its range, a language has no known script, or no pair is
             left.
     """
+    return _filter(text, options, {})
+
+
+# Digests of the pairs of two languages: 8 bytes each, as millions of pairs need not be held.
+_Digests = set[bytes]
+
+
+def _filter(
+    text: ParallelText, options: FilterOptions, seen: dict[tuple[str, str], _Digests]
+) -> tuple[ParallelText, dict[str, int]]:
+    """As `filter_pairs`, after other texts; what was seen is added to `seen`."""
     if isinstance(text, TaggedText):
-        filtered, left_out = filter_pairs(text.untagged, options)
+        filtered, left_out = _filter(text.untagged, options, seen)
         return TaggedText(filtered, *text.prefix), left_out
     if isinstance(text, Mixture):
-        results = [filter_pairs(part, options) for part in text.texts]
+        results = [_filter(part, options, seen) for part in text.texts]
         total = sum((Counter(left_out) for _, left_out in results), Counter())
         return Mixture([filtered for filtered, _ in results], text.ratios), dict(total)
     _check(text, options)
-    counts = Counter(map(_reasons(text, options), bar("filtering", "pairs", len(text), text)))
+    before = seen.get(_languages(text), set())
+    now = seen[_languages(text)] = set(before)
+    reasons = map(_reasons(text, options, now), bar("filtering", "pairs", len(text), text))
+    counts = Counter(reasons)
     num_kept = counts.pop(None, 0)
     left_out = {reason: counts[reason] for reason in _REASONS if counts[reason]}
     if not left_out:
@@ -108,7 +123,7 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
     )
 
     def kept() -> Iterator[Pair]:
-        reason_of = _reasons(text, options)
+        reason_of = _reasons(text, options, set(before))
         return (pair for pair in text if reason_of(pair) is None)
 
     filtered = ParallelText(text.name, text.split, *_languages(text), kept, text.bleu_tokenize)
@@ -119,13 +134,14 @@ def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelTe
 _REASONS = ("blank", "too long", "ratio", "identical", "duplicate", "script")
 
 
-def _reasons(text: ParallelText, options: FilterOptions) -> Callable[[Pair], str | None]:
-    """The function that says of the pairs of one pass, in their order, why each is left out."""
-    seen = set()
+def _reasons(
+    text: ParallelText, options: FilterOptions, seen: _Digests
+) -> Callable[[Pair], str | None]:
+    """The function that says of the pairs of one pass, in their order, why each is left out; pairs
+    that were `seen` before are duplicates, and those that it is asked of are added."""
     scripts = [SCRIPTS.get(_code(name), ()) for name in _languages(text)]
 
     def is_duplicate(pair: Pair) -> bool:
-        # 8 bytes of a digest: millions of pairs need not be held.
         key = hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
         known = key in seen
         seen.add(key)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from keras_transformer.data.filters import FilterOptions, filter_pairs
+from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
@@ -89,6 +90,7 @@ def train_translator(task_class, train, val, **options):
         translator = translator.tagged(*val.prefix)
     facts = {
         **origin,
+        **parts_of(train),
         "left_out": {**left_out, **long_pairs(batches)},
         "validation": validation,
         "scores": {"val": result.to_dict()},
@@ -225,6 +227,27 @@ def tags_of(text):
         text: a `ParallelText`.
     """
     return {"tags": list(text.tags)} if text.tags else {}
+
+
+def parts_of(text):
+    """How many pairs of each text of a `Mixture` are trained on: a dict, empty of another text.
+
+    Args:
+        text: a `ParallelText`.
+    """
+    if not isinstance(text, Mixture):
+        return {}
+    parts = [
+        {
+            "dataset": part.name,
+            "source": part.source_language,
+            "target": part.target_language,
+            "tags": list(part.prefix),
+            "pairs": count,
+        }
+        for part, count in zip(text.texts, text.counts)
+    ]
+    return {"mixture": parts}
 
 
 def score_text(translator, text):

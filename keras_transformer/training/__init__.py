@@ -11,7 +11,8 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
 - Corpus, vocabulary, token store and planned batches are in `kt.data`; `make_tokenizer` and
   `make_batches` call the last three, and `check_data` holds a resumed training to its text.
 - `make_tokenizers`, with `TranslatorVocabularyOptions`: a translator's vocabulary, or two, as
-  `Tokenizers`; `make_translation_batches`, `long_pairs`, `tags_of`: what follows of them.
+  `Tokenizers`; `make_translation_batches`, `long_pairs`, `tags_of`, `parts_of`: what follows of
+  them.
 - `make_linearization`, `make_tree_pairs`, `constituents_first`, `make_tree_tokenizer`,
   `parser_hyperparameters`, `parser_metadata`, `quick_parser`: what trees need, with
   `TreeOptions` and `ParsingOptions`.
@@ -55,6 +56,7 @@ _HOMES = {
     "make_translation_batches": "tasks.train_translator",
     "long_pairs": "tasks.train_translator",
     "tags_of": "tasks.train_translator",
+    "parts_of": "tasks.train_translator",
     "ParserTrainingOptions": "tasks.train_parser",
     "TreeOptions": "tasks.tree_options",
     "ParsingOptions": "tasks.train_parser",

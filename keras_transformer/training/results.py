@@ -92,7 +92,8 @@ def model_card(title, facts, lines):
     Args:
         title: its title.
         facts: what `training_facts` returned, `"command"` if there was one, and perhaps
-            `"left_out"`: how many pairs were left out of the text, by the reason.
+            `"mixture"`: of which texts there were how many pairs, and `"left_out"`: how many were
+            left out, by the reason.
         lines: further lines, such as scores.
 
     Returns:
@@ -101,11 +102,14 @@ def model_card(title, facts, lines):
     command = [f"command: `{facts['command']}`"] if "command" in facts else []
     left_out = [f"{count:,} {reason}" for reason, count in facts.get("left_out", {}).items()]
     filtered = [f"left out of the training text: {', '.join(left_out)}"] if left_out else []
+    mixture = [
+        f"{part['pairs']:,} pairs {' '.join([*part['tags'], part['source']])} to {part['target']} "
+        f"of {part['dataset']}"
+        for part in facts.get("mixture", [])
+    ]
     run = (
         f"backend {facts['backend']}, seed {facts['seed']}, {facts['steps']} updates, "
         f"{facts['parameters']:,} parameters, {facts['seconds']} s in all"
     )
-    return (
-        "\n".join([f"# {title}", "", *(f"- {line}" for line in [*command, run, *filtered, *lines])])
-        + "\n"
-    )
+    items = "".join(f"- {line}\n" for line in (*command, run, *mixture, *filtered, *lines))
+    return f"# {title}\n\n{items}"

@@ -57,7 +57,8 @@ def main(options):
 
     # Saving
     title = f"{options.corpus.source} to {options.corpus.target}, trained on {train.name}"
-    facts = {**origin, "left_out": {**left_out, **kt.training.long_pairs(batches)}, **facts}
+    left_out |= kt.training.long_pairs(batches)
+    facts = {**origin, **kt.training.parts_of(train), "left_out": left_out, **facts}
     if val.prefix:
         translator = translator.tagged(*val.prefix)
     kt.training.save_training(translator, facts, title, lines, options, training, batches, fitted)

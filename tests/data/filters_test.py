@@ -49,6 +49,25 @@ def test_duplicates_and_what_nobody_has_translated():
     assert left_out(pairs, drop_duplicates=True) == (pairs[:3], {"duplicate": 1})
 
 
+def test_what_is_in_several_texts_of_a_mixture_is_there_once():
+    def text(languages, *pairs):
+        return kt.data.ParallelText("some", "train", *languages, lambda: iter(pairs))
+
+    dog, cat, ok = ("a dog", "ein Hund"), ("a cat", "eine Katze"), ("OK", "OK")
+    parts = [
+        text(("en", "de"), dog, ok),
+        kt.data.TaggedText(text(("en", "de"), cat, dog, cat), "<bt>"),
+        text(("en", "fr"), ok),  # another translation
+    ]
+    options = kt.data.FilterOptions(drop_duplicates=True)
+    filtered, left_out = kt.data.filter_pairs(kt.data.Mixture(parts), options)
+    for _ in range(2):
+        assert list(filtered) == [dog, ok, ("<bt> a cat", "eine Katze"), ok]
+    assert left_out == {"duplicate": 2} and filtered.counts == [2, 1, 1]
+    # The later part alone.
+    assert list(filtered.texts[1]) == [("<bt> a cat", "eine Katze")]
+
+
 @pytest.mark.parametrize(
     ("language", "right", "wrong"),
     [

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
-from tests.small_corpus import WORDS, sentence_pairs, tokenizer
+from tests.small_corpus import sentence_pairs, tokenizer
 
 pytestmark = pytest.mark.once
 
