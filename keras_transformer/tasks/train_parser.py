@@ -25,7 +25,7 @@ from keras_transformer.tasks.training import (
     save_training,
 )
 from keras_transformer.tasks.tree_options import TreeOptions, make_linearization, tags_from
-from keras_transformer.training.fitting import average_weights, fit
+from keras_transformer.training.fitting import average_weights, fit, validate
 from keras_transformer.training.run import check_data
 
 
@@ -108,7 +108,7 @@ def train_parser(task_class, train, val, extra=None, **options):
 
     # Averaging the last checkpoints (section 6.1), and evaluation
     weights = average_weights(model, run, options.checkpoints)
-    validation = model.evaluate(batches.val, verbose=0, return_dict=True)
+    validation = validate(model, batches.val)
     result = score_trees(quick, some)
 
     # Saving

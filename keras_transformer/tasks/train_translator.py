@@ -19,7 +19,7 @@ from keras_transformer.tasks.training import (
     make_tokenizer,
     save_training,
 )
-from keras_transformer.training.fitting import average_weights, fit
+from keras_transformer.training.fitting import average_weights, fit, validate
 from keras_transformer.training.run import check_data
 
 
@@ -82,7 +82,7 @@ def train_translator(task_class, train, val, **options):
 
     # Averaging the last checkpoints, and evaluation (section 6.1)
     weights = average_weights(model, run, options.checkpoints)
-    validation = model.evaluate(batches.val, verbose=0, return_dict=True)
+    validation = validate(model, batches.val)
     result = score_text(greedy, val)
 
     # Saving

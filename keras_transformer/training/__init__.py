@@ -21,7 +21,7 @@ A stage is a function of explicit arguments; what it leaves to choose is a datac
   `OptimizerOptions` (5.3), `compile_model`.
 - `fit`: train, validate and write checkpoints (5.2), with `FitOptions` and `CheckpointOptions`;
   it returns `Fitted`.
-- `average_weights`: average the last checkpoints (6.1).
+- `average_weights`: average the last checkpoints (6.1); `validate`: loss and metrics of them.
 - `save_training`: results, model card and preset. (Of its parts: `training_facts`,
   `write_results`, `model_card`.)
 
@@ -99,6 +99,7 @@ _HOMES = {
     "Fitted": "training.fitting",
     "fit": "training.fitting",
     "average_weights": "training.fitting",
+    "validate": "training.fitting",
     "CheckpointOptions": "training.rolling_checkpoints",
     "RollingCheckpoints": "training.rolling_checkpoints",
     "stop_on_signals": "training.signals",

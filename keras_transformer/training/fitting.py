@@ -9,6 +9,7 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.options import may_change
+from keras_transformer.progress import working
 from keras_transformer.training.callbacks import (
     KeepPace,
     LogScore,
@@ -247,6 +248,20 @@ def average_weights(model, run, options):
     if options.keep_best:
         return f"best {count} checkpoints by {options.keep_best}, averaged"
     return f"last {count} checkpoints averaged"
+
+
+def validate(model, batches):
+    """Loss and metrics on the validation text.
+
+    Args:
+        model: the compiled model.
+        batches: the validation text's `TokenBatches`.
+
+    Returns:
+        A dict of numbers: `"loss"`, `"accuracy"` and `"perplexity"`.
+    """
+    with working("validating"):
+        return model.evaluate(batches, verbose=0, return_dict=True)
 
 
 def check_executions(at_once, interval, num_batches, first_batch):

@@ -53,7 +53,7 @@ def main(options):
 
     # Averaging the last checkpoints (section 6.1), and evaluation
     weights = kt.training.average_weights(model, training, options.checkpoints)
-    validation = model.evaluate(batches.val, verbose=0, return_dict=True)
+    validation = kt.training.validate(model, batches.val)
     scores = [kt.evaluation.score_trees(quick, trees) for trees in (some, list(test))]
     facts, lines = report(options, fitted, weights, validation, *scores)
 

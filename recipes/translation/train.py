@@ -51,7 +51,7 @@ def main(options):
 
     # Averaging the last checkpoints, and evaluation (section 6.1)
     weights = kt.training.average_weights(model, training, options.checkpoints)
-    validation = model.evaluate(batches.val, verbose=0, return_dict=True)
+    validation = kt.training.validate(model, batches.val)
     scores = {text.split: kt.evaluation.score_text(greedy, text) for text in (val, test)}
     facts, lines = report(fitted, weights, validation, scores)
 

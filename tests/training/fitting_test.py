@@ -1,13 +1,23 @@
 """A training in parts: where its epochs end, and which batches it sees."""
 
+import sys
+import time
+
 import keras
 import numpy as np
 import pytest
 
+from keras_transformer import progress
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.errors import UserError
-from keras_transformer.training.fitting import Part, check_executions, fit_in_parts, plan_parts
+from keras_transformer.training.fitting import (
+    Part,
+    check_executions,
+    fit_in_parts,
+    plan_parts,
+    validate,
+)
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
@@ -80,3 +90,18 @@ def test_epochs_end_at_multiples_of_the_interval(tmp_path):
         ]
         expected += [np.mean(batch_losses[:end]) for end in range(1, len(epoch) + 1)]
     assert losses == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.once
+def test_a_validation_tells_that_it_goes_on(monkeypatch, capsys):
+    class Slow:
+        def evaluate(self, batches, **options):
+            time.sleep(0.3)
+            return {"loss": len(batches)}
+
+    assert validate(Slow(), [1, 2]) == {"loss": 2} and capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "_SECONDS_BEFORE", 0)
+    validate(Slow(), [1, 2])
+    output, errors = capsys.readouterr()
+    assert output == "" and "validating: 00:00" in errors
