@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.visualization.attention import KINDS, numbers
+from keras_transformer.visualization.fonts import families_for, width_of
 from keras_transformer.visualization.style import colours, figure_style, save_figure
 
 _STYLES = ("lines", "heatmap")
@@ -60,7 +61,7 @@ def plot_attention(
     heads = numbers("heads", range(num_heads) if heads is None else heads, num_heads)
     rows = _positions(words, queries)
     draw = _draw_lines if style == "lines" else _draw_maps
-    with figure_style(dark) as theme:
+    with figure_style(dark, families_for((*queries, *keys))) as theme:
         figure = draw(queries, keys, weights[layer], heads, rows, theme)
         figure.suptitle(f"{KINDS[kind]}, layer {layer}", fontsize="medium")
         save_figure(figure, path)
@@ -91,7 +92,7 @@ def _draw_lines(queries, keys, weights, heads, rows, theme):
     palette = colours(len(weights))
     # Beside chosen words' targets: the weights, a cell for each head.
     cells = len(heads) * _CELL if len(rows) < len(queries) else 0
-    left, right = (0.2 + _LETTER * max(map(len, tokens)) for tokens in (queries, keys))
+    left, right = (0.2 + _LETTER * max(map(width_of, tokens)) for tokens in (queries, keys))
     length = max(len(queries), len(keys))
     figure = Figure(
         figsize=(left + _BETWEEN + cells + right, _LINE * (length + 1.2) + 0.6),
@@ -137,7 +138,7 @@ def _draw_maps(queries, keys, weights, heads, rows, theme):
     shades = LinearSegmentedColormap.from_list("weight", [theme.background, theme.accent])
     columns = min(len(heads), 4)
     lines = math.ceil(len(heads) / columns)
-    names = _LETTER * max(map(len, (*queries, *keys)))
+    names = _LETTER * max(map(width_of, (*queries, *keys)))
     width = columns * (_LINE * len(keys) + 0.3) + names + 1
     height = lines * (_LINE * len(rows) + names + 0.4) + 0.4
     figure = Figure(figsize=(max(width, 3.5), height), layout="constrained")

@@ -38,8 +38,13 @@ def colours(count):
 
 
 @contextlib.contextmanager
-def figure_style(dark=False):
-    """Within the block, matplotlib's figures have the colours of a `Theme`, which it gives."""
+def figure_style(dark=False, families=None):
+    """Within the block, matplotlib's figures have the colours of a `Theme`, which it gives.
+
+    Args:
+        dark: whether pictures are for a dark page.
+        families: list of fonts, as of `families_for`. Defaults to matplotlib's own.
+    """
     import matplotlib
 
     theme = DARK if dark else LIGHT
@@ -59,6 +64,8 @@ def figure_style(dark=False):
             theme.text,
         ),
     }
+    if families:
+        own["font.family"] = families
     with matplotlib.rc_context(own):
         yield theme
 
