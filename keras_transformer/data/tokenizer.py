@@ -329,9 +329,13 @@ class Tokenizer:
 
 
 def _sample(sentences, count):
-    """`count` of an iterable's items, each with the same probability, or all if there are fewer."""
+    """`count` of an iterable's items, each with the same probability, or all if there are fewer.
+
+    An iterator, which holds none that it has given: SentencePiece has a copy of its own.
+    """
     if count is None:
-        return sentences
+        yield from sentences
+        return
     generator, sample = random.Random(0), []
     # Algorithm R (Vitter, 1985): one pass over what may not fit into memory.
     for index, sentence in enumerate(sentences):
@@ -339,7 +343,9 @@ def _sample(sentences, count):
             sample.append(sentence)
         elif (place := generator.randrange(index + 1)) < count:
             sample[place] = sentence
-    return sample
+    sample.reverse()
+    while sample:
+        yield sample.pop()
 
 
 def _readable(sentences):
