@@ -44,7 +44,7 @@ class Options:
 
 
 def main(options):
-    threads = os.cpu_count()
+    threads = len(os.sched_getaffinity(0))
     trees = load(options, "test", options.sentences)
     words = [tree.leaves() for tree in trees]
     functions = {
