@@ -15,20 +15,21 @@ import torch
 torch.load = functools.partial(torch.load, weights_only=False)
 
 
+# What its command line has where nothing else is said: Adam (Kingma and Ba, 2015), annealed.
+_TRAINING = {
+    **{"lr": 2e-3, "mu": 0.9, "nu": 0.9, "eps": 1e-12, "weight_decay": 0, "decay": 0.75},
+    **{"decay_steps": 5000, "batch_size": 5000, "checkpoint": False, "verbose": False},
+}
+
+
 def train(train_trees, dev_trees, path, epochs):
-    """SuPar's defaults: a BiLSTM over words and characters, without pretrained vectors."""
+    """A BiLSTM over words and characters, without pretrained vectors."""
     from supar import CRFConstituencyParser
 
-    parser = CRFConstituencyParser.build(path, train_trees, feat="char", embed=None, build=True)
-    parser.train(
-        train=train_trees,
-        dev=dev_trees,
-        test=dev_trees,
-        epochs=int(epochs),
-        batch_size=5000,
-        lr=2e-3,
-        verbose=False,
-    )
+    text = {"train": train_trees, "dev": dev_trees, "test": dev_trees}
+    features = {"encoder": "lstm", "feat": ["char"], "embed": None, "unk": "unk"}
+    parser = CRFConstituencyParser.build(path, build=True, **features, **text)
+    parser.train(**text, epochs=int(epochs), **_TRAINING)
 
 
 def parse(path, threads):

@@ -179,6 +179,11 @@ FAULTS = {
             "fits = (lengths[:, None] <= shapes[None]).any(axis=-1)",
         ),
     ],
+    "data/prefixed_tokenizer.py": [
+        ("self._ids + ids", "ids"),
+        ("ids[:first] + rest", "ids"),
+        ("[self.tokenizer.fingerprint(), *map(str, self._ids)]", "[self.tokenizer.fingerprint()]"),
+    ],
     "data/token_store.py": [
         ('dtype = "uint16" if largest <= 1 << 16', 'dtype = "uint16" if largest <= 1 << 17'),
         ("largest = max(x", "largest = min(x"),
