@@ -25,7 +25,9 @@ def families_for(texts):
     # A face that is neither bold nor slanted, if there is one. "Last Resort" has a box for each.
     fonts = (font for font in fontManager.ttflist if not font.name.startswith("Last Resort"))
     plainest = sorted(fonts, key=lambda font: (font.style != "normal", abs(font.weight - 400)))
-    for font in plainest if lacking else ():
+    for font in plainest:
+        if not lacking:
+            break
         if found := lacking & _letters(font.fname):
             families.append(font.name)
             lacking -= found
