@@ -393,7 +393,7 @@ def bad_inputs():
     yield "missing folder", {}, {"--data-dir": "nowhere"}, ["nowhere", "--data-dir"]
     yield "unknown data set", {}, {"--dataset": "multi31k"}, ["multi31k", "multi30k"]
     yield "unknown variant", {}, {"--variant": "huge"}, ["huge", "base"]
-    yield "vocabulary", {}, {"--vocabulary-size": "9000"}, ["9000", "at most"]
+    yield "vocabulary", {}, {"--vocabulary-size": "10"}, ["vocabulary of 10", "more than"]
     yield "no text", {}, {"--vocabulary-sentences": "0"}, ["max_sentences=0", "positive"]
     yield "clipping", {}, {"--clip-norm": "-1"}, ["clip_norm=-1", "positive"]
     yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]
