@@ -13,8 +13,8 @@ ONE := $(firstword $(filter torch,$(BACKENDS)) $(BACKENDS))
 # What `make test` runs under a backend, and what it leaves to `make test-long`: pyproject.toml says
 # what the marks mean.
 ONCE = $(if $(filter-out $(ONE),$*), and not once)
-SHORT = not slow$(if $(filter-out torch,$*), and not compiles)$(ONCE)
-LONG = (slow$(if $(filter-out torch,$*), or compiles))$(ONCE)
+SHORT = not slow$(if $(filter-out torch,$*), and (each_backend or once))$(ONCE)
+LONG = (slow$(if $(filter-out torch,$*), or not (each_backend or once)))$(ONCE)
 # A test runs on one core, so there are as many workers; each holds up to 3 GB.
 PYTEST = KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) COVERAGE_FILE=.coverage-data/$* \
 	.venv/bin/python $(COVERAGE) -m pytest -q --durations 20 -n $(WORKERS) --dist loadfile $(ARGS)

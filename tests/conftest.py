@@ -22,9 +22,6 @@ LIMIT = 10.0
 # What other work on the machine can make of a second, where two cores are halves of one.
 _BUSY = 2
 
-# Those that `make test` leaves out under this backend: see pyproject.toml.
-_MARKS_OF_LONG_TESTS = ("slow",) if keras.backend.backend() == "torch" else ("slow", "compiles")
-
 _OVER = "CPU time over the limit"
 _over_the_limit = []
 _libc = ctypes.CDLL(None)
@@ -89,9 +86,16 @@ def pytest_runtest_call(item):
     before = _cpu_seconds()
     result = yield
     seconds = _cpu_seconds() - before
-    if seconds > _BUSY * LIMIT and not any(map(item.get_closest_marker, _MARKS_OF_LONG_TESTS)):
+    if seconds > _BUSY * LIMIT and _is_of_make_test(item):
         item.user_properties.append((_OVER, round(seconds, 1)))
     return result
+
+
+def _is_of_make_test(item):
+    """Whether `make test` runs it under this backend: see pyproject.toml."""
+    marks = {mark.name for mark in item.iter_markers()}
+    is_here = keras.backend.backend() == "torch" or marks & {"once", "each_backend"}
+    return is_here and "slow" not in marks
 
 
 def _cpu_seconds():

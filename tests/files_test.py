@@ -205,6 +205,7 @@ def test_keeps_the_old_one_when_killed(tmp_path, folder):
 # What killed processes leave
 
 
+@pytest.mark.slow
 @BOTH_KINDS
 def test_leftovers_are_removed(tmp_path, folder):
     for path in (tmp_path / "run" / "result", tmp_path / "run" / "checkpoints" / "result"):

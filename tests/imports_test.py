@@ -54,6 +54,7 @@ assert not loaded, loaded
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="it is imported there")
 def test_a_model_is_made_without_tensorflow():
     # Where it is installed, it would take more time than all the rest.

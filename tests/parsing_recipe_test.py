@@ -53,6 +53,7 @@ def trained(tmp_path_factory):
     return data, run
 
 
+@pytest.mark.each_backend
 def test_train_leaves_model_and_scores(trained):
     _, run = trained
     results = json.loads((run / "results.json").read_text())
@@ -103,7 +104,6 @@ def test_word_synchronous_beam(trained, tmp_path, monkeypatch, capsys):
     assert "--word-beam-size" in capsys.readouterr().err
 
 
-@pytest.mark.compiles
 def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data)
@@ -142,7 +142,6 @@ def test_unary_loops_are_taken_out_of_training_trees_alone(tmp_path):
     assert found == {"train": flat, "val": deep, "test": deep, "silver": flat}
 
 
-@pytest.mark.compiles
 def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypatch):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
@@ -153,7 +152,6 @@ def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypa
         assert (tags == [(".", ".")] * 5) is is_right
 
 
-@pytest.mark.compiles
 def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
@@ -163,7 +161,6 @@ def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
     assert "3 of 3 trees repaired: {" in printed
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("form", ["brackets", "pretty", "svg"])
 def test_parse_in_every_format(trained, monkeypatch, capsys, form):
     _, run = trained
@@ -182,7 +179,6 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
         assert "sees" in "".join(ElementTree.fromstring(last).itertext())
 
 
-@pytest.mark.compiles
 def test_pictures_of_control_characters(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "svg", "--tokenized")
@@ -192,7 +188,6 @@ def test_pictures_of_control_characters(trained, monkeypatch, capsys):
     assert {"a\ufffd[1mb", "\ufffd", "<&>", "🙂"} <= set(texts)
 
 
-@pytest.mark.compiles
 def test_visualize(trained, monkeypatch, capsys, tmp_path):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
@@ -206,7 +201,6 @@ def test_visualize(trained, monkeypatch, capsys, tmp_path):
     assert "Beside the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
 
 
-@pytest.mark.compiles
 def test_parse_takes_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")
@@ -216,7 +210,6 @@ def test_parse_takes_words(trained, monkeypatch, capsys):
     assert trees[1].leaves() == ["He", "sees"]
 
 
-@pytest.mark.compiles
 def test_parse_takes_tags(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tagged")
@@ -229,7 +222,6 @@ def test_parse_takes_tags(trained, monkeypatch, capsys):
     assert "Received: 'He'" in capsys.readouterr().err
 
 
-@pytest.mark.compiles
 def test_given_tags_are_those_of_the_gold_trees(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
@@ -239,7 +231,6 @@ def test_given_tags_are_those_of_the_gold_trees(trained, tmp_path, monkeypatch, 
     assert scores["given_tags"] and scores["tagging_accuracy"] == 100 and scores["errors"] == 0
 
 
-@pytest.mark.compiles
 def test_parse_to_json(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "json", "--num-results", "2")
@@ -259,7 +250,6 @@ def test_parse_to_json(trained, monkeypatch, capsys):
         assert parse["spans"][0] == {"start": 0, "end": len(tree.leaves()), "label": tree.label()}
 
 
-@pytest.mark.compiles
 def test_several_trees_in_brackets(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--num-results", "2")
@@ -270,7 +260,6 @@ def test_several_trees_in_brackets(trained, monkeypatch, capsys):
     assert Tree.fromstring(rows[1][2]).leaves() == ["He", "sees", "."]
 
 
-@pytest.mark.compiles
 def test_paragraphs(trained, monkeypatch, capsys):
     pytest.importorskip("pysbd", reason="pysbd is not installed")
     _, run = trained
@@ -297,7 +286,6 @@ def test_options_that_contradict_each_other(monkeypatch, capsys, arguments, expe
     assert error.value.code == 2 and expected in capsys.readouterr().err
 
 
-@pytest.mark.compiles
 def test_sentences_without_a_tree(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--max-source-length", "20")
@@ -309,7 +297,7 @@ def test_sentences_without_a_tree(trained, monkeypatch, capsys):
     assert blank == ["", "", ""] and notes == "too long for a tree: 1 line (3)\n"
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_parse_answers_each_line_of_a_pipe_that_waits(trained):
     _, run = trained
     with conversation(RECIPE / "parse.py", "--model", run / "model", *SEARCH) as process:
@@ -325,6 +313,7 @@ def test_parse_answers_each_line_of_a_pipe_that_waits(trained):
     assert process.returncode == 0
 
 
+@pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="made by TensorFlow")
 def test_export(trained, tmp_path, monkeypatch, capsys):
     import tensorflow as tf

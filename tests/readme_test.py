@@ -3,10 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.compiles
-
 README = Path(__file__).parent.parent / "README.md"
 
 

@@ -62,6 +62,7 @@ def trained(tmp_path_factory):
     return data, run
 
 
+@pytest.mark.each_backend
 def test_train_leaves_model_scores_checkpoints_and_log(trained):
     _, run = trained
     results = json.loads((run / "results.json").read_text())
@@ -109,7 +110,6 @@ def test_several_devices(trained, tmp_path):
     assert not (run / "process-1").exists()
 
 
-@pytest.mark.compiles
 def test_options_of_the_optimizer(trained, tmp_path, monkeypatch):
     data, _ = trained
     run = tmp_path / "run"
@@ -165,7 +165,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.compiles
 def test_stopped_and_killed_and_resumed(trained, tmp_path, monkeypatch, capfd):
     data, whole = trained
     arguments = [*map(str, train_arguments(data, tmp_path / "run")), "--resume"]
@@ -252,7 +251,6 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     assert "100.00 of the other: p = 0.00" in printed
 
 
-@pytest.mark.compiles
 def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
     _, run = trained
     lines = ["The man sees the dog that sleeps under the old tree.", "", "A dog runs."]
@@ -266,7 +264,6 @@ def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
     assert together == [*alone, ""]
 
 
-@pytest.mark.compiles
 def test_visualize(trained, monkeypatch, capsys, tmp_path):
     _, run = trained
     folder = tmp_path / "pictures"
@@ -285,7 +282,6 @@ def test_visualize(trained, monkeypatch, capsys, tmp_path):
     assert "`words` must be among the tokens. Received: elephant" in capsys.readouterr().err
 
 
-@pytest.mark.compiles
 def test_translate_n_best(trained, monkeypatch, capsys):
     _, run = trained
     call(
@@ -300,7 +296,6 @@ def test_translate_n_best(trained, monkeypatch, capsys):
         assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.compiles
 def test_translate_samples(trained, monkeypatch, capsys):
     _, run = trained
     outputs = []
@@ -312,7 +307,7 @@ def test_translate_samples(trained, monkeypatch, capsys):
     assert outputs[0] == outputs[1] != outputs[2]
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
     """No file of val and test, one very long line, tags, and a vocabulary for each side."""
     data, run = tmp_path / "data", tmp_path / "run"
@@ -364,6 +359,7 @@ def saved_model(trained, tmp_path_factory):
     return path
 
 
+@pytest.mark.each_backend
 def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
     sentence = "The man sees the dog."
     served = subprocess.run(
@@ -426,7 +422,6 @@ def test_translating_invalid_utf8_is_one_line(trained, monkeypatch, capsys):
     assert "standard input, line 2" in capsys.readouterr().err
 
 
-@pytest.mark.compiles
 def test_lines_before_invalid_utf8_are_translated(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
@@ -444,7 +439,6 @@ def test_lines_before_invalid_utf8_are_translated(trained, monkeypatch, capsys):
     assert errors.splitlines()[1].startswith("error: standard input, line 4: not valid UTF-8")
 
 
-@pytest.mark.compiles
 def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
@@ -463,7 +457,6 @@ def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
     assert numbers == [str(number) for number in range(1, len(lines) + 1) for _ in range(2)]
 
 
-@pytest.mark.compiles
 def test_translate_answers_each_line_of_a_pipe_that_waits(trained):
     _, run = trained
     arguments = ("--model", run / "model", "--extra-length", "5")

@@ -9,8 +9,6 @@ from tests.small_trees import new_parser
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
 from keras_transformer.spacy import NAME, ParserComponent  # noqa: E402
 
-pytestmark = pytest.mark.compiles
-
 TEXTS = ["The dog runs. He  sees (it)!", "", "\n ", "A cat sleeps."]
 TREE = "(S (NP (DT The) (NN dog)) (VP (VBZ runs) (NP (NP (PRP it)))) (. .))"
 
@@ -83,6 +81,7 @@ def test_a_doc_without_trees():
         spacy.blank("en")("He runs.")[0:1]._.labels  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_without_spacy():
     program = "import sys; sys.modules['spacy'] = None; import keras_transformer.spacy"

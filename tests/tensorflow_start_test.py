@@ -34,7 +34,10 @@ def test_warnings_and_errors_are_passed_on(capfd):
     ]
 
 
-@pytest.mark.parametrize("level", [None, pytest.param("0", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "level",
+    [pytest.param(None, marks=pytest.mark.each_backend), pytest.param("0", marks=pytest.mark.slow)],
+)
 def test_starts_in_silence(level):
     environment = {key: x for key, x in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     environment["KERAS_BACKEND"] = keras.backend.backend()  # with which it is imported now or later

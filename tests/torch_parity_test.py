@@ -39,7 +39,6 @@ def attention_pair(use_bias):
     return ours, theirs
 
 
-@pytest.mark.compiles
 @USE_BIAS
 def test_self_attention(use_bias):
     ours, theirs = attention_pair(use_bias)
@@ -47,7 +46,6 @@ def test_self_attention(use_bias):
     assert_close(ours(TARGET), expected)
 
 
-@pytest.mark.compiles
 @USE_BIAS
 def test_causal_self_attention(use_bias):
     ours, theirs = attention_pair(use_bias)
@@ -55,7 +53,6 @@ def test_causal_self_attention(use_bias):
     assert_close(ours(TARGET, attention_mask=~causal(5).numpy()[None]), expected)
 
 
-@pytest.mark.compiles
 @USE_BIAS
 def test_cross_attention_with_padding(use_bias):
     ours, theirs = attention_pair(use_bias)
@@ -86,7 +83,6 @@ def layer_pair(kind, normalize_first, use_bias, activation):
     return ours, theirs
 
 
-@pytest.mark.compiles
 @BOTH_NORMS
 @USE_BIAS
 def test_encoder_layer(normalize_first, use_bias):
@@ -97,7 +93,6 @@ def test_encoder_layer(normalize_first, use_bias):
     assert_close(actual[SOURCE_MASK], to_numpy(expected)[SOURCE_MASK])
 
 
-@pytest.mark.compiles
 @BOTH_NORMS
 @USE_BIAS
 def test_decoder_layer(normalize_first, use_bias):
@@ -137,7 +132,6 @@ def long(ids):
     return torch.tensor(ids, dtype=torch.int64)
 
 
-@pytest.mark.compiles
 @BOTH_NORMS
 @USE_BIAS
 def test_whole_model(normalize_first, use_bias):
@@ -147,7 +141,9 @@ def test_whole_model(normalize_first, use_bias):
     assert_close(to_numpy(ours(INPUTS))[real], expected[real])
 
 
-@pytest.mark.parametrize("normalize_first", [False, pytest.param(True, marks=pytest.mark.compiles)])
+@pytest.mark.parametrize(
+    "normalize_first", [pytest.param(False, marks=pytest.mark.each_backend), True]
+)
 def test_two_steps_of_training(normalize_first):
     """Gradients reach every weight as PyTorch's do. (SGD: Adam would hide a wrong scale.)"""
     ours, theirs = model_pair(normalize_first)

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.once
 RECIPE = Path(__file__).parent.parent / "recipes" / "translation"
 
 
+@pytest.mark.slow
 def test_a_row_of_the_table(tmp_path, monkeypatch):
     data = tmp_path / "data"
     data.mkdir()

@@ -36,8 +36,6 @@ SHAPES = [
     (2, 2, 10, 5, 11, 13, "relu", False),
     (1, 1, 6, 3, 48, 48, "gelu", True),
 ]
-# One of them without a mark: logits are cheap where nothing is compiled.
-EACH_SHAPE = [0, *(pytest.param(i, marks=pytest.mark.compiles) for i in range(1, len(SHAPES)))]
 # Real text has more than a vocabulary knows.
 ODD_TEXT = [
     "",

@@ -34,7 +34,6 @@ needs_data = pytest.mark.skipif(
 
 
 @needs_data
-@pytest.mark.compiles
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_transliterates(beam_size):
     import ctranslate2
@@ -61,7 +60,6 @@ def test_real_probabilities():
 
 
 @needs_data
-@pytest.mark.compiles
 def test_as_a_preset(tmp_path):
     kt.convert.ctranslate2(DATA).save_to_preset(tmp_path / "preset")
     assert kt.Translator.from_preset(tmp_path / "preset")(["آ ت ز م و ن"]) == ["a t z m o n"]

@@ -148,15 +148,11 @@ def check_same(both, tokens, scores, our_tokens, our_scores):
     assert_close(our_scores, scores.numpy(), atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [SHORT[0], *(pytest.param(i, marks=pytest.mark.compiles) for i in (*SHORT[1:], *LONG))],
-)
+@pytest.mark.parametrize("seed", [*SHORT, *LONG])
 def test_logits(seed, tmp_path):
     check_logits(Both(tmp_path, seed, **random_config(seed)))
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("seed", [*SHORT, *(pytest.param(i, marks=pytest.mark.slow) for i in LONG)])
 def test_searches(seed, tmp_path):
     """Greedy and beam 4: outputs and scores are those of `generate`."""

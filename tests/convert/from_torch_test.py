@@ -126,7 +126,6 @@ MODELS = {
 }
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("reserved", [THEIRS, OURS])
 @pytest.mark.parametrize("name", MODELS)
 def test_logits(name, reserved):

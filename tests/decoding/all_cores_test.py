@@ -40,10 +40,7 @@ def searches(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     # Of all kinds, one that has something more to split than the sources.
-    [
-        pytest.param(name, marks=[] if name == "grammar" else pytest.mark.compiles)
-        for name in SEARCHES
-    ],
+    [pytest.param(x, marks=[pytest.mark.each_backend] * (x == "grammar")) for x in SEARCHES],
 )
 def test_parts_give_what_the_whole_gives(name, searches, monkeypatch):
     search, options = SEARCHES[name]

@@ -45,9 +45,6 @@ from tests.decoding.reference_search import (
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
-pytestmark = pytest.mark.compiles
-
-
 # The references themselves
 
 

@@ -46,6 +46,7 @@ def test_is_compiled_once_a_program():
     assert function.calls == {"tensorflow": 1, "jax": 2, "torch": 6}[keras.backend.backend()]
 
 
+@pytest.mark.each_backend
 def test_threads_share_a_program(monkeypatch):
     programs, backend = [], keras.backend.backend()
     compile_program = compilation._COMPILERS[backend]

@@ -32,6 +32,7 @@ from tests.helpers import assert_close, randomize, to_numpy
 ONE_LAYER = {"num_layers": 1}
 
 
+@pytest.mark.each_backend
 def test_everything_together_compiled_once():
     for seed in SEEDS[:3]:
         model = narrow_model(seed, **ONE_LAYER)  # one model: changed weights need no new program
@@ -56,6 +57,7 @@ def test_deterministic_attention():
     assert (search(whole, beam_size=4)[0] != search(model, beam_size=4)[0]).any()
 
 
+@pytest.mark.each_backend
 def test_growing_and_shrinking_stages(monkeypatch):
     # Room for four steps at first, and half of a batch goes on as soon as half has ended.
     monkeypatch.setattr(stages, "_FIRST_STEPS", 4)
@@ -107,6 +109,7 @@ SCORES = {
 }  # fmt: skip
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("name", EXPECTED)
 def test_same_on_every_backend(name):
     function, options = SEARCHES[name]

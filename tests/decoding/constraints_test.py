@@ -23,9 +23,6 @@ from tests.decoding.comparison import model_of, new_model, reweight, without_pad
 from tests.decoding.reference_search import NumpyTransformer, all_outputs, brute_force
 from tests.helpers import assert_close, to_numpy
 
-# `compiled_search_test.py` has a compiled search with all of them.
-pytestmark = pytest.mark.compiles
-
 START, END, UNKNOWN, A, B = 1, 2, 3, 4, 5
 SOURCE = [A, B, END]
 EXTRA_LENGTH, LIMIT = 2, 4

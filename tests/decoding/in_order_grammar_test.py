@@ -13,8 +13,6 @@ from tests.decoding.tree_grammar_test import CLOSING, LEAVES, OPENING, small_mod
 from tests.helpers import to_numpy
 from tests.small_trees import new_parser_of, trees
 
-pytestmark = pytest.mark.compiles
-
 NAMES = dict(zip((*OPENING, *CLOSING, *LEAVES), ("(A", "(B", ")A", ")B", "(x)", "(y)")))
 LINEARIZATION = InOrderBrackets()
 GRAMMAR = InOrderTreeGrammar(OPENING, CLOSING, LEAVES)

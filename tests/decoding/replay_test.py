@@ -38,8 +38,8 @@ def assert_is_a_beam(history, most_live):
     ("search", "num_results"),
     [
         (kt.BeamSearch(3, alpha=0.6, extra_length=5, coverage_penalty=0.2), 2),
-        pytest.param(kt.BeamSearch(4, extra_length=4), 1, marks=pytest.mark.compiles),
-        pytest.param(kt.BeamSearch(1, 0.0, extra_length=6), 1, marks=pytest.mark.compiles),
+        (kt.BeamSearch(4, extra_length=4), 1),
+        (kt.BeamSearch(1, 0.0, extra_length=6), 1),
     ],
 )
 def test_equals_the_search_in_plain_python(search, num_results):
@@ -63,7 +63,6 @@ def test_equals_the_search_in_plain_python(search, num_results):
             assert each.score == pytest.approx(total, abs=1e-5)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("seed", range(2))
 def test_results_are_those_of_the_compiled_search(seed):
     model = small_model(seed, position_encoding="learned", max_length=40)
@@ -77,7 +76,6 @@ def test_results_are_those_of_the_compiled_search(seed):
         assert [x.score for x in history.results] == pytest.approx(to_numpy(scores)[0].tolist())
 
 
-@pytest.mark.compiles
 def test_a_search_by_words():
     token_ids, num_words = sources([4, 2])
     model, rules = lively_model(1, **COUNTED), GRAMMAR.over(num_words[:1])

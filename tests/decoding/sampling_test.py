@@ -112,6 +112,7 @@ def test_numbers_are_uniform_and_independent():
     assert abs(np.corrcoef(slots) - np.eye(20)).max() < 5 / slots.shape[1] ** 0.5
 
 
+@pytest.mark.each_backend
 def test_numbers_depend_on_the_sentence_alone():
     first = numbers_of(SOURCE, 3, seed=7, step=2)
     wider = np.pad(SOURCE[::-1], ((0, 0), (0, 2)))
@@ -124,9 +125,6 @@ def test_numbers_depend_on_the_sentence_alone():
 
 
 # Whole outputs
-
-
-@pytest.mark.compiles
 def test_frequencies_are_the_models_probabilities():
     # One token, of limit 1: 4,000 draws.
     source = np.array([[2]], "int32")
@@ -138,7 +136,6 @@ def test_frequencies_are_the_models_probabilities():
     assert np.count_nonzero(counts) > 3
 
 
-@pytest.mark.compiles
 def test_outputs_are_tokens_then_end_then_padding():
     token_ids, scores = draw(num_results=20)
     assert (np.diff(scores) <= 0).all()
@@ -153,7 +150,6 @@ def test_outputs_are_tokens_then_end_then_padding():
     assert len({tuple(tokens) for tokens in token_ids[0].tolist()}) > 10
 
 
-@pytest.mark.compiles
 def test_score_is_the_log_probability():
     token_ids, scores = draw(num_results=20)
     for tokens, score in list(zip(token_ids[0].tolist(), scores[0]))[:5]:
@@ -164,7 +160,6 @@ def test_score_is_the_log_probability():
         )
 
 
-@pytest.mark.compiles
 def test_one_candidate_is_greedy_search():
     token_ids, scores = draw(top_k=1)
     expected_ids, expected_scores = greedy_search(model(), SOURCE, EXTRA_LENGTH)
@@ -172,7 +167,6 @@ def test_one_candidate_is_greedy_search():
     assert_close(scores[:, 0], expected_scores, atol=1e-4)
 
 
-@pytest.mark.compiles
 def test_seed_and_neighbours():
     token_ids, scores = draw(num_results=20)
     again_ids, again_scores = draw(SOURCE[::-1], num_results=20)

@@ -90,7 +90,6 @@ def outputs(search, model, **options):
     return [to_numpy(x) for x in search(model, SOURCE, **options)]
 
 
-@pytest.mark.compiles
 def test_function_is_a_front():
     model = reweight(new_model(), 9)
     options = {"extra_length": EXTRA_LENGTH, "num_results": 2}
@@ -101,7 +100,6 @@ def test_function_is_a_front():
     assert to_numpy(first[0]).tolist() == second[0].tolist()
 
 
-@pytest.mark.compiles
 def test_without_a_seed_each_call_draws_anew():
     model, search = new_model(), kt.Sampling(seed=None, extra_length=EXTRA_LENGTH)
     keras.utils.set_random_seed(1)
@@ -111,6 +109,7 @@ def test_without_a_seed_each_call_draws_anew():
     assert outputs(search, model, num_results=5)[0].tolist() == first
 
 
+@pytest.mark.each_backend
 def test_values_that_vary_share_a_program():
     model = reweight(new_model(), 9)
     seen = set()

@@ -11,9 +11,6 @@ from keras_transformer.models.transformer import Transformer
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
-# `compiled_search_test.py` has the compiled searches of each backend.
-pytestmark = pytest.mark.compiles
-
 SOURCE_LENGTHS = (SOURCE != 0).sum(axis=1)
 LIMITS = np.where(SOURCE_LENGTHS, SOURCE_LENGTHS - 1 + EXTRA_LENGTH, 0)
 

@@ -4,9 +4,6 @@ from keras_transformer.decoding import stages
 from tests.decoding.searches import ROWS, SEARCHES, shared_model
 from tests.helpers import assert_close, to_numpy
 
-# `compiled_search_test.py` has the compiled stages of each backend.
-pytestmark = pytest.mark.compiles
-
 
 @pytest.fixture
 def batch_sizes(monkeypatch):

@@ -84,7 +84,6 @@ def test_settings_of_the_backend(num_parts, monkeypatch):
     assert seen == [expected] * num_parts
 
 
-@pytest.mark.compiles
 def test_entering_surroundings_compiles_nothing_anew(monkeypatch):
     model = randomize(new_model(), seed=1)
     monkeypatch.setattr(all_cores, "FEWEST_HYPOTHESES", 1)

@@ -8,9 +8,6 @@ import keras_transformer as kt
 from keras_transformer.data.tokenizer import END_ID
 from tests.helpers import randomize, to_numpy
 
-# `compiled_search_test.py` has the compiled searches of each backend.
-pytestmark = pytest.mark.compiles
-
 # Labels A and B, leaves x and y, and two tokens that belong to no tree.
 OPENING, CLOSING, LEAVES = (4, 5), (6, 7), (8, 9)
 VOCABULARY_SIZE = 12

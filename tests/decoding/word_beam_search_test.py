@@ -23,9 +23,6 @@ from tests.decoding.tree_grammar_test import (
 )
 from tests.helpers import assert_close, randomize, to_numpy
 
-# `compiled_search_test.py` has the compiled search of each backend.
-pytestmark = pytest.mark.compiles
-
 GRAMMAR = kt.TreeGrammar(OPENING, CLOSING, LEAVES, max_depth=5, max_openings=3)
 NUM_WORDS = [3, 1, 0, 5, 2, 4]
 EXTRA_LENGTH = 16
@@ -148,6 +145,7 @@ def test_one_hypothesis_is_greedy_search():
         assert [[y for y, _ in row] for row in found] == [[y for y, _ in row] for row in expected]
 
 
+@pytest.mark.slow
 def test_hypotheses_compete_at_the_same_word():
     """Where an opening is likely and a leaf dear, a beam as wide fills up with what opens."""
     token_ids, num_words = sources([4, 5, 6])

@@ -171,6 +171,7 @@ def test_missing_files(files, capsys, tmp_path):
     assert_error(run(capsys, "-p", str(tmp_path / "my.prm"), gold, test), "my.prm, line 1: ")
 
 
+@pytest.mark.slow
 def test_as_a_process(files, tmp_path):
     gold, test = files()
     process = start("-p", "COLLINS", gold, test)

@@ -193,8 +193,8 @@ def test_model_that_ctranslate2_cannot_run(options, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @needs_ctranslate2
-@pytest.mark.compiles
 def test_quantised_model(tmp_path):
     model = new_model()
     model.quantize("int8")

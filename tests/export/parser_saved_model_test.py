@@ -22,7 +22,10 @@ ODD += [["\u200b", "runs", "a\u00a0b", "the", "\u200b", "dog"], ["runs"] * 45]
 
 @pytest.mark.parametrize(
     "options",
-    [{}, pytest.param({"search": kt.WordSynchronousBeamSearch}, marks=pytest.mark.slow)],
+    [
+        pytest.param({}, marks=pytest.mark.each_backend),
+        pytest.param({"search": kt.WordSynchronousBeamSearch}, marks=pytest.mark.slow),
+    ],
 )
 def test_gives_what_python_gives(options, tmp_path):
     gives_what_python_gives(

@@ -49,6 +49,7 @@ def serve(saved_model):
     return serve
 
 
+@pytest.mark.each_backend
 def test_gives_what_python_gives(translator, serve):
     sentences = SENTENCES + ODD
     translations, scores = serve(sentences)

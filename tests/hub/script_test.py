@@ -63,6 +63,5 @@ def test_load_generate_train_save_and_load(tmp_path):
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow is the backend")
-@pytest.mark.compiles
 def test_without_tensorflow():
     run(WITHOUT_TENSORFLOW)

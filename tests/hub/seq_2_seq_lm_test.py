@@ -73,6 +73,7 @@ def assert_is_part(part, whole):
 # There and back
 
 
+@pytest.mark.each_backend
 def test_keras_hub_loads_what_we_save(preset, translator, lm):
     assert type(lm) is hub.TransformerSeq2SeqLM and lm.sampler == SEARCH
     assert (lm.metadata, lm.task) == (translator.metadata, "Translator")
@@ -85,7 +86,6 @@ def test_keras_hub_loads_what_we_save(preset, translator, lm):
     assert lm.generate(TEXTS[0]) == translator(TEXTS[:1])[0]
 
 
-@pytest.mark.compiles
 def test_we_load_what_keras_hub_saves(translator, lm, tmp_path):
     lm.compile(sampler=kt.BeamSearch(3, 1.0, extra_length=5))
     lm.save_to_preset(str(tmp_path / "preset"))
@@ -126,6 +126,7 @@ def test_both_write_the_same(translator, preset, lm, tmp_path):
     assert files == {file.relative_to(theirs) for file in theirs.rglob("*")}
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_our_half_needs_no_keras_hub(preset, tmp_path):
     script = f"""
@@ -172,7 +173,6 @@ def test_another_dtype(preset, lm):
     assert np.abs(to_numpy(fresh(INPUTS)) - to_numpy(lm(INPUTS))).max() > 0.1
 
 
-@pytest.mark.compiles
 def test_two_tokenizers_and_prefixes(tmp_path):
     translator = two.new_translator(beam_size=2)
     path = str(tmp_path / "preset")
@@ -263,7 +263,6 @@ def test_samplers_that_there_are_not(lm, sampler):
         lm.compile(sampler=sampler)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_searches_by_name(lm, name):
     lm.compile(sampler=name)
@@ -274,7 +273,6 @@ def test_searches_by_name(lm, name):
         assert outputs == other(TEXTS)
 
 
-@pytest.mark.compiles
 def test_outputs_may_be_shorter_and_go_on(lm):
     def token_ids(length, stop_token_ids=(2,)):
         inputs = lm.preprocessor.generate_preprocess(TEXTS, sequence_length=length)
@@ -293,14 +291,12 @@ def test_outputs_may_be_shorter_and_go_on(lm):
         lm.generate(TEXTS, stop_token_ids=(5,))
 
 
-@pytest.mark.compiles
 def test_a_prompt(lm):
     texts = {"encoder_text": TEXTS, "decoder_text": ["red", "", "the man", "a"]}
     for prompt, output in zip(texts["decoder_text"], lm.generate(texts)):
         assert output.startswith(prompt)
 
 
-@pytest.mark.compiles
 def test_without_a_preprocessor(preset, translator):
     lm = keras_hub.models.Seq2SeqLM.from_preset(preset, preprocessor=None)
     assert lm.preprocessor is None

@@ -28,6 +28,7 @@ def test_later_positions_have_no_influence(normalize_first):
     assert (np.abs(changed[:, 2:] - outputs[:, 2:]).max(-1) > 1e-3).all()
 
 
+@pytest.mark.each_backend
 def test_earlier_positions_have_influence():
     layer, earlier = decoder_layer(), TARGET.copy()
     earlier[:, 0] += np.arange(8) % 2  # a constant would be lost in a normalisation

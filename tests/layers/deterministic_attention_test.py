@@ -28,6 +28,7 @@ def expected(sequence):
     return result
 
 
+@pytest.mark.each_backend
 def test_mean_over_the_next_words_tokens():
     sequence = normal(2, 7, 4)
     layer = DeterministicAttention(**LAYER)
@@ -36,6 +37,7 @@ def test_mean_over_the_next_words_tokens():
     assert not layer.weights
 
 
+@pytest.mark.each_backend
 def test_step_by_step():
     sequence, layer = normal(2, 7, 4), DeterministicAttention(**LAYER)
     words = layer.word_vectors(sequence, SOURCE)

@@ -55,6 +55,7 @@ def test_hash_is_the_same_on_every_backend(seed):
     assert bits.tolist() == [expected_bits(int(i), seed) for i in index]
 
 
+@pytest.mark.each_backend
 def test_hash_never_changes():
     # Changing the numbers would change what a seed gives.
     bits = hash_bits(ops.arange(4, dtype="int32"), ops.convert_to_tensor([7, 1], "int32"))
@@ -188,6 +189,7 @@ class KernelAfterEachStep(keras.callbacks.Callback):
         self.kernels.append(np.array(to_numpy(self.model.layers[-1].kernel.value))[:, 0])
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_compiled_fit_draws_a_new_mask_each_step(jit_compile):
     if jit_compile and keras.backend.backend() == "torch":

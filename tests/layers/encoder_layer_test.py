@@ -19,6 +19,7 @@ def silence(dense):
         variable.assign(np.zeros(variable.shape))
 
 
+@pytest.mark.each_backend
 def test_post_norm_ends_with_a_normalisation():
     layer = encoder_layer()
     layer.feed_forward_norm.gamma.assign(np.ones(8))

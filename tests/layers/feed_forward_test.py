@@ -12,6 +12,7 @@ def feed_forward(*args, hidden_dim=4, **kwargs):
     return randomize(layer)
 
 
+@pytest.mark.each_backend
 def test_by_hand():
     layer = feed_forward(2, hidden_dim=1)
     layer.intermediate_dense.kernel.assign([[1, -2]])

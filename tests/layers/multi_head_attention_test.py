@@ -16,6 +16,7 @@ def causal_mask(length):
     return np.tril(np.ones((1, length, length), "bool"))
 
 
+@pytest.mark.each_backend
 def test_one_head_by_hand():
     layer = attention(1, 2, hidden_dim=2)
     identity = np.eye(2)
@@ -65,6 +66,7 @@ def test_mask_is_true_where_a_query_may_attend():
     assert_close(layer(x, memory, attention_mask=mask), layer(x, memory[:, [0, 3]]), atol=1e-6)
 
 
+@pytest.mark.each_backend
 def test_masked_positions_have_no_influence_at_all():
     layer, x = attention(2, 3), normal(1, 4, 6)
     later = x.copy()

@@ -22,6 +22,7 @@ def formula(position, dimension, hidden_dim):
     return math.cos(angle) if dimension % 2 else math.sin(angle)
 
 
+@pytest.mark.each_backend
 def test_by_hand():
     # d_model = 4: the wavelengths are 2π and 100 · 2π; sine and cosine alternate.
     expected = [

@@ -25,23 +25,16 @@ def band(length, window):
 # Windows smaller and larger than a block; sequences shorter than the window, shorter than a block,
 # of whole blocks, and of a block and one position.
 SHAPES = itertools.product((1, 3, 9, 33, 51), (1, 4, 16, 17, 48, 50, 101))
-COMPILED = {(9, 50), (33, 17)}  # JAX compiles each operation of each shape
 
 
-@pytest.mark.parametrize(
-    ("window", "length"),
-    [
-        pytest.param(*shape, marks=[] if shape in COMPILED else pytest.mark.compiles)
-        for shape in SHAPES
-    ],
-)
+@pytest.mark.parametrize(("window", "length"), SHAPES)
 def test_equals_full_attention_with_a_band(window, length):
     x = normal(2, length, 6)
     actual = attention(attention_window=window)(x)
     assert_close(actual, attention()(x, attention_mask=band(length, window)))
 
 
-@pytest.mark.parametrize("window", [5, pytest.param(41, marks=pytest.mark.compiles)])
+@pytest.mark.parametrize("window", [5, 41])
 def test_padding(window):
     x, mask = normal(3, 40, 6), np.arange(40) < np.array([[40], [23], [1]])
     actual = to_numpy(attention(attention_window=window)(x, attention_mask=mask[:, None]))
@@ -50,6 +43,7 @@ def test_padding(window):
     assert np.isfinite(actual).all()
 
 
+@pytest.mark.each_backend
 def test_gradient():
     mask = np.arange(37) < np.array([[37], [20]])
     x, weights = normal(2, 37, 6), normal(2, 37, 6, seed=1) * mask[..., None]
@@ -62,7 +56,6 @@ def test_gradient():
     assert_close(actual, gradient(total(attention(), attention_mask=full_mask), x), atol=1e-4)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("window", [3, 65])
 def test_scores_grow_with_the_length_not_its_square(window, monkeypatch):
     sizes = []

@@ -22,6 +22,7 @@ def tags():
     return softmax(OF_WORDS[..., LEAVES])
 
 
+@pytest.mark.each_backend
 def test_a_token_is_a_leaf_times_its_tag():
     # What the decoder has to choose from: all tokens but the leaves, and the one for all leaves.
     others = [0, 1, 2, 4, 7]

@@ -94,6 +94,7 @@ def test_weights_are_shared_out(on_four_devices):
     assert all(any(path.endswith(end) for path in shards) for end in SHARDS)
 
 
+@pytest.mark.each_backend
 def test_four_devices_train_as_one(on_four_devices):
     model, expected = train()
     assert len(expected["loss"]) == EPOCHS and expected["loss"][-1] < expected["loss"][0] - 0.3

@@ -31,7 +31,6 @@ def randomize_lora(model):
     return model
 
 
-@pytest.mark.compiles
 def test_begins_as_the_model_was():
     model = new_model(num_layers=1)
     before = to_numpy(model(INPUTS)).copy()
@@ -64,7 +63,7 @@ def test_other_layers():
 
 
 @pytest.mark.parametrize(
-    "loss", [LabelSmoothedCrossentropy(), pytest.param("other", marks=pytest.mark.compiles)]
+    "loss", [pytest.param(LabelSmoothedCrossentropy(), marks=pytest.mark.each_backend), "other"]
 )
 def test_fit_trains_the_matrices_alone(loss):
     if loss == "other":  # of logits
@@ -157,6 +156,7 @@ def test_bad_names(names):
         new_model(num_layers=1).enable_lora(2, names)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_only_once_and_in_floats():
     model = adapted_model()

@@ -22,7 +22,6 @@ def quantized_model(filters=None, **options):
     return model
 
 
-@pytest.mark.compiles
 def test_logits_are_near_those_of_floats():
     model = new_model(num_layers=1)
     expected = to_numpy(model(INPUTS)).copy()
@@ -40,7 +39,6 @@ def test_logits_are_near_those_of_floats():
     assert model.trainable_weights == []
 
 
-@pytest.mark.compiles
 @pytest.mark.slow
 def test_embeddings_are_rounded_row_by_row():
     model = new_model(num_layers=1)
@@ -67,7 +65,7 @@ def test_a_search_is_of_the_quantised_model():
         assert_close(scores[row], log_probs[np.arange(len(tokens)), tokens].sum(), atol=1e-4)
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_evaluation_is_near_that_of_floats():
     model = new_model(num_layers=1)
     x, y = copy_task(32)
@@ -128,6 +126,7 @@ def test_other_modes(mode):
         new_model(num_layers=1).quantize(mode)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_other_config():
     config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
@@ -136,6 +135,7 @@ def test_other_config():
     new_model(num_layers=1).quantize(config=keras.quantizers.Int8QuantizationConfig())
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_quantised_once():
     with pytest.raises(ValueError, match="quantised already"):

@@ -9,8 +9,6 @@ from keras_transformer.models.variants import get_variant, scaled, variants
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 
-compiles = pytest.mark.compiles
-
 
 @pytest.mark.once  # under PyTorch, which need not compile each row
 @pytest.mark.parametrize("name", variants)
@@ -54,11 +52,11 @@ def trained(fused, weights, reduction, metrics, **options):
 @pytest.mark.parametrize(
     ("weights", "reduction", "metrics"),
     [
-        (None, "mean_with_sample_weight", ["metrics"]),
+        pytest.param(None, "mean_with_sample_weight", ["metrics"], marks=pytest.mark.each_backend),
         (TOKEN_WEIGHTS, "sum", ["weighted_metrics"]),
-        pytest.param(ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"], marks=compiles),
-        pytest.param(TOKEN_WEIGHTS, "mean_with_sample_weight", ["metrics"], marks=compiles),
-        pytest.param(None, "sum", [], marks=compiles),
+        (ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"]),
+        (TOKEN_WEIGHTS, "mean_with_sample_weight", ["metrics"]),
+        (None, "sum", []),
     ],
 )
 def test_fused_step_is_the_plain_one(weights, reduction, metrics):
@@ -73,20 +71,18 @@ def test_fused_step_has_the_gradients_of_a_projection_with_bias():
 LEAVES = {"word_start_ids": list(range(4, 40)), "leaf_ids": [7, 9, 20, 33, 40]}
 
 
-@pytest.mark.parametrize("weight", [None, pytest.param(0.5, marks=compiles)])
+@pytest.mark.parametrize("weight", [None, 0.5])
 def test_fused_step_is_the_plain_one_with_a_tagger(weight):
     tagged = {**LEAVES, "untagged_leaf_id": 9, "tag_loss_weight": weight}
     assert_steps_are_equal(ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"], **tagged)
 
 
-@compiles
 def test_fused_step_with_a_tagger_that_has_biases():
     options = {"tie_weights": False, "output_bias": True, "source_vocabulary_size": 50}
     tagged = {**LEAVES, "untagged_leaf_id": 9}
     assert_steps_are_equal(TOKEN_WEIGHTS, "sum", [], **tagged, **options)
 
 
-@compiles
 def test_a_tagger_beside_the_decoder_adds_its_loss():
     plain, beside = small(options=LEAVES), small(options={**LEAVES, "tag_loss_weight": 0.5})
     beside.set_weights(plain.get_weights())
@@ -134,13 +130,8 @@ class Doubled(LabelSmoothedCrossentropy):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(
-            {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}, marks=compiles
-        ),
-        pytest.param(
-            {"loss": LabelSmoothedCrossentropy(), "metrics": ["sparse_categorical_accuracy"]},
-            marks=compiles,
-        ),
+        {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
+        {"loss": LabelSmoothedCrossentropy(), "metrics": ["sparse_categorical_accuracy"]},
         {"loss": Doubled()},
     ],
     ids=["other loss", "other metric", "derived loss"],
@@ -172,7 +163,7 @@ def small(model_class=Transformer, options=None, **compiled):
     return model
 
 
-@pytest.mark.parametrize("model_class", [Distilled, pytest.param(Called, marks=compiles)])
+@pytest.mark.parametrize("model_class", [Distilled, Called])
 def test_a_class_that_overrides_a_method_gets_logits(model_class):
     model = small(model_class)
     assert 2 < model.train_on_batch(INPUTS, TARGET) < 8
@@ -249,9 +240,7 @@ def regularized(model):
     return model
 
 
-@pytest.mark.parametrize(
-    "weights", [pytest.param(None, marks=compiles), ROW_WEIGHTS[:, 0]], ids=["unweighted", "rows"]
-)
+@pytest.mark.parametrize("weights", [None, ROW_WEIGHTS[:, 0]], ids=["unweighted", "rows"])
 def test_fused_evaluation_is_the_plain_one(weights):
     metrics = {"metrics": [TokenAccuracy()], "weighted_metrics": [Perplexity()]}
     logs = []
@@ -263,7 +252,7 @@ def test_fused_evaluation_is_the_plain_one(weights):
     assert logs[1] == pytest.approx(logs[0], rel=1e-5)
 
 
-@pytest.mark.parametrize("loss_weights", [0.5, pytest.param([0.5], marks=compiles)], ids=str)
+@pytest.mark.parametrize("loss_weights", [0.5, [0.5]], ids=str)
 def test_loss_weights_and_regularizers_count_in_training(loss_weights):
     plain = small()
     fused = regularized(small(fused=True, loss_weights=loss_weights))
@@ -274,7 +263,7 @@ def test_loss_weights_and_regularizers_count_in_training(loss_weights):
     assert fused.train_on_batch(INPUTS, TARGET) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("fused", ["auto", pytest.param(False, marks=compiles)])
+@pytest.mark.parametrize("fused", [pytest.param("auto", marks=pytest.mark.each_backend), False])
 def test_a_saved_model_goes_on_training_as_it_did(tmp_path, fused):
     options = {"weighted_metrics": [TokenAccuracy()], "loss_weights": 0.5, "fused": fused}
     model = small(loss=LabelSmoothedCrossentropy(0.2), **options)
@@ -304,7 +293,7 @@ WEIGHT_OF = np.ones(50, "float32")
 WEIGHT_OF[list(CLASS_WEIGHT)] = list(CLASS_WEIGHT.values())
 
 
-@pytest.mark.parametrize("fused", [True, pytest.param(False, marks=compiles)])
+@pytest.mark.parametrize("fused", [True, False])
 def test_class_weights_are_those_of_tokens(fused):
     model, again = small(fused=fused), small(fused=fused)
     again.set_weights(model.get_weights())
@@ -321,7 +310,6 @@ def test_class_weights_are_those_of_tokens(fused):
         np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
-@compiles
 def test_class_weights_of_one_batch():
     model, again = small(), small()
     again.set_weights(model.get_weights())
@@ -337,7 +325,6 @@ def test_bad_class_weights(token_id):
         small().fit(INPUTS, TARGET, class_weight={token_id: 2.0})
 
 
-@compiles
 def test_row_weights_where_there_are_as_many_rows_as_positions():
     inputs = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET[:, :6]}
     models = [small() for _ in range(3)]
@@ -370,7 +357,6 @@ def test_r_drop_compares_two_passes_of_different_dropout():
     assert two.test_on_batch(INPUTS, TARGET) == pytest.approx(one.test_on_batch(INPUTS, TARGET))
 
 
-@compiles
 @pytest.mark.parametrize("tagger", [{"untagged_leaf_id": 9}, {"tag_loss_weight": 0.5}], ids=str)
 def test_r_drop_of_passes_that_agree_is_one_of_them_with_a_tagger(tagger):
     (plain, one), (same, two) = (r_drop_step(x, 0.0, **LEAVES, **tagger) for x in (0.0, 5.0))

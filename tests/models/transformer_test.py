@@ -17,8 +17,6 @@ SOURCE_LENGTHS, TARGET_LENGTHS = (4, 6), (3, 5)
 INPUTS = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET}
 
 BOTH_NORMS = pytest.mark.parametrize("normalize_first", [False, True])
-# Every path through the model: both norms, both position encodings, d_k and d_v that differ.
-compiles = pytest.mark.compiles
 # All that models of others may have and the paper's has not.
 FOREIGN = {
     "source_vocabulary_size": 11,
@@ -33,21 +31,19 @@ FOREIGN = {
 }
 # Of the words "4", "9 10 7" and "6", where 6 and 11 are leaves: see `Transformer`.
 COUNTED = {"word_start_ids": (4, 5, 6, 9), "leaf_ids": (6, 11)}
+# Every path through the model: both norms, both position encodings, d_k and d_v that differ.
 KINDS = pytest.mark.parametrize(
     "options",
     [
         {},
         COUNTED,
         {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True},
-        pytest.param(FOREIGN, marks=compiles),
-        pytest.param({"normalize_first": True}, marks=compiles),
-        pytest.param({"attention_window": 3}, marks=compiles),
-        pytest.param({"key_dim": 3, "value_dim": 5}, marks=compiles),
-        pytest.param({"position_encoding": "learned", "max_length": 9}, marks=compiles),
-        pytest.param(
-            {"position_encoding": "learned", "max_length": 9, "normalize_first": True},
-            marks=compiles,
-        ),
+        FOREIGN,
+        {"normalize_first": True},
+        {"attention_window": 3},
+        {"key_dim": 3, "value_dim": 5},
+        {"position_encoding": "learned", "max_length": 9},
+        {"position_encoding": "learned", "max_length": 9, "normalize_first": True},
     ],
     ids=lambda options: (
         {id(FOREIGN): "foreign", id(COUNTED): "counted"}.get(id(options))
@@ -82,13 +78,13 @@ def inputs(source, target):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.each_backend),
         {"normalize_first": True},
         {"key_dim": 3, "value_dim": 5, "use_bias": True},
         FOREIGN,
-        COUNTED,
-        pytest.param({**FOREIGN, "normalize_first": True, "final_norm": False}, marks=compiles),
-        pytest.param({**FOREIGN, "tie_weights": True}, marks=compiles),
+        pytest.param(COUNTED, marks=pytest.mark.each_backend),
+        {**FOREIGN, "normalize_first": True, "final_norm": False},
+        {**FOREIGN, "tie_weights": True},
     ],
 )
 def test_logits_follow_the_papers_formulas(options):
@@ -100,6 +96,7 @@ def test_logits_follow_the_papers_formulas(options):
         assert_close(logits[row, :target], expected)
 
 
+@pytest.mark.each_backend
 def test_logits_are_the_same_on_every_backend():
     # `randomize` gives the same weights everywhere; these are `numpy_logits` of them.
     expected = [
@@ -134,7 +131,6 @@ def test_later_target_tokens_change_no_earlier_logit(normalize_first, position):
     assert (np.abs(changed[position:] - logits[position:]).max(-1) > 1e-3).all()
 
 
-@pytest.mark.compiles
 def test_every_source_token_counts():
     model = model_of()
     logits = to_numpy(model(INPUTS))[1]
@@ -187,7 +183,6 @@ def test_window_of_the_encoder():
 TAGGED = {**COUNTED, "leaf_ids": (6, 8, 11), "untagged_leaf_id": 8}
 
 
-@compiles
 @pytest.mark.parametrize("options", [TAGGED, {**FOREIGN, **TAGGED}], ids=["", "foreign"])
 def test_tags_by_a_tagger(options):
     model = model_of(**options)
@@ -210,7 +205,6 @@ def test_tags_by_a_tagger(options):
     assert tags.shape == (*words.shape[:2], 3)
 
 
-@compiles
 def test_a_tagger_reads_what_has_been_written():
     # Whichever tags the leaves so far have: the decoder is told that they are leaves.
     model = model_of(**TAGGED)
@@ -334,7 +328,6 @@ def test_save_and_load(options, tmp_path):
     assert_one_tied_matrix(loaded)
 
 
-@compiles
 @pytest.mark.parametrize(
     "dtype", ["float32", pytest.param("int8_from_float32", marks=pytest.mark.slow)]
 )
@@ -469,6 +462,7 @@ def is_trained_by(model, loss):
     return np.abs(after - before).max() > 0
 
 
+@pytest.mark.each_backend
 def test_float16_scales_the_loss(tmp_path):
     model = new_model(num_layers=1, dtype="mixed_float16")
     assert model.dtype_policy.name == "mixed_float16"
@@ -529,12 +523,10 @@ def test_bad_arguments(options, message):
         new_model(**options)
 
 
-@pytest.mark.compiles
 def test_num_heads_need_not_divide_hidden_dim_with_key_dim():
     assert new_model(num_heads=3, key_dim=2)(INPUTS).shape == (2, 5, 12)
 
 
-@pytest.mark.compiles
 def test_learned_positions_cannot_be_exceeded():
     long = np.ones((1, 10), "int32")
     with pytest.raises(ValueError, match="max_length=9"):
@@ -571,6 +563,7 @@ def compiled_model(**options):
     return model
 
 
+@pytest.mark.each_backend
 def test_fit_and_evaluate_on_arrays():
     model = compiled_model(num_heads=2)
     x, y = copy_task()

@@ -34,6 +34,7 @@ def parser():
     return new_parser()
 
 
+@pytest.mark.each_backend
 def test_trees_are_over_exactly_the_words(parser):
     sentences = SENTENCES + ODD
     for words, parse in zip(sentences, parser.parse(sentences), strict=True):
@@ -46,28 +47,24 @@ def test_trees_are_over_exactly_the_words(parser):
         }
 
 
-@pytest.mark.compiles
 def test_results_keep_the_order_of_the_sentences(parser):
     together = parser(SENTENCES)
     assert [tree.leaves() for tree in together] == SENTENCES
     assert parser(SENTENCES[3:4]) == together[3:4]
 
 
-@pytest.mark.compiles
 def test_a_bracket_is_read_as_it_is_in_trees(parser):
     # As symbols, "(NP" and ")" would be something else to the vocabulary.
     written, escaped = parser.parse([["(NP", "runs", ")"], ["-LRB-NP", "runs", "-RRB-"]])
     assert written.tree == escaped.tree and written.score == escaped.score
 
 
-@pytest.mark.compiles
 def test_without_words_there_is_no_tree(parser):
     assert parser(["", ["Hello"], [], "  "])[1].leaves() == ["Hello"]
     assert [tree is None for tree in parser(["", ["Hello"], [], "  "])] == [1, 0, 1, 1]
     assert parser([]) == []
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("constrained", [True, False])
 def test_a_sentence_that_is_too_long_has_no_tree(constrained):
     parser = new_parser(max_source_length=12, constrained=constrained)
@@ -79,7 +76,6 @@ def test_a_sentence_that_is_too_long_has_no_tree(constrained):
     assert empty.tree is None and not empty.is_too_long
 
 
-@pytest.mark.compiles
 def test_the_longest_sentence_has_a_tree():
     (ids,) = tokenizer().encode(["He runs ."])
     for room, is_too_long in ((1, False), (0, True)):
@@ -87,7 +83,6 @@ def test_the_longest_sentence_has_a_tree():
         assert parse.is_too_long == is_too_long
 
 
-@pytest.mark.compiles
 def test_words_of_which_the_vocabulary_has_nothing(parser):
     # SentencePiece leaves nothing of a space without width, and an output has room for 24 more
     # tokens than its source: each word must have one.
@@ -95,7 +90,6 @@ def test_words_of_which_the_vocabulary_has_nothing(parser):
         assert set(parse.tree.leaves()) == {"\u200b"}
 
 
-@pytest.mark.compiles
 def test_windows_are_answered_one_by_one(parser):
     asked = []
 
@@ -121,7 +115,6 @@ def test_text_is_split_as_in_the_penn_treebank():
     )
 
 
-@pytest.mark.compiles
 def test_raw_text_is_split_as_the_metadata_say(parser, tmp_path):
     assert parser(["a well-known dog."])[0].leaves() == ["a", "well-known", "dog", "."]
     parser = new_parser()
@@ -136,7 +129,6 @@ def test_raw_text_is_split_as_the_metadata_say(parser, tmp_path):
         ConstituencyParser(parser.model, tokenizer(), metadata)
 
 
-@pytest.mark.compiles
 def test_several_parses_of_a_sentence(parser):
     best = list(parser.parse(SENTENCES[:3]))
     for one, several in zip(best, parser.parse([*SENTENCES[:3]], num_results=3), strict=True):
@@ -152,7 +144,6 @@ def test_several_parses_of_a_sentence(parser):
         list(parser.parse(SENTENCES[:1], num_results=4))
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     "words",
     [
@@ -170,7 +161,7 @@ def test_odd_words_have_a_tree_over_exactly_them(parser, words):
     assert next(iter(parse_trees([to_bracketed(tree)]))) == tree
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_very_long_words_and_sentences():
     parser = new_parser(beam_size=1, max_source_length=1200)
     word, sentence, together = parser.parse([["x" * 10_000], ["he"] * 500, ["x" * 500]])
@@ -185,7 +176,6 @@ def test_what_is_no_word(parser, word):
         parser([["He", word]])
 
 
-@pytest.mark.compiles
 def test_unconstrained_outputs_are_repaired_and_counted():
     parses = list(new_parser(constrained=False).parse(SENTENCES))
     for words, parse in zip(SENTENCES, parses):
@@ -193,7 +183,6 @@ def test_unconstrained_outputs_are_repaired_and_counted():
     assert sum(sum(parse.repairs.values()) for parse in parses) > len(parses)
 
 
-@pytest.mark.compiles
 def test_words_have_tags_of_the_dictionary(parser):
     def are_in_dictionary(parser):
         dictionary = tag_dictionary()
@@ -210,7 +199,6 @@ def test_words_have_tags_of_the_dictionary(parser):
     assert not any(are_in_dictionary(new_parser(tag_dictionary=False))[: len(SENTENCES)])
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize(
     "options", [{}, {"tag_dictionary": False}, {"constrained": False}], ids=str
 )
@@ -232,7 +220,6 @@ def test_tags_that_are_given(options):
                 assert predicted in dictionary.tag_sets[dictionary.kinds_of([word])[0]]
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("tag_dictionary", [True, False])
 def test_the_parser_s_own_tags_change_nothing(tag_dictionary):
     # A greedy search takes the best of what is allowed, and its own choice still is.
@@ -243,7 +230,6 @@ def test_the_parser_s_own_tags_change_nothing(tag_dictionary):
         assert same.tree == parse.tree and same.score == pytest.approx(parse.score, abs=1e-4)
 
 
-@pytest.mark.compiles
 def test_leaves_without_tags_take_those_that_are_given():
     parser = new_parser_of(LabelledBrackets(keep_tags=False))
     words = SENTENCES[0]
@@ -252,13 +238,11 @@ def test_leaves_without_tags_take_those_that_are_given():
     assert [tag for _, tag in parser([words])[0].pos()] == ["XX"] * len(words)
 
 
-@pytest.mark.compiles
 def test_a_tag_of_another_treebank(parser):
     (tree,) = parser([[("He", "ALIEN"), ("sees", "VBZ"), "."]])
     assert [tag for _, tag in tree.pos()][:2] == ["ALIEN", "VBZ"]
 
 
-@pytest.mark.compiles
 def test_a_tag_with_brackets(parser):
     # As NLTK's tagger gives it.
     (tree,) = parser([[("(", "("), ("He", "X)")]])
@@ -279,14 +263,12 @@ def test_text_with_half_of_a_character(parser):
         parser(["He runs\ud83d."])
 
 
-@pytest.mark.compiles
 def test_samples_are_trees_too():
     options = {"search": kt.sample, "temperature": 3.0, "seed": 1}
     for words, tree in zip(SENTENCES, new_parser(**options)(SENTENCES)):
         assert tree.leaves() == words
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("constrained", [True, False])
 def test_a_search_by_words_is_told_the_leaves(constrained, tmp_path):
     options = {"search": kt.WordSynchronousBeamSearch, "beam_size": 2, "constrained": constrained}
@@ -301,7 +283,6 @@ def test_a_search_by_words_is_told_the_leaves(constrained, tmp_path):
     assert loaded.search == parser.search and loaded(SENTENCES) == trees
 
 
-@pytest.mark.compiles
 def test_preset_keeps_the_symbols(parser, tmp_path):
     parser.save_to_preset(tmp_path / "preset", card="# A parser\n")
     loaded = kt.ConstituencyParser.from_preset(
@@ -348,7 +329,6 @@ def test_symbols_and_words_need_no_vocabulary_in_common(tmp_path):
         ConstituencyParser(small, tokenizer(), {"symbols": list(symbols())})
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("counts_words", [False, True])
 def test_a_model_that_learned_one_tree_gives_it(counts_words):
     """From a tree to its symbols, through training and search, and back."""
@@ -402,9 +382,6 @@ def test_tag_dictionary_of_other_trees():
 
 
 # Another linearisation
-
-
-@pytest.mark.compiles
 def test_preset_keeps_the_linearization(tmp_path):
     options = {"extra_length": 24, "batch_tokens": 1024, "beam_size": 3, "constrained": False}
     parser = new_parser_of(UnlabelledClosers(), **options)

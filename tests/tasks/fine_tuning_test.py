@@ -50,8 +50,9 @@ def log_loss(translator, pairs):
     return np.mean(losses)
 
 
-@pytest.mark.compiles
-@pytest.mark.parametrize("convert", [marian, m2m100, fsmt])
+@pytest.mark.parametrize(
+    "convert", [*(pytest.param(x, marks=pytest.mark.slow) for x in (marian, m2m100)), fsmt]
+)
 def test_begins_with_a_converted_model(convert, tmp_path):
     translator = convert(tmp_path / "theirs")
     translator.save_to_preset(tmp_path / "preset")

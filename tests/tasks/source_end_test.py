@@ -17,7 +17,6 @@ def new_translator(**options):
     return kt.Translator(new_model(), tokenizer(), source_end=False, search=search, **options)
 
 
-@pytest.mark.compiles
 def test_the_search_sees_no_end():
     translator = new_translator()
     for text, (translation, score) in zip(TEXTS, translator.translate(TEXTS)):

@@ -11,8 +11,6 @@ from keras_transformer.data.trees import InOrderBrackets, LabelledBrackets
 from tests.helpers import to_numpy
 from tests.small_trees import new_parser, new_tagging_parser, tag_dictionary, trees
 
-pytestmark = pytest.mark.compiles
-
 SENTENCES = [tree.leaves() for tree in trees()[:8]]
 
 

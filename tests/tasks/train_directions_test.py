@@ -38,7 +38,7 @@ def weights_of(translator):
     return translator.model.get_weights()
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_two_vocabularies(tmp_path):
     (train, val), _ = texts()
     options = {**SMALL, "source_vocabulary_size": 150, "steps": 3}
@@ -68,7 +68,6 @@ def test_two_vocabularies(tmp_path):
         kt.Translator.train(train, val, output_dir=folder, resume=True, **changed)
 
 
-@pytest.mark.compiles
 def test_several_directions(tmp_path):
     (there, val), (back, _) = texts()
     train = kt.data.Mixture(
@@ -108,7 +107,6 @@ def test_several_directions(tmp_path):
         assert translations == as_they_are(lines)
 
 
-@pytest.mark.compiles
 def test_long_lines_decide_nothing(tmp_path, caplog):
     caplog.set_level("INFO")
     (train, val), _ = texts()

@@ -28,12 +28,12 @@ def train(treebanks, folder, **options):
     return kt.ConstituencyParser.train(*treebanks, **{**SMALL, "output_dir": folder, **options})
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
         {"tags": "tagger", "tag_loss_weight": 0.5, "precision": "mixed_bfloat16", "accumulate": 2},
-        pytest.param({"tag_loss_weight": 0.5}, marks=pytest.mark.slow),
+        {"tag_loss_weight": 0.5},
     ],
     ids=str,
 )
@@ -51,7 +51,6 @@ def test_stopped_and_resumed_is_the_same_training(treebanks, tmp_path, options):
         train(treebanks, tmp_path / "parts", steps=4, resume=True, tags="none")
 
 
-@pytest.mark.compiles
 def test_the_vocabulary_has_one_symbol_more(treebanks, tmp_path):
     parser = train(treebanks, tmp_path, steps=1, interval=1, tags="tagger")
     of_trees = {symbol for tree in treebanks[0] for symbol in linearize(tree)[1]}
@@ -59,7 +58,6 @@ def test_the_vocabulary_has_one_symbol_more(treebanks, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.compiles
 def test_learns_trees_and_their_tags(tmp_path):
     texts = {"train": generate("train", 2000), "val": generate("val", 30)}
     for split, examples in texts.items():

@@ -44,7 +44,6 @@ def trained(texts, tmp_path_factory):
     return folder, kt.Translator.train(*parallel_texts(texts), **options)
 
 
-@pytest.mark.compiles
 def test_train_a_translator(trained, tmp_path):
     folder, translator = trained
     results = json.loads((folder / "results.json").read_text())
@@ -64,7 +63,6 @@ def test_train_a_translator(trained, tmp_path):
     assert "# en to de, trained on text" in card and "command" not in card
 
 
-@pytest.mark.compiles
 def test_stopped_and_resumed_is_the_same_training(trained, texts, tmp_path, monkeypatch):
     folder, translator = trained
     options = {**SMALL, "steps": 5, "output_dir": tmp_path, "resume": True}
@@ -119,7 +117,6 @@ def test_the_folder_must_be_named(texts):
         kt.Translator.train(*parallel_texts(texts), **SMALL)
 
 
-@pytest.mark.compiles
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
 def test_several_batches_at_once_are_the_same_training(trained, texts, tmp_path, caplog):
     caplog.set_level("INFO")
@@ -133,7 +130,7 @@ def test_several_batches_at_once_are_the_same_training(trained, texts, tmp_path,
     assert all(map(np.array_equal, one.get_weights(), two.get_weights()))
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "choice", [{}, {"ema": 0.5}, {"keep_best": "val_loss", "average": 1, "patience": 1}], ids=str
 )
@@ -155,7 +152,6 @@ def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, choice
     assert not all(map(np.array_equal, first.model.get_weights(), checkpoint.get_weights()))
 
 
-@pytest.mark.compiles
 def test_constituents_for_the_first_updates_stopped_and_resumed(texts, tmp_path, monkeypatch):
     train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
     parsing = {"beam_size": 1, "extra_length": 30, "val_sentences": 1, "constituent_steps": 3}
@@ -200,7 +196,6 @@ def test_constituents_to_the_end_or_at_first(texts, tmp_path):
             kt.ConstituencyParser.train(train, train, output_dir=tmp_path, **options)
 
 
-@pytest.mark.compiles
 def test_train_a_parser(texts, tmp_path):
     train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
     parser = kt.ConstituencyParser.train(
@@ -218,7 +213,6 @@ def test_train_a_parser(texts, tmp_path):
     assert keras.config.dtype_policy().name == "float32"
 
 
-@pytest.mark.compiles
 def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
     folder, translator = trained
     # What decides the sizes is left to the preset.
@@ -243,7 +237,6 @@ def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
         kt.Translator.train(*parallel_texts(texts), **{**more, **SMALL, "init": None})
 
 
-@pytest.mark.compiles
 def test_fine_tuning_a_parser(texts, tmp_path):
     train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
     small = {"beam_size": 1, "extra_length": 30, "val_sentences": 1, "batch_tokens": 512}

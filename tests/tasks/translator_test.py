@@ -256,6 +256,7 @@ def results(translator):
 TEXTS = ["the dog", "", "a small cat sees the dog", "🙂", "東京", "the red house and the man"]
 
 
+@pytest.mark.each_backend
 def test_equals_the_search_of_each_sentence(translator, results):
     for text, (translation, score) in zip(TEXTS, results):
         if not text:
@@ -271,14 +272,12 @@ def test_equals_the_search_of_each_sentence(translator, results):
     assert len({translation for translation, _ in results}) > 3
 
 
-@pytest.mark.compiles
 def test_n_best_begins_with_the_best(translator, results):
     for (best, *others), (translation, score) in zip(translator.n_best(TEXTS, 2), results):
         assert best[0] == translation and best[1] == pytest.approx(score, abs=1e-4)
         assert len(others) == 1 and others[0][1] <= best[1]
 
 
-@pytest.mark.compiles
 def test_search_options_are_passed_on(translator):
     greedy = Translator(translator.model, tokenizer(), extra_length=3, beam_size=1, alpha=0.0)
     source = np.array([[*tokenizer().encode([TEXTS[0]])[0], END_ID]])
@@ -306,7 +305,6 @@ def test_wrong_search_options_fail_when_it_is_made(options, message):
         Translator(new_model(), tokenizer(), **options)
 
 
-@pytest.mark.compiles
 def test_samples(translator):
     sampler = Translator(translator.model, tokenizer(), extra_length=3, search=sample, seed=1)
     forward, backward = sampler(TEXTS), sampler(TEXTS[::-1])
@@ -346,7 +344,6 @@ def test_save_and_load_give_the_same_translations(translator, results, tmp_path)
         kt.Sampling(0.8, top_p=0.9, seed=3, extra_length=4),
     ],
 )
-@pytest.mark.compiles
 def test_a_preset_keeps_its_search(translator, tmp_path, search):
     tuned = Translator(translator.model, tokenizer(), search=search)
     tuned.save_to_preset(tmp_path / "preset")
@@ -371,7 +368,6 @@ def test_a_preset_whose_search_is_damaged(translator, tmp_path):
         kt.Translator.from_preset(tmp_path / "preset")
 
 
-@pytest.mark.compiles
 def test_an_output_that_is_impossible_is_empty(translator):
     constraints = (
         kt.constraints.BannedTokens(range(3, tokenizer().vocabulary_size)),
@@ -394,7 +390,6 @@ def test_preset_of_another_task(translator, tmp_path):
 A_S = [" ".join("a" * count) for count in range(1, 40)]
 
 
-@pytest.mark.compiles
 def test_learned_positions_are_used_to_the_last():
     # 13 tokens and the end token; 14 + 6 positions are just enough.
     model = new_model(position_encoding="learned", max_length=20)
@@ -403,7 +398,6 @@ def test_learned_positions_are_used_to_the_last():
     assert len(translator([text])) == 1
 
 
-@pytest.mark.compiles
 def test_a_very_long_sentence():
     # One position at a time would take long: the model is told to end at once.
     model = new_model()

@@ -73,7 +73,6 @@ def test_gives_what_the_search_gives(prefixes):
         assert score == pytest.approx(expected - of_prefix, abs=1e-4)
 
 
-@pytest.mark.compiles
 def test_a_length_penalty_counts_the_prefix():
     plain, penalised = (
         new_translator(search=kt.BeamSearch(1, alpha, length_penalty="power"))
@@ -84,7 +83,6 @@ def test_a_length_penalty_counts_the_prefix():
     assert other == pytest.approx(score / np.count_nonzero(output), abs=1e-4)
 
 
-@pytest.mark.compiles
 def test_n_best_and_samples_begin_with_the_prefix():
     for search, count in ((kt.BeamSearch(3), 3), (kt.Sampling(), 4)):
         translator = new_translator(search=search)
@@ -106,7 +104,6 @@ def test_what_is_missed_of_a_source_is_told_by_its_own_vocabulary():
     assert translator.check_sources(["中文"])[0].is_unknown
 
 
-@pytest.mark.compiles
 def test_a_long_source_keeps_its_prefix():
     cut, whole = new_translator(max_source_length=5), new_translator()
     ids = source_tokenizer().encode(["the man the man the man"])[0]

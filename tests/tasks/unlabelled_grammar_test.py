@@ -11,9 +11,6 @@ from tests.helpers import to_numpy
 from tests.small_trees import new_parser_of, trees
 from tests.unlabelled_closers import UnlabelledClosers
 
-# Compiled searches with a grammar are in `compiled_search_test.py`.
-pytestmark = pytest.mark.compiles
-
 SENTENCES = [tree.leaves() for tree in trees()[:6]]
 
 

@@ -56,7 +56,7 @@ def spoil_weights(model, value):
     embeddings.assign(np.full(embeddings.shape, value))
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("value", [pytest.param(np.nan, marks=pytest.mark.each_backend), np.inf])
 def test_stop_on_non_finite(tmp_path, value):
     # Resumed after three batches; the weights are spoilt after three more.
     model, batches = model_and_batches(tmp_path)
@@ -76,6 +76,7 @@ def test_stop_on_non_finite(tmp_path, value):
     assert "\n" not in message
 
 
+@pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
 def test_stop_on_non_finite_names_all_batches_of_an_execution(tmp_path):
     model, batches = model_and_batches(tmp_path)
@@ -137,6 +138,7 @@ def skipping(rate=0.1):
     return WholeBatchOptimizer(keras.optimizers.SGD(rate), skip_nonfinite=True)
 
 
+@pytest.mark.each_backend
 def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
     watch, checkpoints = Watch(), RollingCheckpoints(tmp_path, every_steps=1000)
     model = dense_model(skipping(), CountingModel)

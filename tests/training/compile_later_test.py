@@ -64,6 +64,7 @@ def train(*callbacks, **options):
     return watch
 
 
+@pytest.mark.each_backend
 @on_tensorflow
 @pytest.mark.parametrize(("first", "done", "expected"), [(4, 0, 4), (4, 3, 1), (4, 7, 0)])
 def test_compiled_from_the_batch_on(first, done, expected):

@@ -242,8 +242,7 @@ if keras.backend.backend() == "torch":
 """
 
 
-@pytest.mark.parametrize(
-    "model", ["quick_model", pytest.param("new_model", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["quick_model", "new_model"])
 def test_deterministic(tmp_path, model):
     run_together(tmp_path / "log", ["-c", DETERMINISTIC, tmp_path, model])

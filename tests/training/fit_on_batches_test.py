@@ -55,6 +55,7 @@ def fitted(tmp_path_factory):
     }
 
 
+@pytest.mark.each_backend
 def test_fit_sees_each_epoch_anew(fitted):
     # Keras may look at the first batches once more, to learn their shapes; it calls
     # `on_epoch_end` before the first epoch too, and shuffles the batches once again.
@@ -78,6 +79,7 @@ def test_fit_goes_through_a_stream_step_by_step(fitted, start_step):
     assert len(steps) - start >= 2 * (num_batches + 1)
 
 
+@pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a matter of TensorFlow")
 def test_fit_takes_any_mixture_of_shapes(fitted, tmp_path):
     # Keras reads off the first two batches which axes vary: here their source axis does not, as

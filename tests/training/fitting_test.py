@@ -66,6 +66,7 @@ def model_and_batches(tmp_path):
     return model, TokenBatches(store, 80, num_shapes=1)
 
 
+@pytest.mark.each_backend
 def test_epochs_end_at_multiples_of_the_interval(tmp_path):
     # As when a training goes on after 5 updates: the marks stay where they were.
     model, batches = model_and_batches(tmp_path)

@@ -42,11 +42,7 @@ def test_scores(rows, smoothing):
 
 @pytest.mark.parametrize(
     "factor",
-    [
-        1,
-        pytest.param(1e-6, marks=pytest.mark.compiles),
-        pytest.param(0, marks=pytest.mark.compiles),
-    ],
+    [pytest.param(1, marks=pytest.mark.each_backend), 1e-6, 0],
 )
 @pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])
 def test_gradients(reduction, factor):

@@ -28,12 +28,14 @@ def logits_with_probabilities(targets, probabilities, vocabulary_size=4):
     return np.log(np.where(is_target, probabilities[..., None], others)).astype("float32") + 5
 
 
+@pytest.mark.each_backend
 def test_accuracy_by_hand():
     metric = TokenAccuracy()
     metric.update_state(TARGETS, logits_that_predict(PREDICTIONS))
     assert result(metric) == pytest.approx(2 / 4)
 
 
+@pytest.mark.each_backend
 def test_perplexity_by_hand():
     metric = Perplexity()
     metric.update_state(TARGETS, logits_with_probabilities(TARGETS, PROBABILITIES))

@@ -278,10 +278,8 @@ def assert_same_weights(model, other, atol):
 INNER = pytest.mark.parametrize(
     "inner",
     [
-        pytest.param(lambda: keras.optimizers.SGD(0.5), id="sgd"),
-        pytest.param(
-            lambda: keras.optimizers.Adam(0.01, epsilon=1e-3), id="adam", marks=pytest.mark.compiles
-        ),
+        pytest.param(lambda: keras.optimizers.SGD(0.5), id="sgd", marks=pytest.mark.each_backend),
+        pytest.param(lambda: keras.optimizers.Adam(0.01, epsilon=1e-3), id="adam"),
     ],
 )
 
@@ -317,6 +315,7 @@ def test_a_nonfinite_batch_leaves_no_trace(inner):
     assert int(to_numpy(skipping.optimizer.iterations)) == 3
 
 
+@pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="rows are TensorFlow's")
 def test_plain_adam_of_a_transformer_is_of_dense_gradients():
     """Keras's Adam on rows of an embedding, as TensorFlow gives them, makes other updates.
@@ -336,7 +335,7 @@ def test_plain_adam_of_a_transformer_is_of_dense_gradients():
 
 
 @pytest.mark.parametrize(
-    "policy", [pytest.param("mixed_bfloat16", marks=pytest.mark.compiles), "mixed_float16"]
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.each_backend)]
 )
 def test_low_precision_trains(policy):
     with dtype_policy(policy):
@@ -350,7 +349,6 @@ def test_low_precision_trains(policy):
     assert {str(v.dtype) for v in model.trainable_variables} == {"float32"}
 
 
-@pytest.mark.compiles
 def test_saved_inside_a_model(tmp_path):
     model = compiled(quick_model(), paper_optimizer(NoamSchedule(16), 2, 0.5, 0.9, True))
     batches = list(batches_of(5))

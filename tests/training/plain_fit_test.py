@@ -29,7 +29,7 @@ def test_the_replicas_parts_are_uneven():
     assert all(2 * x < y for x, y in zip(parts[::2], parts[1::2]))
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [pytest.param("fused", marks=pytest.mark.each_backend), "plain"])
 def test_two_devices_fit_as_one(two_devices, name):
     assert two_devices["num_replicas"] == 2
     expected = train(name, Devices(1))

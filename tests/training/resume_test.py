@@ -51,7 +51,6 @@ def kill(folder, file_kills, timed_kills):
     return np.array([report[name] for name in ("kills", "while_writing", "resumed")])
 
 
-@pytest.mark.compiles
 def test_killed_while_writing_goes_on_exactly(tmp_path):
     assert (kill(tmp_path, TWO_KILLS, 0) >= (2, 1, 1)).all()
 
@@ -68,7 +67,7 @@ def test_killed_at_any_moment_goes_on_exactly(tmp_path):
 OTHER = {"tensorflow": "jax", "jax": "tensorflow", "torch": "jax"}
 
 
-@pytest.mark.compiles
+@pytest.mark.slow
 def test_goes_on_on_another_backend(tmp_path):
     other = OTHER[keras.backend.backend()]
     if importlib.util.find_spec(other) is None:

@@ -115,7 +115,7 @@ def test_checkpoints_of_an_earlier_training_push_out_no_new_ones(tmp_path):
 # Going on
 
 
-@pytest.mark.parametrize("every", [3, 4])
+@pytest.mark.parametrize("every", [pytest.param(3, marks=pytest.mark.each_backend), 4])
 def test_stopped_and_resumed_is_as_if_never_stopped(tmp_path, every):
     whole, history = fit(RollingCheckpoints(tmp_path / "whole", keep=2, every_steps=every), 14)
     folder = tmp_path / "stopped"

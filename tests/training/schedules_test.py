@@ -33,6 +33,7 @@ def test_paper_peak():
     assert rate(schedule, 3998) < rate(schedule, 3999) > rate(schedule, 4000)
 
 
+@pytest.mark.each_backend
 def test_formula():
     schedule = NoamSchedule(512, 4000, scale=2.0)
     steps = np.array([1, 2, 100, 3999, 4000, 4001, 100_000, 300_000])
@@ -66,6 +67,7 @@ def test_serialization():
     assert copy.get_config() == {"hidden_dim": 512, "warmup_steps": 100, "scale": 3.0}
 
 
+@pytest.mark.each_backend
 def test_saved_inside_the_optimizer_of_a_model(tmp_path):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     schedule = NoamSchedule(4, 16)

@@ -65,6 +65,7 @@ def save(model, path, **changes):
     return path
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_goes_on_exactly(tmp_path, name):
     whole = new_model(OPTIMIZERS[name]())

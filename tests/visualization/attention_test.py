@@ -49,8 +49,8 @@ def numpy_weights(model, source, target):
     "options",
     [
         {"normalize_first": True, "attention_window": 3, "num_decoder_layers": 1},
-        pytest.param({}, marks=pytest.mark.compiles),
-        pytest.param({"use_bias": True, "value_dim": 3}, marks=pytest.mark.compiles),
+        {},
+        {"use_bias": True, "value_dim": 3},
     ],
 )
 def test_weights_follow_the_paper_s_formulas(options):
@@ -78,7 +78,6 @@ def test_nothing_looks_at_padding():
     assert padded.source_tokens[-1] == "<pad>"
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("options", [{}, {"attention_window": 5}])
 def test_they_are_what_the_layers_outputs_are_made_with(options):
     source = list(range(3, 20)) * 2  # longer than a block of a window
@@ -93,7 +92,6 @@ def test_they_are_what_the_layers_outputs_are_made_with(options):
     assert_close(layer.output_dense(merged), layer(inputs, attention_mask=mask))
 
 
-@pytest.mark.compiles
 def test_of_a_search():
     model = model_of()
     ids, _, expected = kt.BeamSearch(extra_length=3)(model, [SOURCE], return_attention=True)
@@ -116,7 +114,6 @@ def test_of_a_quantised_model():
     assert 0 < np.abs(weights - expected).max() < 0.1
 
 
-@pytest.mark.compiles
 def test_of_sentences():
     translator = kt.Translator(new_model(), tokenizer(), extra_length=3, target_prefix=["▁dog"])
     attention = kt.attention_weights(translator, "the cat runs", "a dog")
@@ -134,7 +131,6 @@ def test_of_sentences():
     assert found.cross.shape[2:] == ((ids != 0).sum(), len(source))
 
 
-@pytest.mark.compiles
 def test_of_a_parser():
     parser, tree = new_parser(counts_words=True), trees()[0]
     attention = kt.attention_weights(parser, tree.leaves(), tree)

@@ -8,8 +8,6 @@ import keras_transformer as kt
 from tests.small_corpus import new_model, tokenizer
 from tests.small_trees import new_parser, trees
 
-pytestmark = pytest.mark.compiles
-
 
 def test_a_translation(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)

@@ -66,7 +66,6 @@ def test_a_beam_as_a_picture(tmp_path):
     assert sorted(paths) == ["good", "good", "muted", "muted"]  # on the way to the result
 
 
-@pytest.mark.compiles
 def test_the_beam_of_a_translator(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=3, extra_length=4)
     beam = beam_tree(translator, "the dog runs", num_results=2)
