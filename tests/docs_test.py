@@ -144,7 +144,7 @@ def test_commands_with_models_of_the_checkout(monkeypatch):
         process = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True)
         assert (process.returncode, process.stderr) == (0, ""), line
         answers.append(process.stdout)
-    assert answers[0] == "Ein Hund läuft durch den Schnee.\n"
+    assert answers[0] == "Ein Hund rennt durch den Schnee.\n"
     assert "binds" in answers[1]
 
 
