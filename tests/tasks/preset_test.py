@@ -98,6 +98,7 @@ def test_a_quantised_model_is_saved_quantised(tmp_path):
     assert integers > 4000 and saved > 3 * integers - 2 * _HDF5_OF_A_TENSOR * len(model.weights)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_some_layers_quantised_in_another_precision(tmp_path):
     model = new_model(dtype="mixed_bfloat16")
