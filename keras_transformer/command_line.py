@@ -10,6 +10,7 @@ import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import TrainingStopped, UserError
@@ -202,6 +203,9 @@ class ParserSearchOptions:
     """Strength of the length penalty. Section 6.3's: 0.3."""
     extra_length: int | None = None
     """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
+    decision: Literal["best", "consensus"] | None = None
+    """Give the best of the beam's trees, or the one that most of them agree on. Defaults to what
+    the model was saved with, and to best if it was with nothing."""
 
     def search(self, by_words):
         """Those that were given a value, as a `ConstituencyParser` takes them.
@@ -209,7 +213,14 @@ class ParserSearchOptions:
         Args:
             by_words: the class `WordSynchronousBeamSearch`.
         """
-        names = ("beam_size", "action_beam_size", "fast_track", "alpha", "extra_length")
+        names = (
+            "beam_size",
+            "action_beam_size",
+            "fast_track",
+            "alpha",
+            "extra_length",
+            "consensus",
+        )
         values = given(self, *names)
         if self.word_beam_size is None:
             return values

@@ -123,6 +123,22 @@ def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, 
     assert first == results["3",][1]
 
 
+def test_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    arguments = ("--model", run / "model", *SEARCH, "--decision", "consensus")
+    to = ("--output-json", tmp_path / "scores.json", "--limit", "3")
+    call(monkeypatch, "evaluate.py", *arguments, "--dataset", "trees", "--data-dir", data, *to)
+    assert "constrained beam 2, alpha 0.3, consensus, " in capsys.readouterr().out
+    assert json.loads((tmp_path / "scores.json").read_text())[0]["decision"] == "consensus"
+    call(monkeypatch, "parse.py", *arguments, "--format", "json", stdin="He sees.\n")
+    (parse,) = json.loads(capsys.readouterr().out)["parses"]
+    assert 0 < parse["score"] <= 1 and Tree.fromstring(parse["tree"]).leaves() == [
+        "He",
+        "sees",
+        ".",
+    ]
+
+
 @pytest.mark.once
 def test_unary_loops_are_taken_out_of_training_trees_alone(tmp_path):
     loop = "(S (NP (NP (NN dog))))"

@@ -19,6 +19,7 @@ Corpora of trees
 - `tokenize_words`: words by the rules of a treebank.
 - `split_sentences`: the sentences of a paragraph.
 - `parse_trees`, `read_trees`, `to_bracketed`: trees in brackets.
+- `consensus`: the tree on which many trees of a sentence agree.
 
 Vocabulary (section 5.1)
 
@@ -57,6 +58,7 @@ _HOMES = {
     "parse_trees": "data.trees",
     "read_trees": "data.trees",
     "to_bracketed": "data.trees",
+    "consensus": "data.trees",
     "TagDictionary": "data.tag_dictionary",
     "tokenize_words": "data.word_tokenizers",
     "split_sentences": "data.sentences",

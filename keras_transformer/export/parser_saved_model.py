@@ -27,8 +27,8 @@ def export_parser(parser, path):
     parser.word_tokenizer)`; a server runs it beforehand.)
     The tree is in brackets, on one line, and always over exactly the words; it is empty for a text
     without words, and for one that is longer than the parser's `max_source_length`. The search is
-    the parser's own. A process that loads the model needs `tensorflow` and `tensorflow_text`
-    imported and nothing else.
+    the parser's own, and the tree its best, whatever the parser's `decision`. A process that loads
+    the model needs `tensorflow` and `tensorflow_text` imported and nothing else.
 
     Args:
         parser: a `ConstituencyParser`.

@@ -1,6 +1,7 @@
 import dataclasses
 import functools
 import itertools
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -8,9 +9,16 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tag_dictionary import TagDictionary
+from keras_transformer.data.text_files import check_choice
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import LABELLED_BRACKETS, Linearization, escape, repair
+from keras_transformer.data.trees import (
+    LABELLED_BRACKETS,
+    Linearization,
+    consensus,
+    escape,
+    repair,
+)
 from keras_transformer.data.trees.walk import LEAF, walk
 from keras_transformer.data.windows import in_windows
 from keras_transformer.data.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
@@ -34,8 +42,8 @@ class Parse(NamedTuple):
     """A sentence's tree; None for a sentence without words, and for one that is too long."""
 
     tree: object  # nltk.Tree
-    score: float  # what the search gives it; 0 without a tree
-    repairs: Counter  # what had to be mended in the model's output, by kind
+    score: float  # what the search gives it, or the agreement of a consensus; 0 without a tree
+    repairs: Counter  # what had to be mended in the model's best output, by kind
     is_too_long: bool = False
     others: tuple = ()  # the next best, each a `Parse`, where more than one result was asked for
 
@@ -77,13 +85,18 @@ class ConstituencyParser(Task):
         max_source_length: the most tokens of a sentence, its end token included. A longer one gets
             no tree: that of a part would not be one. None for no limit but that of a learned
             position table.
+        decision: which tree a sentence has, where one result is asked for: `"best"`, that of the
+            best score, or `"consensus"`, the `kt.data.consensus` of all that the search finds, each
+            weighed by the exponential of its score; its own score is their agreement. Pictures and
+            a SavedModel have the best. Defaults to what `metadata` has as `"decision"`, and without
+            that to `"best"`.
         **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
             and `extra_length`.
 
     Raises:
         UserError: if `metadata` has no symbols, one is no token or of another linearisation, or
             `metadata` is of another linearisation than the given one; if the search has no such
-            option, or an option is out of its range.
+            option, or an option is out of its range; if there is no such `decision`.
     """
 
     default_search = BeamSearch(beam_size=21, alpha=0.3, extra_length=300)
@@ -99,6 +112,7 @@ class ConstituencyParser(Task):
         tag_dictionary=True,
         linearization=None,
         max_source_length=1024,
+        decision=None,
         **search_options,
     ):
         super().__init__(
@@ -116,6 +130,10 @@ class ConstituencyParser(Task):
         self.source_tokenizer = WordTokenizer(tokenizer)
         self.word_tokenizer = self.metadata.get("word_tokenizer", DEFAULT_WORD_TOKENIZER)
         tokenize_words("", self.word_tokenizer)  # refuses a name that is none
+        if decision is not None:
+            self.metadata["decision"] = decision
+        self.decision = self.metadata.get("decision", "best")
+        check_choice("decision", self.decision, ("best", "consensus"))
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
         self.word_tags = WordTags(self.symbols, self.tag_dictionary)
@@ -157,11 +175,13 @@ class ConstituencyParser(Task):
         return None if values is None else TagDictionary.from_dict(values)
 
     def _parts(self):
-        constrained = "trees over the sentence's words" if self.constrained else "anything"
+        outputs = "trees over the sentence's words" if self.constrained else "anything"
+        if self.decision == "consensus":
+            outputs = f"the consensus of {outputs}"
         return {
             **super()._parts(),
             "trees": self.symbols,
-            "outputs": f"{constrained}, of at most {self.extra_length:,} symbols more than tokens",
+            "outputs": f"{outputs}, of at most {self.extra_length:,} symbols more than tokens",
             "tags": self.tag_dictionary or "any",
         }
 
@@ -275,6 +295,7 @@ class ConstituencyParser(Task):
         Args:
             sentences: iterable of sentences, as above.
             num_results: how many parses of each sentence, no more than the search's `beam_size`.
+                More than one are what the search finds, without a consensus.
 
         Returns:
             An iterator of `Parse`, in the same order: the best of each sentence, which has those
@@ -400,16 +421,19 @@ class ConstituencyParser(Task):
         return search
 
     def _search_windows(self, windows, num_results, total):
+        agree = self.decision == "consensus" and num_results == 1
+        num_found = self.search.most_results or 1 if agree else num_results
         results = search_stream(
             ([words_of(x, self.word_tokenizer) for x in window] for window in windows),
             self._encode,
-            lambda batch, sentences: self._search(batch, sentences, num_results),
+            lambda batch, sentences: self._search(batch, sentences, num_found),
             self.batch_tokens,
             self.source_limit(),
             total,
         )
         for window in results:
-            yield [self._parse_of(*sentence, outputs) for sentence, outputs in window]
+            parses = [self._parse_of(*sentence, outputs) for sentence, outputs in window]
+            yield [_consensus_of(parse) for parse in parses] if agree else parses
 
     def _parse_of(self, words, tags, outputs):
         if outputs is None:
@@ -457,6 +481,16 @@ class ConstituencyParser(Task):
         for (_, tags), found in zip(sentences, leaves):
             of_words = zip(tags, self.word_tags.tags_of(found[: len(tags)]))
             tags[:] = [found if tag is None else tag for tag, found in of_words]
+
+
+def _consensus_of(parse):
+    """One `Parse` in place of the best and the others."""
+    found = [parse, *parse.others]
+    if parse.tree is None or not math.isfinite(parse.score):
+        return parse._replace(others=())
+    weights = [math.exp(each.score - parse.score) for each in found]
+    tree, agreement = consensus([each.tree for each in found], weights)
+    return parse._replace(tree=tree, score=agreement, others=())
 
 
 def _tagged(tree, tags):

@@ -94,7 +94,7 @@ def parse_and_score(parser, gold, parameters, given_tags=False):
 def tell(options, parser, scores, facts):
     """Print the scores and what belongs to them."""
     search = "constrained" if options.constrained else "unconstrained"
-    print(f"{search} {parser.search}, {facts['seconds']:.0f} s")
+    print(f"{search} {parser.search}, {parser.decision}, {facts['seconds']:.0f} s")
     repairs = dict(facts["repairs"])
     print(f"{facts['repaired_trees']} of {scores.sentences} trees repaired: {repairs}")
     print(scores)
@@ -110,7 +110,8 @@ def facts_of(parses):
 def settings(options, parser):
     """What the scores depend on, to be kept beside them."""
     names = ("tag_dictionary", "given_tags", "constrained", "parameters")
-    return {**parser.search.get_config(), **{name: getattr(options, name) for name in names}}
+    told = {name: getattr(options, name) for name in names}
+    return {**parser.search.get_config(), "decision": parser.decision, **told}
 
 
 def evalb_parameters(name):

@@ -34,7 +34,7 @@ class Options(ParserSearchOptions, StreamOptions):
     """The lines are paragraphs, in English: split them into sentences, each with its own tree."""
     num_results: int | None = None
     """Give so many trees of each sentence: in brackets the number of its line, score and tree, tabs
-    between; in JSON all in one line."""
+    between; in JSON all in one line. More than one are the beam's, without a consensus."""
     tag_dictionary: bool = True
     """Search among trees whose tags are in the model's tag dictionary only."""
     constrained: bool = True

@@ -7,6 +7,7 @@ import keras_transformer as kt
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.trees import (
     LabelledBrackets,
+    consensus,
     linearize,
     parse_trees,
     rebuild,
@@ -404,3 +405,45 @@ def test_the_present_linearization_is_the_default():
     assert parser.metadata["linearization"] == without_tags.serialize()
     with pytest.raises(ValueError, match="is no symbol of the linearization"):
         new_parser(linearization=UnlabelledClosers())
+
+
+@pytest.mark.each_backend
+def test_a_consensus_of_the_beam(parser):
+    agreeing = new_parser(decision="consensus")
+    several = 0
+    found = parser.parse(SENTENCES[:4], num_results=3)
+    for parse, best in zip(agreeing.parse(SENTENCES[:4]), found, strict=True):
+        beam = [best, *best.others]
+        weights = [np.exp(each.score) for each in beam]
+        tree, agreement = consensus([each.tree for each in beam], weights)
+        assert (parse.tree, parse.others) == (tree, ())
+        assert parse.score == pytest.approx(agreement) and 0 < parse.score <= 1
+        several += tree != best.tree
+    assert several  # else the best alone would do
+    assert agreeing([[]]) == [None]
+
+
+def test_several_results_are_those_of_the_beam(parser):
+    agreeing = new_parser(decision="consensus")
+    for found, expected in zip(*(x.parse(SENTENCES[:2], 2) for x in (agreeing, parser))):
+        assert found == expected
+
+
+def test_a_preset_keeps_the_decision(tmp_path):
+    new_parser(decision="consensus").save_to_preset(tmp_path / "model")
+    load = ConstituencyParser.from_preset
+    assert load(tmp_path / "model").decision == "consensus"
+    assert load(tmp_path / "model", decision="best").decision == "best" == new_parser().decision
+    with pytest.raises(kt.UserError, match="`decision` must be"):
+        new_parser(decision="mean")
+
+
+def test_a_consensus_of_one_sample():
+    parser = new_parser(search=kt.Sampling(seed=1), decision="consensus")
+    assert [tree.leaves() for tree in parser(SENTENCES[:3])] == SENTENCES[:3]
+
+
+@pytest.mark.once
+def test_the_summary_tells_of_a_consensus(capsys):
+    new_parser(decision="consensus").summary()
+    assert "the consensus of trees over the sentence's words" in capsys.readouterr().out

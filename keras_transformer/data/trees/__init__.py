@@ -14,6 +14,7 @@ from keras_transformer.data.trees.brackets import (
     unescape,
 )
 from keras_transformer.data.trees.cleaning import clean_label, clean_tree
+from keras_transformer.data.trees.consensus import Consensus, consensus
 from keras_transformer.data.trees.linearization import (
     LABELLED_BRACKETS,
     UNKNOWN_TAG,
@@ -33,11 +34,13 @@ from keras_transformer.data.trees.repair import repair
 __all__ = [
     "LABELLED_BRACKETS",
     "UNKNOWN_TAG",
+    "Consensus",
     "InOrderBrackets",
     "LabelledBrackets",
     "Linearization",
     "clean_label",
     "clean_tree",
+    "consensus",
     "escape",
     "linearize",
     "most_openings",
