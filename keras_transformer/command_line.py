@@ -219,7 +219,7 @@ class ParserSearchOptions:
             "fast_track",
             "alpha",
             "extra_length",
-            "consensus",
+            "decision",
         )
         values = given(self, *names)
         if self.word_beam_size is None:
