@@ -1,7 +1,6 @@
 import dataclasses
 import functools
 import itertools
-import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -87,9 +86,9 @@ class ConstituencyParser(Task):
             position table.
         decision: which tree a sentence has, where one result is asked for: `"best"`, that of the
             best score, or `"consensus"`, the `kt.data.consensus` of all that the search finds, each
-            weighed by the exponential of its score; its own score is their agreement. Pictures and
-            a SavedModel have the best. Defaults to what `metadata` has as `"decision"`, and without
-            that to `"best"`.
+            weighed by its probability; its own score is their agreement. Pictures and a SavedModel
+            have the best. Defaults to what `metadata` has as `"decision"`, and without that to
+            `"best"`.
         **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
             and `extra_length`.
 
@@ -431,9 +430,9 @@ class ConstituencyParser(Task):
             self.source_limit(),
             total,
         )
+        parse_of = self._consensus_of if agree else self._parse_of
         for window in results:
-            parses = [self._parse_of(*sentence, outputs) for sentence, outputs in window]
-            yield [_consensus_of(parse) for parse in parses] if agree else parses
+            yield [parse_of(*sentence, outputs) for sentence, outputs in window]
 
     def _parse_of(self, words, tags, outputs):
         if outputs is None:
@@ -445,6 +444,23 @@ class ConstituencyParser(Task):
             tree, repairs = repair(leaves, self.symbols.decode(token_ids), linearization)
             parses.append(Parse(_tagged(tree, tags), score, repairs))
         return parses[0]._replace(others=tuple(parses[1:]))
+
+    def _consensus_of(self, words, tags, outputs):
+        """One `Parse` in place of the best and the others."""
+        parse = self._parse_of(words, tags, outputs)
+        if not outputs:
+            return parse
+        log_probabilities = self._log_probabilities(*zip(*outputs))
+        weights = np.exp(log_probabilities - log_probabilities.max())
+        trees = [each.tree for each in (parse, *parse.others)]
+        tree, agreement = consensus(trees, weights.tolist())
+        return parse._replace(tree=tree, score=agreement, others=())
+
+    def _log_probabilities(self, token_ids, scores):
+        """What the scores of outputs are without the penalty of their lengths."""
+        lengths = ops.convert_to_tensor(np.count_nonzero(token_ids, axis=1), "int32")
+        penalised = self.search.penalised(ops.ones(len(scores)), lengths)
+        return np.array(scores) / ops.convert_to_numpy(penalised)
 
     def _encode(self, sentences):
         # As in trees, and so in training: a bracket is no symbol there.
@@ -481,16 +497,6 @@ class ConstituencyParser(Task):
         for (_, tags), found in zip(sentences, leaves):
             of_words = zip(tags, self.word_tags.tags_of(found[: len(tags)]))
             tags[:] = [found if tag is None else tag for tag, found in of_words]
-
-
-def _consensus_of(parse):
-    """One `Parse` in place of the best and the others."""
-    found = [parse, *parse.others]
-    if parse.tree is None or not math.isfinite(parse.score):
-        return parse._replace(others=())
-    weights = [math.exp(each.score - parse.score) for each in found]
-    tree, agreement = consensus([each.tree for each in found], weights)
-    return parse._replace(tree=tree, score=agreement, others=())
 
 
 def _tagged(tree, tags):

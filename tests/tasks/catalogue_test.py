@@ -37,7 +37,7 @@ def test_list(monkeypatch, capsys):
         *("multi30k_en_de", "Translator", "en-de", "2,086,912"),
         *("4.9", "MB", "BLEU", "40.51", "research-use"),
     ]
-    assert "F1 79.33" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
+    assert "F1 80.44" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
 
 
 def test_list_of_a_folder(monkeypatch, capsys, tmp_path):

@@ -413,14 +413,22 @@ def test_a_consensus_of_the_beam(parser):
     several = 0
     found = parser.parse(SENTENCES[:4], num_results=3)
     for parse, best in zip(agreeing.parse(SENTENCES[:4]), found, strict=True):
-        beam = [best, *best.others]
-        weights = [np.exp(each.score) for each in beam]
-        tree, agreement = consensus([each.tree for each in beam], weights)
+        trees = [each.tree for each in (best, *best.others)]
+        # A score is log P / lp(|y|), with alpha 0.3; a tree has a symbol for each leaf, two for
+        # each constituent, and the end token.
+        penalties = [((5 + size_of(tree)) / 6) ** 0.3 for tree in trees]
+        scores = [each.score for each in (best, *best.others)]
+        weights = [np.exp(x * penalty) for x, penalty in zip(scores, penalties)]
+        tree, agreement = consensus(trees, weights)
         assert (parse.tree, parse.others) == (tree, ())
         assert parse.score == pytest.approx(agreement) and 0 < parse.score <= 1
         several += tree != best.tree
     assert several  # else the best alone would do
     assert agreeing([[]]) == [None]
+
+
+def size_of(tree):
+    return 2 * sum(1 for _ in tree.subtrees()) - len(tree.leaves()) + 1
 
 
 def test_several_results_are_those_of_the_beam(parser):
