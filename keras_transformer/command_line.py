@@ -203,9 +203,6 @@ class ParserSearchOptions:
     """Strength of the length penalty. Section 6.3's: 0.3."""
     extra_length: int | None = None
     """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
-    decision: Literal["best", "consensus"] | None = None
-    """Give the best of the beam's trees, or the one that most of them agree on. Defaults to what
-    the model was saved with, and to best if it was with nothing."""
 
     def search(self, by_words):
         """Those that were given a value, as a `ConstituencyParser` takes them.
@@ -213,14 +210,7 @@ class ParserSearchOptions:
         Args:
             by_words: the class `WordSynchronousBeamSearch`.
         """
-        names = (
-            "beam_size",
-            "action_beam_size",
-            "fast_track",
-            "alpha",
-            "extra_length",
-            "decision",
-        )
+        names = ("beam_size", "action_beam_size", "fast_track", "alpha", "extra_length")
         values = given(self, *names)
         if self.word_beam_size is None:
             return values
@@ -230,6 +220,19 @@ class ParserSearchOptions:
                 f"Received: beam_size={self.beam_size}, word_beam_size={self.word_beam_size}"
             )
         return {**values, "search": by_words, "beam_size": self.word_beam_size}
+
+
+@dataclass(kw_only=True)
+class OneTreeOptions(ParserSearchOptions):
+    """Options of every script that gives one tree for a sentence."""
+
+    decision: Literal["best", "consensus"] | None = None
+    """Give the best of the beam's trees, or the one that most of them agree on. Defaults to what
+    the model was saved with, and to best if it was with nothing."""
+
+    def search(self, by_words):
+        """As `ParserSearchOptions`, with the decision."""
+        return {**super().search(by_words), **given(self, "decision")}
 
 
 def _expand(argument):

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.command_line import CommonOptions, ParserSearchOptions, run
+from keras_transformer.command_line import CommonOptions, OneTreeOptions, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
@@ -17,7 +17,7 @@ from keras_transformer.files import beside, whole
 
 
 @dataclass(kw_only=True)
-class Options(ParserSearchOptions, CommonOptions):
+class Options(OneTreeOptions, CommonOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     dataset: str

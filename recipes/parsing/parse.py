@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import LineNotes, ParserSearchOptions, StreamOptions, given, run
+from keras_transformer.command_line import LineNotes, OneTreeOptions, StreamOptions, given, run
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.data.windows import line_windows
@@ -19,7 +19,7 @@ from keras_transformer.visualization.trees import load_svgling
 
 
 @dataclass(kw_only=True)
-class Options(ParserSearchOptions, StreamOptions):
+class Options(OneTreeOptions, StreamOptions):
     model: Path
     """Model folder, such as runs/x/model."""
     format: Literal["brackets", "pretty", "svg", "json"] = "brackets"
