@@ -51,9 +51,9 @@ def main(options):
         "copied": list(sources),
         "word by word": [look_up(source, dictionary) for source in sources],
     }
+    how = [references], bleu_tokenize(options.dataset), options.target
     for name, hypotheses in systems.items():
-        tokenize = bleu_tokenize(options.dataset)
-        print(f"{name}:\n{score_translations(hypotheses, [references], tokenize, options.target)}")
+        print(f"{name}:\n{score_translations(hypotheses, *how)}")
 
 
 def learn(pairs, tokenizer, iterations):

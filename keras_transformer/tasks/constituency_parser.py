@@ -297,8 +297,8 @@ class ConstituencyParser(Task):
                 More than one are what the search finds, without a consensus.
 
         Returns:
-            An iterator of `Parse`, in the same order: the best of each sentence, which has those
-            that come next as its `others`.
+            An iterator of `Parse`, in the same order: the best of each sentence, or the consensus,
+            as `decision` says; the best has those that come next as its `others`.
         """
         check_is_no_string(sentences, "parsed")
         total = len(sentences) if hasattr(sentences, "__len__") else None
@@ -458,6 +458,7 @@ class ConstituencyParser(Task):
 
     def _log_probabilities(self, token_ids, scores):
         """What the scores of outputs are without the penalty of their lengths."""
+        # A penalty of coverage stays in them: it is unknown here.
         lengths = ops.convert_to_tensor(np.count_nonzero(token_ids, axis=1), "int32")
         penalised = self.search.penalised(ops.ones(len(scores)), lengths)
         return np.array(scores) / ops.convert_to_numpy(penalised)

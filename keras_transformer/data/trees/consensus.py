@@ -1,7 +1,7 @@
 """One tree out of many of the same sentence: the constituents that most of them have."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.data.trees.readers import new_reader
@@ -54,16 +54,16 @@ def consensus(trees: Sequence["Tree"], weights: Sequence[float]) -> Consensus:
     Raises:
         UserError: if the trees are not of the same words, or the weights no such numbers.
     """
-    leaves = [[node for step, node in walk(tree) if step == LEAF] for tree in trees]
-    words = _words(leaves)
+    parts = [_parts(tree) for tree in trees]
+    words = _words([leaves for leaves, _ in parts])
     total = _total(weights, len(trees))
     tags = [Counter() for _ in words]
     found: Counter[_Constituent] = Counter()
     heights: Counter[_Constituent] = Counter()
-    for tree, of_tree, weight in zip(trees, leaves, weights):
-        for tag, leaf in zip(tags, of_tree):
+    for (leaves, constituents), weight in zip(parts, weights):
+        for tag, leaf in zip(tags, leaves):
             tag[leaf.label()] += weight
-        for constituent, height in _constituents(tree):
+        for constituent, height in constituents:
             found[constituent] += weight
             heights[constituent] += weight * height
 
@@ -97,21 +97,23 @@ def _total(weights, num_trees):
     return sum(weights)
 
 
-def _constituents(tree: "Tree") -> Iterator[tuple[_Constituent, int]]:
-    """A tree's constituents, each with the number of those of the same words inside it."""
-    starts, num_words = [], 0
+def _parts(tree: "Tree") -> tuple[list["Tree"], list[tuple[_Constituent, int]]]:
+    """A tree's leaves, and its constituents with the number of those of the same words inside."""
+    leaves, constituents, starts = [], [], []
     of_words, of_label = Counter(), Counter()
     for step, node in walk(tree):
         if step == OPEN:
-            starts.append(num_words)
+            starts.append(len(leaves))
         elif step == LEAF:
-            num_words += 1
+            leaves.append(node)
         else:
-            span = starts.pop(), num_words
+            span = starts.pop(), len(leaves)
             labelled = *span, node.label()
-            yield _Constituent(*labelled, of_label[labelled]), of_words[span]
+            constituent = _Constituent(*labelled, of_label[labelled])
+            constituents.append((constituent, of_words[span]))
             of_words[span] += 1
             of_label[labelled] += 1
+    return leaves, constituents
 
 
 def _put_together(words, tags, constituents) -> "Tree":
