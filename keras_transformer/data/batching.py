@@ -50,6 +50,7 @@ def plan_batches(
     few_shapes_first=True,
     first=None,
     samplers=None,
+    source_end=True,
 ):
     """Plan the batches of a training and of its validation (section 5.1).
 
@@ -65,6 +66,7 @@ def plan_batches(
         first: tuple of a `TokenStore` and a number of updates: what to train on so long at first,
             before `train_store`. Its batches have shapes of their own.
         samplers: see `TokenBatches`; for the training text.
+        source_end: whether sources end with the end token.
 
     Returns:
         The tuple `(train_batches, val_batches)` of `TokenBatches`; with `first`, `train_batches`
@@ -73,7 +75,7 @@ def plan_batches(
     Raises:
         UserError: as `TokenBatches`.
     """
-    sharing = {"rows_multiple": num_replicas, "shard": shard}
+    alike = {"rows_multiple": num_replicas, "shard": shard, "source_end": source_end}
 
     def planned(store):
         batches = TokenBatches(
@@ -84,7 +86,7 @@ def plan_batches(
             accumulate=accumulate,
             compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
             samplers=samplers,
-            **sharing,
+            **alike,
         )
         _tell(batches)
         return batches
@@ -98,7 +100,7 @@ def plan_batches(
     else:
         train_batches = planned(train_store)
     val_batches = TokenBatches(
-        val_store, options.batch_tokens, _VALIDATION_SHAPES, training=False, **sharing
+        val_store, options.batch_tokens, _VALIDATION_SHAPES, training=False, **alike
     )
     return train_batches, val_batches
 
@@ -115,7 +117,8 @@ class TokenBatches(keras.utils.PyDataset):
 
     A batch is a tuple `(inputs, targets, sample_weights)`:
     - `inputs`: `{"encoder_token_ids": (rows, source), "decoder_token_ids": (rows, target)}` int32.
-      The source ends with the end token; the decoder's input begins with the start token.
+      The source ends with the end token, where `source_end` says so; the decoder's input begins
+      with the start token.
     - `targets`: `(rows, target)` int32, ending with the end token.
     - `sample_weights`: `(rows, target)` float32, 0 at padding. In training they sum to 1 in each
       batch: with a loss of `reduction="sum"` the loss is the token mean over the global batch,
@@ -141,6 +144,7 @@ class TokenBatches(keras.utils.PyDataset):
         samplers: tuple of the `SubwordSampler` that segments the sources in another way in each
             epoch, and that of the targets; each may be None. None: all tokens as in the store. The
             lengths that batches are planned for are larger with it: see `SampledTokens`.
+        source_end: whether sources end with the end token.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
@@ -166,6 +170,7 @@ class TokenBatches(keras.utils.PyDataset):
         shard=(0, 1),
         compile_batches=0,
         samplers=None,
+        source_end=True,
     ):
         super().__init__()
         sampled = samplers and any(samplers)
@@ -178,6 +183,7 @@ class TokenBatches(keras.utils.PyDataset):
         self.seed = seed
         self.accumulate = accumulate
         self.shard = shard
+        self.source_end = source_end
         self.epoch = 0
         self.plans = EpochPlans(
             *self.tokens.lengths,
@@ -229,9 +235,9 @@ class TokenBatches(keras.utils.PyDataset):
         source, target = self.tokens.padded(self._planned(epoch, index), part)
         starts = np.full((len(target[0]), 1), START_ID, "int32")
         decoder_inputs = np.concatenate([starts, target[0][:, :-1]], axis=1)
-        source, target = _with_end(*source), _with_end(*target)
+        source = _with_end(*source) if self.source_end else source[0]
         source, decoder_inputs, target = (
-            _fill_rows(x, num_rows) for x in (source, decoder_inputs, target)
+            _fill_rows(x, num_rows) for x in (source, decoder_inputs, _with_end(*target))
         )
         weights = (target != 0).astype("float32") / np.float32(self._tokens(epoch, index))
         inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder_inputs}

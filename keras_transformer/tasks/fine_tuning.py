@@ -58,13 +58,8 @@ def initial_preset(init):
     """
     path = Path(locate(init))
     contents = read_preset(path)
-    obstacles = {
-        "no tokenizer": contents.tokenizer is None,
-        "sources without end token": not contents.source_end,
-    }
-    for name, is_there in obstacles.items():
-        if is_there:
-            raise UserError(f"A training cannot begin with a preset of {name}. Received: {path}")
+    if contents.tokenizer is None:
+        raise UserError(f"A training cannot begin with a preset of no tokenizer. Received: {path}")
     check_vocabularies(path, contents)
     return contents, path
 

@@ -111,6 +111,7 @@ class Tokenizers:
         source_vocabulary_size: number of rows of the sources' own embedding. None: both share one.
         source_prefix: tokens before each source, as strings.
         target_prefix: tokens before each target, as strings.
+        source_end: whether sources end with the end token.
     """
 
     source: Tokenizer
@@ -118,6 +119,7 @@ class Tokenizers:
     source_vocabulary_size: int | None = None
     source_prefix: tuple[str, ...] = ()
     target_prefix: tuple[str, ...] = ()
+    source_end: bool = True
 
     @property
     def sizes(self):
@@ -131,6 +133,7 @@ class Tokenizers:
             "source_tokenizer": self.source,
             "source_prefix": self.source_prefix,
             "target_prefix": self.target_prefix,
+            "source_end": self.source_end,
         }
 
     @property
@@ -183,6 +186,7 @@ def _initial_tokenizers(init, tags):
         contents.hyperparameters.get("source_vocabulary_size"),
         tuple(contents.source_prefix),
         tuple(contents.target_prefix),
+        contents.source_end,
     )
 
 
@@ -207,6 +211,7 @@ def make_translation_batches(train, val, tokenizers, options, run):
         *(train, val, source, options, run),
         target_tokenizer=target,
         max_tokens=options.filters.max_tokens,
+        source_end=tokenizers.source_end,
     )
 
 

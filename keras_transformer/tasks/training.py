@@ -122,7 +122,15 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="token
 
 
 def make_batches(
-    train, val, tokenizer, options, run, target_tokenizer=None, first=None, max_tokens=None
+    train,
+    val,
+    tokenizer,
+    options,
+    run,
+    target_tokenizer=None,
+    first=None,
+    max_tokens=None,
+    source_end=True,
 ):
     """Tokenise the texts once, and plan the batches of both (section 5.1).
 
@@ -136,6 +144,7 @@ def make_batches(
         first: tuple of pairs and a number of updates: what to train on so long at first, before
             `train`. None: on `train` from the beginning.
         max_tokens: leave out pairs of which a sentence has more tokens. None: none.
+        source_end: whether sources end with the end token.
 
     Returns:
         `Batches`.
@@ -162,6 +171,7 @@ def make_batches(
             few_shapes_first=run.settings["few_shapes_first"],
             first=(stores["first"], updates) if first else None,
             samplers=samplers,
+            source_end=source_end,
         )
     )
 

@@ -56,6 +56,21 @@ SIZES = pytest.mark.parametrize(
 
 
 @BOTH
+def test_sources_without_end_token(store, training):
+    batches, others = (
+        TokenBatches(store, 256, training=training, source_end=end) for end in (True, False)
+    )
+    for (inputs, *rest), (other_inputs, *other_rest) in zip(*map(all_batches, (batches, others))):
+        sources, other_sources = inputs.pop("encoder_token_ids"), other_inputs["encoder_token_ids"]
+        np.testing.assert_array_equal(np.where(sources == END_ID, PAD_ID, sources), other_sources)
+        np.testing.assert_array_equal(
+            inputs["decoder_token_ids"], other_inputs["decoder_token_ids"]
+        )
+        for x, y in zip(rest, other_rest, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@BOTH
 @SIZES
 def test_every_pair_is_in_one_batch_of_an_epoch(store, training, sizes):
     batches = TokenBatches(store, training=training, **sizes)

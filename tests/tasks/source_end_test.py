@@ -1,11 +1,13 @@
 """Models whose sources do not end with the end token."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data.tokenizer import END_ID
+from keras_transformer.data.tokenizer import END_ID, START_ID
 from tests.helpers import to_numpy
 from tests.small_corpus import new_model, tokenizer
 
@@ -47,6 +49,41 @@ def test_a_preset_keeps_it(tmp_path):
         translator = kt.Translator(new_model(), tokenizer(), source_end=source_end)
         translator.save_to_preset(tmp_path / "preset")
         assert kt.Translator.from_preset(tmp_path / "preset").source_end is source_end
+
+
+@pytest.mark.once
+def test_a_training_goes_on_without_it(tmp_path):
+    texts = {"en": ["the dog sees a cat", "the house"], "de": ["ein Hund", "das kleine Haus"]}
+    for side, lines in texts.items():
+        for name in ("train", "val"):
+            (tmp_path / f"{name}.{side}").write_text("\n".join(lines * 4) + "\n")
+    train, val = (
+        kt.data.ParallelText.from_files(*(tmp_path / f"{name}.{side}" for side in texts), *texts)
+        for name in ("train", "val")
+    )
+    new_translator().save_to_preset(tmp_path / "preset")
+    options = {"init": str(tmp_path / "preset"), "steps": 1, "interval": 1, "batch_tokens": 64}
+    tuned = kt.Translator.train(train, val, output_dir=tmp_path / "run", **options)
+    assert tuned.source_end is False
+    assert kt.Translator.from_preset(tmp_path / "run" / "model").source_end is False
+    # Validation sees sources as the search does.
+    found = json.loads((tmp_path / "run" / "results.json").read_text())["validation"]
+    assert found["perplexity"] == pytest.approx(perplexity(tuned, zip(*texts.values())), rel=1e-3)
+
+
+def perplexity(translator, pairs):
+    """By hand, pair by pair: of sources without end token and padding."""
+    losses = []
+    for source, target in pairs:
+        source, target = tokenizer().encode([source, target])
+        inputs = {
+            "encoder_token_ids": np.array([source]),
+            "decoder_token_ids": np.array([[START_ID, *target]]),
+        }
+        logits = to_numpy(translator.model(inputs))[0].astype("float64")
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        losses.extend(-log_p[np.arange(len(log_p)), [*target, END_ID]])
+    return np.exp(np.mean(losses))
 
 
 @pytest.mark.skipif(
