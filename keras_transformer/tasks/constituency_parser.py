@@ -1,8 +1,6 @@
 import dataclasses
 import functools
 import itertools
-from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 from keras import ops
@@ -14,11 +12,8 @@ from keras_transformer.data.tree_symbols import TreeSymbols
 from keras_transformer.data.trees import (
     LABELLED_BRACKETS,
     Linearization,
-    consensus,
     escape,
-    repair,
 )
-from keras_transformer.data.trees.walk import LEAF, walk
 from keras_transformer.data.windows import in_windows
 from keras_transformer.data.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
 from keras_transformer.data.word_tokens import WordTokenizer
@@ -28,23 +23,15 @@ from keras_transformer.decoding.tree_grammar import TreeGrammar
 from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.progress import working
+from keras_transformer.tasks.parses import consensus_parse, no_parse, parses_of
 from keras_transformer.tasks.search_stream import search_stream
-from keras_transformer.tasks.sentence_words import words_of
+from keras_transformer.tasks.segmentations import Segmentations, log_probabilities
+from keras_transformer.tasks.sentence_words import Words, words_of
 from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
 from keras_transformer.tasks.word_tags import WordTags
 
 # By the order of a linearisation.
 _GRAMMARS = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
-
-
-class Parse(NamedTuple):
-    """A sentence's tree; None for a sentence without words, and for one that is too long."""
-
-    tree: object  # nltk.Tree
-    score: float  # what the search gives it, or the agreement of a consensus; 0 without a tree
-    repairs: Counter  # what had to be mended in the model's best output, by kind
-    is_too_long: bool = False
-    others: tuple = ()  # the next best, each a `Parse`, where more than one result was asked for
 
 
 class ConstituencyParser(Task):
@@ -89,13 +76,19 @@ class ConstituencyParser(Task):
             weighed by its probability; its own score is their agreement. Pictures and a SavedModel
             have the best. Defaults to what `metadata` has as `"decision"`, and without that to
             `"best"`.
+        num_segmentations: in how many segmentations each sentence is searched: the usual one and
+            others that are drawn, the same each time. The outputs of all are taken together, as
+            `Segmentations` says. For a model that was trained with `subword_sampling`. Pictures and
+            a SavedModel have the usual one's. Defaults to what `metadata` has as
+            `"num_segmentations"`, and without that to 1.
         **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
             and `extra_length`.
 
     Raises:
         UserError: if `metadata` has no symbols, one is no token or of another linearisation, or
             `metadata` is of another linearisation than the given one; if the search has no such
-            option, or an option is out of its range; if there is no such `decision`.
+            option, or an option is out of its range; if there is no such `decision`, or
+            `num_segmentations` is no positive integer.
     """
 
     default_search = BeamSearch(beam_size=21, alpha=0.3, extra_length=300)
@@ -112,6 +105,7 @@ class ConstituencyParser(Task):
         linearization=None,
         max_source_length=1024,
         decision=None,
+        num_segmentations=None,
         **search_options,
     ):
         super().__init__(
@@ -129,14 +123,20 @@ class ConstituencyParser(Task):
         self.source_tokenizer = WordTokenizer(tokenizer)
         self.word_tokenizer = self.metadata.get("word_tokenizer", DEFAULT_WORD_TOKENIZER)
         tokenize_words("", self.word_tokenizer)  # refuses a name that is none
-        if decision is not None:
-            self.metadata["decision"] = decision
-        self.decision = self.metadata.get("decision", "best")
+        self.decision = self._kept("decision", decision, "best")
         check_choice("decision", self.decision, ("best", "consensus"))
+        number = self._kept("num_segmentations", num_segmentations, 1)
+        self.segmentations = Segmentations(number, self.source_tokenizer)
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
         self.word_tags = WordTags(self.symbols, self.tag_dictionary)
         self.grammar = self._grammar(self.word_tags.leaf_sets) if constrained else None
+
+    def _kept(self, name, given, default):
+        """An argument's value, given or the metadata's; the metadata keep what is given."""
+        if given is not None:
+            self.metadata[name] = given
+        return self.metadata.get(name, default)
 
     def _known_linearization(self, given):
         """The given linearisation or the metadata's, which it leaves in the metadata."""
@@ -177,6 +177,8 @@ class ConstituencyParser(Task):
         outputs = "trees over the sentence's words" if self.constrained else "anything"
         if self.decision == "consensus":
             outputs = f"the consensus of {outputs}"
+        if (number := self.segmentations.number) > 1:
+            outputs = f"{outputs}, in {number} segmentations of the sentence"
         return {
             **super()._parts(),
             "trees": self.symbols,
@@ -393,7 +395,7 @@ class ConstituencyParser(Task):
             sentence: a sentence, as a call takes it.
             token_ids: iterable of ids, without padding.
         """
-        return self._parse_of(*words_of(sentence, self.word_tokenizer), [(token_ids, 0.0)]).tree
+        return self._parse_of(words_of(sentence, self.word_tokenizer), [(token_ids, 0.0)]).tree
 
     def explain(self, sentence, tree=None):
         """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
@@ -423,45 +425,30 @@ class ConstituencyParser(Task):
         agree = self.decision == "consensus" and num_results == 1
         num_found = self.search.most_results or 1 if agree else num_results
         results = search_stream(
-            ([words_of(x, self.word_tokenizer) for x in window] for window in windows),
-            self._encode,
-            lambda batch, sentences: self._search(batch, sentences, num_found),
+            (self._repeated(window) for window in windows),
+            self._encode_segmentations,
+            lambda batch, inputs: self._search(batch, [x for x, _ in inputs], num_found),
             self.batch_tokens,
             self.source_limit(),
-            total,
+            None if total is None else total * self.segmentations.number,
         )
-        parse_of = self._consensus_of if agree else self._parse_of
         for window in results:
-            yield [parse_of(*sentence, outputs) for sentence, outputs in window]
+            sentences = self.segmentations.together(window, self.search)
+            yield [self._parse_of(*found, num_results, agree) for found in sentences]
 
-    def _parse_of(self, words, tags, outputs):
+    def _repeated(self, sentences):
+        """All segmentations of all sentences. Tags that are found are found in the usual one."""
+        inputs = self.segmentations.repeated([words_of(x, self.word_tokenizer) for x in sentences])
+        return [(Words(x.words, list(x.tags)) if i else x, i) for x, i in inputs]
+
+    def _parse_of(self, sentence, outputs, num_results=1, agree=False):
         if outputs is None:
-            return Parse(None, 0.0, Counter(), is_too_long=bool(words))
-        leaves, linearization = [escape(word) for word in words], self.symbols.linearization
-        parses = []
-        # Without the constraint, no output at all is possible too.
-        for token_ids, score in outputs or [([], -np.inf)]:
-            tree, repairs = repair(leaves, self.symbols.decode(token_ids), linearization)
-            parses.append(Parse(_tagged(tree, tags), score, repairs))
-        return parses[0]._replace(others=tuple(parses[1:]))
-
-    def _consensus_of(self, words, tags, outputs):
-        """One `Parse` in place of the best and the others."""
-        parse = self._parse_of(words, tags, outputs)
-        if not outputs:
-            return parse
-        log_probabilities = self._log_probabilities(*zip(*outputs))
-        weights = np.exp(log_probabilities - log_probabilities.max())
-        trees = [each.tree for each in (parse, *parse.others)]
-        tree, agreement = consensus(trees, weights.tolist())
-        return parse._replace(tree=tree, score=agreement, others=())
-
-    def _log_probabilities(self, token_ids, scores):
-        """What the scores of outputs are without the penalty of their lengths."""
-        # A penalty of coverage stays in them: it is unknown here.
-        lengths = ops.convert_to_tensor(np.count_nonzero(token_ids, axis=1), "int32")
-        penalised = self.search.penalised(ops.ones(len(scores)), lengths)
-        return np.array(scores) / ops.convert_to_numpy(penalised)
+            return no_parse(sentence)
+        if agree and outputs:
+            parses = parses_of(sentence, outputs, self.symbols)
+            return consensus_parse(parses, log_probabilities(outputs, self.search))
+        best, *others = parses_of(sentence, outputs[:num_results], self.symbols)
+        return best._replace(others=tuple(others))
 
     def _encode(self, sentences):
         # As in trees, and so in training: a bracket is no symbol there.
@@ -471,6 +458,13 @@ class ConstituencyParser(Task):
             [*ids, END_ID] if self._can_be_parsed(words, ids) else []
             for (words, _), ids in zip(sentences, token_ids)
         ]
+
+    def _encode_segmentations(self, inputs):
+        token_ids = self._encode([sentence for sentence, _ in inputs])
+        drawn = [self.segmentations.draw(ids, i) for ids, (_, i) in zip(token_ids, inputs)]
+        limit = self.source_limit() or np.inf
+        # One that has become too long is searched as it was.
+        return [new if len(new) <= limit else ids for ids, new in zip(token_ids, drawn)]
 
     def _can_be_parsed(self, words, token_ids):
         limit = self.source_limit()
@@ -498,12 +492,3 @@ class ConstituencyParser(Task):
         for (_, tags), found in zip(sentences, leaves):
             of_words = zip(tags, self.word_tags.tags_of(found[: len(tags)]))
             tags[:] = [found if tag is None else tag for tag, found in of_words]
-
-
-def _tagged(tree, tags):
-    """The tree with the tags that are known."""
-    leaves = (node for step, node in walk(tree) if step == LEAF)
-    for leaf, tag in zip(leaves, tags):
-        if tag is not None:
-            leaf.set_label(tag)
-    return tree
