@@ -14,7 +14,7 @@ _STRENGTH = 0.1
 class Segmentations:
     """The usual segmentation of each sentence, and others that are drawn.
 
-    A model that was trained on segmentations that were drawn (`--subword-sampling`) reads a
+    A model that was trained on segmentations that were drawn (`subword_sampling`) reads a
     sentence in any of them, and what misleads it in one does not in another. Of n of them, s_1 to
     s_n, an output y has the probability
 
