@@ -381,9 +381,8 @@ def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
     task = class_.from_preset(folder)
     task.save_to_preset(tmp_path / "again", card="# Again\n")
     again = class_.from_preset(tmp_path / "again")
-    assert again.metadata == task.metadata and again.metadata["dataset"].startswith(
-        ("craft", "multi30k")
-    )
+    assert again.metadata == task.metadata
+    assert again.metadata["dataset"].startswith(folder.name.split("_")[0])
     assert again.model.hyperparameters == task.model.hyperparameters
     # One that came later is as in a model that has it not.
     for name, value in task.model.hyperparameters.items():

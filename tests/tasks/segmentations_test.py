@@ -43,7 +43,7 @@ def mixture(found):
     return {text: np.log(probability) for text, probability in probabilities.items()}
 
 
-@pytest.mark.parametrize("words", SENTENCES[:3], ids=" ".join)
+@pytest.mark.parametrize("words", SENTENCES[:2], ids=" ".join)
 def test_the_best_and_the_consensus_of_all(words):
     found = log_probabilities_of_each(words, 4, 3)
     assert len({tuple(each) for each in found}) > 1  # else one would do
