@@ -43,7 +43,7 @@ def mixture(found):
     return {text: np.log(probability) for text, probability in probabilities.items()}
 
 
-@pytest.mark.parametrize("words", SENTENCES[:2], ids=" ".join)
+@pytest.mark.parametrize("words", SENTENCES[1:3], ids=" ".join)
 def test_the_best_and_the_consensus_of_all(words):
     found = log_probabilities_of_each(words, 4, 3)
     assert len({tuple(each) for each in found}) > 1  # else one would do
@@ -67,9 +67,10 @@ def test_the_best_and_the_consensus_of_all(words):
 
 def test_neighbours_make_no_difference():
     parser = new_parser(num_segmentations=3, decision="consensus")
-    together = list(parser.parse([*SENTENCES, [], ["x" * 50]]))
-    assert [parse.tree is None for parse in together] == [False] * 6 + [True, False]
-    for words, parse in zip(reversed(SENTENCES), reversed(together[:6])):
+    sentences = SENTENCES[:3]
+    together = list(parser.parse([*sentences, [], ["x" * 50]]))
+    assert [parse.tree is None for parse in together] == [False] * 3 + [True, False]
+    for words, parse in zip(reversed(sentences), reversed(together[:3])):
         (alone,) = parser.parse([words])
         assert alone.tree == parse.tree and alone.score == pytest.approx(parse.score, rel=1e-4)
 
