@@ -460,11 +460,9 @@ class ConstituencyParser(Task):
         ]
 
     def _encode_segmentations(self, inputs):
-        token_ids = self._encode([sentence for sentence, _ in inputs])
-        drawn = [self.segmentations.draw(ids, i) for ids, (_, i) in zip(token_ids, inputs)]
-        limit = self.source_limit() or np.inf
-        # One that has become too long is searched as it was.
-        return [new if len(new) <= limit else ids for ids, new in zip(token_ids, drawn)]
+        token_ids = self._encode([sentence for sentence, index in inputs if index == 0])
+        limit = self.source_limit()
+        return [each for ids in token_ids for each in self.segmentations.of(ids, limit)]
 
     def _can_be_parsed(self, words, token_ids):
         limit = self.source_limit()

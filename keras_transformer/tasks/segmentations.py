@@ -41,17 +41,16 @@ class Segmentations:
         """What is to be searched: a list of pairs (sentence, index of a segmentation)."""
         return list(itertools.product(sentences, range(self.number)))
 
-    def draw(self, token_ids, index):
-        """A segmentation of a sentence.
+    def of(self, token_ids, limit=None):
+        """All segmentations of a sentence, a list of lists of ids: the usual one is the first.
 
         Args:
             token_ids: the ids of the usual one.
-            index: which; that of the usual one is 0.
-
-        Returns:
-            A list of ids.
+            limit: the most ids that may be searched: in place of one of more, the usual one is.
         """
-        return self._sampler([token_ids], seed=index)[0] if index else token_ids
+        drawn = [self._sampler([token_ids], seed)[0] for seed in range(1, self.number)]
+        fits = [limit is None or len(ids) <= limit for ids in drawn]
+        return [token_ids, *(ids if fit else token_ids for ids, fit in zip(drawn, fits))]
 
     def together(self, results, search):
         """What was found for each sentence in all of its segmentations.

@@ -60,7 +60,8 @@ def test_sources_without_end_token(store, training):
     batches, others = (
         TokenBatches(store, 256, training=training, source_end=end) for end in (True, False)
     )
-    for (inputs, *rest), (other_inputs, *other_rest) in zip(*map(all_batches, (batches, others))):
+    pairs = zip(all_batches(batches), all_batches(others), strict=True)
+    for (inputs, *rest), (other_inputs, *other_rest) in pairs:
         sources, other_sources = inputs.pop("encoder_token_ids"), other_inputs["encoder_token_ids"]
         np.testing.assert_array_equal(np.where(sources == END_ID, PAD_ID, sources), other_sources)
         np.testing.assert_array_equal(
