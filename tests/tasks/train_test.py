@@ -278,7 +278,9 @@ def test_presets_that_no_training_begins_with(texts, tmp_path):
     vocabulary = kt.data.Tokenizer.train((texts / "train.en").read_text().splitlines(), 100)
     model = kt.Transformer(100, 1, 8, 16, 2)
     preset = tmp_path / "preset"
-    model.save_to_preset(preset)
+    kt.Translator(model, vocabulary, {}).save_to_preset(preset)
+    for part in ("tokenizer.json", "preprocessor.json", "task.json"):
+        (preset / part).unlink()
     with pytest.raises(kt.UserError, match="no tokenizer"):
         begin(preset)
     assert not run.exists()
