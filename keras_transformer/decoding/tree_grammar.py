@@ -150,11 +150,12 @@ class TreeGrammar(Constraint):
         innermost = ops.take_along_axis(state.stack, top, axis=-1)
         may_open, may_be_leaf, may_close, may_end = self._possible_steps(state, progress)
         opened, closes, is_leaf = (column[..., token_ids] for column in self._table())
+        opens, ends = map(ops.convert_to_tensor, (opened >= 0, token_ids == END_ID))
         is_allowed = (
-            (may_open[..., None] & (opened >= 0))
+            (may_open[..., None] & opens)
             | (may_be_leaf[..., None] & self._fits_next_word(is_leaf, token_ids, state))
             | (may_close[..., None] & ops.take(closes, innermost[..., 0], axis=0))
-            | (may_end[..., None] & (token_ids == END_ID))
+            | (may_end[..., None] & ends)
         )
         return ops.where(is_allowed, log_probs, -np.inf)
 
@@ -207,7 +208,7 @@ class TreeGrammar(Constraint):
     def _fits_next_word(self, is_leaf, token_ids, state):
         """Which tokens may stand for the next word: bool, to broadcast with log-probabilities."""
         if not self.leaf_sets:
-            return is_leaf
+            return ops.convert_to_tensor(is_leaf)
         is_in_set = np.array([np.isin(token_ids, leaf_set) for leaf_set in self.leaf_sets])
         # After the last word, and where a beam has no hypothesis, any index will do.
         last = ops.shape(state.word_kinds)[1] - 1
