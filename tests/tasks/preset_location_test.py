@@ -30,7 +30,7 @@ def test_a_name_of_a_checkout(tmp_path, monkeypatch):
     (tmp_path / "multi30k_en_de").mkdir()  # a folder comes first
     assert locate("multi30k_en_de") == Path("multi30k_en_de")
     message = message_of("multi30k_en_ed")
-    assert "multi30k_en_ed" in message and "craft_parser, multi30k_en_de" in message
+    assert "multi30k_en_ed" in message and "craft_parser, multi30k_de_en, multi30k_en_de" in message
     assert "known" not in message_of(tmp_path / "none")
     for name in ("../saved_models", "..", ""):
         if not Path(name).is_dir():
