@@ -407,7 +407,6 @@ def test_the_present_linearization_is_the_default():
         new_parser(linearization=UnlabelledClosers())
 
 
-@pytest.mark.each_backend
 def test_a_consensus_of_the_beam(parser):
     agreeing = new_parser(decision="consensus")
     several = 0
