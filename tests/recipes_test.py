@@ -296,6 +296,33 @@ def test_translate_n_best(trained, monkeypatch, capsys):
         assert scores == sorted(scores, reverse=True)
 
 
+def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, capsys):
+    """Of three translations of each line the one that the reference is."""
+    _, run = trained
+    lines = ["A dog runs.", "", "The man sees the dog."]
+    arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
+
+    def translate(*options, lines=lines):
+        call(monkeypatch, *arguments, *options, stdin="".join(f"{x}\n" for x in lines))
+        return capsys.readouterr().out.splitlines()
+
+    rows = [row.split("\t") for row in translate("--n-best", "3")]
+    last = {int(number): text for number, _, text in rows}
+    assert last[1] != rows[0][2]
+    references = tmp_path / "references.de"
+    references.write_text("".join(f"{last.get(i, '')}\n" for i in (1, 2, 3)))
+    chosen = translate("--n-best", "3", "--nearest-to", references)
+    assert chosen == [last[1], "", last[3]]
+    for options, stdin, words in (
+        (["--nearest-to", references], lines, "--n-best"),
+        (["--n-best", "3", "--nearest-to", tmp_path / "none"], lines, "There is no file"),
+        (["--n-best", "3", "--nearest-to", references], [*lines, "A dog."], "has 3 lines"),
+    ):
+        with pytest.raises(SystemExit):
+            translate(*options, lines=stdin)
+        assert words in capsys.readouterr().err
+
+
 def test_translate_samples(trained, monkeypatch, capsys):
     _, run = trained
     outputs = []

@@ -4,6 +4,7 @@ Translations
 
 - `score_translations`: BLEU, chrF, chrF++ and TER by sacreBLEU, with signatures, as
   `TranslationScores`; `tokenizer_of`: the tokenizer that fits a language.
+- `nearest_translation`: of several translations the one most like a reference.
 - `compare_translations`: two systems by paired bootstrap resampling, as `Comparison`.
 - `score_placeholders`: how many placeholders were copied, as `PlaceholderScores`.
 - `score_text`: those of a `Translator` on a `ParallelText`; `describe_bleu`: them in one line.
@@ -21,6 +22,7 @@ _HOMES = {
     "score_translations": "evaluation.bleu",
     "TranslationScores": "evaluation.bleu",
     "tokenizer_of": "evaluation.languages",
+    "nearest_translation": "evaluation.bleu",
     "compare_translations": "evaluation.comparison",
     "Comparison": "evaluation.comparison",
     "score_placeholders": "evaluation.placeholders",

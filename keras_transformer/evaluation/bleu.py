@@ -1,5 +1,6 @@
 """Scores of translations, by sacreBLEU and with its signatures."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -105,23 +106,60 @@ def score_translations(
     )
 
 
+def nearest_translation(
+    hypotheses: Sequence[str],
+    reference: str,
+    tokenize: str | None = None,
+    language: str | None = None,
+) -> str:
+    """Chooses of a sentence's translations the one that is nearest to its reference, by BLEU.
+
+    A model that learns from these learns what another model would say, and what people did: the
+    sequence-level interpolation of Kim and Rush (2016). The BLEU is of one sentence: n-grams longer
+    than it do not count, and counts of 0 are smoothed.
+
+    Args:
+        hypotheses: the translations, the best first, such as those of a beam.
+        reference: what they are to be like.
+        tokenize: sacreBLEU's tokenizer, as `score_translations` takes it.
+        language: code of the translations' language.
+
+    Returns:
+        The translation; of equally near ones the first.
+
+    Raises:
+        UserError: if there is none, or if the tokenizer is unknown, does not fit the language, or
+            needs what is not installed.
+    """
+    check_lengths([*hypotheses], [])
+    bleu = _bleu(tokenize, language, effective_order=True)
+    return max(hypotheses, key=lambda x: bleu.sentence_score(x, [reference]).score)
+
+
 def make_metrics(tokenize: str | None, language: str | None) -> dict[str, Any]:
     """Returns sacreBLEU's metrics by the names that `TranslationScores` has for them."""
     # Imported here, as training needs none of it.
-    from sacrebleu.metrics import BLEU, CHRF, TER
+    from sacrebleu.metrics import CHRF, TER
+
+    bleu = _bleu(tokenize, language)
+    # Elsewhere the punctuation is cut off by what was tokenised already, or by 13a's rules.
+    is_asian = tokenizer_of(language) in EAST_ASIAN
+    ter = TER(normalized=is_asian, asian_support=is_asian)
+    return {"bleu": bleu, "chrf": CHRF(), "chrf_plus_plus": CHRF(word_order=2), "ter": ter}
+
+
+@functools.cache
+def _bleu(tokenize: str | None, language: str | None, effective_order: bool = False) -> Any:
+    from sacrebleu.metrics import BLEU
 
     if tokenize is not None:
         check_tokenizer(tokenize, language)
     tokenize = tokenize or tokenizer_of(language)
     try:
         # force: text that is tokenised on purpose needs no warning that it looks tokenised.
-        bleu = BLEU(tokenize=tokenize, force=tokenize == "none")
+        return BLEU(tokenize=tokenize, force=tokenize == "none", effective_order=effective_order)
     except (RuntimeError, OSError) as error:
         raise UserError(_what_is_missing(tokenize, error)) from error
-    # Elsewhere the punctuation is cut off by what was tokenised already, or by 13a's rules.
-    is_asian = tokenizer_of(language) in EAST_ASIAN
-    ter = TER(normalized=is_asian, asian_support=is_asian)
-    return {"bleu": bleu, "chrf": CHRF(), "chrf_plus_plus": CHRF(word_order=2), "ter": ter}
 
 
 def reference_streams(

@@ -8,7 +8,10 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, StreamOptions, given, run
+from keras_transformer.data.corpora import DATASETS, bleu_tokenize
+from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.windows import line_windows
+from keras_transformer.evaluation.bleu import nearest_translation
 
 
 @dataclass(kw_only=True)
@@ -33,6 +36,9 @@ class Options(StreamOptions):
     """How many tokens longer than its source a translation may be. Without the model's own: 50."""
     n_best: int | None = None
     """Print so many translations of each line: its number, score and translation, tabs between."""
+    nearest_to: Path | None = None
+    """File with a reference for each line. Print, in place of all `n_best` translations, the one
+    that is nearest to it, by sentence BLEU (Kim and Rush, 2016: sequence-level interpolation)."""
     sample: bool = False
     """Draw translations at random, in place of the beam search."""
     temperature: float | None = None
@@ -60,12 +66,16 @@ def main(options):
     if options.tag is not None:
         translator = translator.tagged(*options.tag)
     num_results = 1 if options.n_best is None else options.n_best
+    choose = None if options.nearest_to is None else nearest_to(options, translator)
     lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     numbers = itertools.count(1)
     with LineNotes() as notes:
         windows = noted(lines, translator, notes)
         for window in translator.translate_windows(windows, num_results):
             for results, number in zip(window, numbers):
+                if choose:
+                    print(choose(number, results))
+                    continue
                 if options.n_best is None:
                     # A line for each line, even where the search finds nothing.
                     print(results[0][0] if results else "")
@@ -86,6 +96,29 @@ def noted(windows, translator, notes):
             if check.is_unknown:
                 notes.add("with nothing that the vocabulary knows", number)
         yield window
+
+
+def nearest_to(options, translator):
+    """A function of a line's number and its translations: the one nearest to its reference."""
+    if options.n_best is None:
+        raise kt.UserError("`nearest_to` chooses among the `n_best` translations: pass both.")
+    references = read_lines(options.nearest_to)
+    references = itertools.chain([next(references)], references)  # what cannot be read is told now
+    dataset = translator.metadata.get("dataset")
+    tokenize = bleu_tokenize(dataset) if dataset in DATASETS else None
+
+    def choose(number, results):
+        reference = next(references, None)
+        if reference is None:
+            raise kt.UserError(
+                f"{options.nearest_to} has {number - 1:,} lines, and standard input has more. "
+                "Expected a reference for each line"
+            )
+        texts = [translation for translation, _ in results]
+        language = translator.metadata.get("target")
+        return nearest_translation(texts, reference, tokenize, language) if texts else ""
+
+    return choose
 
 
 def search_options(options):
