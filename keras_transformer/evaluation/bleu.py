@@ -132,7 +132,7 @@ def nearest_translation(
             needs what is not installed.
     """
     check_lengths([*hypotheses], [])
-    bleu = _bleu(tokenize, language, effective_order=True)
+    bleu = _sentence_bleu(tokenize, language)
     return max(hypotheses, key=lambda x: bleu.sentence_score(x, [reference]).score)
 
 
@@ -148,7 +148,11 @@ def make_metrics(tokenize: str | None, language: str | None) -> dict[str, Any]:
     return {"bleu": bleu, "chrf": CHRF(), "chrf_plus_plus": CHRF(word_order=2), "ter": ter}
 
 
-@functools.cache
+@functools.cache  # A tokenizer may load a dictionary, and there is a call for each sentence.
+def _sentence_bleu(tokenize: str | None, language: str | None) -> Any:
+    return _bleu(tokenize, language, effective_order=True)
+
+
 def _bleu(tokenize: str | None, language: str | None, effective_order: bool = False) -> Any:
     from sacrebleu.metrics import BLEU
 
