@@ -73,7 +73,8 @@ class SuPar:
 
     def __init__(self, options, folder, threads):
         for split, count in (("train", options.supar_trees), ("val", 100)):
-            lines = (f"{kt.data.to_bracketed(tree)}\n" for tree in load(options, split, count))
+            # Without the treebank's outer bracket SuPar takes the first child for the tree.
+            lines = (f"({kt.data.to_bracketed(tree)})\n" for tree in load(options, split, count))
             (folder / f"{split}.pid").write_text("".join(lines), "utf-8")
         model = folder / "supar.model"
         peer = [str(options.supar_python), str(_PEER)]

@@ -1,11 +1,15 @@
 """SuPar's CRF constituency parser, run by a Python that has it: `pip install supar==1.1.4`.
 
-python supar_peer.py train TRAIN DEV MODEL EPOCHS    trees in brackets, one a line; a model file
-python supar_peer.py parse MODEL THREADS             lines of JSON on standard input, a list of
-                                                     sentences; a line when they are parsed
+python supar_peer.py train TRAIN DEV MODEL EPOCHS [OPTIONS]
+                                            trees in brackets, one a line; a model file; other
+                                            options than its own, as JSON
+python supar_peer.py parse MODEL THREADS    lines of JSON on standard input, a list of sentences; a
+                                            line when they are parsed
+python supar_peer.py trees MODEL THREADS    lines of JSON, a sentence with its tags; its tree
 """
 
 import functools
+import itertools
 import json
 import sys
 
@@ -22,27 +26,46 @@ _TRAINING = {
 }
 
 
-def train(train_trees, dev_trees, path, epochs):
+def train(train_trees, dev_trees, path, epochs, options="{}"):
     """A BiLSTM over words and characters, without pretrained vectors."""
     from supar import CRFConstituencyParser
 
     text = {"train": train_trees, "dev": dev_trees, "test": dev_trees}
     features = {"encoder": "lstm", "feat": ["char"], "embed": None, "unk": "unk"}
-    parser = CRFConstituencyParser.build(path, build=True, **features, **text)
-    parser.train(**text, epochs=int(epochs), **_TRAINING)
+    options = {**_TRAINING, **features, **text, **json.loads(options)}
+    parser = CRFConstituencyParser.build(path, build=True, **options)
+    parser.train(epochs=int(epochs), **options)
 
 
 def parse(path, threads):
     """Parse what each line asks for, and tell when it is done."""
+    parse = load(path, threads)
+    for line in sys.stdin:
+        print(f"\nparsed {len(parse(json.loads(line)))}", flush=True)
+
+
+def trees(path, threads):
+    """Print the tree of each line, on one. A sentence that has several in a row has none."""
+    parse = load(path, threads)
+    while lines := [*itertools.islice(sys.stdin, 2000)]:
+        for tree in parse(map(json.loads, lines)):
+            if len(tree) == 1:
+                print(" ".join(str(tree).split()))
+
+
+def load(path, threads):
+    """A function of sentences, lists of pairs (word, tag), that returns their trees."""
     from supar import CRFConstituencyParser
 
     torch.set_num_threads(int(threads))
     parser = CRFConstituencyParser.load(path)
-    for line in sys.stdin:
-        sentences = [[tuple(word) for word in sentence] for sentence in json.loads(line)]
-        trees = parser.predict(sentences, verbose=False).trees if sentences else []
-        print(f"\nparsed {len(list(trees))}", flush=True)
+
+    def parse(sentences):
+        sentences = [[tuple(word) for word in sentence] for sentence in sentences]
+        return [*parser.predict(sentences, verbose=False).trees] if sentences else []
+
+    return parse
 
 
 if __name__ == "__main__":
-    {"train": train, "parse": parse}[sys.argv[1]](*sys.argv[2:])
+    {"train": train, "parse": parse, "trees": trees}[sys.argv[1]](*sys.argv[2:])
