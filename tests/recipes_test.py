@@ -317,6 +317,7 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
         (["--nearest-to", references], lines, "--n-best"),
         (["--n-best", "3", "--nearest-to", tmp_path / "none"], lines, "There is no file"),
         (["--n-best", "3", "--nearest-to", references], [*lines, "A dog."], "has 3 lines"),
+        (["--n-best", "3", "--nearest-to", references], lines[:2], "left over 1"),
     ):
         with pytest.raises(SystemExit):
             translate(*options, lines=stdin)

@@ -66,15 +66,15 @@ def main(options):
     if options.tag is not None:
         translator = translator.tagged(*options.tag)
     num_results = 1 if options.n_best is None else options.n_best
-    choose = None if options.nearest_to is None else nearest_to(options, translator)
+    references = None if options.nearest_to is None else References(options, translator)
     lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     numbers = itertools.count(1)
     with LineNotes() as notes:
         windows = noted(lines, translator, notes)
         for window in translator.translate_windows(windows, num_results):
             for results, number in zip(window, numbers):
-                if choose:
-                    print(choose(number, results))
+                if references:
+                    print(references.nearest(number, results))
                     continue
                 if options.n_best is None:
                     # A line for each line, even where the search finds nothing.
@@ -83,6 +83,8 @@ def main(options):
                 for translation, score in results:
                     print(number, f"{score:.4f}", translation, sep="\t")
             sys.stdout.flush()
+    if references:
+        references.expect_end()
 
 
 def noted(windows, translator, notes):
@@ -98,27 +100,40 @@ def noted(windows, translator, notes):
         yield window
 
 
-def nearest_to(options, translator):
-    """A function of a line's number and its translations: the one nearest to its reference."""
-    if options.n_best is None:
-        raise kt.UserError("`nearest_to` chooses among the `n_best` translations: pass both.")
-    references = read_lines(options.nearest_to)
-    references = itertools.chain([next(references)], references)  # what cannot be read is told now
-    dataset = translator.metadata.get("dataset")
-    tokenize = bleu_tokenize(dataset) if dataset in DATASETS else None
+class References:
+    """The lines of the file `nearest_to`, one for each line that is translated."""
 
-    def choose(number, results):
-        reference = next(references, None)
+    def __init__(self, options, translator):
+        if options.n_best is None:
+            raise kt.UserError("`nearest_to` chooses among the `n_best` translations: pass both.")
+        self.path = options.nearest_to
+        lines = read_lines(self.path)
+        self._lines = itertools.chain([next(lines)], lines)  # what cannot be read is told now
+        dataset = translator.metadata.get("dataset")
+        self._tokenize = bleu_tokenize(dataset) if dataset in DATASETS else None
+        self._language = translator.metadata.get("target")
+
+    def nearest(self, number, results):
+        """Of the results of the line of a number, the translation nearest to its reference."""
+        reference = next(self._lines, None)
         if reference is None:
             raise kt.UserError(
-                f"{options.nearest_to} has {number - 1:,} lines, and standard input has more. "
+                f"{self.path} has {number - 1:,} lines, and standard input has more. "
                 "Expected a reference for each line"
             )
         texts = [translation for translation, _ in results]
-        language = translator.metadata.get("target")
-        return nearest_translation(texts, reference, tokenize, language) if texts else ""
+        if not texts:
+            return ""
+        return nearest_translation(texts, reference, self._tokenize, self._language)
 
-    return choose
+    def expect_end(self):
+        """Tells of references that no line was left for: the lines were others, or cut off."""
+        left = sum(1 for _ in self._lines)
+        if left:
+            raise kt.UserError(
+                f"{self.path} has more lines than standard input: left over {left:,}. Expected a "
+                "reference for each line; what was printed may be nearest to those of other lines"
+            )
 
 
 def search_options(options):
