@@ -320,6 +320,32 @@ class ConstituencyParser(Task):
         """
         return self._search_windows(windows, num_results, None)
 
+    def tag(self, sentences):
+        """Find the words' tags alone, by the model's tagger: one pass of the encoder, no search.
+
+        Args:
+            sentences: iterable of sentences, as a call takes them. A tag that is given stays.
+
+        Returns:
+            An iterator of lists of tags, one for each word, in the same order; None for a sentence
+            without words, and for one that is longer than `max_source_length`.
+
+        Raises:
+            UserError: if the model was trained without a tagger.
+        """
+        check_is_no_string(sentences, "tagged")
+        windows = search_stream(
+            ([words_of(x, self.word_tokenizer) for x in w] for w in in_windows(sentences)),
+            self._encode,
+            self._search_tags,
+            self.batch_tokens,
+            self.source_limit(),
+        )
+        return (
+            found and self._with_found_tags(sentence, found[0][0])
+            for sentence, found in itertools.chain.from_iterable(windows)
+        )
+
     def search_trees(
         self, token_ids, num_words, word_kinds=None, num_results=1, grammar=None, run=None
     ):
@@ -469,12 +495,11 @@ class ConstituencyParser(Task):
         return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
     def _search(self, batch, sentences, num_results, run=None):
-        num_words = np.zeros(len(batch), "int32")
-        num_words[: len(sentences)] = [len(words) for words, _ in sentences]
-        escaped = [[*map(escape, words)] for words, _ in sentences]
-        kinds, grammar = self.word_tags.kinds(num_words, escaped), self.grammar
+        num_words, kinds = self._word_kinds(batch, sentences)
+        grammar = self.grammar
         if self.has_tagger:
-            self._find_tags(batch, sentences, kinds)
+            for sentence, leaves in zip(sentences, self._best_leaves(batch, kinds)):
+                sentence.tags[:] = self._with_found_tags(sentence, leaves)
             kinds = None
         elif self.constrained:
             given = self.word_tags.kinds_with_given(
@@ -484,9 +509,21 @@ class ConstituencyParser(Task):
                 kinds, grammar = given, self._grammar_of_tags
         return self.search_trees(batch, num_words, kinds, num_results, grammar, run)
 
-    def _find_tags(self, batch, sentences, kinds):
-        """Put the tagger's tags in the places of those that are not given."""
-        leaves = ops.convert_to_numpy(self.word_tags.tag(self.model, batch, kinds))
-        for (_, tags), found in zip(sentences, leaves):
-            of_words = zip(tags, self.word_tags.tags_of(found[: len(tags)]))
-            tags[:] = [found if tag is None else tag for tag, found in of_words]
+    def _search_tags(self, batch, sentences):
+        """As if the tagger's leaves were found by a search: one result, of score 0."""
+        leaves = self._best_leaves(batch, self._word_kinds(batch, sentences)[1])
+        return leaves[:, None], np.zeros((len(batch), 1))
+
+    def _word_kinds(self, batch, sentences):
+        num_words = np.zeros(len(batch), "int32")
+        num_words[: len(sentences)] = [len(words) for words, _ in sentences]
+        escaped = [[*map(escape, words)] for words, _ in sentences]
+        return num_words, self.word_tags.kinds(num_words, escaped)
+
+    def _best_leaves(self, batch, kinds):
+        return ops.convert_to_numpy(self.word_tags.tag(self.model, batch, kinds))
+
+    def _with_found_tags(self, sentence, leaves):
+        """A sentence's tags, with the tagger's in the places of those that are not given."""
+        found = self.word_tags.tags_of(leaves[: len(sentence.tags)])
+        return [tag or best for tag, best in zip(sentence.tags, found)]

@@ -94,12 +94,15 @@ class WordTags:
         """The leaves that the model's tagger finds best among those that words may have.
 
         Args:
-            model: a `Transformer` with an `untagged_leaf_id`.
+            model: a `Transformer` with an `untagged_leaf_id` or a `tag_loss_weight`.
             token_ids: int tensor `(batch, source)`.
             kinds: int tensor `(batch, words)`, or None.
 
         Returns:
             Int32 tensor `(batch, source)`, of each word; then of no word.
+
+        Raises:
+            UserError: if the model has no tagger.
         """
         # What stands for all tags says nothing, unless the treebank has it for a tag.
         tags = [leaf for tag, leaf in self.leaves.items() if tag != UNKNOWN_TAG]
@@ -117,8 +120,8 @@ class WordTags:
 
 
 def _tag(model, token_ids, kinds, leaf_sets):
-    leaf_ids = np.array(model.decoder.tagger.leaf_ids, "int32")
     log_probs = model.tag(token_ids)
+    leaf_ids = np.array(model.decoder.tagger.leaf_ids, "int32")
     # As many kinds as tokens, which are more than the words.
     none = ops.zeros_like(ops.cast(token_ids, "int32"))
     kinds = ops.concatenate([ops.cast(kinds, "int32"), none], axis=1)[:, : ops.shape(none)[1]]

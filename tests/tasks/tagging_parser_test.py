@@ -8,6 +8,7 @@ from nltk import Tree
 import keras_transformer as kt
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.trees import InOrderBrackets, LabelledBrackets
+from keras_transformer.tasks.tree_options import TreeOptions
 from tests.helpers import to_numpy
 from tests.small_trees import new_parser, new_tagging_parser, tag_dictionary, trees
 
@@ -57,6 +58,34 @@ def test_tags_are_the_tagger_s_best(constrained):
         repairs += parse.repairs.total()
     # Whatever had to be repaired, each word keeps its own tag.
     assert (repairs > 0) is not constrained
+
+
+def test_tags_alone(parser):
+    """As in the trees, in any order of lengths, and of sentences that cannot be parsed none."""
+    sentences = [*SENTENCES, [], [(word, None) for word in SENTENCES[0]], "the"]
+    expected = [tree and tags_of(tree) for tree in parser(sentences)]
+    assert expected[len(SENTENCES)] is None
+    assert [*parser.tag(iter(sentences))] == expected
+    (word, *others), tag = SENTENCES[0], "FOREIGN"
+    assert [*parser.tag([[(word, tag), *others]])] == [[tag, *expected[0][1:]]]
+
+
+def test_tags_alone_of_a_parser_that_writes_tags():
+    """With a tagger's loss: it is trained, and no search asks it."""
+    parser = new_parser(counts_words=TreeOptions(tag_loss_weight=1.0))
+    assert not parser.has_tagger
+    dictionary = parser.tag_dictionary
+    for words, tags in zip(SENTENCES, parser.tag(SENTENCES)):
+        assert tags == best_tags(
+            parser, words, lambda word: dictionary.tag_sets[dictionary.kinds.get(word, 0)]
+        )
+
+
+def test_tags_alone_need_a_tagger():
+    with pytest.raises(kt.UserError, match="has no tagger"):
+        next(new_parser().tag(SENTENCES))
+    with pytest.raises(kt.UserError, match="[Ss]tring"):
+        new_parser().tag("The dog runs.")
 
 
 def test_without_a_dictionary():
