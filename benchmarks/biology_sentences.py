@@ -1,4 +1,4 @@
-"""Write sentences of biology in the words of CRAFT, for silver trees: none of CRAFT's own articles.
+"""Write sentences of biology in the words of CRAFT, for silver trees: none known to be CRAFT's.
 
 They are of the corpora that Crichton et al. (2017) brought into one form, a word a line and a blank
 line behind each sentence: github.com/cambridgeltl/MTL-Bioinformatics-2016, CC BY 4.0. Some have
