@@ -51,6 +51,7 @@ def plan_batches(
     first=None,
     samplers=None,
     source_end=True,
+    second_source=False,
 ):
     """Plan the batches of a training and of its validation (section 5.1).
 
@@ -67,6 +68,7 @@ def plan_batches(
             before `train_store`. Its batches have shapes of their own.
         samplers: see `TokenBatches`; for the training text.
         source_end: whether sources end with the end token.
+        second_source: see `TokenBatches`; for the training text.
 
     Returns:
         The tuple `(train_batches, val_batches)` of `TokenBatches`; with `first`, `train_batches`
@@ -86,6 +88,7 @@ def plan_batches(
             accumulate=accumulate,
             compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
             samplers=samplers,
+            second_source=second_source,
             **alike,
         )
         _tell(batches)
@@ -118,7 +121,7 @@ class TokenBatches(keras.utils.PyDataset):
     A batch is a tuple `(inputs, targets, sample_weights)`:
     - `inputs`: `{"encoder_token_ids": (rows, source), "decoder_token_ids": (rows, target)}` int32.
       The source ends with the end token, where `source_end` says so; the decoder's input begins
-      with the start token.
+      with the start token. With `second_source` also `"second_encoder_token_ids"`, like the first.
     - `targets`: `(rows, target)` int32, ending with the end token.
     - `sample_weights`: `(rows, target)` float32, 0 at padding. In training they sum to 1 in each
       batch: with a loss of `reduction="sum"` the loss is the token mean over the global batch,
@@ -145,6 +148,7 @@ class TokenBatches(keras.utils.PyDataset):
             epoch, and that of the targets; each may be None. None: all tokens as in the store. The
             lengths that batches are planned for are larger with it: see `SampledTokens`.
         source_end: whether sources end with the end token.
+        second_source: whether each source is segmented twice: for R-Drop, with `samplers`.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
@@ -171,11 +175,14 @@ class TokenBatches(keras.utils.PyDataset):
         compile_batches=0,
         samplers=None,
         source_end=True,
+        second_source=False,
     ):
         super().__init__()
         sampled = samplers and any(samplers)
         self.tokens = (
-            SampledTokens(store, samplers, seed, accumulate) if sampled else StoredTokens(store)
+            SampledTokens(store, samplers, seed, accumulate, second_source)
+            if sampled
+            else StoredTokens(store)
         )
         _check(self.tokens.lengths, batch_tokens, rows_multiple, shard)
         self.store = store
@@ -232,15 +239,19 @@ class TokenBatches(keras.utils.PyDataset):
         part, parts = self.shard
         num_rows = self.plans.rows[shape] // parts
         part = slice(part * num_rows, (part + 1) * num_rows)
-        source, target = self.tokens.padded(self._planned(epoch, index), part)
+        source, target, *second = self.tokens.padded(self._planned(epoch, index), part)
         starts = np.full((len(target[0]), 1), START_ID, "int32")
         decoder_inputs = np.concatenate([starts, target[0][:, :-1]], axis=1)
-        source = _with_end(*source) if self.source_end else source[0]
-        source, decoder_inputs, target = (
-            _fill_rows(x, num_rows) for x in (source, decoder_inputs, _with_end(*target))
+        source, *second = (
+            _with_end(*side) if self.source_end else side[0] for side in (source, *second)
+        )
+        source, decoder_inputs, target, *second = (
+            _fill_rows(x, num_rows) for x in (source, decoder_inputs, _with_end(*target), *second)
         )
         weights = (target != 0).astype("float32") / np.float32(self._tokens(epoch, index))
         inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder_inputs}
+        if second:
+            (inputs["second_encoder_token_ids"],) = second
         return inputs, target, weights
 
     def pairs_of_batch(self, epoch, index):

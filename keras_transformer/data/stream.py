@@ -41,8 +41,7 @@ def _tensorflow_dataset(make):
     def batches():
         return (make(index) for index in itertools.count())
 
-    ids, weights = tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, None), "float32")
-    inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
-    return tf.data.Dataset.from_generator(
-        batches, output_signature=(inputs, ids, weights)
-    ).prefetch(tf.data.AUTOTUNE)
+    signature = keras.tree.map_structure(lambda x: tf.TensorSpec((None, None), x.dtype), make(0))
+    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(
+        tf.data.AUTOTUNE
+    )

@@ -17,6 +17,8 @@ from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 
 # What the inputs of a fused step hold beside the token ids; the weights in training alone.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
+# Another segmentation of the same sources, which the second pass of R-Drop reads.
+_SECOND_SOURCE = "second_encoder_token_ids"
 _QUANTIZED = "the embedding is quantised, and the loss needs it in floats"
 # What a step consists of. A class that overrides one of them may want logits there.
 _METHODS = ("call", "compute_loss", "compute_metrics", "train_step", "test_step")
@@ -68,7 +70,9 @@ class FusedTrainingStep(keras.Model):
                 with false there are logits always.
             r_drop: α of R-Drop (Wu et al., 2021): each batch is trained on twice at once, with
                 different dropout, and what differs between the two predictions is added to the
-                loss; see `fused_crossentropy`. Takes fused steps. 0: none.
+                loss; see `fused_crossentropy`. Takes fused steps. Where the inputs have
+                `"second_encoder_token_ids"`, the second pass reads these: another segmentation of
+                each source (Wang et al., 2021). 0: none.
 
         Raises:
             UserError: if `fused` is none of these, or true where it is impossible, or `r_drop`
@@ -135,13 +139,12 @@ class FusedTrainingStep(keras.Model):
 
     def call(self, inputs, training=None, mask=None):
         if not (isinstance(inputs, dict) and _TARGETS in inputs):
-            return super().call(inputs, training=training, mask=mask)
+            return super().call(_of_one_pass(inputs), training=training, mask=mask)
         y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
         r_drop = self.r_drop if _WEIGHTS in inputs else 0.0
         passes = 2 if r_drop else 1
-        sequence, embeddings, further_losses = self.logit_factors(
-            _repeated(inputs, passes), training
-        )
+        inputs_of_passes = _of_two_passes(inputs) if r_drop else _of_one_pass(inputs)
+        sequence, embeddings, further_losses = self.logit_factors(inputs_of_passes, training)
         if _WEIGHTS in inputs:
             sequence = _side_by_side(sequence) if r_drop else sequence
             scores = fused_crossentropy(
@@ -214,13 +217,22 @@ def _as_one(y_pred):
     return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred
 
 
-def _repeated(inputs, passes):
-    """Each row so often, beside itself: devices that share the batch have all passes of their rows,
-    and drop what one device would."""
-    if passes == 1:
+def _of_one_pass(inputs):
+    """The inputs without those of another pass."""
+    if not (isinstance(inputs, dict) and _SECOND_SOURCE in inputs):
         return inputs
-    names = "encoder_token_ids", "decoder_token_ids"
-    return {name: ops.repeat(inputs[name], passes, axis=0) for name in names}
+    return {name: value for name, value in inputs.items() if name != _SECOND_SOURCE}
+
+
+def _of_two_passes(inputs):
+    """Both passes of each row beside one another: devices that share the batch have both of their
+    rows, and drop what one device would."""
+    source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
+    sources = ops.stack([source, inputs.get(_SECOND_SOURCE, source)], axis=1)
+    return {
+        "encoder_token_ids": ops.reshape(sources, (-1, ops.shape(source)[1])),
+        "decoder_token_ids": ops.repeat(target, 2, axis=0),
+    }
 
 
 def _side_by_side(values):

@@ -172,6 +172,7 @@ def make_batches(
             first=(stores["first"], updates) if first else None,
             samplers=samplers,
             source_end=source_end,
+            second_source=bool(options.model.r_drop and samplers),
         )
     )
 

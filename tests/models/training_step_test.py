@@ -365,6 +365,27 @@ def test_r_drop_of_passes_that_agree_is_one_of_them_with_a_tagger(tagger):
         np.testing.assert_allclose(x, y, atol=1e-5)
 
 
+def test_r_drop_compares_two_segmentations_of_a_source():
+    other = np.flip(SOURCE[:, :-1], axis=1)
+    other = np.concatenate([other, SOURCE[:, -1:]], axis=1)
+    both = {**INPUTS, "second_encoder_token_ids": other}
+
+    def losses(inputs, alpha):
+        _, model = r_drop_step(alpha, 0.0)
+        return model.train_on_batch(inputs, TARGET, return_dict=True)["loss"]
+
+    plain = [losses({**INPUTS, "encoder_token_ids": x}, 0.0) for x in (SOURCE, other)]
+    assert plain[0] != pytest.approx(plain[1], rel=1e-4)
+    # Two that differ, without dropout: the mean of their losses, and something proportional to α.
+    none, some, twice = (losses(both, alpha) for alpha in (1e-9, 2.0, 4.0))
+    assert none == pytest.approx(np.mean(plain), rel=1e-6)
+    assert twice - none == pytest.approx(2 * (some - none), rel=1e-2) and some > none + 1e-3
+    # Where nothing is compared the second is not read.
+    assert losses(both, 0.0) == pytest.approx(plain[0])
+    model = r_drop_step(0.0, 0.0)[1]
+    np.testing.assert_array_equal(model.predict_on_batch(both), model.predict_on_batch(INPUTS))
+
+
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("options", "words"),
