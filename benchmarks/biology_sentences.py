@@ -83,7 +83,8 @@ def sentences_of(path):
 
 def sentences_of_craft(options):
     for path in options.treebanks:
-        yield from (tree.leaves() for tree in kt.data.Treebank.from_file(path))
+        for tree in kt.data.Treebank.from_file(path):
+            yield [kt.data.trees.unescape(word) for word in tree.leaves()]
     for path in paths(options, ["CRAFT*"]):
         yield from sentences_of(path)
 

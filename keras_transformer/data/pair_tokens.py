@@ -94,7 +94,7 @@ class SampledTokens:
         self._drawn = {}
 
     def padded(self, batch, rows):
-        """As `StoredTokens.padded`; then the second segmentation of the sources, if there is one."""
+        """As `StoredTokens.padded`, and the second segmentation of the sources, if there is one."""
         return tuple((ids[rows], lengths[rows]) for ids, lengths in self._draw_batch(batch))
 
     def num_target_tokens(self, batch):

@@ -96,7 +96,8 @@ class ModelOptions:
     r_drop: float = 0.0
     """α of R-Drop (Wu et al., 2021; 5, say): train on each batch twice at once, with different
     dropout, and add to the loss what differs between the two predictions. A step takes twice as
-    long. 0: none."""
+    long. Where subwords are sampled, each pass reads another segmentation of the source (Wang et
+    al., 2021). 0: none."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """What the layers compute in; weights are float32. In float16 the loss is scaled."""
 
