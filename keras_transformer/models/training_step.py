@@ -143,8 +143,9 @@ class FusedTrainingStep(keras.Model):
         y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
         r_drop = self.r_drop if _WEIGHTS in inputs else 0.0
         passes = 2 if r_drop else 1
-        inputs_of_passes = _of_two_passes(inputs) if r_drop else _of_one_pass(inputs)
-        sequence, embeddings, further_losses = self.logit_factors(inputs_of_passes, training)
+        sequence, embeddings, further_losses = self.logit_factors(
+            _of_two_passes(inputs) if r_drop else inputs, training
+        )
         if _WEIGHTS in inputs:
             sequence = _side_by_side(sequence) if r_drop else sequence
             scores = fused_crossentropy(
