@@ -35,7 +35,7 @@ def test_list(monkeypatch, capsys):
     (words,) = (row.split() for row in rows if row.startswith("multi30k_en_de "))
     assert words == [
         *("multi30k_en_de", "Translator", "en-de", "2,086,912"),
-        *("4.9", "MB", "BLEU", "40.51", "research-use"),
+        *("4.9", "MB", "BLEU", "40.83", "research-use"),
     ]
     assert "F1 81.66" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
 

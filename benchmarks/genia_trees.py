@@ -1,0 +1,102 @@
+"""Write the trees of the GENIA treebank in the form of CRAFT's: gold trees of other abstracts.
+
+GENIA's 1,999 abstracts (Tateisi et al., 2005; annotations CC BY 3.0, © GENIA Project) follow the
+Penn Treebank; CRAFT follows the guidelines of biomedical treebanks (Warner et al., 2004) too. Both
+differ in words and labels: what a rule can change is changed here, the rest a training on CRAFT's
+own trees afterwards.
+"""
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+from nltk import Tree
+
+import keras_transformer as kt
+from keras_transformer.command_line import run
+from keras_transformer.data.tokenizer import UNKNOWN_ID
+
+TAGS = {
+    **{"PERIOD": ".", "COMMA": ",", "COLON": ":", "LRB": "-LRB-", "RRB": "-RRB-"},
+    **{"LQT": "``", "RQT": "''", "PRPP": "PRP$", "WPP": "WP$"},
+}
+# The constituent that the parts of a word become before a noun, by the word's tag.
+MODIFIERS = {
+    **dict.fromkeys(("NN", "NNS", "NNP", "NNPS", "CD"), "NML"),
+    **dict.fromkeys(("JJ", "JJR", "JJS", "VBN", "VBG"), "ADJP"),
+}
+NOUNS = {"NN", "NNS", "NNP", "NNPS"}
+# The tag of a part, until the tagger has found it.
+UNKNOWN = "XX"
+
+
+@dataclass(kw_only=True)
+class Options:
+    data_dir: Path
+    """The folder of the treebank's XML files."""
+    model: str
+    """A parser of CRAFT with a tagger, which tags what GENIA has in one word and CRAFT in several;
+    trees with a label that it does not know are left out."""
+    max_words: int = 120
+    """Longer sentences are left out."""
+
+
+def main(options):
+    parser = kt.ConstituencyParser.from_preset(options.model)
+    files = sorted(options.data_dir.glob("*.xml"))
+    trees = [tree for path in files for tree in trees_of(path)]
+    trees = [tree for tree in trees if len(tree.leaves()) <= options.max_words]
+    for tree, tags in zip(trees, parser.tag(tree.leaves() for tree in trees), strict=True):
+        for leaf, tag in zip(tree.subtrees(lambda x: x.height() == 2), tags, strict=True):
+            if leaf.label() == UNKNOWN:
+                leaf.set_label(tag)
+        if UNKNOWN_ID not in parser.output_ids(tree):
+            print(f"( {kt.data.to_bracketed(tree)} )")
+
+
+def trees_of(path):
+    """The trees of an article; none of those that say nothing."""
+    for sentence in ET.parse(path).iter("sentence"):
+        if parts := parts_of(sentence):
+            top, *marks = parts
+            if top.height() == 2:
+                continue
+            for mark in marks:  # In CRAFT the full stop is within the sentence.
+                top.append(mark)
+            yield top
+
+
+def parts_of(element):
+    """The constituents and leaves that an element has for children, without traces."""
+    children = [x for x in element if x.tag == "tok" or "null" not in x.attrib]
+    parts = [(child, part) for child in children for part in [part_of(child)] if part]
+    found = []
+    for i, (child, part) in enumerate(parts):
+        modifies_noun = any(x.get("cat") in NOUNS for x, _ in parts[i + 1 :])
+        if child.tag == "cons":
+            if modifies_noun and element.get("cat") == part.label() == "NP":
+                part.set_label("NML")
+            found.append(part)
+        elif len(part) == 1 or len(parts) == 1:
+            found += part
+        elif modifies_noun or MODIFIERS.get(child.get("cat")) == "ADJP":
+            found.append(Tree(MODIFIERS.get(child.get("cat"), "NML"), part))
+        else:
+            found += part
+    return found
+
+
+def part_of(element):
+    """A constituent; of a word the list of its leaves, in CRAFT's words; nothing if it is empty."""
+    if element.tag == "cons":
+        parts = parts_of(element)
+        if element.get("cat") == "PP" and parts and parts[0].label() == "TO":
+            parts[0].set_label("IN")
+        return Tree(element.get("cat"), parts) if parts else None
+    words = kt.data.tokenize_words("".join(element.itertext()).strip(), "craft")
+    tag = TAGS.get(element.get("cat"), element.get("cat"))
+    return [Tree(tag if len(words) == 1 else UNKNOWN, [word]) for word in words]
+
+
+if __name__ == "__main__":
+    run(main, Options)
