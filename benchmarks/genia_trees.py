@@ -61,8 +61,7 @@ def trees_of(path):
             top, *marks = parts
             if top.height() == 2:
                 continue
-            for mark in marks:  # In CRAFT the full stop is within the sentence.
-                top.append(mark)
+            top.extend(marks)  # In CRAFT the full stop is within the sentence.
             yield top
 
 
