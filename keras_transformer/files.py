@@ -16,6 +16,7 @@ except ImportError:  # Windows
 
 _SUFFIX = ".unfinished"
 _OLD = "old"
+_MOST_NAMED = 5
 
 
 @contextlib.contextmanager
@@ -39,6 +40,48 @@ def whole(path):
             os.replace(path, Path(folder) / _OLD)
         os.replace(new, path)
         _sync(path.parent)
+
+
+@contextlib.contextmanager
+def whole_folder(path, names):
+    """Like `whole`, of a folder that takes no place but that of an earlier one of its kind.
+
+    Args:
+        path: the folder.
+        names: patterns, as of `Path.match`, of the names that stand in a folder of this kind.
+
+    Raises:
+        UserError: at once, if what is at `path` is something else, and would be lost.
+    """
+    check_replaceable(path, names)
+    with whole(path) as folder:
+        yield folder
+
+
+def check_replaceable(path, names):
+    """Raise a `UserError` if a folder at `path` would replace anything but one of its kind.
+
+    Args:
+        path: the folder.
+        names: as for `whole_folder`.
+    """
+    path = Path(path)
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise UserError(f"{path} is a file, and a folder is to be written. Give another path.")
+    if path.samefile("."):
+        raise UserError(
+            f"{path} is the folder that the program runs in, which cannot be replaced. Give the "
+            "path of another one."
+        )
+    if others := sorted(x.name for x in path.iterdir() if not any(map(x.match, names))):
+        more = ["..."] if len(others) > _MOST_NAMED else []
+        raise UserError(
+            f"{path} would be replaced, and what else is in it lost: "
+            f"{', '.join(others[:_MOST_NAMED] + more)}. Give a new folder, an empty one, or an "
+            "earlier one of the same kind."
+        )
 
 
 def read_json(path):

@@ -10,7 +10,14 @@ import pytest
 
 from keras_transformer import files
 from keras_transformer.errors import UserError
-from keras_transformer.files import beside, check_room, read_json, remove_leftovers, whole
+from keras_transformer.files import (
+    beside,
+    check_room,
+    read_json,
+    remove_leftovers,
+    whole,
+    whole_folder,
+)
 
 pytestmark = pytest.mark.once
 
@@ -94,6 +101,46 @@ def test_keeps_the_old_one_of_the_other_kind(tmp_path, folder):
         write(new, "new", not folder)
     assert read(path) == "old"
     assert names(tmp_path) == ["result"]
+
+
+def write_kind(path):
+    """Writes a folder whose kind has `config.json` and whatever ends with `.weights`."""
+    with whole_folder(path, ["config.json", "*.weights"]) as folder:
+        folder.mkdir()
+        (folder / "config.json").touch()
+
+
+@pytest.mark.parametrize("earlier", [None, [], ["config.json", "a.weights", "b.weights"]])
+def test_a_folder_takes_the_place_of_one_of_its_kind(tmp_path, earlier):
+    path = tmp_path / "model"
+    if earlier is not None:
+        path.mkdir()
+        [(path / name).touch() for name in earlier]
+    write_kind(path)
+    assert names(path) == ["config.json"]
+
+
+@pytest.mark.parametrize("other", ["thesis.txt", ".git/HEAD", "runs/config.json"])
+def test_a_folder_with_anything_else_in_it_is_not_replaced(tmp_path, other):
+    write_kind(tmp_path / "model")
+    (tmp_path / "model" / other).parent.mkdir(exist_ok=True)
+    (tmp_path / "model" / other).write_text("years of work")
+    match = f"model would be replaced, .* lost: {other.split('/')[0]}"
+    with pytest.raises(UserError, match=match):
+        write_kind(tmp_path / "model")
+    assert (tmp_path / "model" / other).read_text() == "years of work"
+    assert names(tmp_path) == ["model"]
+
+
+def test_neither_a_file_nor_the_present_folder_is_replaced_by_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file is a file, and a folder is to be written"):
+        write_kind(tmp_path / "file")
+    monkeypatch.chdir(tmp_path)
+    for path in (".", tmp_path):
+        with pytest.raises(UserError, match="the folder that the program runs in"):
+            write_kind(path)
+    assert names(tmp_path) == ["file"]
 
 
 def test_makes_the_folders_above(tmp_path):

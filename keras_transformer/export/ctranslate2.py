@@ -5,10 +5,16 @@ from pathlib import Path
 from keras_transformer.data.tokenizer import END_ID, START_ID, UNKNOWN_ID
 from keras_transformer.errors import UserError
 from keras_transformer.export.ctranslate2_weights import head_dim, set_decoder, set_encoder
-from keras_transformer.export.tokenizer_files import check_protos, pieces_of, save_tokenizers
-from keras_transformer.files import whole
+from keras_transformer.export.tokenizer_files import (
+    TOKENIZER_FILES,
+    check_protos,
+    pieces_of,
+    save_tokenizers,
+)
+from keras_transformer.files import whole_folder
 from keras_transformer.models.quantization import is_quantized
 
+_FILES = ["model.bin", "config.json", "*vocabulary.*", "vmap.txt", *TOKENIZER_FILES]
 # Names of activations, in Keras and in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
@@ -46,13 +52,14 @@ def export_ctranslate2(translator, path, quantization=None, vmap=None, force=Tru
         UserError: if the package `ctranslate2` is not installed, model and tokenizer do not have
             the same vocabulary, the model's activation is one that CTranslate2 does not have, the
             model has an `attention_window` or is quantised, CTranslate2 has no such `quantization`,
-            there is no file `vmap`, or `path` is there already and `force` is false.
+            there is no file `vmap`, `path` is there already and `force` is
+            false, or there is more in it than such a folder has.
     """
     # First, so that nothing is computed in vain.
     _check_options(path, quantization, vmap, force)
     check_protos(translator)
     converter = ctranslate2_converter(translator)
-    with whole(path) as folder:
+    with whole_folder(path, _FILES) as folder:
         converter.convert(
             str(folder), vmap=None if vmap is None else str(vmap), quantization=quantization
         )

@@ -25,7 +25,8 @@ def export_as(translator, path, format, **options):
         **options: arguments of the function that writes the format.
 
     Raises:
-        UserError: if there is no such format, it has no such option, or it cannot hold the model.
+        UserError: if there is no such format, it has no such option, it cannot hold the model, or
+            there is more at `path` than a folder of the format.
     """
     if format not in _HOMES:
         names = ", ".join(f'"{name}"' for name in _HOMES)

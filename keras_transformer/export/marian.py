@@ -13,17 +13,19 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     stack_places,
 )
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.export.tokenizer_files import pieces_of
-from keras_transformer.files import whole
+from keras_transformer.files import whole_folder
 from keras_transformer.models.quantization import is_quantized
 
 logger = logging.getLogger(__name__)
 
+_FILES = ["*config.json", "model.safetensors", "*vocab.json", "source.spm", "target.spm"]
 # The size of transformers' table of positions, which ours have no end of.
 _POSITIONS = 1024
+_SPECIAL_TOKENS = {"eos": END_ID, "unk": UNKNOWN_ID, "pad": PAD_ID}
 # Ours -> why Marian has none but this.
 _FIXED = {
     "normalize_first": False,
@@ -62,7 +64,8 @@ def export_marian(translator, path):
 
     Raises:
         UserError: if the model is no Marian (pre-norm, learned positions and the like), is
-            quantised, or the package `safetensors` is not installed.
+            quantised, the package `safetensors` is not installed, or there is more at `path` than
+            such a folder has.
     """
     try:
         from safetensors.numpy import save_file
@@ -72,7 +75,7 @@ def export_marian(translator, path):
             f"here ({error}). Install it: pip install safetensors"
         ) from error
     _check(translator)
-    with whole(path) as folder:
+    with whole_folder(path, _FILES) as folder:
         folder.mkdir()
         # PyTorch's: transformers asks where a file comes from.
         save_file(_weights(translator.model), folder / "model.safetensors", {"format": "pt"})
@@ -235,6 +238,7 @@ def _write_tokenizers(folder, translator):
     files = {"vocab.json": "source"} | ({"target_vocab.json": "target"} if is_separate else {})
     for name, side in files.items():
         _write_json(folder / name, _vocabulary(sides[side]))
+    pieces = pieces_of(translator.tokenizer)
     languages = {
         f"{side}_lang": translator.metadata[side] for side in sides if side in translator.metadata
     }
@@ -244,6 +248,7 @@ def _write_tokenizers(folder, translator):
             "tokenizer_class": "MarianTokenizer",
             "separate_vocabs": is_separate,
             "model_max_length": _POSITIONS,
+            **{f"{name}_token": pieces[i] for name, i in _SPECIAL_TOKENS.items()},
             **languages,
         },
     )

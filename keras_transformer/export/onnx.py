@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.export.tokenizer_files import check_protos, save_tokenizers
-from keras_transformer.files import whole
+from keras_transformer.export.tokenizer_files import TOKENIZER_FILES, check_protos, save_tokenizers
+from keras_transformer.files import whole_folder
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.stacks import padding_mask
 
@@ -35,11 +35,12 @@ def export_onnx(translator, path):
     Raises:
         UserError: on another backend than TensorFlow (Keras's export from PyTorch fails where
             lengths are free, and that from JAX wants Flax and more), if the package `tf2onnx` is
-            not installed, or the model is not in float32.
+            not installed, the model is not in float32, or there is more at `path` than such a
+            folder has.
     """
     _check(translator)
     model = translator.model
-    with whole(path) as folder:
+    with whole_folder(path, [ENCODER, STEP, *TOKENIZER_FILES]) as folder:
         folder.mkdir()
         save_tokenizers(translator, folder)
         _write(_EncoderPart(model), folder / ENCODER)

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import whole_folder
 from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
 
 # What `str.isspace` takes for white space, and the empty text: an expression of RE2, which has its
@@ -40,8 +40,8 @@ def export_translator(translator, path, num_results=None):
             search, and to 1 for one that draws.
 
     Raises:
-        UserError: on another backend than TensorFlow, if the search does not give so many, or if a
-            tokenizer is no SentencePiece model.
+        UserError: on another backend than TensorFlow, if the search does not give so many, a
+            tokenizer is no SentencePiece model, or there is more at `path` than a SavedModel.
     """
     num_results = num_results or translator.search.most_results or 1
     translator.search.check_num_results(num_results)
@@ -57,7 +57,8 @@ def save_module(make_module, task, path):
         path: the folder to write.
 
     Raises:
-        UserError: on another backend than TensorFlow.
+        UserError: on another backend than TensorFlow, or if there is more at `path` than a
+            SavedModel.
     """
     if keras.backend.backend() != "tensorflow":
         raise UserError(
@@ -67,10 +68,10 @@ def save_module(make_module, task, path):
         )
     import tensorflow as tf
 
-    module, signatures = make_module(task)
-    # A SavedModel holds what hangs on it by name.
-    module.weights = [variable.value for variable in task.model.variables]
-    with whole(path) as folder:
+    with whole_folder(path, ["saved_model.pb", "fingerprint.pb", "variables", "assets*"]) as folder:
+        module, signatures = make_module(task)
+        # A SavedModel holds what hangs on it by name.
+        module.weights = [variable.value for variable in task.model.variables]
         tf.saved_model.save(module, str(folder), signatures=signatures)
 
 

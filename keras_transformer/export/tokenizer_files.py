@@ -2,6 +2,8 @@
 
 from keras_transformer.errors import UserError
 
+TOKENIZER_FILES = "tokenizer.spm", "source.spm", "target.spm"
+
 
 def check_protos(translator):
     """Raise a `UserError` if a tokenizer is no SentencePiece model."""

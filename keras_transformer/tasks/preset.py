@@ -23,13 +23,14 @@ import keras
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.files import read_json, whole
+from keras_transformer.files import read_json, whole_folder
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.earlier_presets import read_earlier_contents
 from keras_transformer.tasks.preset_files import (
     CARD,
     CONFIG,
+    PARTS,
     WEIGHTS,
     check_is_there,
 )
@@ -91,8 +92,8 @@ def save_preset(
         weights_dtype: `"float16"` for a file of half the size. Defaults to the weights' own.
 
     Raises:
-        UserError: if a tokenizer is of a class that presets do not hold, or weights cannot be kept
-            in that dtype.
+        UserError: if a tokenizer is of a class that presets do not hold, weights cannot be kept in
+            that dtype, or what stands at `path` is not only a preset.
     """
     contents = Contents(
         task,
@@ -108,7 +109,7 @@ def save_preset(
         None if tag_dictionary is None else tag_dictionary.to_dict(),
     )
     old_card = Path(path) / CARD
-    with whole(path) as folder:
+    with whole_folder(path, PARTS) as folder:
         folder.mkdir()
         write_contents(folder, model, contents)
         if card:
@@ -206,12 +207,13 @@ def upgrade_preset(path):
         path: the folder, which is replaced whole, or not at all.
 
     Raises:
-        UserError: if the folder or a part of it is missing or damaged.
+        UserError: if the folder or a part of it is missing or damaged, or there is more in it than
+            a preset.
     """
     path = Path(path)
     contents = read_preset(path)
     model = new_model(Transformer, path, contents, None)
-    with whole(path) as folder:
+    with whole_folder(path, PARTS) as folder:
         folder.mkdir()
         write_contents(folder, model, contents)
         card = [CARD] if (path / CARD).is_file() else []

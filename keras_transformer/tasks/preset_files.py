@@ -9,6 +9,9 @@ TASK, PREPROCESSOR = "task.json", "preprocessor.json"
 TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
 # In place of the weights, if there are more than 10 GB of them: a list of several files.
 SHARDS = "model.weights.json"
+# All that a preset has, or had in an earlier version, and what may have been made of it in it.
+PARTS = (CONFIG, METADATA, TASK, PREPROCESSOR, TAG_DICTIONARY, CARD, SHARDS, "*.weights.h5")
+PARTS += ("*tokenizer.json", "tokenizer.spm", "assets", "saved_model")
 
 
 def check_is_there(path, part):

@@ -15,6 +15,7 @@ from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, get_hyperparameters
 from keras_transformer.options import fixed_settings
@@ -24,6 +25,7 @@ from keras_transformer.tasks.fine_tuning import (
     initial_preset,
     make_initial_model,
 )
+from keras_transformer.tasks.preset_files import PARTS as PRESET_PARTS
 from keras_transformer.training.distribution import DeviceOptions
 from keras_transformer.training.fitting import FitOptions, compile_model
 from keras_transformer.training.optimizer import OptimizerOptions, make_optimizer
@@ -32,6 +34,8 @@ from keras_transformer.training.rolling_checkpoints import CheckpointOptions
 from keras_transformer.training.run import RunOptions, begin_run
 
 logger = logging.getLogger(__name__)
+
+_MODEL = "model"  # the preset, in the output folder
 
 
 @dataclass(kw_only=True)
@@ -76,12 +80,25 @@ def begin_training(options):
         A `Run`.
 
     Raises:
-        UserError: if there are no such devices, or the folder holds another training.
+        UserError: if there are no such devices, or the folder holds another training, or a
+            `model` that is more than a preset.
     """
     keep_in_user_folder()
     check_init(options)
     settings = fixed_settings(options)
-    return begin_run(options.run, options.devices, options.fitting.steps, settings)
+    run = begin_run(options.run, options.devices, options.fitting.steps, settings)
+    _check_model_folder(run.folder / _MODEL, options.run)
+    return run
+
+
+def _check_model_folder(path, options):
+    """Before the training, and not when it is to be saved."""
+    check_replaceable(path, PRESET_PARTS)
+    if path.exists() and not (options.resume or options.overwrite):
+        raise UserError(
+            f"{path} is the model of an earlier training. Pass `overwrite=True` to replace it, or "
+            "another `output_dir`."
+        )
 
 
 def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="tokenizer.spm"):
@@ -284,7 +301,7 @@ def save_training(task, facts, title, lines, options, run, batches, fitted):
 
     def write():
         write_results(facts, fitted.history, run.folder)
-        task.save_to_preset(run.folder / "model", card=model_card(title, facts, lines))
-        logger.info("The model is in %s.", run.folder / "model")
+        task.save_to_preset(run.folder / _MODEL, card=model_card(title, facts, lines))
+        logger.info("The model is in %s.", run.folder / _MODEL)
 
     run.processes.first(write)

@@ -1,6 +1,7 @@
 """Our models in transformers, and back."""
 
 import importlib.util
+import io
 import json
 import logging
 import re
@@ -8,6 +9,7 @@ import re
 import keras
 import numpy as np
 import pytest
+import sentencepiece
 from keras import ops
 
 import keras_transformer as kt
@@ -193,6 +195,27 @@ def test_first_token(tmp_path):
     model, theirs = load(tmp_path / "marian")
     output = model.generate(**theirs(["the cat"], return_tensors="pt"), max_new_tokens=9)
     assert output[0, 1] == tokenizer().ids_of(["▁dog"])[0]
+
+
+def test_reserved_pieces_of_other_names(tmp_path):
+    names = ("pad", "bos", "eos", "unk")
+    proto = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES * 9),
+        model_writer=proto,
+        vocab_size=60,
+        hard_vocab_limit=False,
+        **{f"{name}_id": i for i, name in enumerate(names)},
+        **{f"{name}_piece": f"[{name.upper()}]" for name in names},
+    )
+    named = Tokenizer(proto.getvalue())
+    model = new_model(vocabulary_size=named.vocabulary_size)
+    translator = kt.Translator(model, named, extra_length=8)
+    export_marian(translator, tmp_path / "model")
+    _, theirs = load(tmp_path / "model")
+    assert theirs(SENTENCES[0])["input_ids"] == translator._encode(SENTENCES[:1])[0]
+    again = kt.convert.marian(tmp_path / "model")
+    assert again._encode(SENTENCES) == translator._encode(SENTENCES)
 
 
 def test_other_searches(tmp_path, caplog):

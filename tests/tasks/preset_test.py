@@ -161,6 +161,19 @@ def test_replaces_the_old_preset(tmp_path, model):
     assert parts_of(path) == sorted(PARTS)
 
 
+@pytest.mark.once
+def test_replaces_nothing_but_a_preset(tmp_path, model):
+    (tmp_path / "runs" / "important").mkdir(parents=True)
+    with pytest.raises(ValueError, match="what else is in it lost: important"):
+        save(tmp_path / "runs", model)
+    assert (tmp_path / "runs" / "important").is_dir()
+    path = save(tmp_path / "preset", model)
+    (path / ".git").mkdir()
+    with pytest.raises(ValueError, match="what else is in it lost: .git"):
+        upgrade_preset(path)
+    assert (path / ".git").is_dir() and parts_of(path) == sorted(PARTS)
+
+
 # What else a preset holds
 
 
