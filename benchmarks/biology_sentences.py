@@ -72,7 +72,10 @@ def main(options):
 def paths(options, corpora):
     """The files of corpora, those of all kinds of names together."""
     for corpus in corpora:
-        yield from sorted(options.data_dir.glob(f"{corpus}-IOB/*.tsv"))
+        files = sorted(options.data_dir.glob(f"{corpus}-IOB/*.tsv"))
+        if not files:
+            raise kt.UserError(f"There is no {corpus}-IOB/*.tsv in {options.data_dir}.")
+        yield from files
 
 
 def sentences_of(path):

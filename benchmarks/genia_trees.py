@@ -44,6 +44,8 @@ class Options:
 def main(options):
     parser = kt.ConstituencyParser.from_preset(options.model)
     files = sorted(options.data_dir.glob("*.xml"))
+    if not files:
+        raise kt.UserError(f"There is no XML file in {options.data_dir}.")
     trees = [tree for path in files for tree in trees_of(path)]
     trees = [tree for tree in trees if len(tree.leaves()) <= options.max_words]
     for tree, tags in zip(trees, parser.tag(tree.leaves() for tree in trees), strict=True):

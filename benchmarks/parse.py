@@ -60,7 +60,7 @@ def main(options):
         for function in functions.values():
             function()  # Compiles, and makes what is kept.
         seconds = take_turns(functions, options.repeats)
-    print_table(seconds, options, threads, sum(map(len, words)))
+    print_table(seconds, options, threads, words)
 
 
 def load(options, split, count):
@@ -96,9 +96,10 @@ class SuPar:
             raise RuntimeError("SuPar has not parsed what it was given.")
 
 
-def print_table(seconds, options, threads, num_words):
+def print_table(seconds, options, threads, sentences):
+    num_words = sum(map(len, sentences))
     print(
-        f"\n{options.sentences} sentences of {options.dataset}, {num_words:,} words, "
+        f"\n{len(sentences)} sentences of {options.dataset}, {num_words:,} words, "
         f"{threads} threads, {options.repeats} rounds\n\n"
         "| Parser | sentences/s | words/s | SuPar's time / ours |\n|---|---|---|---|"
     )
@@ -106,7 +107,7 @@ def print_table(seconds, options, threads, num_words):
         beside = ""
         if "SuPar" in seconds and name != "SuPar":
             beside = spread(ratios(times, seconds["SuPar"]), ".2f")
-        speeds = [options.sentences / value for value in times]
+        speeds = [len(sentences) / value for value in times]
         words = num_words / statistics.median(times)
         print(f"| {name} | {spread(speeds, '.1f')} | {words:,.0f} | {beside} |")
 

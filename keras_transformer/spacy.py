@@ -28,6 +28,7 @@ wherever it makes a pipeline, and each would load Keras.)
 """
 
 import itertools
+import re
 
 from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.errors import UserError
@@ -99,10 +100,15 @@ def _words_of(sentence):
 def _spelling(token):
     """A word as treebanks spell it: a straight quotation mark opens or closes there."""
     if token.text != '"':
-        return token.text
+        return _one_word(token.text)
     before = token.nbor(-1) if token.i else None
     opens = before is None or before.is_space or before.whitespace_ or before.text in "([{"
     return "``" if opens else "''"
+
+
+def _one_word(text):
+    """Tokens that were merged have a space in them; a word of a tree may have one of Unicode's."""
+    return re.sub(r"\s", "\u00a0", text, flags=re.ASCII)
 
 
 def _nodes(tree, numbers):
@@ -159,7 +165,7 @@ def _parse_string(span):
         return None
     parts, ends = [], []
     for i, (start, end, label, is_word) in enumerate(nodes):
-        text = f"({label} {escape(span.doc[start].text)})" if is_word else f"({label}"
+        text = f"({label} {escape(_one_word(span.doc[start].text))})" if is_word else f"({label}"
         parts.append(f" {text}" if i else text)
         if not is_word:
             ends.append(end)

@@ -215,6 +215,14 @@ def test_visualize(trained, monkeypatch, capsys, tmp_path):
     files = sorted(["beam.svg", "comparison.svg", "tree.svg", "parse.html", *attention])
     assert sorted(path.name for path in tmp_path.iterdir()) == files
     assert "Beside the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
+    # A gold tree as a treebank has it.
+    gold = "( (S (NP-SBJ (PRP He)) (VP (VBZ sees) (NP (-NONE- *))) (. .)) )"
+    call(monkeypatch, "visualize.py", gold, *arguments)
+    assert capsys.readouterr().out.startswith("He sees .\n\n(")
+    for wrong, words in (("(A b) (C d)", "Received: 2 trees"), ("(A (-NONE- b))", "only traces")):
+        with pytest.raises(SystemExit):
+            call(monkeypatch, "visualize.py", wrong, *arguments)
+        assert words in capsys.readouterr().err
 
 
 def test_parse_takes_words(trained, monkeypatch, capsys):
@@ -294,6 +302,7 @@ def test_paragraphs(trained, monkeypatch, capsys):
     [
         (("--tokenized", "--split-sentences"), "pass one of them"),
         (("--format", "svg", "--num-results", "2"), "needs --format brackets or --format json"),
+        (("--format", "svg", "--num-results", "0"), "needs --format brackets or --format json"),
     ],
 )
 def test_options_that_contradict_each_other(monkeypatch, capsys, arguments, expected):

@@ -89,6 +89,13 @@ def test_without_spacy():
     assert "keras-transformer[spacy]" in ended.stderr.splitlines()[-1]
 
 
+def test_tokens_that_were_merged(nlp):
+    doc = spacy.tokens.Doc(nlp.vocab, ["New York", "runs", "."], sent_starts=[True, False, False])
+    (sentence,) = nlp.get_pipe(NAME)(doc).sents
+    (tree,) = parse_trees([sentence._.parse_string])
+    assert tree.leaves() == ["New\u00a0York", "runs", "."]
+
+
 def test_straight_quotation_marks_are_read_as_in_treebanks():
     read = []
 

@@ -1,6 +1,7 @@
 """The sentences of a paragraph."""
 
 from functools import cache
+from itertools import pairwise
 
 from keras_transformer.errors import UserError
 
@@ -19,7 +20,16 @@ def split_sentences(text: str) -> list[str]:
     Raises:
         UserError: if pySBD is not installed.
     """
-    return [sentence for part in _segmenter().segment(text) if (sentence := part.strip())]
+    # Only where a sentence begins is taken from pySBD, which drops what holds a character that it
+    # has a use of its own for, such as a musical note.
+    starts, end = [], 0
+    for part in map(str.strip, _segmenter().segment(text)):
+        start = text.find(part, end)
+        if part and start >= 0:
+            starts.append(start)
+            end = start + len(part)
+    cuts = [0, *starts[1:], len(text)]
+    return [sentence for span in pairwise(cuts) if (sentence := text[slice(*span)].strip())]
 
 
 @cache

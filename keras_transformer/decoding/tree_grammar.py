@@ -242,14 +242,15 @@ def _check_num_words(num_words, encoder_token_ids, limits):
     words = values_of(num_words)
     if words is None or limits is None:
         return
-    # A leaf for each word, and the end token. A source without tokens has no output.
-    wrong = (limits > 0) & ((words < 0) | (words + 1 > limits))
+    # A leaf for each word, a constituent around several, and the end token. A source without tokens
+    # has no output.
+    wrong = (limits > 0) & ((words < 0) | (words + 1 + 2 * (words > 1) > limits))
     if wrong.any():
         row = wrong.argmax()
         raise UserError(
-            "An output must be long enough for all words and the end token. Received: row "
-            f"{row} of {words[row]} words, for an output of {limits[row]} at most. Pass a larger "
-            "`extra_length`."
+            "An output must be long enough for a tree over all words and the end token. Received: "
+            f"row {row} of {words[row]} words, for an output of {limits[row]} at most. Pass a "
+            "larger `extra_length`."
         )
 
 

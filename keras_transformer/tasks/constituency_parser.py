@@ -419,12 +419,19 @@ class ConstituencyParser(Task):
 
         Args:
             sentence: a sentence, as a call takes it.
-            token_ids: iterable of ids, without padding.
+            token_ids: iterable of ids, without padding. Where the parser has a tagger they say no
+                tags: these are its own.
         """
-        return self._parse_of(words_of(sentence, self.word_tokenizer), [(token_ids, 0.0)]).tree
+        words = words_of(sentence, self.word_tokenizer)
+        if self.has_tagger and (tags := next(self.tag([sentence]))):
+            words.tags[:] = tags
+        return self._parse_of(words, [(token_ids, 0.0)]).tree
 
     def explain(self, sentence, tree=None):
         """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
+
+        The tree is the search's best, of the usual segmentation: where the parser decides by
+        consensus, or reads several segmentations, a call may give another.
 
         Args:
             sentence: a string, or a list of words, as a call takes it.

@@ -93,14 +93,16 @@ def _factors(token_ids, search):
 
 
 def _mixed(outputs_of_each, search):
-    outputs = list(itertools.chain.from_iterable(outputs_of_each))
-    if not outputs:
-        return outputs
     found = {}
-    for (ids, _), log_probability in zip(outputs, log_probabilities(outputs, search)):
-        key = tuple(ids[ids != 0].tolist())
-        known = found.get(key, (ids, -np.inf))[1]
-        found[key] = ids, np.logaddexp(known, log_probability)
+    for outputs in filter(None, outputs_of_each):
+        # Of samples several may be the same.
+        different = {tuple(ids[ids != 0].tolist()): (ids, score) for ids, score in outputs}
+        totals = log_probabilities(list(different.values()), search)
+        for (key, (ids, _)), log_probability in zip(different.items(), totals):
+            known = found.get(key, (ids, -np.inf))[1]
+            found[key] = ids, np.logaddexp(known, log_probability)
+    if not found:
+        return []
     token_ids, totals = zip(*found.values())
     scores = (np.array(totals) - np.log(len(outputs_of_each))) * _factors(token_ids, search)
     return sorted(zip(token_ids, scores.tolist()), key=lambda output: -output[1])

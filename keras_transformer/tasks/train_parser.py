@@ -12,6 +12,7 @@ from keras_transformer.data.trees.walk import LEAF
 from keras_transformer.data.word_tokenizers import word_tokenizer_of
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.settings import positive_integer
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.options import from_keywords
@@ -239,11 +240,15 @@ def quick_parser(parser, options):
     Args:
         parser: a `ConstituencyParser`.
         options: `ParsingOptions`.
+
+    Raises:
+        UserError: if one of them is out of its range.
     """
+    positive_integer("val_sentences", options.val_sentences)
     quick = copy.copy(parser)
     names = ("extra_length", "beam_size", "alpha")
     quick.search = BeamSearch(**{name: getattr(options, name) for name in names})
-    quick.max_source_length = None  # every sentence that is scored has its tree
+    quick.max_source_length = None  # but for learned positions, every sentence has its tree
     return quick
 
 
@@ -258,8 +263,9 @@ def score_trees(parser, trees):
         `EvalbScores`.
     """
     predicted = parser([tree.leaves() for tree in trees])
-    gold = map(to_bracketed, trees)
-    return evaluate_trees(gold, map(to_bracketed, predicted), Parameters.named("COLLINS"))
+    # A sentence that is too long for the model's positions has none, and is a skip sentence.
+    lines = [to_bracketed(tree) if tree else "" for tree in predicted]
+    return evaluate_trees(map(to_bracketed, trees), lines, Parameters.named("COLLINS"))
 
 
 def describe_evalb(result):

@@ -12,6 +12,7 @@ import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, OneTreeOptions, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
+from keras_transformer.decoding.settings import positive_integer
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.files import beside, whole
 
@@ -49,6 +50,8 @@ class Options(OneTreeOptions, CommonOptions):
 
 def main(options):
     parameters = evalb_parameters(options.parameters)
+    if options.limit is not None:
+        positive_integer("limit", options.limit)
     gold = list(
         islice(load_treebank(options.dataset, options.split, options.data_dir), options.limit)
     )

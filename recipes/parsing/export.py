@@ -9,8 +9,8 @@ from keras_transformer.command_line import ProgressOptions, given, run
 
 @dataclass
 class Options(ProgressOptions):
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     output: Path
     """Folder for the SavedModel, such as saved_models/x/saved_model."""
     beam_size: int | None = None

@@ -6,7 +6,6 @@ import re
 import sys
 from collections import Counter, deque
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import keras_transformer as kt
@@ -20,8 +19,8 @@ from keras_transformer.visualization.trees import load_svgling
 
 @dataclass(kw_only=True)
 class Options(OneTreeOptions, StreamOptions):
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     format: Literal["brackets", "pretty", "svg", "json"] = "brackets"
     """Brackets, one tree a line; a drawing of letters; an SVG picture, one a line; or JSON, a line
     for each sentence, with its trees, spans, tags, scores and repairs."""
@@ -61,8 +60,9 @@ def main(options):
     lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     repairs, numbers = Counter(), deque()  # the numbers of the lines that sentences are from
     windows = sentences_of(lines, options, numbers)
+    num_results = 1 if options.num_results is None else options.num_results
     with LineNotes() as notes:
-        for window in parser.parse_windows(windows, options.num_results or 1):
+        for window in parser.parse_windows(windows, num_results):
             for parse in window:
                 number = numbers.popleft()
                 write(parse, number)
@@ -82,7 +82,7 @@ def check(options):
             "A line is either `tokenized`, `tagged` or, with `split_sentences`, running text: pass "
             f"one of them. Received: {', '.join(n for n in forms if getattr(options, n))}"
         )
-    if options.num_results and options.format in ("pretty", "svg"):
+    if options.num_results is not None and options.format in ("pretty", "svg"):
         raise kt.UserError(
             "`num_results` needs `format=brackets` or `format=json`. "
             f"Received: `format={options.format}`"

@@ -8,6 +8,7 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, ParserSearchOptions, run
+from keras_transformer.data.trees import clean_tree
 from keras_transformer.visualization import plot_attention, tree_svg
 
 
@@ -15,8 +16,8 @@ from keras_transformer.visualization import plot_attention, tree_svg
 class Options(ParserSearchOptions, CommonOptions):
     sentence: tyro.conf.Positional[str]
     """The sentence; or its gold tree in brackets, whose words are parsed and set beside it."""
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     output_dir: Path
     """Folder to write the pictures into."""
     layer: int = -1
@@ -35,7 +36,12 @@ def main(options):
     )
     sentence, gold = options.sentence, None
     if sentence.lstrip().startswith("("):
-        (gold,) = kt.data.parse_trees([sentence])
+        trees = [*kt.data.parse_trees([sentence])]
+        if len(trees) != 1:
+            raise kt.UserError(f"Expected one sentence or one tree. Received: {len(trees)} trees")
+        gold = clean_tree(trees[0])
+        if gold is None:
+            raise kt.UserError("There are only traces in the tree. Received: " + options.sentence)
         sentence = gold.leaves()
     explanation = parser.explain(sentence, gold)
     print(explanation)

@@ -210,6 +210,8 @@ def test_an_output_may_be_just_long_enough():
         small_model(), token_ids, extra_length=3, constraints=GRAMMAR.over(words)
     )
     assert_is_tree(to_numpy(outputs)[0, 0], 4, limit=7)
+    with pytest.raises(ValueError, match="row 0 of 4 words, for an output of 6 at most"):
+        kt.beam_search(small_model(), token_ids, extra_length=2, constraints=GRAMMAR.over(words))
 
 
 def test_scores_are_the_models_own():

@@ -454,3 +454,17 @@ def test_a_consensus_of_one_sample():
 def test_the_summary_tells_of_a_consensus(capsys):
     new_parser(decision="consensus").summary()
     assert "the consensus of trees over the sentence's words" in capsys.readouterr().out
+
+
+@pytest.mark.once
+def test_scores_of_a_training():
+    options = kt.training.ParsingOptions(beam_size=2)
+    quick = kt.training.quick_parser(new_parser(), options)
+    assert kt.evaluation.score_trees(quick, trees()[:3]).sentences == 3
+    # As of a model whose positions are too few for one of them.
+    quick.max_source_length = max(len(tree.leaves()) for tree in trees()[:3])
+    longer = Tree("S", [*trees()[0], *trees()[1], *trees()[2]])
+    assert kt.evaluation.score_trees(quick, [longer]).skipped == 1
+    for number in (0, -1):
+        with pytest.raises(kt.UserError, match=f"`val_sentences` .*={number}"):
+            kt.training.quick_parser(new_parser(), kt.training.ParsingOptions(val_sentences=number))

@@ -6,6 +6,7 @@ from nltk import Tree
 
 import keras_transformer as kt
 from keras_transformer.data.trees import consensus
+from keras_transformer.tasks import segmentations
 from tests.small_trees import new_parser, new_tagging_parser, tokenizer, trees
 
 pytestmark = pytest.mark.once
@@ -107,6 +108,16 @@ def test_a_preset_keeps_their_number(tmp_path, capsys):
     assert "trees over the sentence's words, in 3 segmentations" in capsys.readouterr().out
     assert load(tmp_path / "model", num_segmentations=1).segmentations.number == 1
     assert new_parser().segmentations.number == 1
+
+
+def test_equal_samples_count_once():
+    search = kt.Sampling()
+    one, other = np.array([5, 2, 0]), np.array([6, 2, 0])
+    sampled = [[(one, -0.5), (one, -0.5), (other, -1.0)], [(one, -0.7), (one, -0.7)]]
+    (best, score), (_, second) = segmentations._mixed(sampled, search)
+    assert best is one and score == pytest.approx(np.log((np.exp(-0.5) + np.exp(-0.7)) / 2))
+    assert second == pytest.approx(-1.0 - np.log(2))
+    assert segmentations._mixed([[], []], search) == []
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.5, "two", True])

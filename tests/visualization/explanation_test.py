@@ -6,7 +6,7 @@ import pytest
 
 import keras_transformer as kt
 from tests.small_corpus import new_model, tokenizer
-from tests.small_trees import new_parser, trees
+from tests.small_trees import new_parser, new_tagging_parser, trees
 
 
 def test_a_translation(tmp_path):
@@ -17,8 +17,8 @@ def test_a_translation(tmp_path):
     assert page.count('<section class="attention">') == 1 and page.count("<svg") == 2
     assert "the &lt;dog&gt; runs</h1>" in page and 'table class="alignment"' in page
     assert unescape(explanation._repr_html_()).count(page) == 1  # a frame around the page
-    explanation.save(tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text("utf-8") == page
+    explanation.save(tmp_path / "new" / "page.html")
+    assert (tmp_path / "new" / "page.html").read_text("utf-8") == page
     explanation.save(tmp_path / "page.txt")
     text = (tmp_path / "page.txt").read_text("utf-8")
     assert str(explanation.alignment) in text and str(explanation.beam) in text
@@ -40,5 +40,7 @@ def test_a_parse_beside_the_gold_tree():
     assert [explanation.tree] == parser([gold.leaves()])
     assert "Beside the gold tree" in explanation.html()
     assert str(explanation.comparison) in str(explanation)
+    tagging = new_tagging_parser()
+    assert [tagging.explain(gold.leaves()).tree] == tagging([gold.leaves()])
     alone = parser.explain(gold.leaves())
     assert alone.comparison is None and "<h2>Tree</h2>" in alone.html()
