@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_transformer as kt
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
@@ -200,7 +201,7 @@ def other_trainings():
     """Options that do not go with the run's folder, and what must be named."""
     yield [], ["--resume", "--overwrite", "--output-dir"]
     yield ["--resume", "--overwrite"], ["not both"]
-    yield ["--resume", "--steps", "4"], ["step-5", "--steps"]
+    yield ["--resume", "--steps", "4"], ["step-5", "more `steps` than 5"]
     yield ["--resume", "--variant", "small"], ["variant=tiny", "small"]
     yield ["--resume", "--batch-tokens", "600"], ["batch_tokens=512", "600"]
     yield ["--resume", "--seed", "4"], ["seed=3", "4"]
@@ -211,6 +212,17 @@ def other_trainings():
 def test_another_training_in_the_same_folder(options, words, trained, monkeypatch, capsys):
     data, run = trained
     assert_refused(monkeypatch, capsys, [*train_arguments(data, run), *options], words)
+
+
+@pytest.mark.once
+def test_a_model_without_its_checkpoints_is_not_replaced(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    shutil.copytree(run / "model", tmp_path / "run" / "model")
+    arguments = train_arguments(data, tmp_path / "run")
+    assert_refused(monkeypatch, capsys, arguments, ["run/model is the model", "--overwrite"])
+    (tmp_path / "run" / "model" / "notes.txt").touch()
+    arguments = [*arguments, "--overwrite"]
+    assert_refused(monkeypatch, capsys, arguments, ["what else is in it lost: notes.txt"])
 
 
 @pytest.mark.once
@@ -249,6 +261,27 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     assert "nrefs:2|case:mixed|eff:no|tok:13a" in printed
     assert "beam_size 1, alpha 0.0, length_penalty gnmt, coverage_penalty 0.0" in printed
     assert "100.00 of the other: p = 0.00" in printed
+    # What is wrong is told before anything is translated.
+    monkeypatch.setattr(kt.Translator, "__call__", None)
+    for wrong, words in (
+        (("--against", tmp_path / "none.de"), "There is no file"),
+        (("--against", data / "val.de"), "12 hypotheses and 20 references"),
+        (("--tokenize", "alien"), "alien"),
+    ):
+        with pytest.raises(SystemExit):
+            call(monkeypatch, "evaluate.py", *arguments, *wrong)
+        assert words in capsys.readouterr().err
+
+
+def test_evaluate_needs_languages(trained, tmp_path, monkeypatch, capsys):
+    data, run = trained
+    translator = kt.Translator.from_preset(run / "model")
+    translator.metadata = {}
+    translator.save_to_preset(tmp_path / "model")
+    arguments = ("--model", tmp_path / "model", "--dataset", "text", "--data-dir", data)
+    with pytest.raises(SystemExit):
+        call(monkeypatch, "evaluate.py", *arguments)
+    assert "pass `source` and `target`" in capsys.readouterr().err
 
 
 def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
@@ -333,6 +366,19 @@ def test_translate_samples(trained, monkeypatch, capsys):
         call(monkeypatch, "translate.py", *arguments, *sampling, stdin="A dog runs.\n")
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1] != outputs[2]
+    for options, words in (
+        (
+            ["--top-k", "20", "--seed", "1"],
+            "`top_k` (--top-k), `seed`: expected with `sample` only",
+        ),
+        (
+            ["--sample", "--beam-size", "9"],
+            "`beam_size` (--beam-size): expected without `sample` only",
+        ),
+    ):
+        with pytest.raises(SystemExit):
+            call(monkeypatch, "translate.py", *arguments, *options, stdin="A dog runs.\n")
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -422,6 +468,9 @@ def bad_inputs():
     yield "clipping", {}, {"--clip-norm": "-1"}, ["clip_norm=-1", "positive"]
     yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]
     yield "token budget", {}, {"--batch-tokens": "8"}, ["batch_tokens=8", "longest"]
+    yield "no checkpoint", {}, {"--average": "0"}, ["average=0", "positive"]
+    yield "seed", {}, {"--seed": "-1"}, ["`seed`", "seed=-1"]
+    yield "another corpus", {}, {"--also": "data_dir=x,tag"}, ["NAME=VALUE", "data_dir=x,tag"]
 
 
 @pytest.mark.once

@@ -97,7 +97,7 @@ def _filter(
     """As `filter_pairs`, after other texts; what was seen is added to `seen`."""
     if isinstance(text, TaggedText):
         filtered, left_out = _filter(text.untagged, options, seen)
-        return TaggedText(filtered, *text.prefix), left_out
+        return text.of(filtered), left_out
     if isinstance(text, Mixture):
         results = [_filter(part, options, seen) for part in text.texts]
         total = sum((Counter(left_out) for _, left_out in results), Counter())

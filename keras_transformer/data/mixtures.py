@@ -38,15 +38,24 @@ class TaggedText(ParallelText):
             raise UserError(
                 f"A tag must be a word, without white space. Received: {', '.join(map(repr, tags))}"
             )
-        prefix = " ".join(tags)
+        before = " ".join(tags)
         super().__init__(
             *(text.name, text.split, text.source_language, text.target_language),
-            lambda: ((f"{prefix} {source}", target) for source, target in text),
+            lambda: ((f"{before} {source}", target) for source, target in text),
             text.bleu_tokenize,
         )
         self.untagged = text
-        self.prefix = tags
+        self.prefix = (*tags, *text.prefix)
         self.tags = _union(tags, text.tags)
+        self._own_tags = tags
+
+    def of(self, text: ParallelText) -> "TaggedText":
+        """Another text with the same tags.
+
+        Args:
+            text: a `ParallelText`.
+        """
+        return TaggedText(text, *self._own_tags)
 
 
 class Mixture(ParallelText):
@@ -82,6 +91,10 @@ class Mixture(ParallelText):
         name = "+".join(dict.fromkeys(text.name for text in self.texts))
         super().__init__(name, first.split, *languages, self._pairs_of_all, first.bleu_tokenize)
         self.tags = _union(*(text.tags for text in self.texts))
+
+    @property
+    def is_tagged(self) -> bool:
+        return all(text.is_tagged for text in self.texts)
 
     def _pairs_of_all(self) -> Iterator[Pair]:
         for text, count in zip(self.texts, self.counts):
@@ -189,6 +202,8 @@ def _parse(spec: str, first: _Part) -> _Part:
     values = dict(entry.partition("=")[::2] for entry in spec.split(","))
     kinds = {"data_dir": Path, "ratio": float}
     try:
+        if not all(values.values()):
+            raise ValueError
         return replace(first, **{k: kinds.get(k, str)(v) for k, v in values.items()})
     except (TypeError, ValueError):
         names = ", ".join(field.name for field in fields(_Part))

@@ -70,6 +70,11 @@ class ParallelText:
         if self._length == 0:
             raise UserError(f"The split {split!r} of {name} is empty: it holds no sentence pair.")
 
+    @property
+    def is_tagged(self) -> bool:
+        """Whether each source has a tag."""
+        return bool(self.prefix)
+
     @classmethod
     def from_files(
         cls,

@@ -60,7 +60,9 @@ class _Reader:
     def feed(self, chunk: bytes, is_last: bool = False) -> list[dict[str, str]]:
         try:
             self._parser.Parse(chunk, is_last)
-        except expat.ExpatError as error:
+        except UserError:
+            raise
+        except (expat.ExpatError, LookupError, ValueError) as error:  # or an encoding it has not
             raise UserError(f"{self._path} is no whole TMX file: {error}.") from None
         units, self._units = self._units, []
         return units

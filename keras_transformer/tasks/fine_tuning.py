@@ -26,6 +26,7 @@ def check_init(options):
     Args:
         options: `TrainingOptions`.
     """
+    initial_preset.cache_clear()  # the folder may have another preset since an earlier training
     init = options.run.init
     if init is None:
         return

@@ -165,7 +165,7 @@ def make_tokenizers(text, options, run):
         UserError: as `kt.data.make_tokenizer`; if a tag is no token of the preset's vocabulary.
     """
     if init := run.settings["init"]:
-        return _initial_tokenizers(init, text.tags)
+        return _initial_tokenizers(init, text)
     if options.source_vocabulary_size is None:
         tokenizer = make_tokenizer(chain.from_iterable(text), options, run, text.tags)
         return Tokenizers(tokenizer, tokenizer)
@@ -176,15 +176,16 @@ def make_tokenizers(text, options, run):
     return Tokenizers(source, target, source.vocabulary_size)
 
 
-def _initial_tokenizers(init, tags):
+def _initial_tokenizers(init, text):
     contents, _ = initial_preset(init)
     source = contents.source_tokenizer or contents.tokenizer
-    source.ids_of(list(tags))  # raises an error if it lacks one
+    source.ids_of(list(text.tags))  # raises an error if it lacks one
     return Tokenizers(
         source,
         contents.tokenizer,
         contents.hyperparameters.get("source_vocabulary_size"),
-        tuple(contents.source_prefix),
+        # As of `Translator.tagged`, tags take its place.
+        () if text.is_tagged else tuple(contents.source_prefix),
         tuple(contents.target_prefix),
         contents.source_end,
     )

@@ -128,7 +128,8 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
             another process has ended.
         TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
     """
-    _check_positive(steps=options.steps, interval=options.interval)
+    average = checkpoint_options.average
+    _check_positive(steps=options.steps, interval=options.interval, average=average)
     scores = scores or {}
     uses_ema = model.optimizer.inner_optimizer.use_ema
     check_choice_of_checkpoints(checkpoint_options, scores, uses_ema)
@@ -137,7 +138,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
     check_executions(model.steps_per_execution, interval, num_batches, run.start.batches)
     checkpoints = RollingCheckpoints(
         run.checkpoints_folder,
-        keep=max(checkpoint_options.keep, checkpoint_options.average),
+        keep=max(checkpoint_options.keep, average),
         every_steps=checkpoint_options.checkpoint_steps,
         every_minutes=checkpoint_options.checkpoint_minutes,
         start=run.start,
@@ -163,7 +164,8 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
             ],
             verbose=0,
         )
-    run.processes.first(lambda: write_history(checkpoints.history, run.folder, options.interval))
+    every = options.interval, options.steps
+    run.processes.first(lambda: write_history(checkpoints.history, run.folder, *every))
     return Fitted(checkpoints.history, checkpoints.seconds)
 
 

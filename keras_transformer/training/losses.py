@@ -124,8 +124,18 @@ def is_argmax(y_true, logits, maximum):
     return ops.equal(first, ops.cast(y_true, "float32"))
 
 
+def check_targets(y_true):
+    """Raise a `UserError` if there are none."""
+    if y_true is None:
+        raise UserError(
+            "There are no targets. Pass the tokens that follow `decoder_token_ids` too: "
+            "fit(inputs, targets)."
+        )
+
+
 def token_weights(y_true, sample_weight=None):
     """The weight of each token, float32 `(batch, target)`: that of its sample, 0 for padding."""
+    check_targets(y_true)
     weights = ops.cast(ops.not_equal(y_true, 0), "float32")
     return weights if sample_weight is None else weights * align_weights(sample_weight, y_true)
 

@@ -4,13 +4,14 @@ import math
 from itertools import count
 
 
-def plot_training(history, path, interval):
+def plot_training(history, path, interval, steps):
     """Draw how a training went: training and validation, and what it scored, against the updates.
 
     Args:
         history: name -> values, one for each interval, as Keras keeps it.
         path: the PNG file to write.
         interval: number of updates between two values.
+        steps: number of updates of the whole training: its last interval may be shorter.
     """
     from matplotlib.figure import Figure
 
@@ -26,9 +27,9 @@ def plot_training(history, path, interval):
         axes = figure.add_subplot(1, len(panels), index)
         for name in lines:
             values = [math.nan if value is None else value for value in history[name]]
-            steps = [interval * (mark + 1) for mark in range(len(values))]
+            updates = [min(interval * (mark + 1), steps) for mark in range(len(values))]
             label = "validation" if name.startswith("val_") else "training"
-            axes.plot(steps, values, label=label, marker=".")
+            axes.plot(updates, values, label=label, marker=".")
         axes.set_title(title.removeprefix("val_"))
         axes.set_xlabel("updates")
         axes.grid(alpha=0.3)

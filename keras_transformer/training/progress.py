@@ -211,7 +211,9 @@ class SkipNonFinite(keras.callbacks.Callback):
 
     def _tell(self, loss):
         skipped = int(ops.convert_to_numpy(self.model.optimizer.num_skipped))
-        print(f"\nThe loss is {loss}: the update is left out. Left out so far: {skipped}.")
+        logger.warning(
+            "The loss is %s: the update is left out. Left out so far: %d.", loss, skipped
+        )
 
 
 def learning_rates(optimizer):

@@ -14,18 +14,19 @@ from keras_transformer.training.plot import plot_training
 logger = logging.getLogger(__name__)
 
 
-def write_history(history, folder, interval):
+def write_history(history, folder, interval, steps):
     """Write `history.json` and `training.png`.
 
     Args:
         history: name -> values, one for each interval.
         folder: the run's folder.
         interval: updates between two values.
+        steps: updates at the last one.
     """
     with whole(folder / "history.json") as path:
         path.write_text(json.dumps(history, indent=2) + "\n", "utf-8")
     with whole(folder / "training.png") as path:
-        plot_training(history, path, interval)
+        plot_training(history, path, interval, steps)
 
 
 def training_facts(model, train_batches, run, fitted, hyperparameters):

@@ -82,9 +82,11 @@ def begin_run(options, devices, steps, settings):
         A `Run`.
 
     Raises:
-        UserError: if there are no such devices, the folder holds another training, or another
-            process was given other options.
+        UserError: if there are no such devices or is no such seed, the folder holds another
+            training, or another process was given other options.
     """
+    if not 0 <= options.seed < 2**32:
+        raise UserError(f"`seed` must be from 0 to 2^32 - 1. Received: seed={options.seed}")
     began = time.time()
     folder = Path(options.output_dir)
     chosen = use_devices(devices)

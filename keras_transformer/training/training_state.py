@@ -277,8 +277,8 @@ def find_start(folder, steps, resume, overwrite):
     state = newest_state(folder)
     if state.step > steps:
         raise UserError(
-            f"{state.path} is beyond the {steps} steps asked for. Pass `steps={state.step}` or "
-            "more, or train anew with `overwrite=True`."
+            f"{state.path} is beyond the {steps} steps asked for. Pass more `steps` than "
+            f"{state.step}, or train anew with `overwrite=True`."
         )
     if state.path:
         logger.info("Going on from step %d, %s.", state.step, state.path)

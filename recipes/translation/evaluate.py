@@ -64,31 +64,38 @@ def main(options):
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
     sources, *references = [*zip(*text)]
     references += [list(read_lines(path)) for path in options.references]
+    how = references, options.tokenize or bleu_tokenize(options.dataset), languages[1]
+    # Read and scored as if they were ours: what is wrong with one is told before the search.
+    others = None if options.against is None else [*read_lines(options.against)]
+    score_translations(sources if others is None else others, *how)
 
     hypotheses = translator(sources)
     path = options.hypotheses or beside(options.model, f"{options.split}.hypotheses.txt")
     with whole(path) as new:
         new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
 
-    how = references, options.tokenize or bleu_tokenize(options.dataset), languages[1]
     scores = score_translations(hypotheses, *how)
     print(", ".join(f"{name} {value}" for name, value in search.items()))
     print(scores)
     copied = kt.evaluation.score_placeholders(sources, hypotheses)
     if copied.num_placeholders:
         print(copied)
-    if options.against:
-        print(*compare_translations(hypotheses, [*read_lines(options.against)], *how), sep="\n")
     if options.output_json:
         with whole(options.output_json) as new:
             facts = {**scores.to_dict(), "placeholders": copied.to_dict(), **search}
             new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    if others is not None:
+        print(*compare_translations(hypotheses, others, *how), sep="\n")
 
 
 def direction(translator, options):
     """The translator with the tags, and the languages, that the options say."""
     metadata = translator.metadata
-    languages = options.source or metadata["source"], options.target or metadata["target"]
+    languages = tuple(getattr(options, side) or metadata.get(side) for side in ("source", "target"))
+    if not all(languages):
+        raise kt.UserError(
+            "The model does not say which languages it translates: pass `source` and `target`."
+        )
     tags, of_target = options.tag, f"<2{options.target}>"
     if tags is None and of_target in metadata.get("tags", ()):
         tags = (of_target,)

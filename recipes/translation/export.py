@@ -10,8 +10,8 @@ from keras_transformer.command_line import ProgressOptions, given, run
 
 @dataclass
 class Options(ProgressOptions):
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     output: Path
     """Folder to write, such as runs/x/saved_model."""
     format: Literal["saved_model", "ctranslate2", "marian", "onnx"] = "saved_model"

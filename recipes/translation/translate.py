@@ -16,8 +16,8 @@ from keras_transformer.evaluation.bleu import nearest_translation
 
 @dataclass(kw_only=True)
 class Options(StreamOptions):
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     tag: tuple[str, ...] | None = None
     """Tags before each source, such as <2fr>, of a model that was trained with them; without any
     after it, each line has its own. Defaults to those that the model was saved with."""
@@ -138,6 +138,11 @@ class References:
 
 def search_options(options):
     """Those that were given; the others are the model's own."""
+    others = given(options, *(BEAM if options.sample else SAMPLING))
+    if others:
+        expected = "without `sample`" if options.sample else "with `sample`"
+        names = ", ".join(f"`{name}`" for name in others)
+        raise kt.UserError(f"{names}: expected {expected} only.")
     if options.sample:
         return {"search": kt.sample, **given(options, *SAMPLING, *ALWAYS)}
     return given(options, *BEAM, *ALWAYS)

@@ -48,7 +48,8 @@ def main(options):
         )
     read_preset(locate(options.model))  # What is none is said in one line, and not by Ray.
     windows = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
-    search = given(options, "beam_size", "alpha", "max_source_length")
+    search = given(options, "beam_size", "alpha")
+    search["max_source_length"] = options.max_source_length  # None is a value: no limit
     answers, sys.stdout = sys.stdout, sys.stderr  # Ray prints what becomes of its workers.
     ray.init(log_to_driver=False)
     ray.data.DataContext.get_current().execution_options.preserve_order = True

@@ -15,8 +15,8 @@ from keras_transformer.visualization import plot_attention
 class Options(CommonOptions):
     sentence: tyro.conf.Positional[str]
     """The sentence."""
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     output_dir: Path
     """Folder to write the pictures into."""
     translation: str | None = None

@@ -55,9 +55,13 @@ def test_ratios(lengths, ratios, counts):
 def test_tags():
     tagged = TaggedText(TaggedText(text("a", 2), "<bt>"), "<2de>")
     assert list(tagged) == [("<2de> <bt> a 0", "de 0"), ("<2de> <bt> a 1", "de 1")]
-    assert (tagged.prefix, tagged.tags) == (("<2de>",), ("<2de>", "<bt>"))
+    assert tagged.prefix == tagged.tags == ("<2de>", "<bt>")
+    filtered, _ = kt.data.filter_pairs(tagged, FilterOptions(max_characters=9))
+    assert list(filtered) == list(tagged) and filtered.prefix == tagged.prefix
     mixture = Mixture([tagged, TaggedText(text("b", 1), "<2fr>", "<2de>"), text("c", 1)])
     assert (mixture.prefix, mixture.tags) == ((), ("<2de>", "<bt>", "<2fr>"))
+    assert tagged.is_tagged and Mixture([tagged, tagged]).is_tagged
+    assert not mixture.is_tagged and not text("c", 1).is_tagged
     assert text("a", 1).tags == ()
 
 

@@ -150,6 +150,14 @@ def test_a_damaged_memory(tmp_path, harm):
     assert "memory.tmx is no whole TMX file" in message
 
 
+@pytest.mark.parametrize("encoding", ["Shift_JIS", "GB2312", "alien"])
+def test_a_memory_in_an_encoding_that_expat_lacks(tmp_path, encoding):
+    text = tmp_path / "memory.tmx"
+    text.write_bytes(tmx().replace("?>", f" encoding='{encoding}'?>", 1).encode())
+    message = error_of(ParallelText.from_tmx, text, "en", "de")
+    assert "memory.tmx is no whole TMX file" in message and "\n" not in message
+
+
 def test_a_memory_is_never_held_as_a_whole(tmp_path):
     pairs = [(f"sentence {i} " * 9, f"Satz {i} " * 9) for i in range(6_000)]
     path = write(tmp_path, memory__tmx=tmx(pairs)) / "memory.tmx"

@@ -96,6 +96,14 @@ def test_several_directions(tmp_path):
     assert sources[0] != sources[1]
     with pytest.raises(kt.UserError, match="no token '<2fr>'"):
         translator.tagged("<2fr>")
+    # A training that begins with it, of texts that have their tags: each comes once.
+    options |= {"init": str(tmp_path / "run" / "model"), "output_dir": tmp_path / "again"}
+    del options["vocabulary_size"], options["num_layers"], options["scale"]
+    again = kt.Translator.train(train, val, **options)
+    (first, *_) = kt.data.TokenStore(tmp_path / "again" / "tokens" / "train").source
+    (expected,) = again.tagged().source_tokenizer.encode([next(iter(train))[0]])
+    assert first.tolist() == expected
+    assert again.source_prefix == translator.source_prefix
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 

@@ -274,14 +274,14 @@ def test_learning_rate_that_is_no_schedule():
 
 
 @pytest.mark.parametrize("spoiled", [(13,), (2, 5, 13), (38,)], ids=str)
-def test_skipped_updates_are_told_and_leave_the_means_finite(capsys, spoiled):
+def test_skipped_updates_are_told_and_leave_the_means_finite(caplog, spoiled):
     model = dense_model(skipping(rate=0.0))
     history = model.fit(
         stream(spoiled), steps_per_epoch=40, callbacks=[SkipNonFinite()], verbose=0
     ).history
     # The weights stay, so the loss of every other batch is the same.
     assert history["loss"] == pytest.approx([float(model.test_on_batch(*next(stream())))])
-    assert f"Left out so far: {len(spoiled)}." in capsys.readouterr().out
+    assert f"Left out so far: {len(spoiled)}." in caplog.text
 
 
 def test_log_score_is_seen_by_the_history_and_by_later_callbacks():
