@@ -12,7 +12,7 @@ import tyro
 
 from keras_transformer.command_line import run
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.catalogue import card_of, details, preset_folders, summary
+from keras_transformer.tasks.catalogue import card_of, details, preset_folders, summaries
 from keras_transformer.tasks.preset import upgrade_preset
 from keras_transformer.tasks.preset_location import locate
 
@@ -30,7 +30,8 @@ class Options:
 
 def main(options):
     if options.command == "list":
-        print_table([summary(path) for path in preset_folders(options.folder)])
+        if rows := [*summaries(preset_folders(options.folder))]:
+            print_table(rows)
         return
     if options.name is None:
         raise UserError(f"`{options.command}` takes the name of a preset: `list` prints some.")

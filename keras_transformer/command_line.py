@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from keras_transformer.compilation_cache import keep_compiled_programs
-from keras_transformer.errors import TrainingStopped, UserError
+from keras_transformer.errors import TrainingStopped, UserError, ended_by_pipe
 from keras_transformer.memory import keep_freed_memory
 from keras_transformer.options import may_change, option_names
 from keras_transformer.progress import progress_shown
 
 _NUMBERS_TOLD = 5
-_ENDED_BY_PIPE = 128 + 13  # as a shell reports of a process that SIGPIPE has ended
 
 
 @dataclass(kw_only=True)
@@ -60,8 +59,13 @@ class LineNotes:
     def __init__(self):
         self._counts = Counter()
         self._first_numbers = defaultdict(list)
+        self._last_numbers = {}
 
     def add(self, remark, number):
+        """Note a line; once, of all its sentences."""
+        if number == self._last_numbers.get(remark):
+            return
+        self._last_numbers[remark] = number
         self._counts[remark] += 1
         if len(self._first_numbers[remark]) < _NUMBERS_TOLD:
             self._first_numbers[remark].append(str(number))
@@ -110,17 +114,12 @@ def run(main, options_class):
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
         quiet = getattr(options, "quiet", False)
-        with _printed_log(names, issubclass(options_class, StreamOptions), quiet):
+        with _printed_log(names, issubclass(options_class, StreamOptions), quiet), ended_by_pipe():
             main(options)
     except UserError as error:
         print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
         sys.last_value = error  # as Python does with what it prints: see `training.processes`
         sys.exit(2)
-    except BrokenPipeError:
-        # Whoever read the answers, such as `head`, has seen enough. Python would try to write the
-        # rest once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_ENDED_BY_PIPE)
     except TrainingStopped:
         print(f"Go on with: {resume_command()}", file=sys.stderr)
         raise
@@ -246,7 +245,10 @@ def _expand(argument):
     path = Path(argument[1:])
     if not path.is_file():
         raise UserError(f"There is no file of options {path}.")
-    return shlex.split(path.read_text("utf-8"), comments=True)
+    try:
+        return shlex.split(path.read_text("utf-8"), comments=True)
+    except ValueError as error:  # an open quotation, another encoding
+        raise UserError(f"{path} is no file of options: {error}") from error
 
 
 def resume_command():

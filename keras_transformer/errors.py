@@ -1,3 +1,12 @@
+"""How the package says what is wrong, and how a process ends."""
+
+import contextlib
+import os
+import sys
+
+_ENDED_BY_PIPE = 128 + 13  # as a shell reports of a process that SIGPIPE has ended
+
+
 class UserError(ValueError):
     """Something that the user can mend: an argument, an option, a file.
 
@@ -11,3 +20,15 @@ class TrainingStopped(SystemExit):
 
     Where nothing catches it the process ends, with the status 128 + the signal's number.
     """
+
+
+@contextlib.contextmanager
+def ended_by_pipe():
+    """End the process in silence, with status 141, if the reader of standard output is gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever read the answers, such as `head`, has seen enough. Python would try to write the
+        # rest once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_ENDED_BY_PIPE)

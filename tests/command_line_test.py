@@ -187,6 +187,10 @@ def test_options_from_a_file(monkeypatch, tmp_path, capsys):
     assert seen == [Options("big", 7), Options("big", 9)]
     code, errors = exit_of(capsys, run_with, monkeypatch, main, f"@{tmp_path / 'none'}")
     assert code == 2 and len(errors) == 1 and "no file of options" in errors[0]
+    for content in (b"--variant it's", b"--variant \xff"):
+        file.write_bytes(content)
+        code, errors = exit_of(capsys, run_with, monkeypatch, main, f"@{file}")
+        assert code == 2 and len(errors) == 1 and "options.txt is no file of options" in errors[0]
 
 
 @pytest.mark.parametrize("option", ["--resume", "--overwrite", None])
@@ -205,6 +209,7 @@ def test_notes_of_lines_are_bounded(capsys):
         for number in range(1, 3001):
             notes.add("too long", number)
         notes.add("odd", 7)
+        notes.add("odd", 7)  # another sentence of the line
         assert capsys.readouterr() == ("", "")
     errors = capsys.readouterr().err
     assert errors == "too long: 3,000 lines (1, 2, 3, 4, 5, ...)\nodd: 1 line (7)\n"

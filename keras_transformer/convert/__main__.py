@@ -83,6 +83,8 @@ def main(options):
         )
     if options.destination.exists():
         raise UserError(f"{options.destination} is there already. Choose another, or remove it.")
+    if options.format == "torch":
+        _check_ending(options.destination)
     read = getattr(convert, options.format)
     with working("converting"):
         converted = read(options.source, **_arguments(read, options))
@@ -109,12 +111,15 @@ def _arguments(read, options):
     return arguments
 
 
-def _write_model(model, path):
+def _check_ending(path):
     if path.suffix != _KERAS:
         raise UserError(
             f"A model without a tokenizer is a file of Keras's: end its name with {_KERAS}. "
             f"Received: {path}"
         )
+
+
+def _write_model(model, path):
     with whole(path) as new:
         model.save(new)
     logger.info(f"The model is in {path}.")

@@ -122,13 +122,15 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         prompts = np.where(is_given, prompts, PAD_ID)[:, 1:]
         most = prompts.shape[1]
         prompts = prompts[:, : is_given.sum(axis=1).max(initial=1) - 1]
-        prefix = 0 if self.preprocessor is None else len(self.preprocessor.target_prefix)
+        texts = self.preprocessor
+        prefix = 0 if texts is None else len(texts.target_prefix)
+        added = 1 if texts is None else len(texts.source_prefix) + texts.source_end
         search = self._search(most, prompts.shape[1] - prefix, stop_token_ids)
         token_ids = np.zeros((len(source), 1 + most), "int32")
         token_ids[:, 0] = START_ID
         lengths = (source != PAD_ID).sum(axis=1)
-        # What has no token but the end has no translation.
-        for rows in batches_by_length(np.where(lengths > 1, lengths, 0), _BATCH_TOKENS):
+        # What has no token of its own has no translation.
+        for rows in batches_by_length(np.where(lengths > added, lengths, 0), _BATCH_TOKENS):
             outputs = self._search_batch(search, source[rows], lengths[rows], prompts[rows])
             outputs = outputs[:, :most]
             token_ids[rows, 1 : 1 + outputs.shape[1]] = outputs

@@ -118,6 +118,10 @@ def quantize_by_policy(model, policy):
 
 
 def _is_default(config):
-    # Keras puts the default where there is none.
-    default = keras.quantizers.Int8QuantizationConfig()
-    return config is None or config.get_config() == default.get_config()
+    # Keras puts the default where there is none. Its own comparison would import TensorFlow.
+    return config is None or _parts(config) == _parts(keras.quantizers.Int8QuantizationConfig())
+
+
+def _parts(config):
+    quantizers = config.weight_quantizer, config.activation_quantizer
+    return [type(config), *((type(x), x and x.get_config()) for x in quantizers)]

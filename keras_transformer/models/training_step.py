@@ -11,6 +11,7 @@ from keras_transformer.training.fused_crossentropy import fused_crossentropy, sc
 from keras_transformer.training.losses import (
     LabelSmoothedCrossentropy,
     TokenScores,
+    check_targets,
     token_weights,
 )
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
@@ -133,6 +134,7 @@ class FusedTrainingStep(keras.Model):
         *state, data = args
         inputs, y_true, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if self._is_fused(inputs):
+            check_targets(y_true)
             inputs = _tensors({**inputs, _TARGETS: y_true})
         data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
         return super().test_step(*state, data)

@@ -1,5 +1,6 @@
 """What there is to know of presets without loading them: for `python -m keras_transformer`."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from keras_transformer.tasks.listing import listed
 from keras_transformer.tasks.preset import read_preset
 from keras_transformer.tasks.preset_files import CARD, CONFIG, METADATA
 from keras_transformer.tasks.preset_location import saved_models
+
+logger = logging.getLogger(__name__)
 
 _SCORE = re.compile(r"\b(?:BLEU|F1) \d+(?:\.\d+)?")
 # In the front matter of a card, as hubs read it, or among the lines of one.
@@ -41,6 +44,15 @@ def preset_folders(folder=None):
     if not found:
         raise UserError(f"There are no presets in {folder}.")
     return found
+
+
+def summaries(paths):
+    """Each preset in a line: dicts of strings. What is no whole preset is logged as a warning."""
+    for path in paths:
+        try:
+            yield summary(path)
+        except UserError as error:
+            logger.warning("%s", error)
 
 
 def summary(path):

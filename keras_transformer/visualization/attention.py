@@ -2,7 +2,6 @@
 
 import operator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from keras import ops
@@ -11,6 +10,7 @@ from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.errors import UserError
+from keras_transformer.files import whole
 from keras_transformer.models.transformer import Transformer
 
 # The three attentions of section 3.2.3, and what they are called.
@@ -73,7 +73,8 @@ class Attention:
         """Write the interactive page: a file of HTML that needs nothing but itself."""
         from keras_transformer.visualization.pages import attention_page
 
-        Path(path).write_text(attention_page(self), "utf-8")
+        with whole(path) as new:
+            new.write_text(attention_page(self), "utf-8")
 
     def _repr_html_(self):
         from keras_transformer.visualization.pages import attention_page, framed

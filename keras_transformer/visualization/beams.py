@@ -1,7 +1,6 @@
 """The beam of a search as a tree: what lived, what finished and what was dropped."""
 
 from collections import Counter, defaultdict
-from pathlib import Path
 
 from keras_transformer.decoding.replay import (
     CONTINUED,
@@ -11,6 +10,7 @@ from keras_transformer.decoding.replay import (
     replay,
 )
 from keras_transformer.errors import UserError
+from keras_transformer.files import whole
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.attention import plain_tokens
 
@@ -61,7 +61,8 @@ class BeamTree:
     def save(self, path):
         """Write the picture, if the path ends with .svg, and otherwise the drawing of letters."""
         text = self.svg() if str(path).lower().endswith(".svg") else self.text() + "\n"
-        Path(path).write_text(text, "utf-8")
+        with whole(path) as new:
+            new.write_text(text, "utf-8")
 
     def text(self):
         """A drawing of letters: a string of several lines.

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 
 from keras import ops
 
@@ -10,6 +9,7 @@ from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.decoding.replay import replay
 from keras_transformer.errors import UserError
+from keras_transformer.files import whole
 from keras_transformer.visualization.alignments import Alignment, alignment
 from keras_transformer.visualization.attention import Attention, of_task
 from keras_transformer.visualization.beams import BeamTree, beam_tree_of
@@ -70,7 +70,8 @@ class Explanation:
     def save(self, path):
         """Write the page, if the path ends with .html, and otherwise the text."""
         is_page = str(path).lower().endswith((".html", ".htm"))
-        Path(path).write_text(self.html() if is_page else f"{self}\n", "utf-8")
+        with whole(path) as new:
+            new.write_text(self.html() if is_page else f"{self}\n", "utf-8")
 
     def _repr_html_(self):
         return framed(self.html())

@@ -7,6 +7,7 @@ import time
 import keras
 import numpy as np
 
+from keras_transformer.errors import UserError
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.visualization.style import picture
 
@@ -73,7 +74,15 @@ def measure_layer_types(
     Returns:
         A dict of name of the layer -> list of seconds, one for each length: of the fastest call,
         which other work on the machine has disturbed least.
+
+    Raises:
+        UserError: if there are not several lengths, the smaller first.
     """
+    if len(lengths) < 2 or list(lengths) != sorted({*lengths}):
+        raise UserError(
+            "`lengths` must be two or more that grow. Received: "
+            f"lengths={' '.join(map(str, lengths))}"
+        )
     layers = make_layer_types(hidden_dim, num_heads, window, kernel_size)
     calls = layer_calls(layers, lengths, hidden_dim)
     seconds = {key: [] for key in calls}

@@ -1,7 +1,6 @@
 """Where a parse went wrong, beside the gold tree."""
 
 from html import escape
-from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.data.trees.walk import is_leaf
@@ -11,6 +10,7 @@ from keras_transformer.evaluation.evalb.differences import (
     find_differences,
 )
 from keras_transformer.evaluation.evalb.parameters import Parameters
+from keras_transformer.files import whole
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.trees import drawn, tree_text
 
@@ -88,10 +88,7 @@ class TreeComparison:
         """
         trees = (self.gold, self.predicted)
         pictures = [drawn(tree, colours) for tree, colours in zip(trees, self._colours())]
-        sizes = [
-            [float(p.get(name).removesuffix("px")) for name in ("width", "height")]
-            for p in pictures
-        ]
+        sizes = [[_pixels(p, name) for name in ("width", "height")] for p in pictures]
         (left, _), (right, _) = sizes
         root = svg.document(left + _GAP + right, max(height for _, height in sizes) + 30)
         frame = svg.element(root, "g", font_family="sans-serif", font_size=13)
@@ -105,7 +102,8 @@ class TreeComparison:
     def save(self, path):
         """Write the picture, if the path ends with .svg, and otherwise the text."""
         text = self.svg() if str(path).lower().endswith(".svg") else f"{self}\n"
-        Path(path).write_text(text, "utf-8")
+        with whole(path) as new:
+            new.write_text(text, "utf-8")
 
     def _lines(self):
         """What differs, in words."""

@@ -185,6 +185,19 @@ def test_as_a_process(files, tmp_path):
     assert "Traceback" not in process.stderr
 
 
+@pytest.mark.slow
+def test_the_reader_of_the_table_may_leave(tmp_path):
+    (tmp_path / "trees").write_text("(S (NP (PRP it)) (VP (VBZ is)))\n" * 3000)
+    command = [sys.executable, "-m", "keras_transformer.evaluation.evalb", *["trees"] * 2]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:
+        assert process.stdout.readline().startswith(b"  Sent.")
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == 141
+
+
 def start(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "keras_transformer.evaluation.evalb", *arguments],

@@ -186,6 +186,17 @@ def test_two_tokenizers_and_prefixes(tmp_path):
     assert again.source_tokenizer.proto == two.source_tokenizer().proto
     assert (again.source_prefix, again.target_prefix) == (("<fr>",), ("<b>", "<a>"))
     assert again(texts) == translator(texts)
+    assert lm.generate(["", texts[0]]) == ["", translator(texts[:1])[0]]
+
+
+def test_a_source_of_one_token_without_an_end(tmp_path, translator):
+    translator = kt.Translator(
+        translator.model, translator.tokenizer, source_end=False, beam_size=2, extra_length=4
+    )
+    translator.save_to_preset(tmp_path / "preset")
+    lm = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "preset"))
+    (word,) = [x for x in ("the", "dog", "cat", "a") if len(translator._encode([x])[0]) == 1][:1]
+    assert lm.generate(["", word]) == translator(["", word]) and translator([word]) != [""]
 
 
 @pytest.mark.once

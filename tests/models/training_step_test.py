@@ -325,6 +325,13 @@ def test_bad_class_weights(token_id):
         small().fit(INPUTS, TARGET, class_weight={token_id: 2.0})
 
 
+@pytest.mark.once
+def test_targets_that_were_forgotten():
+    for method in ("fit", "evaluate"):
+        with pytest.raises(ValueError, match="There are no targets. Pass the tokens that follow"):
+            getattr(small(), method)(INPUTS, verbose=0)
+
+
 def test_row_weights_where_there_are_as_many_rows_as_positions():
     inputs = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET[:, :6]}
     models = [small() for _ in range(3)]

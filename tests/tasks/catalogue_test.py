@@ -44,6 +44,11 @@ def test_list_of_a_folder(monkeypatch, capsys, tmp_path):
     kt.Translator(new_model(), tokenizer()).save_to_preset(tmp_path / "mine", card="")
     _, output, _ = run(monkeypatch, capsys, "list", "--folder", str(tmp_path))
     assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
+    (tmp_path / "another").mkdir()
+    (tmp_path / "another" / "config.json").write_text('{"model_type": "marian"}')
+    status, output, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path))
+    assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
+    assert status == 0 and "another is no preset" in errors
     status, _, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path / "mine"))
     assert status == 2 and errors.count("\n") == 1 and "no presets in" in errors
 

@@ -16,6 +16,7 @@ from keras_transformer.visualization import (
     plot_runs,
     variations_table,
 )
+from keras_transformer.visualization.layer_types import measure_layer_types
 from keras_transformer.visualization.runs import read_runs
 from tests.helpers import assert_close
 
@@ -85,6 +86,12 @@ def test_a_table_of_trainings_and_of_the_paper(runs):
     rows = variations_table().splitlines()
     assert "| base | 6 | 512 | 2048 | 8 | 64 | 64 | 0.1 | 0.1 | 63 |" in rows
     assert len(rows) == 2 + len(kt.variants)
+
+
+@pytest.mark.parametrize("lengths", [(128,), (128, 128), (256, 128)])
+def test_lengths_that_say_nothing_of_growth(lengths):
+    with pytest.raises(ValueError, match="`lengths` must be two or more that grow"):
+        measure_layer_types(lengths)
 
 
 def test_the_command(runs, tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, ended_by_pipe
 from keras_transformer.evaluation.evalb.evaluate import read_files, score_sentences
 from keras_transformer.evaluation.evalb.parameters import Parameters, named_parameters
 from keras_transformer.evaluation.evalb.scores import TABLE_HEAD, EvalbScores
@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parameters.debug:
         print(f"DEBUG {parameters.debug}: there is no debugging output here.", file=sys.stderr)
     scores = score_sentences(gold, predicted, parameters)
-    _print_scores(scores)
+    with ended_by_pipe():
+        _print_scores(scores)
+        sys.stdout.flush()
     return _warn_of_errors(scores, parameters.max_error)
 
 
