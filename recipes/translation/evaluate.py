@@ -9,7 +9,7 @@ import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, given, run
 from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.text_files import read_lines
-from keras_transformer.evaluation.bleu import score_translations
+from keras_transformer.evaluation.bleu import check_lengths, make_metrics, score_translations
 from keras_transformer.evaluation.comparison import compare_translations
 from keras_transformer.files import beside, whole
 
@@ -65,9 +65,10 @@ def main(options):
     sources, *references = [*zip(*text)]
     references += [list(read_lines(path)) for path in options.references]
     how = references, options.tokenize or bleu_tokenize(options.dataset), languages[1]
-    # Read and scored as if they were ours: what is wrong with one is told before the search.
+    # What is wrong with one of these is told before the search.
+    make_metrics(*how[1:])
     others = None if options.against is None else [*read_lines(options.against)]
-    score_translations(sources if others is None else others, *how)
+    check_lengths(sources if others is None else others, references)
 
     hypotheses = translator(sources)
     path = options.hypotheses or beside(options.model, f"{options.split}.hypotheses.txt")
