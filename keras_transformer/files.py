@@ -97,8 +97,13 @@ def read_json(path):
 
 
 def beside(path, name):
-    """The path `PATH.NAME`: what is made of `PATH`, and of no other file or folder beside it."""
-    path = Path(path).resolve()
+    """The path `PATH.NAME`: what is made of `PATH`, and of no other file or folder beside it.
+
+    What is made of something on another machine, such as `hf://user/repository`, is in the current
+    folder.
+    """
+    _, is_remote, name_there = str(path).partition("://")
+    path = Path(Path(name_there).name if is_remote else path).resolve()
     return path.with_name(f"{path.name}.{name}")
 
 

@@ -313,3 +313,8 @@ def test_what_is_made_of_a_folder_lies_beside_it(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path / "model")
     assert beside(".", "test.txt") == tmp_path / "model.test.txt"
+
+
+def test_what_is_made_of_a_folder_elsewhere_lies_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert beside("hf://user/en_de", "test.txt") == tmp_path / "en_de.test.txt"

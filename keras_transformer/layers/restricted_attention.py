@@ -38,8 +38,7 @@ def restricted_attention(query, key, value, window, padding_mask=None, dropout=N
     if dropout is not None:
         weights = dropout(weights)
     heads = ops.matmul(weights, _neighbourhoods(value, block, reach))
-    batch, num_heads, _, _, size = ops.shape(heads)
-    return ops.reshape(heads, (batch, num_heads, -1, size))[:, :, :length]
+    return _in_a_row(heads, length)
 
 
 def over_all_positions(weights, length, window):
@@ -56,7 +55,7 @@ def over_all_positions(weights, length, window):
     """
     reach, block = _sizes(window)
     batch, num_heads, _, _, size = ops.shape(weights)
-    rows = ops.reshape(weights, (batch, num_heads, -1, size))[:, :, :length]
+    rows = _in_a_row(weights, length)
     positions = ops.arange(length, dtype="int32")
     # Where each key stands among those that its query's block attends to.
     columns = positions - (positions // block * block)[:, None] + reach
@@ -74,8 +73,16 @@ def _sizes(window):
 def _blocks(x, block):
     """`(batch, num_heads, length, size)` to `(batch, num_heads, blocks, block, size)`, padded."""
     batch, num_heads, length, size = ops.shape(x)
-    x = ops.concatenate([x, _nothing(x, -length % block)], axis=2)
-    return ops.reshape(x, (batch, num_heads, -1, block, size))
+    missing = -length % block
+    x = ops.concatenate([x, _nothing(x, missing)], axis=2)
+    # Of a batch without rows, -1 would not say how many.
+    return ops.reshape(x, (batch, num_heads, (length + missing) // block, block, size))
+
+
+def _in_a_row(blocks, length):
+    """`(batch, num_heads, blocks, block, size)` to `(batch, num_heads, length, size)`."""
+    batch, num_heads, number, block, size = ops.shape(blocks)
+    return ops.reshape(blocks, (batch, num_heads, number * block, size))[:, :, :length]
 
 
 def _neighbourhoods(x, block, reach):

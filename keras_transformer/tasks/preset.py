@@ -254,11 +254,18 @@ def _policy(path, saved, dtype):
         if isinstance(saved, dict) and saved["class_name"] == "DTypePolicy":
             saved = saved["config"]["name"]  # to import no TensorFlow: see `preset_form`
         policies = as_policy_map(saved)
-        return with_default_policy(policies, dtype) if len(policies) else dtype
+        if len(policies):
+            return with_default_policy(policies, dtype)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise UserError(
             f"{path / CONFIG} is damaged: its model's dtype is no policy of Keras: {saved!r}"
         ) from error
+    if dtype is not None and keras.dtype_policies.get(dtype).quantization_mode:
+        raise UserError(
+            f"{path} holds floats: load it without this `dtype`, and quantise the model by "
+            f'`quantize("int8")`. Received: dtype={dtype!r}'
+        )
+    return dtype
 
 
 def _is_policy(saved):

@@ -19,8 +19,8 @@ from keras_transformer.files import beside, whole
 
 @dataclass(kw_only=True)
 class Options(OneTreeOptions, CommonOptions):
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     dataset: str
     """synthetic, ptb, craft or trees."""
     data_dir: Path | None = None

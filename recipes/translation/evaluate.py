@@ -16,8 +16,8 @@ from keras_transformer.files import beside, whole
 
 @dataclass(kw_only=True)
 class Options(CommonOptions):
-    model: Path
-    """Model folder, such as runs/x/model."""
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
     dataset: str
     """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text, catalogs or synthetic."""
     data_dir: Path | None = None

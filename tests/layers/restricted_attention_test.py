@@ -35,6 +35,16 @@ def test_equals_full_attention_with_a_band(window, length):
 
 
 @pytest.mark.parametrize("window", [5, 41])
+def test_no_rows(window):
+    x, mask = normal(0, 40, 6), np.ones((0, 1, 40), bool)
+    outputs, weights = attention(attention_window=window)(
+        x, attention_mask=mask, return_attention_scores=True
+    )
+    assert outputs.shape == (0, 40, 6)
+    assert weights.shape == (0, 2, 40, 40)
+
+
+@pytest.mark.parametrize("window", [5, 41])
 def test_padding(window):
     x, mask = normal(3, 40, 6), np.arange(40) < np.array([[40], [23], [1]])
     actual = to_numpy(attention(attention_window=window)(x, attention_mask=mask[:, None]))

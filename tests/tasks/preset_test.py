@@ -114,6 +114,13 @@ def test_some_layers_quantised_in_another_precision(tmp_path):
         load_preset(path, "Test", dtype="mixed_float16")
 
 
+@pytest.mark.once
+def test_floats_are_quantised_after_they_are_loaded(tmp_path, model):
+    path = save(tmp_path / "preset", model)
+    with pytest.raises(ValueError, match="holds floats.*quantize.*dtype='int8_from_float32'"):
+        load_preset(path, "Test", dtype="int8_from_float32")
+
+
 def test_a_model_adapted_by_lora_is_saved_plain(tmp_path):
     model = new_model()
     model.enable_lora(2)
