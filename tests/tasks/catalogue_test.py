@@ -37,7 +37,7 @@ def test_list(monkeypatch, capsys):
         *("multi30k_en_de", "Translator", "en-de", "2,086,912"),
         *("4.9", "MB", "BLEU", "40.83", "research-use"),
     ]
-    assert "F1 81.85" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
+    assert "F1 82.16" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
 
 
 def test_list_of_a_folder(monkeypatch, capsys, tmp_path):
@@ -63,7 +63,7 @@ def test_info(monkeypatch, capsys):
     status, output, _ = run(monkeypatch, capsys, "info", "craft_parser")
     assert status == 0
     assert "tokens: 4000" in output and "num_layers=4" in output and "102 in all" in output
-    assert output.rstrip().endswith("beam 21: F1 83.39, by consensus")
+    assert output.rstrip().endswith("beam 21: F1 83.67, by consensus")
     for name in ("craft_praser", "hf://x"):
         status, output, errors = run(monkeypatch, capsys, "info", name)
         assert status == 2 and output == "" and errors.count("\n") == 1 and name in errors
