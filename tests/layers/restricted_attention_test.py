@@ -37,11 +37,7 @@ def test_equals_full_attention_with_a_band(window, length):
 @pytest.mark.parametrize("window", [5, 41])
 def test_no_rows(window):
     x, mask = normal(0, 40, 6), np.ones((0, 1, 40), bool)
-    outputs, weights = attention(attention_window=window)(
-        x, attention_mask=mask, return_attention_scores=True
-    )
-    assert outputs.shape == (0, 40, 6)
-    assert weights.shape == (0, 2, 40, 40)
+    assert attention(attention_window=window)(x, attention_mask=mask).shape == (0, 40, 6)
 
 
 @pytest.mark.parametrize("window", [5, 41])
