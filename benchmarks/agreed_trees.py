@@ -26,8 +26,7 @@ def main(options):
         options.model, beam_size=options.beam_size, alpha=0, decision="best"
     )
     others = [*kt.data.Treebank.from_file(options.trees)]
-    sentences = [[kt.data.trees.unescape(word) for word in tree.leaves()] for tree in others]
-    parses = parser.parse(sentences, num_results=options.beam_size)
+    parses = parser.parse([tree.leaves() for tree in others], num_results=options.beam_size)
     for other, parse in zip(others, parses, strict=True):
         if parse.tree:
             found = [parse, *parse.others]

@@ -73,10 +73,9 @@ def _sizes(window):
 def _blocks(x, block):
     """`(batch, num_heads, length, size)` to `(batch, num_heads, blocks, block, size)`, padded."""
     batch, num_heads, length, size = ops.shape(x)
-    missing = -length % block
-    x = ops.concatenate([x, _nothing(x, missing)], axis=2)
+    x = ops.concatenate([x, _nothing(x, -length % block)], axis=2)
     # Of a batch without rows, -1 would not say how many.
-    return ops.reshape(x, (batch, num_heads, (length + missing) // block, block, size))
+    return ops.reshape(x, (batch, num_heads, ops.shape(x)[2] // block, block, size))
 
 
 def _in_a_row(blocks, length):

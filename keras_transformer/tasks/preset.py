@@ -260,12 +260,19 @@ def _policy(path, saved, dtype):
         raise UserError(
             f"{path / CONFIG} is damaged: its model's dtype is no policy of Keras: {saved!r}"
         ) from error
-    if dtype is not None and keras.dtype_policies.get(dtype).quantization_mode:
+    if dtype is not None and _quantizes(dtype):
         raise UserError(
             f"{path} holds floats: load it without this `dtype`, and quantise the model by "
             f'`quantize("int8")`. Received: dtype={dtype!r}'
         )
     return dtype
+
+
+def _quantizes(dtype):
+    try:
+        return len(as_policy_map(dtype)) > 0
+    except (TypeError, ValueError) as error:
+        raise UserError(f"`dtype` is no policy of Keras: {error}") from error
 
 
 def _is_policy(saved):

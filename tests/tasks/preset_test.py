@@ -13,6 +13,7 @@ import pytest
 from keras_transformer import greedy_search
 from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.constituency_parser import ConstituencyParser
 from keras_transformer.tasks.preset import load_preset, save_preset, upgrade_preset
@@ -119,6 +120,8 @@ def test_floats_are_quantised_after_they_are_loaded(tmp_path, model):
     path = save(tmp_path / "preset", model)
     with pytest.raises(ValueError, match="holds floats.*quantize.*dtype='int8_from_float32'"):
         load_preset(path, "Test", dtype="int8_from_float32")
+    with pytest.raises(UserError, match="`dtype` is no policy of Keras.*'float99'"):
+        load_preset(path, "Test", dtype="float99")
 
 
 def test_a_model_adapted_by_lora_is_saved_plain(tmp_path):
