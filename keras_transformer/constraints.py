@@ -7,7 +7,8 @@
 - `TreeGrammar`, `InOrderTreeGrammar`: outputs are trees over the words of their sentences.
 - `Constraint`: what to derive others from.
 
-Probabilities stay the model's own: what is forbidden keeps its share.
+Probabilities stay the model's own, except under a `RepetitionPenalty`: what is forbidden keeps its
+share.
 """
 
 from keras_transformer.decoding.constraint import Constraint

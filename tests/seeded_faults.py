@@ -260,6 +260,8 @@ FAULTS = {
         ("progress.step + 1 < self.min_length", "progress.step < self.min_length"),
         ("followers(state, self.size - 1)", "followers(state, self.size)"),
         ("self.penalty * log_probs, log_probs)", "log_probs / self.penalty, log_probs)"),
+        ("ops.where(logits > 0, logits / self.penalty,", "ops.where(logits < 0, logits,"),
+        ("ops.logical_and(mark(state, token_ids), token_ids != PAD_ID)", "mark(state, token_ids)"),
         (
             "ops.where(progress.step == 0, self.token_id",
             "ops.where(progress.step >= 0, self.token_id",

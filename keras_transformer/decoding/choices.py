@@ -25,6 +25,8 @@ def choose(logits, constraints, states, progress, count=None):
         the tokens' ids: int32 `(batch, beam, n)`, or `(n,)` where they are the same for all. Tokens
         that may come are in falling order if `count` is given, else in the order of their ids.
     """
+    for constraint, state in zip(constraints, states):
+        logits = constraint.adjust_logits(logits, state, progress)
     token_ids = _only_token_ids(constraints, logits.shape[-1])
     normalizer = ops.logsumexp(logits, axis=-1, keepdims=True)
     of_few = [c.num_forbidden is not None and count is not None for c in constraints]

@@ -87,6 +87,19 @@ class Constraint(Settings):
         """
         return None
 
+    def adjust_logits(self, logits, state, progress):
+        """Return the logits of which the softmax is taken.
+
+        Args:
+            logits: float32 tensor `(batch, beam, vocabulary_size)`.
+            state: the state.
+            progress: `Progress`.
+
+        Returns:
+            Float32 tensor `(batch, beam, vocabulary_size)`.
+        """
+        return logits
+
     def allowed(self, log_probs, token_ids, state, progress):
         """What may come next.
 

@@ -141,30 +141,58 @@ class NoRepeatedNgrams(Constraint):
 @_register
 @dataclass(frozen=True, repr=False)
 class RepetitionPenalty(Constraint):
-    """The log-probability of a token that the output has already is multiplied by a factor (after
-    Keskar et al., 2019, section 4.1, who divide logits).
+    """Tokens that the output already has become less likely (Keskar et al., 2019, section 4.1).
 
-    Scores are then the penalised ones.
+    With `"logits"`, a positive logit of such a token is divided by the penalty, and a negative one
+    is multiplied by it. CTranslate2 does the same, and so does HuggingFace's `generate` in greedy
+    search and in sampling. The score of an output is the sum of the log-softmax of these logits.
+
+    With `"log_probs"`, the log-probability of such a token is multiplied by the penalty, as
+    HuggingFace's `generate` does in beam search. The score is the sum of these products. A token
+    whose probability is nearly 1 keeps it, whatever the penalty.
 
     Args:
-        penalty: the factor, 1 or larger.
+        penalty: the factor, 1 or larger. 1 changes nothing.
+        applies_to: `"logits"` or `"log_probs"`.
 
     Raises:
-        UserError: if `penalty` is no number, or less than 1.
+        UserError: if `penalty` is not a number or is less than 1, or if `applies_to` is another
+            value.
     """
 
     penalty: float = shared("float32")
+    applies_to: str = "logits"
 
     def __post_init__(self):
         value = real_number(
             "penalty", self.penalty, lambda x: 1 <= x < np.inf, "a number, 1 or larger"
         )
         object.__setattr__(self, "penalty", value)
+        if self.applies_to not in ("logits", "log_probs"):
+            raise UserError(
+                '`applies_to` must be "logits" or "log_probs". '
+                f"Received: applies_to={self.applies_to!r}"
+            )
+
+    @property
+    def num_forbidden(self):
+        return 0 if self.applies_to == "logits" else None
 
     def first_state(self, sizes):
         return ops.zeros(tuple(sizes), "int32")
 
+    def adjust_logits(self, logits, state, progress):
+        if self.applies_to != "logits":
+            return logits
+        token_ids = np.arange(logits.shape[-1], dtype="int32")
+        # 0 marks the missing tokens of a short history: it is not a token that was repeated.
+        is_repeated = ops.logical_and(mark(state, token_ids), token_ids != PAD_ID)
+        lower = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
+        return ops.where(is_repeated, lower, logits)
+
     def allowed(self, log_probs, token_ids, state, progress):
+        if self.applies_to != "log_probs":
+            return log_probs
         return ops.where(mark(state, token_ids), self.penalty * log_probs, log_probs)
 
     def next_state(self, state, parents, tokens):

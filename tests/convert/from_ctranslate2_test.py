@@ -50,6 +50,24 @@ def test_transliterates(beam_size):
 
 
 @needs_data
+def test_a_repetition_penalty_does_what_ctranslate2_does():
+    # The outputs of CTranslate2 4.8.5, float32, greedy.
+    expected = {
+        1: "n n n n n n e n",
+        1.2: "n n n n n e n",
+        1.5: "n e n n n i n",
+        2: "n e n n i n",
+        5: "n e h a i g o u n",
+        100: "n e h a i g o u r",
+    }
+    translator = kt.convert.ctranslate2(DATA)
+    for penalty, output in expected.items():
+        constraints = (kt.constraints.RepetitionPenalty(penalty),)
+        translator.search = kt.BeamSearch(1, 0.0, constraints=constraints)
+        assert translator(["ن ن ن ن ن"]) == [output]
+
+
+@needs_data
 def test_real_probabilities():
     assert_same_scores(
         kt.convert.ctranslate2(DATA),

@@ -134,15 +134,43 @@ def test_samples_keep_to_the_constraints(name, options):
     assert outputs and all(map(is_allowed, outputs))
 
 
-def test_repetition_penalty():
+def logits_of(model, source, output):
+    """The logits of each step of an output: an array `(steps, vocabulary_size)`."""
+    inputs = {"encoder_token_ids": [source], "decoder_token_ids": [[START, *output[:-1]]]}
+    return to_numpy(model({name: np.array(ids) for name, ids in inputs.items()})).copy()[0]
+
+
+def test_a_repetition_penalty_scales_logits_and_scores_their_softmax():
+    penalty, output = 1.5, (A, UNKNOWN, A, UNKNOWN)
+    logits = logits_of(small_model(), SOURCE, output)
+    for step, row in enumerate(logits):
+        repeated = list(set(output[:step]))
+        row[repeated] *= np.where(row[repeated] > 0, 1 / penalty, penalty)
+    assert {*(logits[2:, A] > 0)} == {True, False}  # logits of both signs are scaled
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    outputs = found(RepetitionPenalty(penalty))
+    assert len(outputs) == len(list(all_outputs(LIMIT, 6)))
+    assert outputs[output] == pytest.approx(sum(log_probs[range(4), output]), abs=1e-4)
+    drawn = found(RepetitionPenalty(penalty), search=kt.Sampling(extra_length=EXTRA_LENGTH))
+    for tokens, score in drawn.items():
+        assert score == pytest.approx(outputs[tokens], abs=1e-4)
+
+
+def test_a_repetition_penalty_scales_log_probabilities():
     predict = NumpyTransformer(small_model())
     log_probs, _ = predict(SOURCE, [[1, A, A, B]])
     steps = [log_probs[0, i, token] for i, token in enumerate((A, A, B, A))]
-    outputs = found(RepetitionPenalty(1.5))
+    outputs = found(RepetitionPenalty(1.5, "log_probs"))
     assert len(outputs) == len(list(all_outputs(LIMIT, 6)))
     expected = steps[0] + 1.5 * steps[1] + steps[2] + 1.5 * steps[3]
     assert outputs[A, A, B, A] == pytest.approx(expected, abs=1e-4)
-    assert outputs == pytest.approx(found(RepetitionPenalty(np.float32(1.5))))
+    assert outputs == pytest.approx(found(RepetitionPenalty(np.float32(1.5), "log_probs")))
+
+
+def test_a_repetition_penalty_of_one_changes_nothing():
+    expected = found()
+    for applies_to in ("logits", "log_probs"):
+        assert found(RepetitionPenalty(1, applies_to)) == pytest.approx(expected, abs=1e-5)
 
 
 def test_constraints_of_the_search_and_of_the_call_combine():
@@ -211,6 +239,7 @@ def test_mark():
         (lambda: NoRepeatedNgrams(0), "`size`.*size=0"),
         (lambda: RepetitionPenalty(0.9), "`penalty`.*penalty=0.9"),
         (lambda: RepetitionPenalty("2"), "`penalty`"),
+        (lambda: RepetitionPenalty(2, "scores"), "`applies_to`.*applies_to='scores'"),
         (lambda: FirstToken(1), "`token_id`.*token_id=1"),
         (lambda: found(FirstToken(6)), "`token_id` must be below 6"),
         (lambda: found(BannedTokens((6,))), "below 6, the vocabulary size"),

@@ -21,6 +21,7 @@ ALL = (
     constraints.NoUnknownToken(),
     constraints.NoRepeatedNgrams(2),
     constraints.RepetitionPenalty(1.2),
+    constraints.RepetitionPenalty(1.2, applies_to="log_probs"),
     constraints.FirstToken(9),
 )
 BEAM = kt.BeamSearch(3, 0.8, "power", 0.1, EXTRA_LENGTH, ALL)
