@@ -50,10 +50,10 @@ def marian(source, target_language=None):
 
     Text is split as by transformers' tokenizer, by the two SentencePiece models and their
     normalisation, with three exceptions. Special tokens and languages' names in the text itself
-    (`</s>`, `>>deu<<`) are text; a language is chosen by `target_language`. Of characters that
-    `source.spm` does not know, each is a token, where transformers has one for a row of them. What
-    `vocab.json` lacks of a SentencePiece model is split into what it has, where transformers gives
-    the unknown token.
+    (`</s>`, `>>deu<<`) are text; a language is chosen by `target_language`, or later by
+    `translator.tagged(">>deu<<")`. Of characters that `source.spm` does not know, each is a token,
+    where transformers has one for a row of them. What `vocab.json` lacks of a SentencePiece model
+    is split into what it has, where transformers gives the unknown token.
 
     Args:
         source: path of a folder with `config.json`, `model.safetensors` or `pytorch_model.bin`,

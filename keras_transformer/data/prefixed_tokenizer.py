@@ -2,6 +2,62 @@
 
 import hashlib
 
+from keras_transformer.errors import UserError
+
+_SPACE = "▁"  # SentencePiece's mark before a word
+
+
+def tag_tokens(tokenizer, tags):
+    """Return the tokens that stand for tags before a text.
+
+    They are the tokens of the tags in a text, such as `("▁", "<2fr>")`, if these are the tags and
+    marks of spaces. A converted tokenizer reads a special token such as `>>fra<<` in a text as
+    ordinary text: there the tags themselves are the tokens.
+
+    Args:
+        tokenizer: a `Tokenizer`, or another with its methods.
+        tags: list of strings, each a token of the vocabulary.
+
+    Returns:
+        A tuple of strings.
+
+    Raises:
+        UserError: if a tag is not a token of the vocabulary.
+    """
+    tokenizer.ids_of(list(tags))
+    in_text = _tokens_in_text(tokenizer, tags)
+    return in_text if _finds(tags, in_text) else tuple(tags)
+
+
+def check_tags_in_text(tokenizer, tags):
+    """Raise a `UserError` if a tag in a text would not become its token.
+
+    Args:
+        tokenizer: a `Tokenizer`, or another with its methods.
+        tags: list of strings.
+
+    Raises:
+        UserError: if a tag is not a token of the vocabulary, or the tokenizer splits it in a text.
+    """
+    tokenizer.ids_of(list(tags))
+    for tag in tags:
+        tokens = _tokens_in_text(tokenizer, [tag])
+        if not _finds([tag], tokens):
+            raise UserError(
+                f"The tag {tag!r} is a token of the vocabulary, but its tokenizer reads it as "
+                f"ordinary text: {' '.join(tokens)}. Expected a text without tags, and a preset "
+                f"whose `source_prefix` is the tag: save `translator.tagged({tag!r})` as one."
+            )
+
+
+def _tokens_in_text(tokenizer, tags):
+    (token_ids,) = tokenizer.encode([" ".join(tags)])
+    return tuple(tokenizer.tokens_of(token_ids))
+
+
+def _finds(tags, tokens):
+    return [token for token in tokens if token.strip(_SPACE)] == list(tags)
+
 
 class PrefixedTokenizer:
     """Encodes sentences with the same tokens before each, such as that of a language.

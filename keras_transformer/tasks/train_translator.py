@@ -5,7 +5,7 @@ from itertools import chain
 
 from keras_transformer.data.filters import FilterOptions, filter_pairs
 from keras_transformer.data.mixtures import Mixture
-from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer
+from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer, check_tags_in_text
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
@@ -179,7 +179,7 @@ def make_tokenizers(text, options, run):
 def _initial_tokenizers(init, text):
     contents, _ = initial_preset(init)
     source = contents.source_tokenizer or contents.tokenizer
-    source.ids_of(list(text.tags))  # raises an error if it lacks one
+    check_tags_in_text(source, text.tags)
     return Tokenizers(
         source,
         contents.tokenizer,

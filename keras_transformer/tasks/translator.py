@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_transformer.data.prefixed_tokenizer import tag_tokens
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.windows import in_windows
 from keras_transformer.decoding.constraints import ForcedPrefix
@@ -138,11 +139,15 @@ class Translator(Task):
         ```python
         translator.tagged("<2fr>")(["A dog runs."])  # as of "<2fr> A dog runs."
         translator.tagged()(["<2fr> A dog runs.", "<2de> A dog runs."])  # what the text has
+
+        opus_mt.tagged(">>fra<<")  # of a converted model: its token for the target language
+        nllb.tagged("fra_Latn")  # and here for the source language
         ```
 
         Args:
             *tags: those that the model was trained with (`kt.data.TaggedText`), each a token of the
-                source's vocabulary. None: sources are taken as they are.
+                source's vocabulary. None: sources are taken as they are. (The tokenizers of
+                converted models read tags within a text as ordinary text.)
 
         Returns:
             A `Translator` with the same model, in place of whose `source_prefix` are the tags.
@@ -151,10 +156,8 @@ class Translator(Task):
             UserError: if one is no token of the vocabulary.
         """
         _ids_of("tags", tags, self.source_tokenizer)
-        # As they are in a text: the vocabulary may have a token for the space before them.
-        prefix = self.source_tokenizer.tokens(" ".join(tags)) if tags else ()
         other = copy.copy(self)
-        other._set_source_prefix(prefix)
+        other._set_source_prefix(tag_tokens(self.source_tokenizer, tags))
         return other
 
     def export(self, path, num_results=None, format="saved_model", **options):

@@ -215,3 +215,13 @@ def test_a_preset_holds_it(tmp_path):
     assert again.tokenizer.fingerprint() != again.source_tokenizer.fingerprint()
     translator.search = again.search
     assert again(text(2)) == translator(text(2))
+
+
+@ONCE
+def test_a_tag_is_its_token(tmp_path):
+    make_folder(tmp_path / "m")
+    translator = kt.convert.fsmt(tmp_path / "m")
+    (plain,) = translator._encode(["the dog"])
+    tag = translator.source_tokenizer.tokens[-1]
+    (ids,) = translator.tagged(tag)._encode(["the dog"])
+    assert ids == [*translator.source_tokenizer.ids_of([tag]), *plain]

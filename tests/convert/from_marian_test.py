@@ -12,6 +12,7 @@ import sentencepiece
 from keras import ops
 
 import keras_transformer as kt
+from keras_transformer.data.prefixed_tokenizer import check_tags_in_text
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.convert.marian_folder import (
     pieces_of,
@@ -269,6 +270,27 @@ def test_target_language(several, caplog):
     assert "by `target_language`: deu, fra" in caplog.text
     with pytest.raises(ValueError, match="no `target_language=eng`. Expected one of: deu, fra"):
         kt.convert.marian(several, target_language="eng")
+
+
+@pytest.mark.once
+def test_tags_of_a_converted_model_are_its_tokens(several):
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(several)
+    translator = kt.convert.marian(several, "deu")
+    for tag in (">>deu<<", ">>fra<<"):
+        (ids,) = translator.tagged(tag)._encode(["the dog"])
+        (expected,) = theirs([f"{tag} the dog"])["input_ids"]
+        assert translator.source_tokenizer.tokens_of(ids) == theirs.convert_ids_to_tokens(expected)
+    with pytest.raises(kt.UserError, match="no token '>>spa<<'"):
+        translator.tagged(">>spa<<")
+
+
+@pytest.mark.once
+def test_training_refuses_tags_that_the_tokenizer_splits(several):
+    tokenizer = kt.convert.marian(several, "deu").source_tokenizer
+    with pytest.raises(kt.UserError, match="'>>deu<<' is a token .* as ordinary text: ▁ <unk> d e"):
+        check_tags_in_text(tokenizer, [">>deu<<"])
 
 
 # What is wrong
