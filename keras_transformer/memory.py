@@ -1,6 +1,8 @@
 """How the process holds its memory."""
 
+import contextlib
 import ctypes
+import gc
 import platform
 import sys
 
@@ -34,6 +36,23 @@ def keep_freed_memory():
         _M_ARENA_MAX: 1,  # the main heap for all threads, since those of the others go back
     }
     return all(libc.mallopt(name, value) == 1 for name, value in settings.items())
+
+
+@contextlib.contextmanager
+def collect_new_objects_only():
+    """Within the block, let the garbage collector look only at objects that are made in it.
+
+    Keras calls `gc.collect()` for each layer that it quantizes. A process that has imported a
+    backend holds hundreds of thousands of objects, and each call would look at all of them.
+    """
+    if gc.get_freeze_count():
+        yield  # The process has frozen its objects itself, and `unfreeze` would undo that.
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def peak_memory_mib():

@@ -1,12 +1,13 @@
-"""Memory is kept: measured in a process of its own, by its page faults."""
+"""Memory is kept: measured in a process of its own, by its page faults. What is collected."""
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from keras_transformer.memory import peak_memory_mib
+from keras_transformer.memory import collect_new_objects_only, peak_memory_mib
 
 pytestmark = pytest.mark.once
 
@@ -64,3 +65,25 @@ def test_peak_memory():
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))  # in KiB
     assert peak_memory_mib() == pytest.approx(peak / 1024, abs=5)
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_collections_skip_existing_objects_within_the_block_only(error):
+    try:
+        with collect_new_objects_only():
+            assert gc.get_freeze_count() > 10_000
+            if error:
+                raise error
+    except KeyboardInterrupt:
+        pass
+    assert gc.get_freeze_count() == 0
+
+
+def test_objects_that_the_process_has_frozen_stay_frozen():
+    gc.freeze()
+    try:
+        with collect_new_objects_only():
+            pass
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()

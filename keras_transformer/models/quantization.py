@@ -9,6 +9,7 @@ import warnings
 import keras
 
 from keras_transformer.errors import UserError
+from keras_transformer.memory import collect_new_objects_only
 
 _MODE = "int8"
 
@@ -54,7 +55,7 @@ class QuantizableModel(keras.Model):
             raise UserError("The model is quantised already.")
         if any(layer.lora_enabled for layer in self.quantizable_layers()):
             raise UserError("The model has LoRA. Save it, and quantise what was saved.")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), collect_new_objects_only():
             # Keras warns of norms and dropout, in which there is nothing to quantise.
             warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
             super().quantize(mode, filters=filters, **kwargs)

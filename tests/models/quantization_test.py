@@ -1,5 +1,6 @@
 """Weights of 8 bits: how they round, that nothing reads them as floats, and how they are saved."""
 
+import gc
 import warnings
 
 import keras
@@ -37,6 +38,15 @@ def test_logits_are_near_those_of_floats():
     assert len(matrices) == 1 + 3 * 4 + 2 * 2
     assert {keras.backend.standardize_dtype(x.dtype) for x in matrices} == {INT8}
     assert model.trainable_weights == []
+
+
+def test_quantizing_collects_no_garbage_of_the_rest_of_the_process(monkeypatch):
+    # Keras collects once a layer: 0.3 s each time, if all objects of the backend were looked at.
+    frozen, collect = [], gc.collect
+    monkeypatch.setattr(gc, "collect", lambda: frozen.append(gc.get_freeze_count()) or collect())
+    quantized_model()
+    assert len(frozen) > 10 and min(frozen) > 10_000
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.slow
