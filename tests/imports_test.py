@@ -94,7 +94,7 @@ MAY_IMPORT = {
     "version": set(),
     "command_line": {"compilation_cache", "memory"},
     "layers": set(),
-    "models": {"layers", "training"},
+    "models": {"layers", "training", "memory"},
     "decoding": {"layers", "models"},
     "constraints": {"decoding"},
     **{leaf: set() for leaf in LEAVES},
