@@ -23,8 +23,14 @@ Extensions of spans, and of tokens as spans of one token:
 
 spaCy's tokens are the words, but for straight quotation marks, which the parser reads as two
 backquotes or two apostrophes, as in treebanks. A token of white space is in no tree, neither is a
-sentence that is longer than `max_source_length`. (This is no entry point of spaCy: it loads those
-wherever it makes a pipeline, and each would load Keras.)
+sentence that is longer than `max_source_length`. White space at the ends of a span is ignored.
+
+Trees are stored by the characters that they cover, so `span.as_doc(copy_user_data=True)`,
+`Doc.from_docs` and the retokenizer keep them. If tokens are merged, `parse_string` still has the
+words that were parsed, and a constituent that begins or ends within a token is not a span.
+
+(This is no entry point of spaCy: it loads those wherever it makes a pipeline, and each would load
+Keras.)
 """
 
 import itertools
@@ -41,6 +47,9 @@ except ImportError as error:
     raise UserError('spaCy is missing: pip install "keras-transformer[spacy]".') from error
 
 NAME = "keras_transformer_parser"
+# spaCy moves an entry of `user_data` together with its text if the key has this form: ("._.", name,
+# first character, character after the last). The name needs no extension.
+_KEY = f"{NAME}_nodes"
 _DOCS = 64  # docs parsed together, where `nlp.pipe` does not say
 
 
@@ -65,13 +74,14 @@ class ParserComponent:
             parses = self.parser.parse(words)
             for doc, sentences in zip(docs, tokens):
                 trees = [parse.tree for parse in itertools.islice(parses, len(sentences))]
-                # Lists of plain values: a doc is written to disk with them.
-                doc.user_data[NAME] = [
-                    list(node)
-                    for sentence, tree in zip(sentences, trees)
-                    if tree is not None
-                    for node in _nodes(tree, [token.i for token in sentence])
-                ]
+                _remove_trees(doc)
+                for span, words, tree in zip(doc.sents, sentences, trees):
+                    # A sentence without a tree has an entry too: the component ran.
+                    nodes = {_characters(span): [[], None]}
+                    if tree is not None:
+                        nodes |= _nodes(tree, words)
+                    for (start, end), node in nodes.items():
+                        doc.user_data["._.", _KEY, start, end] = node
                 yield doc
 
 
@@ -111,92 +121,131 @@ def _one_word(text):
     return re.sub(r"\s", "\u00a0", text, flags=re.ASCII)
 
 
-def _nodes(tree, numbers):
-    """The nodes of a tree in the order of a walk: (first token, token after the last, label or tag,
-    whether it is a word).
+def _nodes(tree, words):
+    """The nodes of a tree: a dict of (first character, character after the last) -> the labels of
+    the constituents there, the outermost first, and the tag of the word there or None.
+
+    The nodes are in the order of a walk. Their values are plain lists: a doc is written to disk
+    with them.
 
     Args:
         tree: the tree.
-        numbers: the number of each of its words in the doc.
+        words: the token of each of its words.
     """
     nodes, around, position = [], [], 0
     for step, node in walk(tree):
         if step == CLOSE:
-            nodes[around.pop()][1] = numbers[position - 1] + 1
+            nodes[around.pop()][1] = _end(words[position - 1])
             continue
-        nodes.append([numbers[position], None, node.label(), step == LEAF])
+        nodes.append([words[position].idx, None, node.label(), step == LEAF])
         if step == LEAF:
-            nodes[-1][1] = numbers[position] + 1
+            nodes[-1][1] = _end(words[position])
             position += 1
         else:
             around.append(len(nodes) - 1)
-    return nodes
+    found = {}
+    for start, end, label, is_word in nodes:
+        node = found.setdefault((start, end), [[], None])
+        if is_word:
+            node[1] = label
+        else:
+            node[0].append(label)
+    return found
 
 
-def _nodes_of(span):
-    if NAME not in span.doc.user_data:
+def _end(token):
+    return token.idx + len(token.text)
+
+
+def _characters(span):
+    """The first character and the one after the last, without white space around them."""
+    words = _words_of(span)
+    return (words[0].idx, _end(words[-1])) if words else (span.start_char, span.end_char)
+
+
+def _is_tree_key(key):
+    return isinstance(key, tuple) and len(key) == 4 and key[:2] == ("._.", _KEY)
+
+
+def _remove_trees(doc):
+    for key in [*filter(_is_tree_key, doc.user_data)]:
+        del doc.user_data[key]
+
+
+def _nodes_of(doc):
+    """(First character, character after the last, labels, tag) of each node in the doc."""
+    found = [(*key[2:], *node) for key, node in doc.user_data.items() if _is_tree_key(key)]
+    if not found and len(doc):
         raise UserError(f"The doc has no trees: the pipeline has no component {NAME!r} that ran.")
-    return span.doc.user_data[NAME]
+    # A doc that was made of a span has entries of the text around it, too.
+    length = _end(doc[-1]) if len(doc) else 0
+    return [
+        (start, end, labels, tag)
+        for start, end, labels, tag in found
+        if 0 <= start and end <= length and (labels or tag is not None)
+    ]
 
 
 def _inside(span):
     """The nodes inside a span in the order of a walk, without those around it."""
-    return [node for node in _nodes_of(span) if span.start <= node[0] and node[1] <= span.end]
+    begin, stop = _characters(span)
+    return [node for node in _nodes_of(span.doc) if begin <= node[0] and node[1] <= stop]
 
 
-def _spans(span, nodes):
-    """The nodes' spans, each once."""
-    return tuple(span.doc[start:end] for start, end in dict.fromkeys((x[0], x[1]) for x in nodes))
+def _spans(doc, nodes):
+    """The nodes' spans, without the nodes that begin or end within a token."""
+    spans = [doc.char_span(start, end) for start, end, *_ in nodes]
+    return tuple(span for span in spans if span is not None)
 
 
 def _labels(span):
-    return tuple(
-        label
-        for start, end, label, is_word in _inside(span)
-        if (start, end) == (span.start, span.end) and not is_word
-    )
+    nodes = _inside(span)
+    return tuple(nodes[0][2]) if nodes and nodes[0][:2] == _characters(span) else ()
 
 
 def _parse_string(span):
     from keras_transformer.data.trees import escape
 
     nodes = _inside(span)
-    if not nodes or (nodes[0][0], nodes[0][1]) != (span.start, span.end):
+    if not nodes or nodes[0][:2] != _characters(span):
         return None
     parts, ends = [], []
-    for i, (start, end, label, is_word) in enumerate(nodes):
-        text = f"({label} {escape(_one_word(span.doc[start].text))})" if is_word else f"({label}"
-        parts.append(f" {text}" if i else text)
-        if not is_word:
-            ends.append(end)
+    for start, end, labels, tag in nodes:
+        parts += [f"({label}" for label in labels]
+        ends += [end] * len(labels)
+        if tag is None:
             continue
+        word = _one_word(span.doc.text[start:end])
+        parts.append(f"({tag} {escape(word)})")
         # A constituent ends with its last word.
         while ends and ends[-1] == end:
             ends.pop()
-            parts.append(")")
-    return "".join(parts)
+            parts[-1] += ")"
+    return " ".join(parts)
 
 
 def _constituents(span):
-    return _spans(span, _inside(span))
+    return _spans(span.doc, _inside(span))
 
 
 def _children(span):
-    children, end = [], span.start
-    for node in _inside(span):
-        if node[0] >= end and (node[0], node[1]) != (span.start, span.end):
-            children.append(node)
-            end = node[1]
-    return _spans(span, children)
+    children, end = [], 0
+    for child in _constituents(span):
+        if child.start_char >= end and _characters(child) != _characters(span):
+            children.append(child)
+            end = child.end_char
+    return tuple(children)
 
 
 def _parent(span):
+    begin, stop = _characters(span)
     around = [
-        (end - start, start, end)
-        for start, end, *_ in _nodes_of(span)
-        if start <= span.start and span.end <= end and end - start > span.end - span.start
+        node
+        for node in _nodes_of(span.doc)
+        if node[0] <= begin and stop <= node[1] and node[1] - node[0] > stop - begin
     ]
-    return span.doc[slice(*min(around)[1:])] if around else None
+    spans = _spans(span.doc, sorted(around, key=lambda node: node[1] - node[0]))
+    return spans[0] if spans else None
 
 
 def _of_token(get):

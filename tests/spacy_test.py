@@ -11,16 +11,31 @@ from keras_transformer.spacy import NAME, ParserComponent  # noqa: E402
 
 TEXTS = ["The dog runs. He  sees (it)!", "", "\n ", "A cat sleeps."]
 TREE = "(S (NP (DT The) (NN dog)) (VP (VBZ runs) (NP (NP (PRP it)))) (. .))"
+SHORT = "(S (NP (PRP He)) (VP (VBZ sleeps)) (. .))"
 
 
 class _Parser:
-    """One that gives the same tree over any five words."""
+    """One that gives the same tree over any five words, and over any three."""
 
     def parse(self, sentences):
         from keras_transformer.tasks.parses import Parse
 
-        (tree,) = parse_trees([TREE])
-        return iter([Parse(tree if len(x) == 5 else None, 0.0, {}) for x in sentences])
+        trees = {len(tree.leaves()): tree for tree in parse_trees([TREE, SHORT])}
+        return iter([Parse(trees.get(len(x)), 0.0, {}) for x in sentences])
+
+
+@pytest.fixture
+def doc():
+    """Two sentences and their trees; the second begins with a line break, as lines of a text do."""
+    words = ["The", "dog", "runs", "it", ".", "\n", "He", "sleeps", "."]
+    spaces = [True, True, True, False, False, False, True, False, False]
+    starts = [i in (0, 5) for i in range(len(words))]
+    doc = spacy.tokens.Doc(spacy.blank("en").vocab, words, spaces, sent_starts=starts)
+    return ParserComponent(_Parser())(doc)
+
+
+def strings(doc):
+    return [sentence._.parse_string for sentence in doc.sents]
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +60,6 @@ def test_trees_are_those_of_the_parser_over_spacy_s_tokens(nlp):
 
 
 def test_batches_are_as_single_docs(nlp):
-    def strings(doc):
-        return [sentence._.parse_string for sentence in doc.sents]
-
     piped = list(nlp.pipe(TEXTS, batch_size=3))
     assert [doc.text for doc in piped] == TEXTS
     assert list(map(strings, piped)) == [strings(nlp(text)) for text in TEXTS]
@@ -74,6 +86,62 @@ def test_extensions():
     assert doc[0]._.labels == () and doc[0]._.parse_string == "(DT The)"
     assert doc[1:4]._.labels == () and doc[1:4]._.parse_string is None
     assert doc[2]._.parse_string is None
+
+
+def test_white_space_around_a_sentence_is_ignored(doc):
+    first, second = doc.sents
+    assert second.text.startswith("\n") and strings(doc) == [TREE, SHORT]
+    assert second._.labels == ("S",) and second._.parent is None
+    assert [span.text for span in second._.children] == ["He", "sleeps", "."]
+    assert [span.text for span in first._.children] == ["The dog", "runs it", "."]
+    assert doc[5:6]._.labels == () and doc[5:6]._.parse_string is None
+    assert doc[2:2]._.labels == () and doc[2:2]._.constituents == ()
+
+
+def test_a_copy_of_a_span_has_the_trees_of_its_text(doc):
+    first, second = doc.sents
+    assert strings(first.as_doc(copy_user_data=True)) == [TREE]
+    copy = second.as_doc(copy_user_data=True)
+    assert strings(copy) == [SHORT]
+    assert [(x.start, x.end) for x in copy[:]._.constituents] == [(1, 4), (1, 2), (2, 3), (3, 4)]
+    phrase = doc[2:4].as_doc(copy_user_data=True)[:]
+    assert phrase._.parse_string == "(VP (VBZ runs) (NP (NP (PRP it))))" and phrase._.parent is None
+    assert doc[5:6].as_doc(copy_user_data=True)[:]._.labels == ()
+
+
+def test_joined_docs_have_the_trees_of_both(doc):
+    (other,) = ParserComponent(_Parser()).pipe([doc[5:].as_doc()])
+    joined = spacy.tokens.Doc.from_docs([doc, other])
+    assert strings(joined) == [TREE, SHORT, SHORT]
+    assert joined[len(doc) + 1]._.parent.text == "He sleeps."
+
+
+def test_trees_outlast_merged_and_split_tokens(doc):
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[0:2])
+        retokenizer.split(doc[7], ["sle", "eps"], [(doc[6], 0), (doc[6], 0)])
+    assert [token.text for token in doc][:2] == ["The dog", "runs"]
+    assert strings(doc) == [TREE, SHORT]
+    sentence, second = doc.sents
+    assert [x.text for x in sentence._.children] == ["The dog", "runs it", "."]
+    assert doc[0]._.parse_string == "(NP (DT The) (NN dog))" and doc[0]._.labels == ("NP",)
+    assert doc[0]._.children == () and doc[0]._.parent == sentence
+    assert [x.text for x in second._.children] == ["He", "sleeps", "."]
+    assert second[-2]._.labels == () and second[-2]._.parent.text == "sleeps"
+    # A token over the border of two constituents.
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[0:2])
+    assert strings(doc) == [TREE, SHORT]
+    assert [x.text for x in doc[0:3]._.constituents] == ["The dog runs it.", "it", "."]
+    assert doc[0]._.labels == () and doc[0]._.parse_string is None
+
+
+def test_a_second_run_replaces_the_trees(doc):
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[0:3])
+    doc = ParserComponent(_Parser())(doc)
+    words = "(S (NP (PRP The\u00a0dog\u00a0runs)) (VP (VBZ it)) (. .))"
+    assert strings(doc) == [words, SHORT]
 
 
 def test_a_doc_without_trees():
