@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import typing
 
 from keras_transformer.errors import UserError
 
@@ -55,7 +56,8 @@ def from_keywords(options_class, keywords):
         An instance of `options_class`.
 
     Raises:
-        UserError: if there is no such option, or one without a default is missing.
+        UserError: if there is no such option, one without a default is missing, or an option does
+            not have the value.
     """
     names = option_names(options_class)
     for name in keywords:
@@ -72,9 +74,23 @@ def _fill(options_class, keywords):
             values[field.name] = _fill(field.type, keywords)
         elif field.name in keywords:
             values[field.name] = keywords[field.name]
+            _check_choice(field, keywords[field.name])
         elif field.default is dataclasses.MISSING:
             raise UserError(f"The option `{field.name}` is missing. Pass `{field.name}`.")
     return options_class(**values)
+
+
+def _check_choice(field, value):
+    """Raise an error if a field is a `Literal`, or one or None, and does not have the value."""
+    kinds = (field.type, *typing.get_args(field.type))
+    literals = [kind for kind in kinds if typing.get_origin(kind) is typing.Literal]
+    choices = [choice for literal in literals for choice in typing.get_args(literal)]
+    is_optional = value is None and type(None) in kinds
+    if choices and value not in choices and not is_optional:
+        raise UserError(
+            f"`{field.name}` must be one of {', '.join(map(repr, choices))}. Received: "
+            f"{field.name}={value!r}"
+        )
 
 
 def _is_group(field):

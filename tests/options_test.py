@@ -5,6 +5,7 @@ import runpy
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,7 +13,9 @@ from keras_transformer.command_line import name_flags
 from keras_transformer.errors import UserError
 from keras_transformer.options import fixed_settings, from_keywords, may_change, option_names
 from keras_transformer.tasks.train_parser import ParserTrainingOptions
+from keras_transformer.tasks.train_translator import TranslatorTrainingOptions
 from keras_transformer.tasks.training import TrainingOptions
+from keras_transformer.tasks.tree_options import TreeOptions, make_linearization
 
 pytestmark = pytest.mark.once
 
@@ -99,6 +102,39 @@ def test_what_must_stay_when_a_training_goes_on():
 class Inner:
     size: int = 3
     folder: str = may_change()
+
+
+@dataclass(kw_only=True)
+class WithChoices:
+    form: Literal["bpe", "unigram"] = "bpe"
+    other: Literal["a"] | None = None
+    number: int | None = None
+
+
+def test_values_that_an_option_does_not_have():
+    for values in ({"form": "unigram"}, {"other": "a"}, {"other": None}, {"number": 3}):
+        assert from_keywords(WithChoices, values) == WithChoices(**values)
+    with pytest.raises(UserError, match="`form` must be one of 'bpe', 'unigram'. .*form='x'"):
+        from_keywords(WithChoices, {"form": "x"})
+    for values in ({"form": None}, {"form": ["bpe"]}, {"other": "b"}):
+        with pytest.raises(UserError, match="must be one of"):
+            from_keywords(WithChoices, values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (TranslatorTrainingOptions, "vocabulary_type"),
+        (TranslatorTrainingOptions, "normalization"),
+        (ParserTrainingOptions, "linearization"),
+        (ParserTrainingOptions, "word_tokenizer"),
+    ],
+)
+def test_choices_of_trainings(kind, name):
+    with pytest.raises(UserError, match=f"`{name}` must be one of .*{name}='x'"):
+        from_keywords(kind, {"output_dir": "x", name: "x"})
+    with pytest.raises(UserError, match="`linearization` must be one of"):
+        make_linearization(TreeOptions(linearization="x"))
 
 
 @dataclass(kw_only=True)

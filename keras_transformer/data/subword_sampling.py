@@ -118,17 +118,18 @@ class _Merges:
     def __init__(self, scores, probability):
         self._scores = scores
         self._probability = probability
-        self._log_kept = math.log(1 - probability) if probability < 1 else -math.inf
+        # (`log(1 - p)` of the smallest numbers would be 0.)
+        self._log_kept = math.log1p(-probability) if probability < 1 else -math.inf
         self._path = functools.lru_cache(_KNOWN)(self._find_path)
 
     def draw(self, word, uniform):
         """The pieces of a word."""
         path, end = self._path(word)
         # So many times in a row, the first merge is not left out.
-        kept = int(math.log(1 - uniform()) / self._log_kept)
+        kept = math.log(1 - uniform()) / self._log_kept
         if kept >= len(path):
             return end
-        symbols, (_, *merges) = path[kept]
+        symbols, (_, *merges) = path[int(kept)]
         while True:
             for i in merges:
                 if uniform() >= self._probability:

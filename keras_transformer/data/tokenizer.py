@@ -18,6 +18,7 @@ from keras_transformer.progress import working
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
+_MODEL_TYPES = ("bpe", "unigram", "char", "word")  # SentencePiece's, too
 
 logger = logging.getLogger(__name__)
 
@@ -162,6 +163,7 @@ class Tokenizer:
             raise UserError(
                 f"`max_sentences` must be positive. Received: max_sentences={max_sentences}"
             )
+        check_choice("model_type", model_type, _MODEL_TYPES)
         check_choice("normalization", normalization, NORMALIZATIONS)
         if not 0 < character_coverage <= 1:
             raise UserError(

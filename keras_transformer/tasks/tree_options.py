@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from keras_transformer.data.text_files import check_choice
 from keras_transformer.data.trees import InOrderBrackets, LabelledBrackets
 from keras_transformer.errors import UserError
 from keras_transformer.options import may_change
@@ -47,10 +48,11 @@ def make_linearization(options):
         options: `TreeOptions`.
 
     Raises:
-        UserError: if its options of tags contradict one another.
+        UserError: if there is no such linearization, or options of tags contradict one another.
     """
-    form = {"top-down": LabelledBrackets, "in-order": InOrderBrackets}[options.linearization]
-    return form(keep_tags=tags_from(options) != "none")
+    forms = {"top-down": LabelledBrackets, "in-order": InOrderBrackets}
+    check_choice("linearization", options.linearization, forms)
+    return forms[options.linearization](keep_tags=tags_from(options) != "none")
 
 
 def tags_from(options):

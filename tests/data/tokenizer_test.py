@@ -220,6 +220,7 @@ def test_characters_that_the_vocabulary_lacks_are_bytes(text):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        ({"model_type": "x"}, "`model_type` must be one of bpe, unigram, char, word.*'x'"),
         ({"normalization": "nfd"}, "`normalization` must be one of.*identity.*'nfd'"),
         ({"character_coverage": 0.0}, "`character_coverage` must be.*=0.0"),
         ({"character_coverage": 1.5}, "`character_coverage` must be.*=1.5"),
