@@ -46,8 +46,8 @@ def load_parallel_text(
     | `catalogs` | messages of programs | any `.mo` and `.po`: below | this machine's |
     | `synthetic` | the built-in grammar | none | always generated |
 
-    The files, plain or gzip (`train.en.gz`), may lie in `data_dir` or in a folder in it that is
-    named after the corpus.
+    The files, plain or compressed (`train.en.gz`, `.bz2`, `.xz`), may lie in `data_dir` or in a
+    folder in it that is named after the corpus.
     Multi30k's `test` is test_2016_flickr. Tatoeba's `dev.tsv` is cut into `val` and `test`, and
     what shares a sentence with it is left out of `train`, so that no sentence is on two sides.
     WMT's `val` is newstest2013 and its `test` the whole newstest2014: files named `val.en` or

@@ -10,8 +10,9 @@ from keras_transformer.data.text_files import (
     aligned_lines,
     corpus_folders,
     missing_files,
-    plain_or_gzip,
+    plain_or_compressed,
     tab_separated_pairs,
+    uncompressed_name,
 )
 from keras_transformer.data.tmx import translation_units
 from keras_transformer.errors import UserError
@@ -67,7 +68,7 @@ class _Files:
     def named(self, stem: str) -> Pairs | None:
         """The pairs in the files of a name, if there are any."""
         for ends, open_files in self._forms:
-            paths = [plain_or_gzip(self.folder / f"{stem}{end}") for end in ends]
+            paths = [plain_or_compressed(self.folder / f"{stem}{end}") for end in ends]
             if all(paths):
                 return open_files(*paths)
         return None
@@ -88,7 +89,7 @@ class _Files:
         # The longest end first: of corpus.en-de.en the stem is corpus.
         ends = sorted((end for ends, _ in self._forms for end in ends), key=len, reverse=True)
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            name = path.name.removesuffix(".gz")
+            name = uncompressed_name(path)
             stem = next((name.removesuffix(end) for end in ends if name.endswith(end)), "")
             if stem:
                 yield stem

@@ -1,8 +1,11 @@
 """Text files of corpora: finding them, and reading them line by line."""
 
+import bz2
 import codecs
 import contextlib
 import gzip
+import lzma
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import zip_longest
@@ -13,6 +16,22 @@ from keras_transformer.errors import UserError
 
 Pair = tuple[str, str]  # A sentence and its translation.
 Pairs = Callable[[], Iterable[Pair]]  # Starts a pass over a corpus.
+
+COMPRESSED_ENDS = (".gz", ".bz2", ".xz")  # of the names of files that may stand for plain ones
+
+# The first bytes of compressed files, which identify them whatever their names are, and the
+# function that opens them; None where the standard library has no such function.
+_COMPRESSIONS = {
+    "gzip": (rb"\x1f\x8b", gzip.open),
+    "bzip2": (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", bz2.open),
+    "xz": (rb"\xfd7zXZ\0", lzma.open),
+    "zstd": (rb"\x28\xb5\x2f\xfd", None),
+    "zip": (rb"PK\x03\x04", None),
+}
+_MAGIC_LENGTH = 10
+
+# UTF-16 and UTF-32 write most letters with one of these bytes.
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\v\f\r"})
 
 
 def check_choice(argument: str, value: str, choices: Collection[str] | None) -> None:
@@ -33,9 +52,9 @@ def check_folder(data_dir: Path) -> None:
 
 def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Path] | None:
     """The files of these names that lie together in the corpus's own folder or in `data_dir`, plain
-    or gzip (`.gz`)."""
+    or compressed."""
     for place in corpus_folders(data_dir, corpus):
-        paths = [plain_or_gzip(place / name) for name in names]
+        paths = [plain_or_compressed(place / name) for name in names]
         if all(paths):
             return paths
     return None
@@ -50,10 +69,15 @@ def corpus_folders(data_dir: Path | None, corpus: str) -> list[Path]:
     return [data_dir / corpus, data_dir]
 
 
-def plain_or_gzip(path: Path) -> Path | None:
-    """The file, or the compressed one beside it whose name goes on with `.gz`."""
-    compressed = path.with_name(f"{path.name}.gz")
-    return next((found for found in (path, compressed) if found.is_file()), None)
+def plain_or_compressed(path: Path) -> Path | None:
+    """The file, or a compressed one next to it, such as `train.en.gz` for `train.en`."""
+    paths = (path.with_name(f"{path.name}{end}") for end in ("", *COMPRESSED_ENDS))
+    return next((found for found in paths if found.is_file()), None)
+
+
+def uncompressed_name(path: Path) -> str:
+    """The name of a file without the ending of its compression: `train.en` of `train.en.gz`."""
+    return path.stem if path.suffix in COMPRESSED_ENDS else path.name
 
 
 def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected: str) -> UserError:
@@ -62,7 +86,7 @@ def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected
         files = " and ".join(names)
         return UserError(f"{corpus} needs `data_dir`, the folder that holds {files}. {expected}")
     missing = {
-        place: [name for name in names if not plain_or_gzip(place / name)]
+        place: [name for name in names if not plain_or_compressed(place / name)]
         for place in (data_dir, data_dir / corpus)
     }
     place = min(missing, key=lambda place: len(missing[place]))
@@ -106,12 +130,22 @@ def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Ite
 
     Read as bytes, so that a line ends at "\\n" alone: text mode also ends one at a lone "\\r", and
     `str.splitlines` at U+2028, at form feeds and more, which the other language's line may lack.
+
+    Raises:
+        UserError: if the text is compressed or is not valid UTF-8.
     """
     for number, line in enumerate(file, start=first_number):
         if number == 1:
+            if compression := _compression(line):
+                raise UserError(f"{name} is compressed with {compression}. Decompress it first.")
             line = line.removeprefix(codecs.BOM_UTF8)
             if not line:  # nothing but the mark, not even a line end
                 return
+        if _is_wide(line):
+            raise UserError(
+                f"{name}, line {number}: NUL or control bytes, as in UTF-16 and UTF-32. Convert "
+                "the text to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`."
+            )
         try:
             yield line.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
@@ -119,6 +153,18 @@ def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Ite
                 f"{name}, line {number}: not valid UTF-8. Convert the text to UTF-8, for example "
                 "with iconv."
             ) from None
+
+
+def _compression(start: bytes) -> str | None:
+    """The name of the compression of a file that begins with these bytes, if it is compressed."""
+    found = (name for name, (magic, _) in _COMPRESSIONS.items() if re.match(magic, start))
+    return next(found, None)
+
+
+def _is_wide(line: bytes) -> bool:
+    """Return whether a line must be in UTF-16 or UTF-32. (Any text may have one stray NUL.)"""
+    num_controls = len(line) - len(line.translate(None, _CONTROLS))
+    return line.count(0) > 1 or (num_controls > 1 and 3 * num_controls > len(line))
 
 
 def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[str]:
@@ -140,11 +186,20 @@ def readable(path: Path) -> Iterator[BinaryIO]:
             yield file
     except FileNotFoundError:
         raise UserError(f"There is no file {path}. Check the path.") from None
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"The file {path} could not be read: {reason}.") from None
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """Opens a file for reading bytes; one whose name ends in `.gz` is decompressed on the way."""
-    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+@contextlib.contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file for reading bytes; one that is gzip, bzip2 or xz is decompressed on the way."""
+    with open(path, "rb") as file:
+        # Looked at, not read: a pipe cannot be read twice.
+        compression = _compression(file.peek(_MAGIC_LENGTH))
+        opener = compression and _COMPRESSIONS[compression][1]
+        if opener is None:
+            yield file
+            return
+        with opener(file) as decompressed:
+            yield decompressed

@@ -11,11 +11,20 @@ from keras_transformer.errors import UserError
 _CHUNK = 1 << 16
 # What stands in them is code of another format, not text. (`hi` is text.)
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))
+_PLACEHOLDER = "ph"  # the code that stands for something: `%s`, but also `<br/>`
 _LINE_ENDS = re.compile(r"[ \t]*[\r\n]+[ \t]*|\t+")
+# Codes that separate words: TMX's types for line, page and column breaks; white space, also
+# escaped; and HTML's tags for lines, paragraphs and cells.
+_BREAK_TYPES = frozenset(("lb", "pb", "cb"))
+_BREAK = re.compile(
+    r"[\n\r\t]|\\[nrt](?![a-z])|</?(?:br|hr|p|div|h[1-6]|li|ul|ol|table|tr|td|th|tab)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_MARKUP = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|\s)*")  # tags, or groups of RTF
 
 
 def translation_units(path: Path, source_language: str, target_language: str) -> Iterator[Pair]:
-    """The pairs of a `.tmx` file, plain or gzip: a unit at a time, whatever the file's size.
+    """The pairs of a `.tmx` file, plain or compressed: a unit at a time, whatever the file's size.
 
     Nothing in the file can grow beyond its size or reach for another: a file that declares an
     entity is refused, and expat reads no external ones. A language is found as it is called or,
@@ -55,6 +64,7 @@ class _Reader:
         parser.EntityDeclHandler = self._refuse_entity
         self._units, self._unit, self._language = [], {}, None
         self._segment = None  # the parts of the text of a `seg`
+        self._code, self._code_type = [], None  # the parts of a code's own text, and its type
         self._code_depth = 0
 
     def feed(self, chunk: bytes, is_last: bool = False) -> list[dict[str, str]]:
@@ -68,6 +78,7 @@ class _Reader:
         return units
 
     def _start(self, name, attributes):
+        name = _local(name)
         if name == "tu":
             self._unit = {}
         elif name == "tuv":
@@ -75,9 +86,12 @@ class _Reader:
         elif name == "seg":
             self._segment, self._code_depth = [], 0
         elif self._code_depth or name in _CODE:
+            if not self._code_depth:
+                self._code, self._code_type = [], attributes.get("type")
             self._code_depth += 1
 
     def _end(self, name):
+        name = _local(name)
         if name == "tu":
             self._units.append(self._unit)
         elif name == "seg":
@@ -87,9 +101,13 @@ class _Reader:
             self._segment = None
         elif self._code_depth:
             self._code_depth -= 1
+            if self._segment is not None and not self._code_depth:
+                self._segment.append(_text_of_code(name, self._code_type, "".join(self._code)))
 
     def _text(self, text):
-        if self._segment is not None and not self._code_depth:
+        if self._code_depth == 1:  # Deeper is `sub`: a text of its own, such as a footnote.
+            self._code.append(text)
+        elif self._segment is not None and not self._code_depth:
             self._segment.append(text)
 
     def _refuse_entity(self, name, *_):
@@ -97,6 +115,19 @@ class _Reader:
             f"{self._path} declares the entity {name!r}, of which a small file could make a huge "
             "text. Replace what it stands for in the file, and take out the declaration."
         )
+
+
+def _local(name: str) -> str:
+    """The name of an element without the prefix of its namespace."""
+    return name.rpartition(":")[2]
+
+
+def _text_of_code(name: str, type_: str | None, code: str) -> str:
+    """Return the text that replaces a code: a line end, a placeholder, or nothing."""
+    text = _BREAK.sub("\n", code)
+    if name == _PLACEHOLDER and not _MARKUP.fullmatch(text):
+        return text
+    return "\n" if type_ in _BREAK_TYPES or "\n" in text else ""
 
 
 def _in_language(unit: dict[str, str], language: str) -> str | None:

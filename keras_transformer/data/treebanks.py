@@ -72,7 +72,7 @@ class Treebank:
         split: str = "train",
         collapse_unary: bool = False,
     ) -> "Treebank":
-        """Takes the trees of one file, plain or gzip (`.gz`).
+        """Takes the trees of one file, plain or compressed (`.gz`, `.bz2`, `.xz`).
 
         Args:
             path: the file, as `read_trees` takes it.

@@ -1,8 +1,10 @@
 """Pairs of any texts in a folder: how they are found, read, and held out."""
 
+import bz2
 import gzip
 import hashlib
 import itertools
+import lzma
 import tracemalloc
 
 import pytest
@@ -16,6 +18,9 @@ pytestmark = pytest.mark.once
 
 PAIRS = [("one", "eins"), ("two words", "zwei Wörter")]
 SPLITS = ("train", "val", "test")
+
+
+COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 def lines(side):
@@ -36,11 +41,11 @@ def tmx(pairs=PAIRS, languages=("en", "de"), head=""):
 
 
 def write(folder, **texts):
-    """`__` in a name stands for the dot, `_to_` for the dash; what ends in gz is compressed."""
+    """`__` in a name stands for the dot, `_to_` for the dash; what ends as compressed is so."""
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
         path = folder / name.replace("__", ".").replace("_to_", "-")
-        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+        path.write_bytes(COMPRESS.get(path.suffix, bytes)(text.encode()))
     return folder
 
 
@@ -53,6 +58,7 @@ def write(folder, **texts):
         {"corpus__en_to_de__en": lines(0), "corpus__en_to_de__de": lines(1), "notes__txt": "x"},
         {"train__tsv": TSV},
         {"train__en_to_de__tsv__gz": TSV},
+        {"train__en__xz": lines(0), "train__de__bz2": lines(1)},
         {"train__de_to_en__tsv": "".join(f"{german}\t{english}\n" for english, german in PAIRS)},
         {"train__tmx": tmx()},
         {"memory__tmx__gz": tmx()},
@@ -103,16 +109,60 @@ def test_columns_of_a_table(tmp_path):
 def test_what_a_segment_holds(tmp_path):
     units = [
         ("Press <bpt i='1'>&lt;b&gt;</bpt>OK<ept i='1'>&lt;/b&gt;</ept>.", "<hi>OK</hi> drücken."),
-        ("a <ph>%s<sub>x</sub>y</ph>b", "\n  one\n\tline \n"),
+        ("a <ph>%s<sub>x</sub>y</ph> b", "\n  one\n\tline \n"),
         ("&lt;b&gt; &amp;", "<![CDATA[<b> &]]>"),
         ("", "empty"),
     ]
     write(tmp_path, memory__tmx=tmx(units, ("EN-us", "de-DE")))
     assert list(ParallelText.from_tmx(tmp_path / "memory.tmx", "en", "de")) == [
         ("Press OK.", "OK drücken."),
-        ("a b", "one line"),
+        ("a %sy b", "one line"),
         ("<b> &", "<b> &"),
         ("", "empty"),
+    ]
+
+
+BREAKS = (
+    *("<ph x='1' type='lb'/>", "<ph>&lt;br/&gt;</ph>", "<ph>&lt;BR class='x'&gt;</ph>"),
+    *("<ph>&#10;</ph>", "<ph>&#9;</ph>", "<ph>\\r\\n</ph>", " <it pos='begin' type='lb'/>"),
+    *("<bpt i='1'>&lt;p&gt;</bpt>", "<it pos='end'>&lt;/li&gt;</it> ", "<ut>&lt;br&gt;</ut>"),
+)
+
+
+@pytest.mark.parametrize("code", BREAKS)
+def test_a_break_in_a_code_parts_the_words(tmp_path, code):
+    write(tmp_path, memory__tmx=tmx([(f"First line{code}second line", "x")]))
+    ((source, _),) = ParallelText.from_tmx(tmp_path / "memory.tmx", "en", "de")
+    assert source == "First line second line"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("<ph x='1'>%s</ph>", "%s"),
+        ("<ph>{0}</ph>", "{0}"),
+        ("<ph>%s&lt;br&gt;</ph>", "%s "),
+        ("<ph>&lt;img src='x'/&gt;</ph>", ""),
+        ("<ph>{\\f23 }</ph>", ""),
+        ("<bpt i='1'>&lt;b&gt;</bpt>", ""),
+        ("<ut>{\\cs6 }</ut>", ""),
+        ("<ph/>", ""),
+    ],
+)
+def test_placeholders_of_codes_are_kept(tmp_path, code, text):
+    write(tmp_path, memory__tmx=tmx([(f"Delete {code}files?", "x")]))
+    ((source, _),) = ParallelText.from_tmx(tmp_path / "memory.tmx", "en", "de")
+    assert source == f"Delete {text}files?"
+
+
+def test_a_memory_with_a_prefix_of_its_namespace(tmp_path):
+    units = tmx([("A<ph type='lb'/>dog", "Ein Hund")]).replace("<", "<t:").replace("<t:/", "</t:")
+    units = units.replace("<t:?", "<?").replace(
+        "<t:tmx", "<t:tmx xmlns:t='http://www.lisa.org/tmx14'"
+    )
+    write(tmp_path, memory__tmx=units)
+    assert list(ParallelText.from_tmx(tmp_path / "memory.tmx", "en", "de")) == [
+        ("A dog", "Ein Hund")
     ]
 
 

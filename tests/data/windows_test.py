@@ -1,4 +1,7 @@
+import bz2
+import gzip
 import io
+import lzma
 import os
 import threading
 
@@ -88,6 +91,22 @@ def test_lines_before_one_that_is_no_utf8(bad, size):
         for window in line_windows(io.BytesIO(b"\n".join(lines)), "text", size):
             seen += window
     assert seen == [line.decode() for line in lines[: bad - 1]]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("Собака бежит.\n".encode("utf-16-le"), "text, line 1: NUL or control bytes, as in UTF-16"),
+        ("A dog.\n".encode("utf-16"), "text, line 1: NUL or control bytes, as in UTF-16"),
+        (gzip.compress(b"A dog.\n"), "text is compressed with gzip. Decompress it first."),
+        (bz2.compress(b"A dog.\n"), "text is compressed with bzip2. Decompress it first."),
+        (lzma.compress(b"A dog.\n"), "text is compressed with xz. Decompress it first."),
+    ],
+)
+def test_a_stream_that_is_no_utf8_text_is_named(data, message):
+    for size in (1, 5):
+        with pytest.raises(ValueError, match=message):
+            windows_of(data, size)
 
 
 @pytest.mark.parametrize("size", [0, -1])

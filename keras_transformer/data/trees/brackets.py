@@ -23,7 +23,7 @@ _ALL_ESCAPES = {**_ESCAPES, "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB
 
 
 def read_trees(path: str | PathLike) -> Iterator["Tree"]:
-    """Reads the trees of a UTF-8 file, plain or gzip (`.gz`), as they are.
+    """Reads the trees of a UTF-8 file, plain or compressed (`.gz`, `.bz2`, `.xz`), as they are.
 
     A tree may be on one line or on many, with an empty outer bracket, `( (S …) )`, or without. The
     file is streamed: only one tree is held at a time. Tags and words such as `-LRB-` stay as they
