@@ -1,19 +1,38 @@
 """Parallel corpora: pairs of a sentence and its translation, streamed from text files."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from keras_transformer.data.text_files import (
     Pair,
     Pairs,
     aligned_lines,
     tab_separated_pairs,
+    uncompressed_name,
 )
 from keras_transformer.data.tmx import translation_units
 from keras_transformer.errors import UserError
+
+# The codes of ISO 639-1, by which languages are known in the names of files.
+_LANGUAGES = frozenset(
+    (
+        "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv"
+        " cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr"
+        " ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw"
+        " ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv"
+        " ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq"
+        " sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh"
+        " yi yo za zh zu"
+    ).split()
+)
+# A region, a script or both may follow, as in `pt_BR` and `zh-Hans`; NLLB has `eng_Latn`.
+_REGION = re.compile(r"(?:[-_](?:[A-Z]{2}|[A-Z][a-z]{3}|\d{3}))+")
+_WITH_SCRIPT = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
 class ParallelText:
@@ -29,7 +48,10 @@ class ParallelText:
         split: name of the split, such as `"train"`.
         source_language: language code of the first sentence of each pair.
         target_language: language code of the second.
-        pairs: function without arguments that starts a pass: returns an iterator of pairs.
+        pairs: function without arguments that starts a pass: returns an iterator of rows. Or the
+            rows themselves, such as a list or a data set of HuggingFace; of an iterator, they are
+            held in memory. A row is a pair of strings, or a dict of strings by the codes of both
+            languages, alone or under `"translation"`.
         bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` where it is tokenised
             already, None for the one that fits the language.
 
@@ -38,7 +60,8 @@ class ParallelText:
         tags: all tags that are before any source: symbols that a vocabulary must have.
 
     Raises:
-        UserError: if there are no pairs, or by `pairs` where it finds bad input.
+        UserError: if there are no rows, a row is not a pair of strings, a pass cannot be repeated,
+            or by `pairs` where it finds bad input.
 
     Example:
 
@@ -57,7 +80,7 @@ class ParallelText:
         split: str,
         source_language: str,
         target_language: str,
-        pairs: Pairs,
+        pairs: Pairs | Iterable[Any],
         bleu_tokenize: str | None = None,
     ):
         self.name = name
@@ -65,10 +88,16 @@ class ParallelText:
         self.source_language = source_language
         self.target_language = target_language
         self.bleu_tokenize = bleu_tokenize
-        self._pairs = pairs
-        self._length, self._fingerprint = _count_and_digest(pairs())
+        self._pairs = _passes(pairs)
+        self._length, self._fingerprint = _count_and_digest(self)
         if self._length == 0:
             raise UserError(f"The split {split!r} of {name} is empty: it holds no sentence pair.")
+        if next(iter(self), None) is None:
+            raise UserError(
+                f"`pairs` of {name} must start a new pass each time that it is called. Received: a "
+                "function whose second pass is empty. Pass the rows themselves, or return a new "
+                "iterator from it."
+            )
 
     @property
     def is_tagged(self) -> bool:
@@ -85,13 +114,14 @@ class ParallelText:
         name: str = "text",
         split: str = "train",
     ) -> "ParallelText":
-        """Pairs the lines of two UTF-8 text files, plain or gzip (`.gz`).
+        """Pairs the lines of two UTF-8 text files, plain or compressed by gzip, bzip2 or xz.
 
         Args:
             source_path: file of the source sentences, one a line.
             target_path: file of their translations.
-            source_language: language code of the source. Defaults to the ending of the file's name:
-                `"en"` of `train.en` or `train.en.gz`.
+            source_language: language code of the source. Defaults to the last part of the file's
+                name that is a known code, as in `train.en`, `train.en.gz` and `train.en.tok`, or
+                else to its ending.
             target_language: language code of the target, likewise.
             name: name of the corpus.
             split: name of the split.
@@ -100,16 +130,20 @@ class ParallelText:
             A `ParallelText`.
 
         Raises:
-            UserError: if a file is missing, empty or not UTF-8, or if their line counts differ.
+            UserError: if a file is missing, empty or not UTF-8, if their line counts differ, or if
+                the names of the files give the same language twice.
         """
-        source_path, target_path = Path(source_path), Path(target_path)
-        return cls(
-            name,
-            split,
-            source_language or _language(source_path) or "source",
-            target_language or _language(target_path) or "target",
-            partial(aligned_lines, source_path, target_path),
+        paths = Path(source_path), Path(target_path)
+        languages = (
+            source_language or _language(paths[0]) or "source",
+            target_language or _language(paths[1]) or "target",
         )
+        if languages[0] == languages[1] and not (source_language and target_language):
+            raise UserError(
+                f"Cannot tell the languages by the names {paths[0].name} and {paths[1].name}: both "
+                f"would be {languages[0]!r}. Pass `source_language` and `target_language`."
+            )
+        return cls(name, split, *languages, partial(aligned_lines, *paths))
 
     @classmethod
     def from_tsv(
@@ -121,7 +155,7 @@ class ParallelText:
         name: str = "text",
         split: str = "train",
     ) -> "ParallelText":
-        """Reads pairs from a file of lines source TAB target, UTF-8, plain or gzip (`.gz`).
+        """Reads pairs from a file of lines source TAB target, UTF-8, plain or compressed.
 
         Args:
             path: the file.
@@ -150,7 +184,7 @@ class ParallelText:
         name: str = "text",
         split: str = "train",
     ) -> "ParallelText":
-        """Reads pairs from a translation memory (`.tmx`, `.tmx.gz`), unit by unit.
+        """Reads pairs from a translation memory (`.tmx`, plain or compressed), unit by unit.
 
         Args:
             path: the file. One that declares entities is refused.
@@ -170,7 +204,9 @@ class ParallelText:
         return cls(name, split, *languages, pairs)
 
     def __iter__(self) -> Iterator[Pair]:
-        return iter(self._pairs())
+        languages = self.source_language, self.target_language
+        for number, row in enumerate(self._pairs(), start=1):
+            yield _pair(row, languages, f"Row {number} of {self.name}")
 
     def __len__(self) -> int:
         return self._length
@@ -184,13 +220,84 @@ class ParallelText:
         return self._fingerprint
 
 
+def as_parallel_text(pairs: Any, split: str) -> ParallelText:
+    """Returns a `ParallelText`, or makes one of any rows that it takes.
+
+    Args:
+        pairs: a `ParallelText`, or rows such as a list of pairs of strings.
+        split: name of the split, if it has none yet.
+
+    Raises:
+        UserError: if a row is not a pair of strings.
+    """
+    if isinstance(pairs, ParallelText):
+        return pairs
+    return ParallelText("text", split, "source", "target", _passes(pairs, split))
+
+
 def _language(path: Path) -> str:
-    return path.with_suffix("").suffix[1:] if path.suffix == ".gz" else path.suffix[1:]
+    """The language of a file by its name: empty if the name has neither a code nor an ending."""
+    parts = uncompressed_name(path).split(".")
+    ending = parts[-1] if len(parts) > 1 else ""
+    return next(filter(_is_language, reversed(parts)), ending)
 
 
-def _count_and_digest(pairs: Iterable[Pair]) -> tuple[int, str]:
+def _is_language(part: str) -> bool:
+    base, region = part[:2].lower(), part[2:]
+    is_code = base in _LANGUAGES and (not region or _REGION.fullmatch(region))
+    return bool(is_code or _WITH_SCRIPT.fullmatch(part))
+
+
+def _passes(pairs: Any, argument: str = "pairs") -> Callable[[], Iterable[Any]]:
+    """The function that starts a pass over rows, whether it is given or the rows are."""
+    if callable(pairs):
+        return pairs
+    if isinstance(pairs, str | bytes | Mapping) or not isinstance(pairs, Iterable):
+        raise UserError(
+            f"`{argument}` must be pairs of strings: a `ParallelText`, a list of tuples or another "
+            f"iterable of rows. Received: {argument}={_shown(pairs)}"
+        )
+    rows = list(pairs) if isinstance(pairs, Iterator) else pairs
+    return lambda: iter(rows)
+
+
+def _pair(row: Any, languages: tuple[str, str], where: str) -> Pair:
+    """The two strings of a row."""
+    pair = row
+    if isinstance(row, Mapping):
+        texts = row.get("translation", row)
+        if not isinstance(texts, Mapping) or not {*languages} <= texts.keys():
+            raise UserError(
+                f"{where} must have the language codes of its `ParallelText` as keys, "
+                f"{languages[0]!r} and {languages[1]!r}. Received: {_shown(row)}"
+            )
+        pair = tuple(texts[language] for language in languages)
+    if (
+        not isinstance(pair, tuple | list)
+        or len(pair) != 2
+        or not all(isinstance(sentence, str) for sentence in pair)
+    ):
+        raise UserError(
+            f"{where} must be a pair of strings, or a dict of them by language. Received: "
+            f"{_shown(row)}"
+        )
+    return tuple(pair)
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _count_and_digest(text: ParallelText) -> tuple[int, str]:
     count, digest = 0, hashlib.sha256()
-    for source, target in pairs:
+    for source, target in text:
         count += 1
-        digest.update(f"{source}\n{target}\n".encode())
+        try:
+            digest.update(f"{source}\n{target}\n".encode())
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"Row {count} of {text.name} must be valid Unicode ({error.reason}). Received: "
+                f"{_shown((source, target))}"
+            ) from None
     return count, digest.hexdigest()

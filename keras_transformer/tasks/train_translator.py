@@ -5,6 +5,7 @@ from itertools import chain
 
 from keras_transformer.data.filters import FilterOptions, filter_pairs
 from keras_transformer.data.mixtures import Mixture
+from keras_transformer.data.parallel_text import as_parallel_text
 from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer, check_tags_in_text
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
@@ -49,8 +50,8 @@ def train_translator(task_class, train, val, **options):
 
     Args:
         task_class: `Translator`, or a class derived from it.
-        train: `ParallelText` to train on.
-        val: `ParallelText` to validate on.
+        train: `ParallelText` to train on, or rows that it takes.
+        val: likewise, to validate on.
         **options: those of `TranslatorTrainingOptions`.
 
     Returns:
@@ -60,6 +61,7 @@ def train_translator(task_class, train, val, **options):
         UserError: if an option or a text is wrong, or the output folder holds another training.
     """
     options = from_keywords(TranslatorTrainingOptions, options)
+    train, val = as_parallel_text(train, "train"), as_parallel_text(val, "val")
     run = begin_training(options)
 
     # Data and batching (section 5.1)

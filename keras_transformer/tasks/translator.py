@@ -109,9 +109,10 @@ class Translator(Task):
         Seeds and devices that it sets are the whole process's.
 
         Args:
-            train: `kt.data.ParallelText` to train on, or a `kt.data.Mixture` of several.
-            val: `kt.data.ParallelText` to validate on. If it is a `kt.data.TaggedText`, the
-                translator puts these tags before each source: see `tagged`.
+            train: `kt.data.ParallelText` to train on, or a `kt.data.Mixture` of several. Also any
+                list of pairs of strings: the languages are then "source" and "target".
+            val: likewise, to validate on. If it is a `kt.data.TaggedText`, the translator puts
+                these tags before each source: see `tagged`.
             **options: the options of `kt.training.TranslatorTrainingOptions` by their names, such
                 as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`,
                 with the recipe's defaults. Those used most:

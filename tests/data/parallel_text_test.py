@@ -1,10 +1,13 @@
 import ast
+import bz2
 import gzip
 import hashlib
 import itertools
+import lzma
 import os
 import shutil
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +23,7 @@ from keras_transformer.data.corpora import (
     load_parallel_text,
 )
 from keras_transformer.data.parallel_text import ParallelText
+from tests.helpers import error_of as error_in
 
 pytestmark = pytest.mark.once
 
@@ -93,6 +97,119 @@ def test_from_files_plain_and_gzip(tmp_path):
     text = ParallelText.from_files(tmp_path / "a", str(tmp_path / "b.gz"), "en", "de")
     assert list(text) == list(text) == [("one", "eins")]
     assert repr(text) == "<ParallelText text train en-de: 1 pairs>"
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compression_is_known_by_the_first_bytes(tmp_path, compress):
+    write(tmp_path, train__en=compress(b"one\n"), train__de="eins\n")
+    assert list(load_parallel_text("text", "train", data_dir=tmp_path)) == [("one", "eins")]
+
+
+def test_plain_text_in_a_file_named_gz(tmp_path):
+    write(tmp_path, a__gz="one\n", b="BZh is no magic number\n")
+    pairs = ParallelText.from_files(tmp_path / "a.gz", tmp_path / "b", "en", "de")
+    assert list(pairs) == [("one", "BZh is no magic number")]
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=[gzip.compress(b"one\ntwo\n")])
+    writer.start()
+    assert list(text_files.read_lines(path)) == ["one", "two"]
+    writer.join()
+
+
+# Languages by the names of files.
+
+
+@pytest.mark.parametrize(
+    ("names", "languages"),
+    [
+        (("x.en.txt", "x.zh.txt"), ("en", "zh")),
+        (("train.en.tok", "train.de.tok"), ("en", "de")),
+        (("train.lc.norm.tok.de", "train.lc.norm.tok.en.gz"), ("de", "en")),
+        (("a.en-de.en", "a.en-de.de"), ("en", "de")),
+        (("en.txt", "zh_CN.txt.xz"), ("en", "zh_CN")),
+        (("x.pt-BR.txt", "x.zh-Hans-CN.txt"), ("pt-BR", "zh-Hans-CN")),
+        (("x.eng_Latn.txt", "x.zho_Hans.txt"), ("eng_Latn", "zho_Hans")),
+        (("it.train.en", "it.train.DE"), ("en", "DE")),
+        (("train.src", "train.tgt"), ("src", "tgt")),
+        (("source", "target"), ("source", "target")),
+    ],
+    ids=" ".join,
+)
+def test_the_last_known_code_in_a_name_is_the_language(tmp_path, names, languages):
+    paths = [tmp_path / name for name in names]
+    for path in paths:
+        path.write_text("a\n")
+    text = ParallelText.from_files(*paths)
+    assert (text.source_language, text.target_language) == languages
+
+
+def test_two_equal_languages_of_names_are_refused(tmp_path):
+    write(tmp_path, a__en="a\n", b__en="b\n", a__txt="a\n", b__txt="b\n")
+    files = tmp_path / "a.en", tmp_path / "b.en"
+    message = "Cannot tell the languages by the names a.en and b.en: both would be 'en'. Pass"
+    assert message in error_in(ParallelText.from_files, *files)
+    assert message in error_in(ParallelText.from_files, *files, "en")
+    text = ParallelText.from_files(*files, "en", "en")
+    assert (text.source_language, text.target_language) == ("en", "en")
+    texts = tmp_path / "a.txt", tmp_path / "b.txt"
+    assert "both would be 'txt'" in error_in(ParallelText.from_files, *texts)
+
+
+# Rows that are no files' lines.
+
+
+def of_rows(rows):
+    return ParallelText("rows", "train", "en", "de", rows)
+
+
+PAIR = ("A dog.", "Ein Hund.")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        PAIR,
+        [*PAIR],
+        {"de": PAIR[1], "id": 7, "en": PAIR[0]},
+        {"translation": {"en": PAIR[0], "de": PAIR[1], "fr": "Un chien."}},
+    ],
+)
+@pytest.mark.parametrize("form", [lambda x: x, iter, lambda x: lambda: iter(x), tuple])
+def test_rows_of_all_forms(row, form):
+    text = of_rows(form([row, row]))
+    assert len(text) == 2 and list(text) == list(text) == [PAIR, PAIR]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        *("ab", b"ab", None, float("nan"), (), ("a",), ("a", "b", "c"), ("a", None), {"a", "b"}),
+        *(("a", float("nan")), (1, 2), ("a", ["b"]), (b"a", b"b"), {"en": "a", "de": None}),
+    ],
+    ids=repr,
+)
+def test_rows_that_are_no_pairs_are_refused_by_number(row):
+    message = error_in(of_rows, [PAIR, row])
+    assert message.startswith("Row 2 of rows must be a pair of strings") and repr(row) in message
+
+
+def test_other_bad_rows():
+    message = error_in(of_rows, [{"en": "a", "fr": "b"}])
+    assert "Row 1 of rows must have the language codes" in message and "'en' and 'de'" in message
+    assert "must have the language codes" in error_in(of_rows, [{"translation": "a"}])
+    assert "Row 1 of rows must be valid Unicode" in error_in(of_rows, [("\ud800", "b")])
+    assert "is empty" in error_in(of_rows, iter([]))
+    for value in (None, 3, "text", {"en": ["a"], "de": ["b"]}):
+        assert "`pairs` must be pairs of strings" in error_in(of_rows, value)
+
+
+def test_a_function_that_gives_its_rows_once_is_refused():
+    rows = iter([PAIR])
+    assert "a function whose second pass is empty" in error_in(of_rows, lambda: rows)
 
 
 def test_fingerprint_tells_contents_apart(tmp_path):
@@ -271,6 +388,23 @@ def test_invalid_utf_8(tmp_path):
     assert f"{tmp_path / 'train.de'}, line 2: not valid UTF-8" in message
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-16"])
+@pytest.mark.parametrize(
+    "text", ["Собака бежит.\nКот.\n", "A dog.\r\n", "мир\n", "狗在雪地里奔跑。\n狗\n"]
+)
+def test_utf_16_and_utf_32_are_refused(tmp_path, text, encoding):
+    write(tmp_path, train__en=text.encode(encoding), train__de="x\ny\n")
+    message = error_of("text", "train", data_dir=tmp_path)
+    assert "train.en, line " in message and "Convert the text to UTF-8" in message
+
+
+@pytest.mark.parametrize(("start", "name"), [(b"\x28\xb5\x2f\xfd", "zstd"), (b"PK\x03\x04", "zip")])
+def test_compressions_that_python_lacks_are_named(tmp_path, start, name):
+    write(tmp_path, train__en=start + b"\0\xff\n", train__de="x\n")
+    message = error_of("text", "train", data_dir=tmp_path)
+    assert f"train.en is compressed with {name}. Decompress it first." in message
+
+
 @pytest.mark.parametrize("line, columns", [("no tab", 1), ("a\tb\tCC BY 2.0", 3), ("", 1)])
 def test_tatoeba_columns(tmp_path, line, columns):
     write(tmp_path, train__tsv=f"Hi.\tHallo!\n{line}\n", dev__tsv=f"Hi.\tHallo!\n{line}\n")
@@ -284,10 +418,12 @@ def test_tatoeba_too_small_to_split(tmp_path):
     assert "'test' of tatoeba is empty" in error_of("tatoeba", "test", data_dir=tmp_path)
 
 
-def test_cut_off_gzip_file(tmp_path):
+def test_cut_off_compressed_files(tmp_path):
     write(tmp_path, a__gz=gzip.compress(b"text" * 1000)[:-9], b="x\n")
-    with pytest.raises(ValueError, match=r"a\.gz could not be read"):
-        ParallelText.from_files(tmp_path / "a.gz", tmp_path / "b")
+    write(tmp_path, c=bz2.compress(b"text" * 1000)[:-9], d=lzma.compress(b"text" * 1000)[:-9])
+    for name in ("a.gz", "c", "d"):
+        with pytest.raises(ValueError, match=rf"{name} could not be read"):
+            ParallelText.from_files(tmp_path / name, tmp_path / "b")
 
 
 # Downloads. No test touches the network.

@@ -125,11 +125,8 @@ def test_long_lines_decide_nothing(tmp_path, caplog):
         ("dog " * 100, "Hund"),
         ("dog", "\u4e00\u4e8c" * 20),
     ]
-    pairs, val_pairs = [*train, *odd], [*val, ("house " * 100, "Haus")]
-    train, val = (
-        kt.data.ParallelText("odd", name, "en", "de", lambda x=x: iter(x))
-        for name, x in (("train", pairs), ("val", val_pairs))
-    )
+    # Any lists of pairs can be trained on.
+    train, val = [*train, *odd], [*val, ("house " * 100, "Haus")]
     options = {**SMALL, "byte_fallback": True, "vocabulary_size": 460, "steps": 2}
     options |= {"character_coverage": 0.98, "max_tokens": 90}
     kt.Translator.train(train, val, **options, output_dir=tmp_path)
@@ -137,6 +134,11 @@ def test_long_lines_decide_nothing(tmp_path, caplog):
     assert results["left_out"] == {"blank": 1, "too long": 1, "too many tokens": 2}
     assert "train: 2 pairs have a sentence of more than 90 tokens and are left out" in caplog.text
     assert "val: 1 pairs have a sentence" in caplog.text
+    assert (results["dataset"], results["source"], results["target"]) == (
+        "text",
+        "source",
+        "target",
+    )
     card = (tmp_path / "model" / "README.md").read_text()
     assert "left out of the training text: 1 blank, 1 too long, 2 too many tokens" in card
     # The score is of all sentences.
@@ -144,3 +146,12 @@ def test_long_lines_decide_nothing(tmp_path, caplog):
     options |= {"max_tokens": 1, "output_dir": tmp_path / "nothing"}
     with pytest.raises(kt.UserError, match="more than 1 tokens, and no other is left.*max_tokens"):
         kt.Translator.train(train, val, **options)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("wrong", [None, "A dog.", 3, ["ab"], [("a", None)]], ids=repr)
+def test_what_is_no_text_is_refused_before_a_folder_is_made(tmp_path, wrong):
+    for texts in ((wrong, [("a", "b")]), ([("a", "b")], wrong)):
+        with pytest.raises(kt.UserError, match="must be (pairs of strings|a pair of strings)"):
+            kt.Translator.train(*texts, output_dir=tmp_path / "run", steps=1)
+    assert not [*tmp_path.iterdir()]
