@@ -1,6 +1,6 @@
 """Constraints on the outputs of a search, which combine: `BeamSearch(constraints=(...,))`.
 
-- `MinLength`: outputs end only after so many tokens.
+- `MinLength`, `MaxLength`: the fewest and the most tokens of an output.
 - `BannedTokens`, `NoUnknownToken`: tokens that no output may hold.
 - `NoRepeatedNgrams`, `RepetitionPenalty`: against outputs that go round in circles.
 - `FirstToken`, `ForcedPrefix`: what outputs begin with, all alike or each its own.
@@ -16,6 +16,7 @@ from keras_transformer.decoding.constraints import (
     BannedTokens,
     FirstToken,
     ForcedPrefix,
+    MaxLength,
     MinLength,
     NoRepeatedNgrams,
     NoUnknownToken,
@@ -30,6 +31,7 @@ __all__ = [
     "FirstToken",
     "ForcedPrefix",
     "InOrderTreeGrammar",
+    "MaxLength",
     "MinLength",
     "NoRepeatedNgrams",
     "NoUnknownToken",

@@ -2,7 +2,7 @@
 
 from keras_transformer.convert.fairseq import model_of, order_of
 from keras_transformer.convert.foreign import open_foreign
-from keras_transformer.convert.generation import search_of
+from keras_transformer.convert.generation import forced_prefix, search_of
 from keras_transformer.convert.vocabulary import reserve
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
 from keras_transformer.errors import UserError
@@ -27,8 +27,8 @@ def fsmt(source):
 
     The model is the same function but for the order of its tokens and of d_model's positions:
     logits, searches and scores are those of transformers, where `generate` is called with
-    `early_stopping="never"`, never gives padding and is not forced to end. The search has the
-    folder's `num_beams` and `length_penalty`; where it names none, 4 and 1.
+    `early_stopping="never"`, never gives padding and is not forced to end. The search follows
+    the folder's options for `generate`: see `kt.convert.marian`.
 
     Text is split by the rules of Moses, which run in Python alone: see `data.MosesTokenizer`. A
     SavedModel cannot take strings. An unknown token is written as "⁇", where transformers leaves it
@@ -74,7 +74,8 @@ def fsmt(source):
         tokenizer,
         source_tokenizer=source_tokenizer,
         metadata=languages,
-        search=search_of(folder),
+        target_prefix=forced_prefix(folder, order, tokenizer.tokens),
+        search=search_of(folder, order.rows),
     )
 
 

@@ -21,8 +21,8 @@ def m2m100(source, source_language=None, target_language=None):
 
     The model is the same function but for the order of its tokens and of d_model's positions:
     logits, searches and scores are those of transformers, where `generate` is called with
-    `early_stopping="never"` and never gives padding. The search has the folder's `num_beams` and
-    `length_penalty`; where it names none, 4 and 1.
+    `early_stopping="never"` and never gives padding. The search follows the folder's options for
+    `generate`: see `kt.convert.marian`.
 
     Text is split as the folder's SentencePiece model does; of NLLB-200 alone, where the folder has
     just a `tokenizer.json`, by a SentencePiece model that is made of it. Special tokens and
@@ -65,7 +65,7 @@ def m2m100(source, source_language=None, target_language=None):
         source_prefix=(tokens[languages["source"]],),
         target_prefix=(tokens[languages["target"]],),
         metadata=languages,
-        search=search_of(folder),
+        search=search_of(folder, order.rows),
     )
 
 
@@ -85,10 +85,15 @@ def _languages(folder, vocabulary, source, target):
     """The codes of both languages: `{"source": ..., "target": ...}`."""
     config = folder.tokenizer_config
     forced = generation_option(folder, "forced_bos_token_id")
-    forced = next((code for code, i in vocabulary.languages.items() if i == forced), None)
+    code = next((code for code, i in vocabulary.languages.items() if i == forced), None)
+    if target is None and forced is not None and code is None:
+        raise UserError(
+            f"{folder.path} has forced_bos_token_id={forced!r}, which is not the token of a "
+            "language. Pass `target_language`."
+        )
     languages = {
         "source": source or config.get("src_lang"),
-        "target": target or forced or config.get("tgt_lang"),
+        "target": target or code or config.get("tgt_lang"),
     }
     for side, language in languages.items():
         if language not in [*vocabulary.languages]:

@@ -3,7 +3,11 @@
 import numpy as np
 
 from keras_transformer.convert.foreign import open_foreign
-from keras_transformer.convert.generation import search_of
+from keras_transformer.convert.generation import (
+    forced_prefix,
+    renormalizes_without_padding,
+    search_of,
+)
 from keras_transformer.convert.marian_vocabulary import read_sides, source_prefix
 from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.weights import (
@@ -15,6 +19,7 @@ from keras_transformer.convert.weights import (
     names_of_shared,
     stack_places,
 )
+from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.errors import UserError
 from keras_transformer.models.initial_values import filled_later
 from keras_transformer.models.transformer import Transformer
@@ -45,8 +50,16 @@ def marian(source, target_language=None):
 
     The model is the same function but for the order of its tokens and of d_model's positions:
     logits, searches and scores are those of transformers, where `generate` is called with
-    `early_stopping="never"`. The search has the folder's `num_beams` and `length_penalty`; where
-    it names none, 4 and 1. Biases of attention that are all zero are left out.
+    `early_stopping="never"`. Biases of attention that are all zero are left out. Where the folder
+    has `renormalize_logits` and never gives padding, the softmax leaves padding out.
+
+    The search follows the folder's options for `generate`: `num_beams` (1 if it is missing,
+    greedy search), `length_penalty`, `do_sample`, `temperature`, `top_k` and `top_p`. These become
+    constraints: `min_length`, `max_length` if it is below the number of positions,
+    `no_repeat_ngram_size`, `repetition_penalty`, `bad_words_ids` of one token each and
+    `suppress_tokens`. `forced_bos_token_id` becomes the `target_prefix`. A warning names the other
+    options that would change an output. An output is also at most 50 tokens longer than its source:
+    see `extra_length`.
 
     Text is split as by transformers' tokenizer, by the two SentencePiece models and their
     normalisation, with three exceptions. Special tokens and languages' names in the text itself
@@ -84,8 +97,9 @@ def marian(source, target_language=None):
         target_side.tokenizer(),
         source_tokenizer=source_side.tokenizer(),
         source_prefix=prefix,
+        target_prefix=forced_prefix(folder, target_side.order, target_side.pieces),
         metadata={name: language for name, language in metadata.items() if language},
-        search=search_of(folder),
+        search=search_of(folder, target_side.order.rows),
     )
 
 
@@ -94,6 +108,8 @@ def marian(source, target_language=None):
 
 def _model(folder, source_side, target_side):
     order = target_side.order
+    if renormalizes_without_padding(folder):  # as if it were a copy, which the softmax never sees
+        order = order._replace(copies=np.union1d(order.copies, [PAD_ID]))
     tables = Tables.of_names(
         folder.tensor, _names(folder), order, source_side.order, _logits_bias(folder, order)
     )

@@ -1,18 +1,59 @@
-"""What HuggingFace's `generate` goes by, and the search that it stands for."""
+"""HuggingFace's options of `generate`, and the search that they stand for."""
 
-from keras_transformer.decoding.beam_search import BeamSearch
+import logging
+
+import numpy as np
+
+from keras_transformer.data.tokenizer import UNKNOWN_ID
+from keras_transformer.decoding.beam_search import BeamSearch, greedy
+from keras_transformer.decoding.constraints import (
+    BannedTokens,
+    MaxLength,
+    MinLength,
+    NoRepeatedNgrams,
+    RepetitionPenalty,
+)
+from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
 
+logger = logging.getLogger(__name__)
+
 _OWN_FILE = "generation_config.json"
+# The default of `top_k` in `generate`.
+_TOP_K = 50
+# Options that no search here has, and the values with which they change nothing. (Unset ones too.)
+_WITHOUT_COUNTERPART = {
+    "begin_suppress_tokens": ([],),
+    "constraints": ([],),
+    "dola_layers": (),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1,),
+    "exponential_decay_length_penalty": (),
+    "force_words_ids": ([],),
+    "guidance_scale": (1,),
+    "max_time": (),
+    "sequence_bias": ({}, []),
+    "stop_strings": ([],),
+    "watermarking_config": (),
+}
+_OF_BEAMS = {"early_stopping": (False, "never"), "num_beam_groups": (1,), "do_sample": (False,)}
+_OF_SAMPLING = {
+    "epsilon_cutoff": (0,),
+    "eta_cutoff": (0,),
+    "min_p": (0,),
+    "top_h": (),
+    "typical_p": (1,),
+}
+_OF_GREEDY_SEARCH = {"penalty_alpha": (0,)}
 
 
 def generation_option(folder, name, default=None):
-    """An option of `generate`: its own file has it, or else the model's configuration.
+    """Return an option of `generate`: its own file has it, or else the model's configuration.
 
     Args:
         folder: a `ForeignFolder`.
         name: name of the option.
-        default: what it is where neither has it.
+        default: the value if neither file has the option.
     """
     own = folder.json(_OWN_FILE) if folder.has(_OWN_FILE) else {}
     value = own.get(name)
@@ -22,14 +63,186 @@ def generation_option(folder, name, default=None):
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def search_of(folder):
-    """The `BeamSearch` of `num_beams` and `length_penalty`: where there are none, 4 and 1.
+def renormalizes_without_padding(folder):
+    """Return whether `generate` takes its softmax over all tokens except padding."""
+    options = _Options(folder)
+    padding = generation_option(folder, "pad_token_id")
+    return options.value("renormalize_logits") is True and [padding] in options.bad_words()
+
+
+def forced_prefix(folder, order, pieces):
+    """Return the tokens that outputs begin with: a tuple of the `forced_bos_token_id`, or empty.
+
+    Args:
+        folder: a `ForeignFolder`.
+        order: `Order` of the target's tokens.
+        pieces: list of strings, the target's vocabulary in our order.
 
     Raises:
-        UserError: if it is none.
+        UserError: if it is not the id of a token.
     """
-    beam_size = generation_option(folder, "num_beams", 4)
-    alpha = generation_option(folder, "length_penalty", 1.0)
-    if type(alpha) not in (int, float):
-        raise UserError(f"{folder.path}: length_penalty must be a number. Received: {alpha!r}")
-    return BeamSearch(beam_size, alpha=float(alpha), length_penalty="power")
+    forced = generation_option(folder, "forced_bos_token_id")
+    if forced is None:
+        return ()
+    places = np.flatnonzero(order.rows == forced)
+    if not len(places):
+        raise UserError(
+            f"{folder.path}: forced_bos_token_id must be the id of a token. Received: {forced!r}"
+        )
+    return (pieces[places[0]],)
+
+
+def search_of(folder, rows):
+    """Return the search of a folder's options: a `BeamSearch` or a `Sampling`.
+
+    As in `generate`, options come from `generation_config.json`, or from `config.json` if that
+    file is missing. A missing option has its default in `generate`: `num_beams` is 1.
+    Options that become constraints: `min_length`, `min_new_tokens`, `max_length` and
+    `max_new_tokens` below the number of positions, `no_repeat_ngram_size`, `repetition_penalty`,
+    `bad_words_ids` of one token each and `suppress_tokens`. One warning names all other options
+    that would change an output.
+
+    Args:
+        folder: a `ForeignFolder`.
+        rows: int array: the id in the folder of each of our tokens of the target.
+
+    Raises:
+        UserError: if an option has a value that `generate` does not take either.
+    """
+    options = _Options(folder)
+    num_beams = options.number("num_beams", 1, int)
+    is_beam = num_beams != 1
+    is_sampled = not is_beam and options.value("do_sample") is True
+    constraints = _constraints(options, rows, is_beam)
+    if is_beam:
+        options.warn_of(_OF_BEAMS)
+        alpha = float(options.number("length_penalty", 1.0))
+        search = BeamSearch(num_beams, alpha=alpha, length_penalty="power", constraints=constraints)
+    elif is_sampled:
+        options.warn_of(_OF_SAMPLING)
+        top_k, top_p = options.number("top_k", _TOP_K, int), options.number("top_p", 1.0)
+        search = Sampling(
+            temperature=float(options.number("temperature", 1.0)),
+            top_k=top_k or None,
+            top_p=top_p if top_p < 1 else None,
+            constraints=constraints,
+        )
+    else:
+        if options.number("top_k", _TOP_K, int) > 1:
+            options.warn_of(_OF_GREEDY_SEARCH)
+        search = greedy(constraints=constraints)
+    options.warn_of(_WITHOUT_COUNTERPART)
+    options.log_warnings()
+    return search
+
+
+def _constraints(options, rows, is_beam):
+    constraints = []
+    penalty = options.number("repetition_penalty", 1.0)
+    if penalty > 1:
+        # `generate` searches beams by log-probabilities, and otherwise by logits.
+        applies_to = "log_probs" if is_beam else "logits"
+        constraints.append(RepetitionPenalty(penalty, applies_to))
+        if options.token_id("decoder_start_token_id") == options.token_id("eos_token_id"):
+            options.warn("repetition_penalty of the start token, which is the end token")
+    elif penalty != 1:
+        options.warn(f"repetition_penalty={penalty}")
+    if size := options.number("no_repeat_ngram_size", 0, int):
+        constraints.append(NoRepeatedNgrams(size))
+    if banned := _banned_tokens(options, rows):
+        constraints.append(BannedTokens(banned))
+    if shortest := _shortest(options):
+        constraints.append(MinLength(shortest))
+    if is_beam and constraints and options.value("renormalize_logits") is True:
+        options.warn("renormalize_logits=True")
+    if longest := _longest(options):
+        constraints.append(MaxLength(longest))
+    return tuple(constraints)
+
+
+def _shortest(options):
+    """Return the fewest tokens, the end token included. There, the start token counts as well."""
+    more = options.number("min_new_tokens", 0, int)
+    return more + 1 if more else options.number("min_length", 0, int)
+
+
+def _longest(options):
+    """Return the most tokens, the end token included; None for no limit."""
+    more = options.number("max_new_tokens", 0, int)
+    limit = more + 1 if more else options.number("max_length", 0, int)
+    # A limit at the number of positions belongs to the model and not to the search.
+    if not limit or limit >= options.folder.config.get("max_position_embeddings", np.inf):
+        return None
+    # Without a forced end token, `generate` cuts an output where it could not end.
+    return limit - (options.value("forced_eos_token_id") is not None)
+
+
+def _banned_tokens(options, rows):
+    """Return our ids of the tokens that never come."""
+    (suppressed,) = options.lists("suppress_tokens", [options.value("suppress_tokens") or []])
+    end = options.token_id("eos_token_id")
+    if end in suppressed:
+        options.warn("suppress_tokens of the end token")
+    words = [word for word in options.bad_words() if word != [end]]
+    if any(len(word) > 1 for word in words):
+        options.warn("bad_words_ids of several tokens")
+    banned = {*suppressed, *(word[0] for word in words if len(word) == 1)} - {end}
+    token_ids = np.flatnonzero(np.isin(rows, sorted(banned)))
+    return token_ids[token_ids >= UNKNOWN_ID].tolist()  # padding and the start never come anyway
+
+
+class _Options:
+    """The options of `generate` in a folder, and the names of those that are not converted."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._values = folder.json(_OWN_FILE) if folder.has(_OWN_FILE) else folder.config
+        self._names = []
+
+    def value(self, name):
+        """Return the value of an option, or None."""
+        return self._values.get(name)
+
+    def number(self, name, default, *types):
+        """Return a number that is not negative, or the default where there is none."""
+        value = self.value(name)
+        value = default if value is None else value
+        if type(value) not in (types or (int, float)) or not value >= 0:
+            expected = "a non-negative integer" if types else "a number, 0 or larger"
+            raise UserError(f"{self.folder.path}: {name} must be {expected}. Received: {value!r}")
+        return value
+
+    def token_id(self, name):
+        return generation_option(self.folder, name)
+
+    def bad_words(self):
+        """Return `bad_words_ids`, a list of lists of ids."""
+        return self.lists("bad_words_ids", self.value("bad_words_ids") or [])
+
+    def lists(self, name, lists):
+        """Return a value that must be a list of lists of ids."""
+        is_list = isinstance(lists, list) and all(isinstance(ids, list) for ids in lists)
+        if not is_list or not all(type(i) is int for ids in lists for i in ids):
+            raise UserError(
+                f"{self.folder.path}: {name} must be lists of ids. Received: {self.value(name)!r}"
+            )
+        return lists
+
+    def warn(self, text):
+        self._names.append(text)
+
+    def warn_of(self, without_effect):
+        """Note the options that have another value than those without an effect."""
+        for name, values in without_effect.items():
+            value = self.value(name)
+            if value is not None and value not in values:
+                self.warn(f"{name}={value!r}")
+
+    def log_warnings(self):
+        if self._names:
+            logger.warning(
+                "%s: the search of the converted model does not have these options of "
+                "`generate`, so that its outputs may differ: %s",
+                self.folder.path,
+                ", ".join(self._names),
+            )

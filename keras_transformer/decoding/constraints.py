@@ -46,6 +46,33 @@ class MinLength(Constraint):
 
 @_register
 @dataclass(frozen=True, repr=False)
+class MaxLength(Constraint):
+    """Outputs have at most `max_length` tokens, the end token included.
+
+    An output that would be longer ends there: its last token is the end token, which is not scored.
+    The search's own limit, which depends on the source, still holds.
+
+    Args:
+        max_length: a number of tokens.
+
+    Raises:
+        UserError: if `max_length` is not a positive integer.
+    """
+
+    max_length: int = shared("int32")
+    num_forbidden = 0
+    scores_forced = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "max_length", positive_integer("max_length", self.max_length))
+
+    def forced(self, state, progress):
+        is_last = progress.step + 1 >= self.max_length
+        return ops.where(is_last, ops.cast(END_ID, "int32"), ops.cast(PAD_ID, "int32"))
+
+
+@_register
+@dataclass(frozen=True, repr=False)
 class BannedTokens(Constraint):
     """Outputs hold none of some tokens.
 

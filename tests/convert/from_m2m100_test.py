@@ -166,6 +166,9 @@ def test_languages(tmp_path):
     (size,) = {len(pieces_of(sentencepiece_model(97))) + 4}
     change_json(folder / "generation_config.json", forced_bos_token_id=size + 1)
     assert kt.convert.m2m100(folder).metadata["target"] == "am"
+    change_json(folder / "generation_config.json", forced_bos_token_id=5)
+    check_refused(kt.convert.m2m100, folder, "forced_bos_token_id=5")
+    change_json(folder / "generation_config.json", forced_bos_token_id=size + 1)
     assert kt.convert.m2m100(folder, "zu", "fr").metadata == {"source": "zu", "target": "fr"}
     check_refused(lambda path: kt.convert.m2m100(path, "xx"), folder, "`source_language=xx`")
     change_json(folder / "tokenizer_config.json", src_lang=["en"])
@@ -198,7 +201,7 @@ def test_wrong_folders(tmp_path):
         ("config.json", {"vocab_size": 999}, "embeddings"),
         ("config.json", {"vocab_size": 205}, "embeddings"),  # one less than there are
         ("config.json", {"quantization_config": {"bits": 8}}, "quantization_config"),
-        ("config.json", {"length_penalty": "x"}, "length_penalty"),
+        ("config.json", {"num_beams": 2, "length_penalty": "x"}, "length_penalty"),
         ("config.json", {"dropout": "x"}, "dropout"),
         ("config.json", {"decoder_attention_heads": 2}, "decoder_attention_heads"),
         ("config.json", {"activation_function": "quick_gelu"}, "quick_gelu"),

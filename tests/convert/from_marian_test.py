@@ -326,7 +326,7 @@ def folder(tmp_path):
         ({"pad_token_id": None}, "name other ids for the end token and padding"),
         ({"quantization_config": {"bits": 8}}, "quantization_config="),
         ({"attention_dropout": "no"}, "attention_dropout must be a number"),
-        ({"length_penalty": "none"}, "length_penalty must be a number"),
+        ({"num_beams": 2, "length_penalty": "none"}, "length_penalty must be a number"),
         ({"num_beams": 0}, "beam_size"),
     ],
 )

@@ -108,7 +108,7 @@ def write_folder(path, seed=0, protos=None, vocabularies=None, generation=None, 
     model = MarianMTModel(MarianConfig(**config, **ids, forced_eos_token_id=None)).eval()
     _randomize(model, has_bias, seed)
     model.generation_config = GenerationConfig(
-        **ids, bad_words_ids=[[pad], [start]], **(generation or {})
+        **{**ids, "bad_words_ids": [[pad], [start]], **(generation or {})}
     )
     with torch.no_grad():
         model.save_pretrained(path)

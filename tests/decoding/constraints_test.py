@@ -13,6 +13,7 @@ from keras_transformer.constraints import (
     Constraint,
     FirstToken,
     ForcedPrefix,
+    MaxLength,
     MinLength,
     NoRepeatedNgrams,
     NoUnknownToken,
@@ -101,6 +102,15 @@ def test_a_wide_beam_finds_what_is_left(name):
     outputs = found(*constraints)
     assert set(outputs) == set(expected)
     # Probabilities are the model's own: what is forbidden keeps its share.
+    assert_close([outputs[x] for x in expected], list(expected.values()), atol=1e-4)
+
+
+def test_the_end_token_that_max_length_forces_is_not_scored():
+    steps, _ = NumpyTransformer(small_model())(SOURCE, [[START]])
+    first = steps[0][0]
+    expected = {(END,): first[END], **{(x, END): first[x] for x in (UNKNOWN, A, B)}}
+    outputs = found(MaxLength(2))
+    assert set(outputs) == set(expected)
     assert_close([outputs[x] for x in expected], list(expected.values()), atol=1e-4)
 
 
@@ -233,6 +243,7 @@ def test_mark():
     ("make", "message"),
     [
         (lambda: MinLength(-1), "`min_length`.*min_length=-1"),
+        (lambda: MaxLength(0), "`max_length`.*max_length=0"),
         (lambda: MinLength(1.5), "`min_length`.*min_length=1.5"),
         (lambda: BannedTokens((END,)), "`banned_token_ids`"),
         (lambda: BannedTokens((-4,)), "`banned_token_ids`"),

@@ -23,6 +23,7 @@ ALL = (
     constraints.RepetitionPenalty(1.2),
     constraints.RepetitionPenalty(1.2, applies_to="log_probs"),
     constraints.FirstToken(9),
+    constraints.MaxLength(7),
 )
 BEAM = kt.BeamSearch(3, 0.8, "power", 0.1, EXTRA_LENGTH, ALL)
 SAMPLING = kt.Sampling(0.7, 4, 0.9, 3, EXTRA_LENGTH, ALL)
