@@ -25,14 +25,10 @@ from keras_transformer.models.initial_values import filled_later
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.tasks.translator import Translator
 
-# What there is of fairseq's BART in older configurations, as it must be.
-_FIXED = {
-    "normalize_before": False,
-    "normalize_embedding": False,
-    "add_final_layer_norm": False,
-    "static_position_embeddings": True,
-    "extra_pos_embeddings": 0,
-}
+# Configurations of 2020 have more options of BART. Today's transformers ignores all of them, and so
+# does this module where the weights show their effect: `extra_pos_embeddings` (which is
+# pad_token_id + 1), `normalize_embedding`, `add_final_layer_norm`, `static_position_embeddings`.
+_FIXED = {"normalize_before": False}
 _POSITIONS = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
 _LOGITS_BIAS = "final_logits_bias"
 

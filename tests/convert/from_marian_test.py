@@ -313,8 +313,6 @@ def folder(tmp_path):
     [
         ({"model_type": "bart"}, "a model of type 'bart'. Expected marian"),
         ({"normalize_before": True}, "normalize_before=True, which is not there"),
-        ({"normalize_embedding": True}, "normalize_embedding=True"),
-        ({"static_position_embeddings": False}, "static_position_embeddings=False"),
         ({"decoder_attention_heads": 3}, "decoder_attention_heads=3"),
         ({"activation_function": "gelu_new"}, "activation_function='gelu_new'"),
         ({"encoder_layers": "two"}, "encoder_layers must be a positive integer"),
