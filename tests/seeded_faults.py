@@ -169,6 +169,8 @@ FAULTS = {
         ("np.random.default_rng((self.seed, epoch))", "np.random.default_rng(self.seed)"),
         ("epochs = 2 * epoch + 1", "epochs = epoch + 1"),
         ('side="right"', 'side="left"'),
+        ("least.sum() <= count", "False"),
+        ("epoch * self.rest % len(order)", "epoch % len(order)"),
     ],
     "data/ahead.py": [
         ("end = index + 1 + _COUNT", "end = index + 1"),
@@ -197,7 +199,8 @@ FAULTS = {
     ],
     "data/mixtures.py": [
         ("(number + 1) * rest // len(text) >", "(number + 2) * rest // len(text) >"),
-        ("max(length / ratio for", "min(length / ratio for"),
+        ("one = lengths[0] / (ratios[0] or 1)", "one = max(lengths) / (ratios[0] or 1)"),
+        ("sentences.isdisjoint(pair)", "sentences.isdisjoint(pair[:1])"),
     ],
     "data/tmx.py": [
         ("elif self._code_depth or name in _CODE", "elif name in _CODE"),

@@ -113,7 +113,9 @@ class TokenBatches(keras.utils.PyDataset):
 
     Sentence pairs of about equal length share a batch. All batches together have at most
     `num_shapes` shapes, so that XLA compiles few programs. Every pair is in exactly one batch of an
-    epoch; rows left over at the end of a shape are padding with zero weight.
+    epoch, unless the store is of a `Mixture` with ratios: an epoch then has the number of pairs of
+    each text that the ratios give. Rows left over at the end of a shape are padding with zero
+    weight.
 
     Nothing but (`seed`, `epoch`) decides what is in which batch, on every backend. The batches that
     `fit` comes to next are made in a thread, meanwhile.
@@ -199,9 +201,10 @@ class TokenBatches(keras.utils.PyDataset):
             rows_multiple,
             seed if training else None,
             compile_batches,
+            store.parts,
         )
         self.shapes = self.plans.shapes
-        self._epoch_tokens = _sum(self.tokens.mean_lengths[1])
+        self._epoch_tokens = _sum(self.tokens.mean_lengths[1] * self.plans.counts)
         self.mean_target_tokens = self._epoch_tokens / self.plans.num_batches_at_last
         self._ahead = None
 
@@ -295,12 +298,12 @@ class TokenBatches(keras.utils.PyDataset):
         return epoch + index / self.plans.num_batches(epoch)
 
     def passes(self, steps):
-        """How often the first batches of a training read the store: a list of (tokens, epochs).
+        """How often the first batches of a training read the store: a list of (batches, epochs).
 
         Args:
             steps: how many batches.
         """
-        return [(self.tokens, self.epochs(steps))]
+        return [(self, self.epochs(steps))]
 
     def target_tokens(self, steps):
         """The number of target tokens in the first batches of a training, end tokens included.
@@ -333,7 +336,7 @@ class TokenBatches(keras.utils.PyDataset):
 
     def real_token_share(self):
         """The share of the present epoch's slots, source and target, that hold tokens."""
-        tokens = sum(map(_sum, self.tokens.mean_lengths))
+        tokens = sum(_sum(lengths * self.plans.counts) for lengths in self.tokens.mean_lengths)
         return tokens / self.plans.num_slots(self.epoch)
 
 
@@ -341,7 +344,7 @@ def _tell(batches):
     logger.info(
         "%d training pairs, %d batches in the first epoch of %d shapes, %.1f%% of the slots are "
         "tokens; later epochs have up to %d shapes",
-        len(batches.store),
+        _sum(batches.plans.counts),
         len(batches),
         batches.plans.num_shapes(0),
         100 * batches.real_token_share(),

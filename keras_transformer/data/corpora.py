@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from functools import cache, partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from types import MappingProxyType
 from keras_transformer.data.catalogs import open_catalogs
 from keras_transformer.data.download import fetch_multi30k, fetch_newstest
 from keras_transformer.data.parallel_text import ParallelText
-from keras_transformer.data.tatoeba import DEV, TRAIN, open_tatoeba
+from keras_transformer.data.tatoeba import DEV, TRAIN, Unconnected, open_tatoeba
 from keras_transformer.data.text_corpus import open_text
 from keras_transformer.data.text_files import (
     Pair,
@@ -88,7 +89,10 @@ def load_parallel_text(
         )
     folder = None if data_dir is None else Path(data_dir)
     pairs = corpus.open(_Request(split, source, target, folder, hold_out))
-    return ParallelText(dataset, split, source, target, pairs, corpus.bleu_tokenize)
+    text = ParallelText(dataset, split, source, target, pairs, corpus.bleu_tokenize)
+    if isinstance(pairs, Unconnected):
+        text.held_out = frozenset(chain.from_iterable(pairs.held_out))
+    return text
 
 
 def bleu_tokenize(dataset: str) -> str | None:
@@ -140,8 +144,7 @@ def _open_tatoeba(wanted: _Request) -> Pairs:
             "https://www.manythings.org/anki/deu-eng.zip (keep the first two columns).",
         )
     train, dev = (found[0] if found else None for found in paths.values())
-    pairs = open_tatoeba(wanted.split, train, dev)
-    return pairs if wanted.source == "en" else lambda: ((de, en) for en, de in pairs())
+    return open_tatoeba(wanted.split, train, dev, is_swapped=wanted.source == "de")
 
 
 def _open_wmt14(wanted: _Request) -> Pairs:

@@ -1,5 +1,7 @@
 """Which sentence pairs are in which batch of which epoch."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from keras_transformer.data.batch_shapes import assign_shapes, merge_shapes, plan_shapes
@@ -22,11 +24,16 @@ class EpochPlans:
         seed: seed of the shuffling. None: all epochs are the same, and not shuffled.
         compile_batches: the number of batches that train in the time that a program takes to
             compile. With 0 all epochs have all shapes.
+        parts: list of tuples of two integers: the number of pairs of each part of the corpus, one
+            part after the other, and how many of them an epoch has. A part that is too small is
+            repeated. Of one that is too large each epoch has another sample. None: all pairs are
+            one part, and each epoch has all of them.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
         rows: int array `(shapes,)`: the rows of each shape's batches, the same in all epochs.
         num_batches_at_last: the number of batches in an epoch of all shapes.
+        counts: float array `(pairs,)`: how often an epoch has each pair, on average.
     """
 
     def __init__(
@@ -38,12 +45,19 @@ class EpochPlans:
         rows_multiple=1,
         seed=None,
         compile_batches=0,
+        parts=None,
     ):
         lengths = source_lengths, target_lengths
         self.seed = seed
         self.shapes = plan_shapes(*lengths, num_shapes)
-        self._buckets = _buckets(assign_shapes(*lengths, self.shapes), len(self.shapes))
-        sizes = np.array([len(bucket) for bucket in self._buckets])
+        num_pairs = len(source_lengths)
+        self._pools = _pools(
+            assign_shapes(*lengths, self.shapes),
+            len(self.shapes),
+            parts or [(num_pairs, num_pairs)],
+        )
+        self.counts = self._count(num_pairs)
+        sizes = np.array([sum(pool.size for pool in pools) for pools in self._pools])
         # Row by row with more of the shapes, up to all of them.
         self._merged = merge_shapes(self.shapes, sizes)
         sizes = np.stack([np.bincount(row, sizes, len(row)) for row in self._merged]).astype(int)
@@ -113,7 +127,7 @@ class EpochPlans:
         plan = self._plans.get(epoch)
         if plan is None:
             stage = self._stage(epoch)
-            buckets = _join(self._buckets, self._merged[stage])
+            buckets = _join(self._drawn(epoch), self._merged[stage])
             counts = self._num_batches[stage]
             batches = [(shape, i) for shape, count in enumerate(counts) for i in range(count)]
             order = np.arange(len(batches))
@@ -127,6 +141,20 @@ class EpochPlans:
             self._plans = dict([*list(self._plans.items())[-1:], (epoch, plan)])
         return plan
 
+    def _drawn(self, epoch):
+        """The pairs of each shape that are in an epoch."""
+        drawn = ([pool.drawn(self.seed, epoch) for pool in pools] for pools in self._pools)
+        return [np.concatenate([np.zeros(0, int), *parts]) for parts in drawn]
+
+    def _count(self, num_pairs):
+        if self.seed is None:  # all epochs are the same
+            return np.bincount(np.concatenate(self._drawn(0)), minlength=num_pairs).astype(float)
+        counts = np.zeros(num_pairs)
+        for pools in self._pools:
+            for pool in pools:
+                counts[pool.pairs] = pool.size / len(pool.pairs)
+        return counts
+
     def _first_two_first(self, order, shape_of_batch):
         """Begin with a batch of the largest shape, then one that differs from it in both lengths.
 
@@ -139,6 +167,62 @@ class EpochPlans:
         second = int(differs.argmax()) if differs.any() else 0
         rest = order[(order != second) & (order != last)]
         return np.concatenate([[last], [second] if last else [], rest]).astype(int)
+
+
+class _Pool(NamedTuple):
+    """The pairs of one part of the corpus and of one shape, of which an epoch has a number.
+
+    The number is fixed, so that all epochs have the same batches: sampling is stratified by shape.
+    """
+
+    pairs: np.ndarray
+    copies: int  # of all pairs in each epoch
+    rest: int  # pairs more, fewer than all
+
+    @property
+    def size(self):
+        return self.copies * len(self.pairs) + self.rest
+
+    def drawn(self, seed, epoch):
+        """The pairs of an epoch. No pair is in a second sample before all were in one."""
+        copies = np.tile(self.pairs, self.copies)
+        if not self.rest:
+            return copies
+        if seed is None:
+            seed = epoch = 0
+        order = np.random.default_rng((seed, 0, 1 + int(self.pairs[0]))).permutation(self.pairs)
+        first = epoch * self.rest % len(order)
+        rest = order.take(range(first, first + self.rest), mode="wrap")
+        return np.concatenate([copies, rest])
+
+
+def _pools(shape_of_pair, num_shapes, parts):
+    """For each shape, the `_Pool` of each part that has pairs of this shape."""
+    pools, start = [[] for _ in range(num_shapes)], 0
+    for length, count in parts:
+        copies, rest = divmod(count, length) if length else (0, 0)
+        buckets = _buckets(shape_of_pair[start : start + length], num_shapes)
+        shares = _shares(np.array([len(bucket) for bucket in buckets]), rest)
+        for of_shape, bucket, share in zip(pools, buckets, shares):
+            if len(bucket):
+                of_shape.append(_Pool(start + bucket, copies, int(share)))
+        start += length
+    return pools
+
+
+def _shares(sizes, count):
+    """Divide a sample among shapes by the numbers of their pairs.
+
+    Where the sample is large enough, each shape has a pair at least: all pairs come to be drawn.
+
+    Args:
+        sizes: int array: the pairs of each shape.
+        count: the size of the sample, less than the number of pairs.
+    """
+    least = np.minimum(sizes, 1)
+    least = least if least.sum() <= count else np.zeros_like(sizes)
+    left = np.cumsum(sizes - least)
+    return least + np.diff(left * (count - least.sum()) // max(left[-1], 1), prepend=0)
 
 
 def _buckets(shape_of_pair, num_shapes):
@@ -168,6 +252,6 @@ def _rows(sizes, largest, multiple):
         largest: the largest number of rows.
         multiple: number that divides the rows.
     """
-    needed = -(-int(sizes.max()) // multiple) * multiple
+    needed = -(-max(int(sizes.max()), 1) // multiple) * multiple
     rows = np.arange(multiple, min(largest, needed) + 1, multiple)
     return rows[(-(-sizes[:, None] // rows)).sum(axis=0).argmin()]

@@ -4,9 +4,8 @@ import hashlib
 import heapq
 import logging
 from collections.abc import Sequence
-from functools import partial
 
-from keras_transformer.data.tatoeba import unconnected
+from keras_transformer.data.tatoeba import Unconnected
 from keras_transformer.data.text_files import Pair, Pairs
 from keras_transformer.errors import UserError
 
@@ -37,7 +36,7 @@ def with_held_out(pairs: Pairs, split: str, missing: Sequence[str], key: int = 0
     """
     held_out = _draw(pairs, missing, key)
     if split == "train":
-        return partial(unconnected, pairs, [pair for part in held_out.values() for pair in part])
+        return Unconnected(pairs, [pair for part in held_out.values() for pair in part])
     if not held_out[split]:
         raise UserError(
             f"There are no files of the split {split!r}, and the training text is too small to "

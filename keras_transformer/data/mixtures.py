@@ -1,7 +1,9 @@
 """Several corpora as one, and what tells a model which is which."""
 
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -61,13 +63,15 @@ class TaggedText(ParallelText):
 class Mixture(ParallelText):
     """The pairs of several texts, at given ratios.
 
-    A text that is too small for its ratio is repeated: as a whole, and for the rest pairs of it at
-    even distances, so that its number of pairs is met exactly. Of each text every pair is there.
+    The first text comes once. With ratios, of each other text there are as many pairs as its ratio
+    gives: one that is too small is repeated, of one that is too large there is a sample. Iterating
+    takes a sample at even distances; each epoch of a training takes another one.
 
     Args:
         texts: `ParallelText`s, also `TaggedText`s.
-        ratios: how many pairs of each there are to be for one another, such as `(1, 1)` for equally
-            many. None: the texts as they are.
+        ratios: one for each text: how many pairs of it there are to be for one of the first, such
+            as `(1, 0.5)`, where the first text has another ratio than 1 in proportion. None in the
+            place of a ratio, or of all of them: each pair of the text comes once.
 
     Attributes:
         texts: the texts.
@@ -83,7 +87,7 @@ class Mixture(ParallelText):
         self.ratios = None if ratios is None else list(ratios)
         if not self.texts:
             raise UserError("A mixture must have at least one text. Received: texts=[]")
-        self.counts = _counts([len(text) for text in self.texts], self.ratios)
+        self.counts = epoch_counts([len(text) for text in self.texts], self.ratios)
         first = self.texts[0]
         names = ("source_language", "target_language")
         sides = ({getattr(text, name) for text in self.texts} for name in names)
@@ -96,6 +100,13 @@ class Mixture(ParallelText):
     def is_tagged(self) -> bool:
         return all(text.is_tagged for text in self.texts)
 
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of all sentences of the texts, and of the ratios, if there are any."""
+        if self.ratios is None:
+            return super().fingerprint()
+        prints = [text.fingerprint() for text in self.texts]
+        return hashlib.sha256(repr((prints, self.ratios)).encode()).hexdigest()
+
     def _pairs_of_all(self) -> Iterator[Pair]:
         for text, count in zip(self.texts, self.counts):
             for _ in range(count // len(text)):
@@ -106,16 +117,29 @@ class Mixture(ParallelText):
                     yield pair
 
 
-def _counts(lengths: list[int], ratios: list[float] | None) -> list[int]:
+def epoch_counts(lengths: Sequence[int], ratios: Sequence[float | None] | None) -> list[int]:
+    """Returns how many pairs of each text of a mixture there are.
+
+    Args:
+        lengths: the number of pairs of each text.
+        ratios: as `Mixture` takes them.
+
+    Raises:
+        UserError: if there is not one positive ratio for each text, or the first text is empty.
+    """
     if ratios is None:
-        return lengths
-    if len(ratios) != len(lengths) or not all(0 < ratio < float("inf") for ratio in ratios):
+        return [*lengths]
+    given = [ratio for ratio in ratios if ratio is not None]
+    if len(ratios) != len(lengths) or not all(0 < ratio < float("inf") for ratio in given):
         raise UserError(
             f"`ratios` must be {len(lengths)} positive numbers, one for each text. Received: "
             f"ratios={ratios}"
         )
-    one = max(length / ratio for length, ratio in zip(lengths, ratios))
-    return [round(one * ratio) for ratio in ratios]
+    if not lengths[0]:
+        raise UserError("No pair is left of the first text, which the ratios refer to.")
+    one = lengths[0] / (ratios[0] or 1)
+    counts = (None if ratio is None else max(1, round(one * ratio)) for ratio in ratios)
+    return [length if count is None else count for length, count in zip(lengths, counts)]
 
 
 def _union(*tags: Sequence[str]) -> tuple[str, ...]:
@@ -129,8 +153,10 @@ class MixtureOptions:
     also: tuple[str, ...] = ()
     """Further corpora to train on, such as source=de,target=en or data_dir=bt,tag=<bt>,ratio=2:
     dataset, source, target and data_dir where they are others than the first's, a tag before each
-    source, and how many pairs there are to be for one of the first. Without any ratio, all pairs of
-    each corpus come once."""
+    source, and how many pairs an epoch has for each pair of the first corpus, which comes once: a
+    corpus that is too small is repeated, of one that is too large each epoch has another sample.
+    Without a ratio, all pairs of a corpus come once. What is held out of the first corpus is left
+    out of the others."""
     tag_target: bool = False
     """Put a tag for the target language, such as <2de>, before each source."""
 
@@ -146,13 +172,11 @@ class _Part:
     tag: str | None = None
     ratio: float | None = None
 
-    @property
-    def corpus(self) -> tuple[str, Path | None]:
-        return self.dataset, self.data_dir
-
-    def load(self, split: str, tag_target: bool, hold_out: bool) -> ParallelText:
+    def load(self, split: str, hold_out: bool = True) -> ParallelText:
         where = self.dataset, split, self.source, self.target, self.data_dir
-        text = load_parallel_text(*where, hold_out)
+        return load_parallel_text(*where, hold_out)
+
+    def tagged(self, text: ParallelText, tag_target: bool) -> ParallelText:
         tags = [f"<2{self.target}>"] * tag_target + [self.tag] * bool(self.tag)
         return TaggedText(text, *tags) if tags else text
 
@@ -182,20 +206,31 @@ def load_mixture(
         UserError: if an option, an argument or a file is wrong.
     """
     first = _Part(dataset=dataset, source=source, target=target, data_dir=data_dir)
-    parts = [first, *(_parse(spec, first) for spec in options.also if split == "train")]
-    texts = [
-        # Of another corpus nothing is validated on, and nothing need be held out.
-        part.load(split, options.tag_target, part.corpus == first.corpus)
-        for part in parts
-    ]
-    if len(texts) == 1:
+    others = [_parse(spec, first) for spec in options.also if split == "train"]
+    texts = [first.load(split)]
+    held_out = texts[0].held_out
+    texts += [_without(part.load(split, hold_out=False), held_out) for part in others]
+    texts = [part.tagged(text, options.tag_target) for part, text in zip((first, *others), texts)]
+    if not others:
         return texts[0]
-    has_ratios = any(part.ratio is not None for part in parts)
-    ratios = [1.0 if part.ratio is None else part.ratio for part in parts]
-    mixture = Mixture(texts, ratios if has_ratios else None)
+    ratios = [part.ratio for part in others]
+    mixture = Mixture(texts, None if set(ratios) == {None} else [1.0, *ratios])
     for text, count in zip(texts, mixture.counts):
         logger.info("%s pairs in the mixture are of %r", f"{count:,}", text)
     return mixture
+
+
+def _without(text: ParallelText, sentences: AbstractSet[str]) -> ParallelText:
+    """A text without the pairs that have one of some sentences, on either side."""
+    languages = text.source_language, text.target_language
+
+    def pairs() -> Iterator[Pair]:
+        return (pair for pair in text if sentences.isdisjoint(pair))
+
+    if not (count := len(text) - sum(1 for _ in pairs())):
+        return text
+    logger.info("%s pairs of %r have a sentence that is held out: left out", f"{count:,}", text)
+    return ParallelText(text.name, text.split, *languages, pairs, text.bleu_tokenize)
 
 
 def _parse(spec: str, first: _Part) -> _Part:

@@ -58,6 +58,7 @@ class ParallelText:
     Attributes:
         prefix: the tags that are before each source: of a `TaggedText`.
         tags: all tags that are before any source: symbols that a vocabulary must have.
+        held_out: set of the sentences of both sides that were held out of it for other splits.
 
     Raises:
         UserError: if there are no rows, a row is not a pair of strings, a pass cannot be repeated,
@@ -73,6 +74,7 @@ class ParallelText:
 
     prefix: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    held_out: frozenset[str] = frozenset()
 
     def __init__(
         self,

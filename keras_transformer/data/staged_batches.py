@@ -68,7 +68,7 @@ class StagedBatches:
         return stream_of(lambda step: self.batch_of_step(start_step + step))
 
     def passes(self, steps):
-        """How often the first batches of a training read each store: pairs (tokens, epochs).
+        """How often the first batches of a training read each store: pairs (batches, epochs).
 
         Args:
             steps: how many batches.

@@ -15,17 +15,20 @@ from keras_transformer.data.text_files import Pair, Pairs, tab_separated_pairs
 TRAIN, DEV = "train.tsv", "dev.tsv"
 
 
-def open_tatoeba(split: str, train: Path | None, dev: Path | None) -> Pairs:
+def open_tatoeba(
+    split: str, train: Path | None, dev: Path | None, is_swapped: bool = False
+) -> Pairs:
     """Returns the function that starts a pass over the (English, German) pairs of a split.
 
     Args:
         split: `"train"`, `"val"` or `"test"`.
         train: the file `train.tsv`, needed for `"train"`.
         dev: the file `dev.tsv`; without it, `"train"` is all of `train.tsv`.
+        is_swapped: whether pairs are to be (German, English).
     """
-    held_out = [] if dev is None else list(_pairs(dev))
+    held_out = [] if dev is None else list(_pairs(dev, is_swapped))
     if split == "train":
-        return partial(unconnected, partial(_pairs, train), held_out)
+        return Unconnected(partial(_pairs, train, is_swapped), held_out)
     numbers = component_numbers(held_out)
     # Every second one: the file may be sorted by length, and both halves should be alike.
     wanted = split == "test"
@@ -58,13 +61,25 @@ def component_numbers(pairs: Iterable[Pair]) -> list[int]:
     return [numbers.setdefault(root((0, english)), len(numbers)) for english, _ in pairs]
 
 
-def unconnected(pairs: Pairs, held_out: Iterable[Pair]) -> Iterator[Pair]:
-    """The pairs that share no sentence, on either side, with those that are held out."""
-    sides = [frozenset(side) for side in zip(*held_out)]
-    for pair in pairs():
-        if not any(sentence in side for sentence, side in zip(pair, sides)):
-            yield pair
+class Unconnected:
+    """Starts passes over the pairs that share no sentence, on either side, with held-out pairs.
+
+    Args:
+        pairs: starts a pass over all pairs.
+        held_out: the pairs that are held out.
+    """
+
+    def __init__(self, pairs: Pairs, held_out: Iterable[Pair]):
+        self.held_out = list(held_out)
+        self._pairs = pairs
+        self._sides = [frozenset(side) for side in zip(*self.held_out)]
+
+    def __call__(self) -> Iterator[Pair]:
+        for pair in self._pairs():
+            if not any(sentence in side for sentence, side in zip(pair, self._sides)):
+                yield pair
 
 
-def _pairs(path: Path) -> Iterator[Pair]:
-    return tab_separated_pairs(path, expected="English TAB German")
+def _pairs(path: Path, is_swapped: bool = False) -> Iterator[Pair]:
+    pairs = tab_separated_pairs(path, expected="English TAB German")
+    return (pair[::-1] for pair in pairs) if is_swapped else pairs

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_transformer.data.mixtures import epoch_counts
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 from keras_transformer.progress import bar
@@ -22,7 +23,8 @@ class TokenStore:
     - `source.tokens`, `target.tokens`: the ids of all sentences end to end, uint16 (uint32 when the
       vocabulary needs it), without start and end tokens;
     - `source.lengths`, `target.lengths`: int32, one a sentence;
-    - `store.json`: the number of pairs, the dtype, and what the ids were made from.
+    - `store.json`: the number of pairs, the dtype, what the ids were made from, and for each text
+      of a `Mixture` the number of its pairs, and how many of them an epoch has.
 
     Args:
         path: the folder.
@@ -31,6 +33,8 @@ class TokenStore:
         fingerprint: names text, tokenizers and limit.
         num_left_out: the number of pairs that are not in the store, as one of their sentences has
             too many tokens.
+        parts: list of `(pairs, count)`: the number of pairs of each text, one text after the other,
+            and how many of them an epoch has.
 
     Raises:
         UserError: if the folder is not a whole store.
@@ -43,6 +47,7 @@ class TokenStore:
             raise UserError(f"There is no token store in {path}, or it is of another version.")
         self.fingerprint = info["fingerprint"]
         self.num_left_out = info.get("left_out", 0)
+        self.parts = info.get("parts", [[info["pairs"]] * 2])
         self.source, self.target = (
             TokenSequences(path / f"{side}.tokens", path / f"{side}.lengths", info["dtype"])
             for side in _SIDES
@@ -67,7 +72,8 @@ class TokenStore:
 
         Args:
             path: the folder to make.
-            pairs: iterable of (source, target) strings; read once, a few thousand at a time.
+            pairs: iterable of (source, target) strings; read once, a few thousand at a time. Of a
+                `Mixture` all pairs of its texts are read, whatever their ratios.
             tokenizer: a `Tokenizer`.
             fingerprint: a string that names text and tokenizer, kept with the store.
             target_tokenizer: what encodes the target. Defaults to `tokenizer`.
@@ -81,12 +87,14 @@ class TokenStore:
         dtype = "uint16" if largest <= 1 << 16 else "uint32"
         with whole(path) as folder:
             folder.mkdir()
-            total = len(pairs) if hasattr(pairs, "__len__") else None
+            texts, ratios = getattr(pairs, "texts", [pairs]), getattr(pairs, "ratios", None)
+            total = sum(map(len, texts)) if hasattr(pairs, "__len__") else None
             with bar("tokenising", "pairs", total) as progress:
-                written = _write(folder, iter(pairs), tokenizers, dtype, max_tokens, progress)
-            count, left_out = written
-            info = {"format": _FORMAT, "pairs": count, "dtype": dtype, "fingerprint": fingerprint}
-            info["left_out"] = left_out
+                written = _write(folder, texts, tokenizers, dtype, max_tokens, progress)
+            counts, left_out = written
+            info = {"format": _FORMAT, "pairs": sum(counts), "dtype": dtype}
+            info |= {"fingerprint": fingerprint, "left_out": left_out}
+            info["parts"] = [*zip(counts, epoch_counts(counts, ratios))]
             (folder / "store.json").write_text(json.dumps(info), "utf-8")
         return cls(path)
 
@@ -207,20 +215,21 @@ def _read_info(path):
     return info if isinstance(info, dict) and info.get("format") == _FORMAT else None
 
 
-def _write(folder, pairs, tokenizers, dtype, max_tokens, progress):
-    """Returns how many pairs are in the store, and how many are left out."""
-    count = left_out = 0
+def _write(folder, texts, tokenizers, dtype, max_tokens, progress):
+    """Returns how many pairs of each text are in the store, and how many of all are left out."""
+    counts, left_out = [0] * len(texts), 0
     names = [f"{side}.{part}" for side in _SIDES for part in ("tokens", "lengths")]
     files = {name: open(folder / name, "wb") for name in names}
     try:
-        while chunk := list(itertools.islice(pairs, _CHUNK)):
+        for number, chunk in _chunks(texts):
             encoded = [x.encode(side) for x, side in zip(tokenizers, zip(*chunk))]
             kept = [
                 pair
                 for pair in zip(*encoded)
                 if not max_tokens or max(map(len, pair)) <= max_tokens
             ]
-            count, left_out = count + len(kept), left_out + len(chunk) - len(kept)
+            counts[number] += len(kept)
+            left_out += len(chunk) - len(kept)
             for side, token_ids in zip(_SIDES, zip(*kept)):
                 np.array([len(ids) for ids in token_ids], "int32").tofile(files[f"{side}.lengths"])
                 flat = np.fromiter(itertools.chain.from_iterable(token_ids), dtype)
@@ -229,4 +238,12 @@ def _write(folder, pairs, tokenizers, dtype, max_tokens, progress):
     finally:
         for file in files.values():
             file.close()
-    return count, left_out
+    return counts, left_out
+
+
+def _chunks(texts):
+    """The number of each text, with some of its pairs at a time."""
+    for number, text in enumerate(texts):
+        pairs = iter(text)
+        while chunk := list(itertools.islice(pairs, _CHUNK)):
+            yield number, chunk

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def training_flops(hyperparameters, vocabulary_size, source_lengths, target_lengths):
+def training_flops(hyperparameters, vocabulary_size, source_lengths, target_lengths, counts=1):
     """Count the operations of one pass over sentence pairs, forward and backward.
 
     Counted are matrix products, at two operations for a multiplication and an addition; the
@@ -14,6 +14,7 @@ def training_flops(hyperparameters, vocabulary_size, source_lengths, target_leng
         vocabulary_size: the number of logits.
         source_lengths: int array `(pairs,)`, tokens of each source.
         target_lengths: int array `(pairs,)`, tokens of each target.
+        counts: float array `(pairs,)`, how often each pair comes. Defaults to once.
 
     Returns:
         A float.
@@ -37,7 +38,7 @@ def training_flops(hyperparameters, vocabulary_size, source_lengths, target_leng
     num_layers = hyperparameters["num_layers"]
     num_decoder_layers = hyperparameters["num_decoder_layers"] or num_layers
     layers = num_layers * encoder + num_decoder_layers * decoder
-    products = np.sum(layers + target * width * vocabulary_size)
+    products = np.sum(counts * (layers + target * width * vocabulary_size))
     return float(3 * 2 * products)
 
 

@@ -46,8 +46,9 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
     batches = int(optimizer.batches.numpy())
     vocabulary_size = model.hyperparameters["vocabulary_size"]
 
-    def flops(tokens):
-        return training_flops(hyperparameters, vocabulary_size, *tokens.mean_lengths)
+    def flops(batches):
+        lengths, counts = batches.tokens.mean_lengths, batches.plans.counts
+        return training_flops(hyperparameters, vocabulary_size, *lengths, counts)
 
     twice = 2 if model.r_drop else 1
     target_tokens = train_batches.target_tokens(batches)
@@ -60,8 +61,8 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
         "hyperparameters": dict(hyperparameters),
         "epochs": round(float(train_batches.epochs(batches)), 2),
         "training_flops": sum(
-            twice * epochs * flops(tokens)
-            for tokens, epochs in train_batches.passes(batches)
+            twice * epochs * flops(stage)
+            for stage, epochs in train_batches.passes(batches)
             if epochs
         ),
         "seconds": round(time.time() - run.began + run.start.seconds),

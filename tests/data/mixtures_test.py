@@ -6,6 +6,8 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data import FilterOptions, Mixture, MixtureOptions, TaggedText
+from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.once
@@ -28,9 +30,13 @@ def test_as_they_are():
     ("lengths", "ratios", "counts"),
     [
         ((10, 4), (1, 1), [10, 10]),
-        ((4, 10), (1, 1), [10, 10]),
+        ((4, 10), (1, 1), [4, 4]),
         ((10, 4), (2, 1), [10, 5]),
-        ((10, 4), (4, 1), [16, 4]),
+        ((10, 4), (4, 1), [10, 2]),
+        ((10, 50), (1, 0.1), [10, 1]),
+        ((10, 50), (1, 0.01), [10, 1]),
+        ((10, 4, 3), (1, None, 1), [10, 4, 10]),
+        ((10, 4), (None, 2), [10, 20]),
         ((10, 3, 5), (1, 0.5, 2), [10, 5, 20]),
         ((7,), (3,), [7]),
     ],
@@ -122,12 +128,138 @@ def test_corpora_by_their_names(tmp_path):
     assert list(plain) == [("a0", "b0"), ("a1", "b1")] and plain.tags == ()
 
 
-def test_only_of_the_first_corpus_something_is_held_out(tmp_path):
-    pairs = {"train__a": [f"a{i}" for i in range(100)], "train__b": [f"b{i}" for i in range(100)]}
+def test_what_is_held_out_of_the_first_corpus_is_in_no_other(tmp_path, caplog):
+    caplog.set_level("INFO")
+    sides = {side: [f"{side}{i}" for i in range(100)] for side in "abc"}
+    pairs = {f"train__{side}": lines for side, lines in sides.items()}
     folder, other = write(tmp_path / "one", **pairs), write(tmp_path / "two", **pairs)
-    options = MixtureOptions(also=("source=b,target=a", f"data_dir={other}"))
-    train = kt.data.load_mixture("text", "train", "a", "b", folder, options)
-    assert train.counts == [96, 96, 100]
+    also = ("source=b,target=a", "source=b,target=c,ratio=2", f"data_dir={other},tag=<bt>")
+    options = MixtureOptions(also=also, tag_target=True)
+    train, val, test = (
+        kt.data.load_mixture("text", split, "a", "b", folder, options)
+        for split in ("train", "val", "test")
+    )
+    assert train.counts == [96, 96, 192, 96] and (len(val), len(test)) == (2, 2)
+    held_out = {sentence.split()[-1] for pair in (*val, *test) for sentence in pair}
+    trained_on = {sentence.split()[-1] for pair in train for sentence in pair}
+    assert len(held_out) == 8 and held_out.isdisjoint(trained_on)
+    # Nothing else is left out: of other corpora nothing is held out for splits of their own.
+    assert trained_on | held_out == {*sides["a"], *sides["b"], *sides["c"]} - {
+        f"c{sentence[1:]}" for sentence in held_out if sentence[0] == "b"
+    }
+    assert "4 pairs of <ParallelText text train b-c: 100 pairs> have a sentence" in caplog.text
+
+
+def test_tatoeba_s_held_out_sentences_are_in_no_other_corpus(tmp_path):
+    write(tmp_path / "tatoeba", train__tsv=["Hi.\tHallo!", "c\tc1"], dev__tsv=["c\tc2", "d\td1"])
+    more = write(tmp_path / "more", train__en=["c", "e", "f"], train__de=["x", "d1", "f1"])
+    options = MixtureOptions(also=(f"dataset=text,data_dir={more}", "source=en,target=de"))
+    train = kt.data.load_mixture("tatoeba", "train", "de", "en", tmp_path, options)
+    assert list(train) == [("Hallo!", "Hi."), ("f1", "f"), ("Hi.", "Hallo!")]
+
+
+class Words:
+    """Tokens are numbers; the vocabulary has 4,000."""
+
+    vocabulary_size = 4000
+
+    def encode(self, sentences):
+        return [[int(word) for word in sentence.split()] for sentence in sentences]
+
+    def fingerprint(self):
+        return "words"
+
+
+def mixture_of_lengths(sizes, ratios):
+    """Pairs of many lengths, whose first source token is their number."""
+    texts, number = [], 4
+    for size in sizes:
+        pairs = []
+        for _ in range(size):
+            length = 1 + number * 7 % 19
+            pairs.append((f"{number} " * length, f"{number} " * (1 + length // 2)))
+            number += 1
+        texts.append(kt.data.ParallelText("t", "train", "en", "de", pairs))
+    return Mixture(texts, ratios)
+
+
+def numbers_of(batches, epoch, index):
+    inputs, _, _ = batches.batch(epoch, index)
+    ids = inputs["encoder_token_ids"][:, 0]
+    return [int(i) - 4 for i in ids if i > 3]
+
+
+def numbers_of_epoch(batches, epoch):
+    indices = range(batches.plans.num_batches(epoch))
+    return [number for index in indices for number in numbers_of(batches, epoch, index)]
+
+
+@pytest.mark.parametrize("num_shapes", [1, 4, 12])
+def test_epochs_of_a_training_have_the_ratios(tmp_path, num_shapes):
+    sizes, counts = (30, 7, 200), [30, 45, 60]
+    mixture = mixture_of_lengths(sizes, (1, 1.5, 2))
+    assert mixture.counts == counts
+    store = TokenStore.build_once(tmp_path / "store", mixture, Words())
+    assert len(store) == 237 and store.parts == [[30, 30], [7, 45], [200, 60]]
+    batches, again = (
+        TokenBatches(store, 200, num_shapes, seed=3, compile_batches=2) for _ in range(2)
+    )
+    epochs = range(6)
+    found = [Counter(numbers_of_epoch(batches, epoch)) for epoch in epochs]
+    ends = [0, 30, 37, 237]
+    for times in found:
+        parts = [[times[i] for i in range(*ends[k : k + 2])] for k in range(3)]
+        assert [sum(part) for part in parts] == counts
+        assert {*parts[0]} == {1} and {*parts[1]} <= {6, 7} and {*parts[2]} <= {0, 1}
+    # Another sample in each epoch, until all pairs have come.
+    samples = [{i for i in times if i >= 37} for times in found]
+    assert samples[0].isdisjoint(samples[1]) and {*range(37, 237)} == set().union(*samples)
+    # Each batch can be made by itself, whichever was made before.
+    last = batches.plans.first_step(6) - 1
+    for step in (last, 5, 0, last // 2):
+        assert again.pairs_of_step(step).tolist() == batches.pairs_of_step(step).tolist()
+    other_seed = TokenBatches(store, 200, num_shapes, seed=4, compile_batches=2)
+    assert {*numbers_of(other_seed, 0, 0)} != {*numbers_of(batches, 0, 0)}
+
+
+def test_counts_of_tokens_are_of_an_epoch_and_not_of_the_store(tmp_path):
+    mixture = mixture_of_lengths((20, 500), (1, 0.25))
+    store = TokenStore.build(tmp_path / "store", mixture, Words())
+    training = TokenBatches(store, 500, 3)
+    assert training.plans.counts.sum() == pytest.approx(25)
+    assert training.passes(len(training)) == [(training, 1)]
+    # Those of validation, whose epochs are all the same, are exact.
+    validation = TokenBatches(store, 500, 3, training=False)
+    batches = [validation.batch(epoch, i) for epoch in (0, 5) for i in range(len(validation))]
+    weights = sum(float(weights.sum()) for _, _, weights in batches)
+    assert weights == pytest.approx(2 * len(validation))
+
+
+def test_a_sample_that_is_smaller_than_the_number_of_shapes(tmp_path):
+    store = TokenStore.build(tmp_path / "store", mixture_of_lengths((2, 300), (1, 1)), Words())
+    batches = TokenBatches(store, 200, 12)
+    numbers = sorted(numbers_of_epoch(batches, 0))
+    assert numbers[:2] == [0, 1] and len({*numbers}) == 4
+
+
+def test_pairs_that_are_too_long_count_for_no_ratio(tmp_path):
+    mixture = mixture_of_lengths((19, 19), (1, 2))
+    store = TokenStore.build(tmp_path / "store", mixture, Words(), max_tokens=9)
+    assert store.parts == [[9, 9], [9, 18]] and store.num_left_out == 20
+    with pytest.raises(kt.UserError, match="No pair is left of the first text"):
+        TokenStore.build(
+            tmp_path / "none", mixture_of_lengths((1, 19), (1, 2)), Words(), max_tokens=1
+        )
+
+
+def test_the_fingerprint_of_ratios_is_of_all_pairs():
+    def mixture(ratio, last="z"):
+        rows = [[("a", "b")], [("c", "d")] * 9 + [(last, last)]]
+        texts = [kt.data.ParallelText("t", "train", "en", "de", row) for row in rows]
+        return Mixture(texts, ratio and (1, ratio)).fingerprint()
+
+    assert len({mixture(1), mixture(1, "y"), mixture(2), mixture(None)}) == 4
+    assert mixture(1) == mixture(1)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +275,7 @@ def test_only_of_the_first_corpus_something_is_held_out(tmp_path):
             (lambda spec=spec: load(spec), "`also` must be NAME=VALUE.*ratio is a number. Received")
             for spec in ("bt", "folder=bt", "ratio=much", "")
         ),
+        (lambda: Mixture([text("a", 1)], (float("nan"),)), "positive numbers.*ratios=.nan."),
         (lambda: Mixture([text("a", 1)], (float("inf"),)), "positive numbers.*ratios=.inf."),
     ],
 )

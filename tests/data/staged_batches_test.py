@@ -66,8 +66,8 @@ def test_accounts_of_both_stages(stores):
     staged = StagedBatches(first, 2 * len(first), rest)
     tokens = [int((store.target.lengths + 1).sum()) for store in stores]
     switch, end = 2 * len(first), 2 * len(first) + 3 * len(rest)
-    assert staged.passes(switch) == [(first.tokens, 2), (rest.tokens, 0)]
-    assert staged.passes(end) == [(first.tokens, 2), (rest.tokens, 3)]
+    assert staged.passes(switch) == [(first, 2), (rest, 0)]
+    assert staged.passes(end) == [(first, 2), (rest, 3)]
     assert (staged.epochs(len(first)), staged.epochs(end)) == (1, 5)
     assert staged.target_tokens(end) == 2 * tokens[0] + 3 * tokens[1]
     # What batches hold, counted.

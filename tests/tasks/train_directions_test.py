@@ -80,10 +80,10 @@ def test_several_directions(tmp_path):
         **{"source": "en", "target": "de", "dataset": "made", "tags": ["<2de>", "<2en>"]},
     }
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert [part["pairs"] for part in results["mixture"]] == train.counts == [240, 120]
+    assert [part["pairs"] for part in results["mixture"]] == train.counts == [120, 60]
     assert results["mixture"][1]["tags"] == ["<2en>"]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert "- 120 pairs <2en> de to en of made\n" in card
+    assert "- 60 pairs <2en> de to en of made\n" in card
     translator = kt.Translator.from_preset(tmp_path / "run" / "model", beam_size=2, extra_length=4)
     # The direction of the validation text by itself, another on demand, or as the text says.
     assert list(translator.source_prefix) == translator.tokenizer.tokens("<2de>")
