@@ -95,6 +95,45 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             optimizer, loss, weighted_metrics=weighted_metrics, sampler=sampler, **kwargs
         )
 
+    def quantize(self, mode=None, config=None, **kwargs):
+        """Quantize the backbone: see `kt.Transformer.quantize`.
+
+        Args:
+            mode: `"int8"`.
+            config: as there.
+            **kwargs: as there.
+
+        Raises:
+            UserError: as there, for a mode that no saved model could hold.
+        """
+        self.backbone.quantize(mode, config, **kwargs)
+        # Compiled for the old weights.
+        self.train_function = self.test_function = self.predict_function = None
+
+    def generate(self, inputs, max_length=None, stop_token_ids="auto", strip_prompt=False):
+        """Search for outputs, as `generate` of `keras_hub.models.Seq2SeqLM`.
+
+        Args:
+            inputs: a string, a list of strings, a dict of `"encoder_text"` and `"decoder_text"`,
+                or a `tf.data.Dataset`. For an empty list the result is an empty list.
+            max_length: the most tokens of an output, the start token included.
+            stop_token_ids: as of `generate_step`.
+            strip_prompt: must be False: an output contains its `"decoder_text"`.
+
+        Raises:
+            UserError: if `strip_prompt` is true, or a source is too long for learned positions.
+        """
+        if strip_prompt:
+            raise UserError(
+                "`strip_prompt` must be False: outputs contain the `decoder_text` that they begin "
+                f"with. Received: strip_prompt={strip_prompt!r}"
+            )
+        texts = inputs.get("encoder_text") if isinstance(inputs, dict) else inputs
+        is_empty = isinstance(texts, list | tuple | np.ndarray) and len(texts) == 0
+        if self.preprocessor is not None and is_empty:
+            return []
+        return super().generate(inputs, max_length, stop_token_ids)
+
     def make_generate_function(self):
         """`generate_step` as it is: a search compiles itself, a program for each stage."""
         return self.generate_step
@@ -129,11 +168,14 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         token_ids = np.zeros((len(source), 1 + most), "int32")
         token_ids[:, 0] = START_ID
         lengths = (source != PAD_ID).sum(axis=1)
-        # What has no token of its own has no translation.
-        for rows in batches_by_length(np.where(lengths > added, lengths, 0), _BATCH_TOKENS):
-            outputs = self._search_batch(search, source[rows], lengths[rows], prompts[rows])
-            outputs = outputs[:, :most]
-            token_ids[rows, 1 : 1 + outputs.shape[1]] = outputs
+        # A source without a token of its own has no translation.
+        lengths = np.where(lengths > added, lengths, 0)
+        for part, extra_length in self._by_extra_length(lengths, search.extra_length):
+            search = dataclasses.replace(search, extra_length=extra_length)
+            for rows in batches_by_length(part, _BATCH_TOKENS):
+                outputs = self._search_batch(search, source[rows], lengths[rows], prompts[rows])
+                outputs = outputs[:, :most]
+                token_ids[rows, 1 : 1 + outputs.shape[1]] = outputs
         return {"decoder_token_ids": token_ids, "decoder_padding_mask": token_ids != PAD_ID}
 
     def _search(self, most, prompt, stop_token_ids):
@@ -151,10 +193,26 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         length = max(1, min(search.extra_length + max(prompt, 0), most))
         return dataclasses.replace(search, extra_length=length, constraints=constraints)
 
+    def _by_extra_length(self, lengths, extra_length):
+        """Yield the lengths of some sources, 0 for the others, and the `extra_length` of these.
+
+        Learned positions leave a long source less of it, whatever other sources are there.
+        """
+        max_length = self.backbone.hyperparameters["max_length"]
+        if max_length is None:
+            yield lengths, extra_length
+            return
+        extra = np.clip(max_length - lengths, 1, extra_length)
+        for value in np.unique(extra):
+            yield np.where(extra == value, lengths, 0), int(value)
+
     def _search_batch(self, search, source, lengths, prompts):
         """The best outputs: int array `(rows, n)`."""
+        max_length = self.backbone.hyperparameters["max_length"]
         batch = pad_to_few_shapes(
             [row[:length].tolist() for row, length in zip(source, lengths)],
+            # A source that leaves no room is refused by the search.
+            max_length and max(max_length - search.extra_length, lengths.max()),
             batch_tokens=_BATCH_TOKENS,
         )
         constraints = ()

@@ -70,6 +70,12 @@ def is_quantized(model):
 def policy_of(model):
     """The dtype policy that a model like this one is made with."""
     layers = model.quantizable_layers()
+    for layer in layers:
+        if layer.quantization_mode not in (None, _MODE):
+            raise UserError(
+                f"Cannot save a model with layers that are quantized to "
+                f"{layer.quantization_mode!r}. Expected {_MODE!r}."
+            )
     paths = [layer.path for layer in layers if layer.quantization_mode]
     if not paths:
         return model.dtype_policy

@@ -284,6 +284,46 @@ def test_searches_by_name(lm, name):
         assert outputs == other(TEXTS)
 
 
+def test_learned_positions_limit_sources_and_outputs(tmp_path):
+    translator = kt.Translator(
+        new_model(position_encoding="learned", max_length=24), tokenizer(), beam_size=2
+    )
+    translator.save_to_preset(tmp_path / "preset")
+    lm = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "preset"))
+    texts = ["the dog", "a small cat sees the dog", "the"]
+    outputs = lm.generate(texts)  # with the default `extra_length` of 50
+    for text, output in list(zip(texts, outputs))[:2]:
+        (ids,) = ([*ids, 2] for ids in tokenizer().encode([text]))
+        search = kt.BeamSearch(2, extra_length=24 - len(ids))
+        token_ids, _ = search(translator.model, np.array([ids]))
+        assert output == tokenizer().decode(to_numpy(token_ids)[:, 0])[0] == lm.generate(text)
+    with pytest.raises(kt.UserError, match="only max_length=24. Shorten the source"):
+        lm.generate(["the dog sees a cat " * 9])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("empty", [[], (), np.array([], "str"), {"encoder_text": []}])
+def test_no_sentences_have_no_translations(lm, empty):
+    assert lm.generate(empty) == []
+
+
+@pytest.mark.once
+def test_a_prompt_is_not_stripped(lm):
+    with pytest.raises(kt.UserError, match="`strip_prompt` must be False"):
+        lm.generate("the dog", strip_prompt=True)
+
+
+@pytest.mark.once
+def test_a_quantization_that_no_preset_can_hold_is_refused(preset, tmp_path):
+    lm = keras_hub.models.Seq2SeqLM.from_preset(preset)
+    with pytest.raises(kt.UserError, match="quantised to 'int8'.* mode='int4'"):
+        lm.quantize("int4")
+    lm.backbone.decoder.layers[0].feed_forward.output_dense.quantize("int4")
+    for part in (lm, lm.backbone):
+        with pytest.raises(kt.UserError, match="layers that are quantized to 'int4'"):
+            part.save_to_preset(str(tmp_path / "preset"))
+
+
 def test_outputs_may_be_shorter_and_go_on(lm):
     def token_ids(length, stop_token_ids=(2,)):
         inputs = lm.preprocessor.generate_preprocess(TEXTS, sequence_length=length)
