@@ -84,7 +84,7 @@ def test_error_of_the_package_is_one_line(monkeypatch, capsys):
     )
     assert status == 2
     assert len(lines) == 1
-    assert lines[0].startswith("error: Unknown variant.") and "'huge'" in lines[0]
+    assert lines[0].startswith("error: `variant` must be one of ") and "'huge'" in lines[0]
 
 
 def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp_path, capsys):

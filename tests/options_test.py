@@ -1,11 +1,12 @@
 """Options of stages, put together: command lines, keywords, and what may change on resume."""
 
+import dataclasses
 import re
 import runpy
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
 
@@ -14,7 +15,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.options import fixed_settings, from_keywords, may_change, option_names
 from keras_transformer.tasks.train_parser import ParserTrainingOptions
 from keras_transformer.tasks.train_translator import TranslatorTrainingOptions
-from keras_transformer.tasks.training import TrainingOptions
+from keras_transformer.tasks.training import TrainingOptions, begin_training
 from keras_transformer.tasks.tree_options import TreeOptions, make_linearization
 
 pytestmark = pytest.mark.once
@@ -170,3 +171,31 @@ def test_wrong_keywords():
 )
 def test_flags_are_named_where_the_package_names_arguments(message, expected):
     assert name_flags(message, ["resume", "steps", "data_dir"]) == expected
+
+
+def all_fields(options_class):
+    for field in dataclasses.fields(options_class):
+        yield from all_fields(field.type) if dataclasses.is_dataclass(field.type) else [field]
+
+
+NUMBERS = sorted(
+    {
+        (options_class, field.name)
+        for options_class in (TranslatorTrainingOptions, ParserTrainingOptions)
+        for field in all_fields(options_class)
+        if {int, float} & {field.type, *get_args(field.type)}
+    },
+    key=str,
+)
+
+
+@pytest.mark.parametrize(
+    ("options_class", "name"), NUMBERS, ids=lambda x: getattr(x, "__name__", x)
+)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, "1"])
+def test_what_is_no_number_of_an_option_is_refused_before_the_data(
+    options_class, name, value, tmp_path
+):
+    options = from_keywords(options_class, {"output_dir": tmp_path, name: value})
+    with pytest.raises(UserError, match=f"`{name}`.*Received: {name}="):
+        begin_training(options)

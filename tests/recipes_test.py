@@ -464,7 +464,7 @@ def bad_inputs():
     yield "unknown data set", {}, {"--dataset": "multi31k"}, ["multi31k", "multi30k"]
     yield "unknown variant", {}, {"--variant": "huge"}, ["huge", "base"]
     yield "vocabulary", {}, {"--vocabulary-size": "10"}, ["vocabulary of 10", "more than"]
-    yield "no text", {}, {"--vocabulary-sentences": "0"}, ["max_sentences=0", "positive"]
+    yield "no text", {}, {"--vocabulary-sentences": "0"}, ["vocabulary_sentences=0", "positive"]
     yield "clipping", {}, {"--clip-norm": "-1"}, ["clip_norm=-1", "positive"]
     yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]
     yield "token budget", {}, {"--batch-tokens": "8"}, ["batch_tokens=8", "longest"]

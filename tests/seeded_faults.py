@@ -280,7 +280,6 @@ FAULTS = {
     ],
     "decoding/settings.py": [
         ("return self._with(dict.fromkeys(names, ...))", "return self"),
-        ("if number is None or number < least:", "if number is None:"),
     ],
     "decoding/sampling.py": [
         ('return super().template()._with({"seed": None})', "return super().template()"),
@@ -409,7 +408,10 @@ FAULTS = {
         ("row.crossing <= 2", "row.crossing < 2"),
     ],
     "evaluation/bleu.py": [
-        ("return [references]", "return [[reference] for reference in references]"),
+        (
+            'return [check_strings("references", references)]',
+            'return [[x] for x in check_strings("references", references)]',
+        ),
     ],
     # Checkpoints, states, devices
     "training/checkpoints.py": [
@@ -437,6 +439,7 @@ FAULTS = {
     ],
     "options.py": [
         ("elif not field.metadata.get(_MAY_CHANGE):", "else:"),
+        ("if number is None or number < least:", "if number is None:"),
     ],
     "training/distribution.py": [
         ("return Devices(len(names), (process_id, num_processes))", "return Devices(len(names))"),

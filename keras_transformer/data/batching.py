@@ -13,6 +13,7 @@ from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.stream import stream_of
 from keras_transformer.data.tokenizer import END_ID, START_ID
 from keras_transformer.errors import UserError
+from keras_transformer.options import check_optional, not_negative, positive_integer
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,15 @@ class BatchingOptions:
     """Segment each training sentence anew in each epoch: the probability that a merge is left out
     (BPE-dropout: Provilkov et al., 2020; 0.1, say), or with a unigram vocabulary the exponent of a
     segmentation's probability (Kudo, 2018; 0.2, say). 0: always the same segmentation."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "batch_tokens", "num_shapes")
+        not_negative("subword_sampling", self.subword_sampling)
 
 
 def plan_batches(
@@ -180,6 +190,8 @@ class TokenBatches(keras.utils.PyDataset):
         second_source=False,
     ):
         super().__init__()
+        positive_integer("batch_tokens", batch_tokens)
+        positive_integer("num_shapes", num_shapes)
         sampled = samplers and any(samplers)
         self.tokens = (
             SampledTokens(store, samplers, seed, accumulate, second_source)

@@ -13,6 +13,7 @@ from keras_transformer.data.mixtures import Mixture, TaggedText
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
+from keras_transformer.options import check_optional, positive_integer, real_number
 from keras_transformer.progress import bar
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,15 @@ class FilterOptions:
     check_scripts: bool = False
     """Leave out pairs with a side of which less than half of the letters are in a script of its
     language."""
+
+    def check(self) -> None:
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "max_characters", "max_tokens")
+        check_optional(_ratio_of_lengths, self, "max_ratio")
 
 
 def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelText, dict[str, int]]:
@@ -193,11 +203,7 @@ def _code(language: str) -> str:
 
 
 def _check(text: ParallelText, options: FilterOptions) -> None:
-    for name in ("max_characters", "max_tokens"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise UserError(f"`{name}` must be positive, or None. Received: {value}")
-    if options.max_ratio is not None and not options.max_ratio >= 1:
-        raise UserError(f"`max_ratio` must be at least 1, or None. Received: {options.max_ratio}")
+    options.check()
     if options.check_scripts:
         unknown = [name for name in _languages(text) if _code(name) not in SCRIPTS]
         if unknown:
@@ -205,3 +211,7 @@ def _check(text: ParallelText, options: FilterOptions) -> None:
                 f"`check_scripts` knows no script of {', '.join(unknown)}. It knows those of the "
                 f"languages {', '.join(sorted(SCRIPTS))}."
             )
+
+
+def _ratio_of_lengths(name: str, value: float) -> float:
+    return real_number(name, value, lambda x: 1 <= x < float("inf"), "a number, 1 or larger")

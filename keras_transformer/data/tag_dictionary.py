@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from keras_transformer.errors import UserError
+from keras_transformer.options import positive_integer
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -85,8 +86,7 @@ class TagDictionary:
         Raises:
             UserError: if `min_count` is not positive.
         """
-        if min_count < 1:
-            raise UserError(f"`min_count` must be positive. Received: {min_count}")
+        positive_integer("min_count", min_count)
         tags_of = {
             word: [tag for tag, count in tags.items() if count >= min_share * tags.total()]
             for word, tags in counts.items()

@@ -14,6 +14,7 @@ from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.options import check_optional, positive_integer, real_number
 from keras_transformer.progress import working
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
@@ -46,6 +47,15 @@ class VocabularyOptions:
     thousands of them, as in Chinese."""
     byte_fallback: bool = False
     """Read and produce characters that the vocabulary lacks as the bytes of their UTF-8."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "vocabulary_size", "vocabulary_sentences")
+        _coverage("character_coverage", self.character_coverage)
 
 
 def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()):
@@ -159,17 +169,12 @@ class Tokenizer:
         """
         import sentencepiece
 
-        if max_sentences is not None and max_sentences < 1:
-            raise UserError(
-                f"`max_sentences` must be positive. Received: max_sentences={max_sentences}"
-            )
+        positive_integer("vocabulary_size", vocabulary_size)
+        if max_sentences is not None:
+            positive_integer("max_sentences", max_sentences)
         check_choice("model_type", model_type, _MODEL_TYPES)
         check_choice("normalization", normalization, NORMALIZATIONS)
-        if not 0 < character_coverage <= 1:
-            raise UserError(
-                "`character_coverage` must be more than 0 and at most 1. Received: "
-                f"character_coverage={character_coverage}"
-            )
+        _coverage("character_coverage", character_coverage)
         sentences = _readable(_sample(sentences, max_sentences))
         proto = io.BytesIO()
         try:
@@ -328,6 +333,10 @@ class Tokenizer:
             A list of strings.
         """
         return [self._processor.decode([int(i) for i in ids]) for ids in token_ids]
+
+
+def _coverage(name, value):
+    return real_number(name, value, lambda x: 0 < x <= 1, "more than 0 and at most 1")
 
 
 def _sample(sentences, count):

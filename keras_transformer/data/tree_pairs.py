@@ -11,6 +11,7 @@ from keras_transformer.data.treebanks import Treebank
 from keras_transformer.data.trees import LabelledBrackets, Linearization
 from keras_transformer.data.trees.walk import OPEN, is_leaf, walk
 from keras_transformer.errors import UserError
+from keras_transformer.options import positive_number
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -51,8 +52,7 @@ class TreePairs:
         constituents: bool = False,
         linearization: Linearization | None = None,
     ):
-        if not extra_ratio > 0:
-            raise UserError(f"`extra_ratio` must be positive. Received: {extra_ratio}")
+        positive_number("extra_ratio", extra_ratio)
         if linearization is not None and not keep_tags:
             raise UserError(
                 "`keep_tags` configures the default linearization. Received both: "

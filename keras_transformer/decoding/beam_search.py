@@ -8,8 +8,9 @@ from keras_transformer.decoding.candidates import best_candidates
 from keras_transformer.decoding.constraints import BannedTokens, ForcedPrefix, MinLength
 from keras_transformer.decoding.length_penalty import length_penalties, penalised
 from keras_transformer.decoding.search import Search, check_constraints
-from keras_transformer.decoding.settings import not_negative, positive_integer, shared
+from keras_transformer.decoding.settings import shared
 from keras_transformer.errors import UserError
+from keras_transformer.options import not_negative, positive_integer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

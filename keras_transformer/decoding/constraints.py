@@ -10,8 +10,9 @@ from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_I
 from keras_transformer.decoding.checks import values_of
 from keras_transformer.decoding.constraint import Constraint
 from keras_transformer.decoding.history import followers, longer, mark
-from keras_transformer.decoding.settings import integer, positive_integer, real_number, rows, shared
+from keras_transformer.decoding.settings import rows, shared
 from keras_transformer.errors import UserError
+from keras_transformer.options import integer, positive_integer, real_number
 
 _register = keras.saving.register_keras_serializable(package="keras_transformer")
 

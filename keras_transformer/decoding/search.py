@@ -11,13 +11,9 @@ from keras_transformer.decoding.checks import check_source
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.constraint import Constraint
 from keras_transformer.decoding.search_loop import SearchLoop
-from keras_transformer.decoding.settings import (
-    Settings,
-    deserialize,
-    positive_integer,
-    serialize,
-)
+from keras_transformer.decoding.settings import Settings, deserialize, serialize
 from keras_transformer.errors import UserError
+from keras_transformer.options import positive_integer
 
 
 class Search(Settings, abc.ABC):

@@ -8,7 +8,6 @@ that differ in their temperature alone share one program.
 import dataclasses
 import difflib
 import numbers
-import operator
 import reprlib
 
 import keras
@@ -158,46 +157,3 @@ def check_names(options, cls, also=()):
             raise UserError(
                 f"{cls.__name__} has no option `{name}`.{hint} It has: {', '.join(known)}."
             )
-
-
-def integer(name, value, least, at_least):
-    """A Python integer of any integer, NumPy's too.
-
-    Args:
-        name: the argument's name.
-        value: what was passed for it.
-        least: the smallest value that is allowed.
-        at_least: words that say so, such as "a positive integer".
-
-    Raises:
-        UserError: if it is none, or too small.
-    """
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number < least:
-        raise UserError(f"`{name}` must be {at_least}. Received: {name}={value}")
-    return number
-
-
-def positive_integer(name, value):
-    return integer(name, value, 1, "a positive integer")
-
-
-def real_number(name, value, is_allowed, expected):
-    """A Python float of any real number for which `is_allowed` is true.
-
-    Raises:
-        UserError: if it is none.
-    """
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not is_allowed(value):
-        raise UserError(f"`{name}` must be {expected}. Received: {name}={value}")
-    return float(value)
-
-
-def not_negative(name, value):
-    return real_number(name, value, lambda x: 0 <= x < np.inf, "a number, 0 or larger")

@@ -8,9 +8,10 @@ from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.decoding.candidates import fast_tracked_candidates
 from keras_transformer.decoding.length_penalty import penalised
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.settings import integer, not_negative, positive_integer, shared
+from keras_transformer.decoding.settings import shared
 from keras_transformer.decoding.word_loop import WordLoop
 from keras_transformer.errors import UserError
+from keras_transformer.options import integer, not_negative, positive_integer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,12 +1,13 @@
 """Scores of translations, by sacreBLEU and with its signatures."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.languages import EAST_ASIAN, check_tokenizer, tokenizer_of
+from keras_transformer.options import check_strings
 from keras_transformer.progress import working
 
 
@@ -85,10 +86,11 @@ def score_translations(
         A `TranslationScores`.
 
     Raises:
-        UserError: if there is nothing to score, if lengths differ, or if the tokenizer is unknown,
-            does not fit the language, or needs what is not installed.
+        UserError: if there is nothing to score, a sentence is not a string, lengths differ, or the
+            tokenizer is unknown, does not fit the language, or needs what is not installed.
     """
-    hypotheses, streams = list(hypotheses), reference_streams(references)
+    hypotheses = check_strings("hypotheses", hypotheses)
+    streams = reference_streams(references)
     metrics = make_metrics(tokenize, language)
     check_lengths(hypotheses, streams)
     with working("scoring"):
@@ -131,7 +133,8 @@ def nearest_translation(
         UserError: if there is none, or if the tokenizer is unknown, does not fit the language, or
             needs what is not installed.
     """
-    check_lengths([*hypotheses], [])
+    hypotheses = check_strings("hypotheses", hypotheses)
+    check_lengths(hypotheses, [])
     bleu = _sentence_bleu(tokenize, language)
     return max(hypotheses, key=lambda x: bleu.sentence_score(x, [reference]).score)
 
@@ -170,10 +173,13 @@ def reference_streams(
     references: Sequence[str] | Sequence[Sequence[str]],
 ) -> list[list[str]]:
     """Returns the references as lists, one for each that a translation has."""
-    references = list(references)
-    if all(isinstance(reference, str) for reference in references):
-        return [references]
-    return [list(stream) for stream in references]
+    if isinstance(references, str) or not any(map(_is_stream, references := list(references))):
+        return [check_strings("references", references)]
+    return [check_strings(f"references[{i}]", stream) for i, stream in enumerate(references)]
+
+
+def _is_stream(references: Any) -> bool:
+    return isinstance(references, Iterable) and not isinstance(references, str)
 
 
 def check_lengths(hypotheses: list[str], streams: list[list[str]]) -> None:

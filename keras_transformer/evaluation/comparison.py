@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, reference_streams
+from keras_transformer.options import check_strings
 from keras_transformer.progress import working
 
 # Scores of which resamples are drawn, by their names in `TranslationScores` and in print. (TER is
@@ -66,7 +67,10 @@ def compare_translations(
     from sacrebleu.significance import PairedTest
 
     streams = reference_streams(references)
-    systems = [("other", list(others)), ("hypotheses", list(hypotheses))]  # the first is the base
+    systems = [  # the first is the base
+        ("other", check_strings("others", others)),
+        ("hypotheses", check_strings("hypotheses", hypotheses)),
+    ]
     for _, sentences in systems:
         check_lengths(sentences, streams)
     metrics = make_metrics(tokenize, language)

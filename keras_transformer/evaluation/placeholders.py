@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from keras_transformer.errors import UserError
+from keras_transformer.options import check_strings
 
 # `%s` and `%-5.2f`, with the place of its argument; Qt's `%1` and `%L1`; `{name}`, `{0:d}`, `${x}`;
 # tags and entities. A `%` before a space is per cent.
@@ -72,9 +73,10 @@ def score_placeholders(sources: Iterable[str], hypotheses: Iterable[str]) -> Pla
         `PlaceholderScores`.
 
     Raises:
-        UserError: if there are not as many of both.
+        UserError: if one is not a string, or the numbers of both differ.
     """
-    sources, hypotheses = list(sources), list(hypotheses)
+    sources = check_strings("sources", sources)
+    hypotheses = check_strings("hypotheses", hypotheses)
     if len(sources) != len(hypotheses):
         raise UserError(
             "`hypotheses` must hold one sentence for each source. Received: "

@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.token_sets import is_one_of
+from keras_transformer.options import positive_number
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -56,10 +57,7 @@ class WordTagger(keras.layers.Layer):
                 "`untagged_leaf_id` must be one of `leaf_ids`. "
                 f"Received: untagged_leaf_id={untagged_leaf_id}"
             )
-        if not loss_weight > 0:
-            raise UserError(
-                f"The weight of the tagger's loss must be positive. Received: {loss_weight}"
-            )
+        positive_number("loss_weight", loss_weight)
         self.untagged_leaf_id = untagged_leaf_id
         self.loss_weight = loss_weight
 

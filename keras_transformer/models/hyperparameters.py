@@ -1,8 +1,7 @@
 """What the arguments of a `Transformer` may be."""
 
-import numbers
-
 from keras_transformer.errors import UserError
+from keras_transformer.options import not_negative, positive_number
 
 
 def check_hyperparameters(config):
@@ -33,12 +32,7 @@ def check_hyperparameters(config):
             f"with it. Received: position_encoding={config['position_encoding']!r}, "
             f"max_length={config['max_length']}"
         )
-    epsilon = config["layer_norm_epsilon"]
-    if not isinstance(epsilon, numbers.Real) or not epsilon >= 0:
-        raise UserError(
-            "`layer_norm_epsilon` must be a number, 0 or larger. "
-            f"Received: layer_norm_epsilon={epsilon}"
-        )
+    not_negative("layer_norm_epsilon", config["layer_norm_epsilon"])
     _check_sinusoids(config)
     _check_deterministic_attention(config)
 
@@ -55,10 +49,7 @@ def _check_sinusoids(config):
             "`first_position` must be an integer, 0 or larger. "
             f"Received: first_position={first_position}"
         )
-    if not isinstance(max_wavelength, numbers.Real) or not max_wavelength > 0:
-        raise UserError(
-            f"`max_wavelength` must be positive. Received: max_wavelength={max_wavelength}"
-        )
+    positive_number("max_wavelength", max_wavelength)
     if config["position_encoding"] == "learned" and (first_position, max_wavelength) != (0, 10000):
         raise UserError(
             "`first_position` and `max_wavelength` are of sinusoids: leave them out with "
@@ -82,6 +73,8 @@ def _check_deterministic_attention(config):
             )
     if leaves is None:
         return
+    if config["tag_loss_weight"] is not None:
+        positive_number("tag_loss_weight", config["tag_loss_weight"])
     target_size = config["vocabulary_size"]
     source_size = config["source_vocabulary_size"] or target_size
     for name, size in (("word_start_ids", source_size), ("leaf_ids", target_size)):

@@ -1,12 +1,11 @@
 """The steps of `fit` and `evaluate` for `Transformer`: projection and loss at once."""
 
-import math
-
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.models.class_weights import take_class_weight, weigh_classes
+from keras_transformer.options import not_negative
 from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
 from keras_transformer.training.losses import (
     LabelSmoothedCrossentropy,
@@ -79,8 +78,7 @@ class FusedTrainingStep(keras.Model):
             UserError: if `fused` is none of these, or true where it is impossible, or `r_drop`
                 likewise. (If the model is quantised later, its next step raises it.)
         """
-        if not 0 <= r_drop < math.inf:
-            raise UserError(f"`r_drop` must be 0 or a positive number. Received: r_drop={r_drop}")
+        not_negative("r_drop", r_drop)
         if r_drop and fused is False:
             raise UserError("`r_drop` takes fused steps: leave `fused` out. Received: fused=False")
         if fused not in ("auto", True, False):

@@ -5,6 +5,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from keras_transformer.errors import UserError
+from keras_transformer.options import (
+    check_optional,
+    not_negative,
+    positive_integer,
+    positive_number,
+    probability,
+)
 
 # Hyperparameters of the training, not of the model.
 TRAINING_ONLY = ("label_smoothing",)
@@ -101,6 +108,17 @@ class ModelOptions:
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """What the layers compute in; weights are float32. In float16 the loss is scaled."""
 
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if there is no such variant, or a number is out of its range.
+        """
+        get_hyperparameters(self)
+        check_optional(positive_integer, self, "num_layers", "num_decoder_layers")
+        check_optional(probability, self, "dropout", "label_smoothing")
+        not_negative("r_drop", self.r_drop)
+
 
 def get_hyperparameters(options):
     """The hyperparameters that `ModelOptions` choose, those of the training included.
@@ -132,7 +150,7 @@ def get_variant(name):
     """
     if name not in variants:
         raise UserError(
-            f"Unknown variant. Expected one of: {', '.join(variants)}. Received: {name!r}"
+            f"`variant` must be one of {', '.join(variants)}. Received: variant={name!r}"
         )
     return dict(variants[name])
 
@@ -144,8 +162,10 @@ def scaled(hyperparameters, factor):
     size.
 
     Raises:
-        UserError: if the width of the model is then no multiple of its heads, or odd.
+        UserError: if the factor is not a positive number, or the width of the model is then no
+            multiple of its heads, or odd.
     """
+    positive_number("scale", factor)
     widths = {
         name: max(1, round(hyperparameters[name] * factor))
         for name in ("hidden_dim", "intermediate_dim", "key_dim", "value_dim")

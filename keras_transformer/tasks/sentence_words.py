@@ -1,6 +1,8 @@
 """The words of a sentence that is to be parsed, and their tags if they are known."""
 
 import re
+import reprlib
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from keras_transformer.data.trees import escape
@@ -32,6 +34,10 @@ def words_of(sentence, word_tokenizer=DEFAULT_WORD_TOKENIZER):
     """
     if isinstance(sentence, str):
         pairs = [(word, None) for word in tokenize_words(sentence, word_tokenizer)]
+    elif not isinstance(sentence, Iterable):
+        raise UserError(
+            f"A sentence must be a string or a list of words. Received: {reprlib.repr(sentence)}"
+        )
     else:
         pairs = [item if _is_pair(item) else (item, None) for item in sentence]
     for word, tag in pairs:

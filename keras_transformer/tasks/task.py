@@ -5,6 +5,7 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.make_search import make_search
 from keras_transformer.decoding.settings import deserialize, serialize
 from keras_transformer.errors import UserError
+from keras_transformer.options import positive_integer
 from keras_transformer.progress import working
 from keras_transformer.tasks.listing import listed
 from keras_transformer.tasks.preset import load_preset, save_preset
@@ -47,6 +48,7 @@ class Task:
         **search_options,
     ):
         check_max_source_length(max_source_length, self.shortest_source)
+        positive_integer("batch_tokens", batch_tokens)
         keep_in_user_folder()
         self.model = model
         self.tokenizer = tokenizer

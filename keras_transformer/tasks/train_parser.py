@@ -12,10 +12,9 @@ from keras_transformer.data.trees.walk import LEAF
 from keras_transformer.data.word_tokenizers import word_tokenizer_of
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.settings import positive_integer
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
-from keras_transformer.options import from_keywords
+from keras_transformer.options import from_keywords, positive_integer
 from keras_transformer.tasks.fine_tuning import initial_symbols
 from keras_transformer.tasks.training import (
     TrainingOptions,
@@ -52,6 +51,19 @@ class ParsingOptions:
     val_sentences: int = 500
     """How many validation sentences to parse at each interval."""
 
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        positive_integer("val_sentences", self.val_sentences)
+        self.search()
+
+    def search(self):
+        """The `BeamSearch` of these options."""
+        return BeamSearch(self.beam_size, self.alpha, extra_length=self.extra_length)
+
 
 @dataclass(kw_only=True)
 class ParserTrainingOptions(TrainingOptions):
@@ -65,6 +77,8 @@ class ParserTrainingOptions(TrainingOptions):
     vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
     trees: TreeOptions = field(default_factory=TreeOptions)
     parsing: ParsingOptions = field(default_factory=ParsingOptions)
+
+    scores = ("val_f1",)
 
 
 def train_parser(task_class, train, val, extra=None, **options):
@@ -244,10 +258,9 @@ def quick_parser(parser, options):
     Raises:
         UserError: if one of them is out of its range.
     """
-    positive_integer("val_sentences", options.val_sentences)
+    options.check()
     quick = copy.copy(parser)
-    names = ("extra_length", "beam_size", "alpha")
-    quick.search = BeamSearch(**{name: getattr(options, name) for name in names})
+    quick.search = options.search()
     quick.max_source_length = None  # but for learned positions, every sentence has its tree
     return quick
 

@@ -10,7 +10,7 @@ from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer, check_t
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
-from keras_transformer.options import from_keywords
+from keras_transformer.options import check_optional, from_keywords, positive_integer
 from keras_transformer.tasks.fine_tuning import initial_preset
 from keras_transformer.tasks.training import (
     TrainingOptions,
@@ -32,6 +32,11 @@ class TranslatorVocabularyOptions(VocabularyOptions):
     """Size of a vocabulary of the source's own: the other is then the target's. Without it both
     share one, as in the paper."""
 
+    def check(self):
+        """Raise a `UserError` as `VocabularyOptions` do."""
+        super().check()
+        check_optional(positive_integer, self, "source_vocabulary_size")
+
 
 @dataclass(kw_only=True)
 class TranslatorTrainingOptions(TrainingOptions):
@@ -43,6 +48,8 @@ class TranslatorTrainingOptions(TrainingOptions):
 
     vocabulary: TranslatorVocabularyOptions = field(default_factory=TranslatorVocabularyOptions)
     filters: FilterOptions = field(default_factory=FilterOptions)
+
+    scores = ("val_bleu",)
 
 
 def train_translator(task_class, train, val, **options):

@@ -18,7 +18,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, get_hyperparameters
-from keras_transformer.options import fixed_settings
+from keras_transformer.options import check_options, fixed_settings
 from keras_transformer.tasks.fine_tuning import (
     check_init,
     initial_hyperparameters,
@@ -28,10 +28,11 @@ from keras_transformer.tasks.fine_tuning import (
 from keras_transformer.tasks.preset_files import PARTS as PRESET_PARTS
 from keras_transformer.training.distribution import DeviceOptions
 from keras_transformer.training.fitting import FitOptions, compile_model
-from keras_transformer.training.optimizer import OptimizerOptions, make_optimizer
+from keras_transformer.training.optimizer import OptimizerOptions, make_optimizer, make_schedule
 from keras_transformer.training.results import model_card, training_facts, write_results
 from keras_transformer.training.rolling_checkpoints import CheckpointOptions
 from keras_transformer.training.run import RunOptions, begin_run
+from keras_transformer.training.validation_choice import check_choice_of_checkpoints
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,20 @@ class TrainingOptions:
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
 
+    # The names of what is computed at each interval besides loss, accuracy and perplexity, or None
+    # if it is not known before `fit`.
+    scores = None
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if options of two stages do not go together.
+        """
+        make_schedule(self.optimizer, 1, self.fitting.steps)
+        uses_ema = self.optimizer.ema is not None
+        check_choice_of_checkpoints(self.checkpoints, self.scores, uses_ema)
+
 
 class Batches(NamedTuple):
     """The planned batches of both texts."""
@@ -80,10 +95,11 @@ def begin_training(options):
         A `Run`.
 
     Raises:
-        UserError: if there are no such devices, or the folder holds another training, or a
-            `model` that is more than a preset.
+        UserError: if an option is out of its range, there are no such devices, or the folder holds
+            another training, or a `model` that is more than a preset.
     """
     keep_in_user_folder()
+    check_options(options)
     check_init(options)
     settings = fixed_settings(options)
     run = begin_run(options.run, options.devices, options.fitting.steps, settings)

@@ -1,16 +1,21 @@
 import copy
 import itertools
 import math
+import reprlib
+import sys
+import warnings
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
 from keras_transformer.data.prefixed_tokenizer import tag_tokens
-from keras_transformer.data.tokenizer import END_ID
+from keras_transformer.data.tokenizer import END_ID, UNKNOWN_ID
 from keras_transformer.data.windows import in_windows
 from keras_transformer.decoding.constraints import ForcedPrefix
 from keras_transformer.errors import UserError
+from keras_transformer.options import check_strings
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import (
     Task,
@@ -19,12 +24,15 @@ from keras_transformer.tasks.task import (
     check_is_sentence,
 )
 
+_MOST_NAMED = 5
+
 
 class SourceCheck(NamedTuple):
     """What a translator does not see of a sentence."""
 
     is_cut: bool  # it is longer than `max_source_length`
     is_unknown: bool  # the vocabulary knows nothing of it
+    has_unknown: bool = False  # the vocabulary lacks characters of it
 
 
 class Translator(Task):
@@ -259,10 +267,20 @@ class Translator(Task):
         Returns:
             An iterator of lists of pairs (translation, score), the best first. A list is shorter
             than `num_results` where there are no more outputs.
+
+        Raises:
+            UserError: if a sentence is not a string.
+
+        Warns:
+            UserWarning: once a call, if sentences have characters that the vocabulary lacks, or are
+                cut: see `check_sources`.
         """
         check_is_no_string(sentences, "translated")
         total = len(sentences) if hasattr(sentences, "__len__") else None
-        results = self._search_windows(in_windows(sentences), num_results, total)
+        if total is not None or not isinstance(sentences, Iterable):
+            sentences = check_strings("sentences", sentences)  # before any is translated
+        windows = self._warned_of(in_windows(sentences))
+        results = self._search_windows(windows, num_results, total)
         return itertools.chain.from_iterable(results)
 
     def translate_windows(self, windows, num_results=1):
@@ -291,8 +309,12 @@ class Translator(Task):
         check_is_no_string(sentences, "checked")
         most = self._most_tokens()
         return [
-            SourceCheck(most is not None and len(ids) > most, self.source_tokenizer.is_unknown(ids))
-            for ids in self._token_ids(sentences)
+            SourceCheck(
+                most is not None and len(ids) > most,
+                self.source_tokenizer.is_unknown(ids),
+                UNKNOWN_ID in ids,
+            )
+            for ids in self._token_ids(check_strings("sentences", sentences))
         ]
 
     def source_ids(self, sentence):
@@ -366,6 +388,36 @@ class Translator(Task):
 
         return explain_translation(self, sentence, translation)
 
+    def _warned_of(self, windows):
+        """The windows as they are; a warning of the first with sources that are not read whole."""
+        first, is_warned = 0, False
+        for window in windows:
+            window = check_strings("sentences", window, first)
+            if not is_warned and (message := self._parts_not_read(window, first)):
+                warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
+                is_warned = True
+            first += len(window)
+            yield window
+
+    def _parts_not_read(self, window, first):
+        """A message of the sources that are not read whole; an empty one, if there are none."""
+        found = {
+            "characters that the vocabulary lacks in": [],
+            f"more than {self.source_limit()} tokens in": [],
+        }
+        for index, check in enumerate(self.check_sources(window)):
+            shown = f"sentences[{first + index}]={reprlib.repr(window[index])}"
+            for sentences, is_found in zip(found.values(), (check.has_unknown, check.is_cut)):
+                if is_found:
+                    sentences.append(shown)
+        parts = [
+            f"{remark} {', '.join(sentences[:_MOST_NAMED])}"
+            + (", ..." if len(sentences) > _MOST_NAMED else "")
+            for remark, sentences in found.items()
+            if sentences
+        ]
+        return f"Sources are not read whole: {'; '.join(parts)}." if parts else ""
+
     def _search_windows(self, windows, num_results, total):
         results = search_stream(
             windows,
@@ -397,6 +449,14 @@ class Translator(Task):
     def _decode(self, outputs):
         texts = self.tokenizer.decode([ids[len(self.target_prefix_ids) :] for ids, _ in outputs])
         return list(zip(texts, [score for _, score in outputs]))
+
+
+def _level_of_caller():
+    """The level at which `warnings.warn` names the line that called the package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("keras_transformer."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _tokens(name, tokens):

@@ -1,13 +1,17 @@
 """What a parser is to learn of trees, as options."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.data.trees import InOrderBrackets, LabelledBrackets
 from keras_transformer.errors import UserError
-from keras_transformer.options import may_change
+from keras_transformer.options import (
+    check_optional,
+    may_change,
+    positive_number,
+    whole_number,
+)
 
 
 @dataclass(kw_only=True)
@@ -39,6 +43,16 @@ class TreeOptions:
     word_tokenizer: Literal["treebank", "craft"] | None = may_change(None)
     """The treebank whose rules split raw text for the parser, as they split the words of its trees.
     Defaults to craft for the dataset of that name, and to treebank, the Penn Treebank's."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range, or options contradict each other.
+        """
+        positive_number("extra_ratio", self.extra_ratio)
+        check_optional(whole_number, self, "constituent_steps", "tag_dictionary")
+        tags_from(self)
 
 
 def make_linearization(options):
@@ -84,8 +98,5 @@ def tags_from(options):
             f"Received: tag_loss_weight={weight}, tags={tags!r}, "
             f"deterministic_attention={options.deterministic_attention}"
         )
-    if weight is not None and not 0 < weight < math.inf:
-        raise UserError(
-            f"`tag_loss_weight` must be a positive number. Received: tag_loss_weight={weight}"
-        )
+    check_optional(positive_number, options, "tag_loss_weight")
     return tags

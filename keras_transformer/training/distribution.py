@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import may_change
+from keras_transformer.options import (
+    check_optional,
+    may_change,
+    positive_integer,
+    whole_number,
+)
 from keras_transformer.training.processes import Processes, end_at_once_after_errors
 
 
@@ -26,6 +31,15 @@ class DeviceOptions:
     """Processes that train together, on one machine or several: all with the same options."""
     process_id: int = may_change(0)
     """Which of them this is, from 0. Process 0 alone writes checkpoints, logs and the model."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "replicas", "num_processes")
+        whole_number("process_id", self.process_id)
 
 
 @dataclass(frozen=True)
@@ -105,8 +119,8 @@ def choose_devices(num_replicas=None, coordinator=None, num_processes=1, process
         UserError: if there are not so many devices, or this backend cannot use them, or the
             processes are not well described.
     """
-    if num_replicas is not None and num_replicas < 1:
-        raise UserError(f"`num_replicas` must be at least 1. Received: {num_replicas}")
+    if num_replicas is not None:
+        positive_integer("num_replicas", num_replicas)
     _check_processes(coordinator, num_processes, process_id)
     backend = keras.backend.backend()
     if backend == "jax":
@@ -150,8 +164,7 @@ def make_deterministic():
 
 
 def _check_processes(coordinator, num_processes, process_id):
-    if num_processes < 1:
-        raise UserError(f"`num_processes` must be at least 1. Received: {num_processes}")
+    positive_integer("num_processes", num_processes)
     if not 0 <= process_id < num_processes:
         raise UserError(
             f"`process_id` must be from 0 to {num_processes - 1}, as there are {num_processes} "

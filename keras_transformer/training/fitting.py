@@ -8,7 +8,7 @@ from typing import NamedTuple
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import may_change
+from keras_transformer.options import check_optional, may_change, positive_integer
 from keras_transformer.progress import working
 from keras_transformer.training.callbacks import (
     KeepPace,
@@ -50,6 +50,14 @@ class FitOptions:
     steps_per_execution: int = may_change(1)
     """Batches that Keras trains on before it looks at logs, checkpoints and signals (JAX,
     TensorFlow): several where a step takes the device a few milliseconds."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "steps", "interval", "steps_per_execution")
 
 
 class Fitted(NamedTuple):
@@ -128,8 +136,8 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
             another process has ended.
         TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
     """
-    average = checkpoint_options.average
-    _check_positive(steps=options.steps, interval=options.interval, average=average)
+    options.check()
+    checkpoint_options.check()
     scores = scores or {}
     uses_ema = model.optimizer.inner_optimizer.use_ema
     check_choice_of_checkpoints(checkpoint_options, scores, uses_ema)
@@ -138,7 +146,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
     check_executions(model.steps_per_execution, interval, num_batches, run.start.batches)
     checkpoints = RollingCheckpoints(
         run.checkpoints_folder,
-        keep=max(checkpoint_options.keep, average),
+        keep=max(checkpoint_options.keep, checkpoint_options.average),
         every_steps=checkpoint_options.checkpoint_steps,
         every_minutes=checkpoint_options.checkpoint_minutes,
         start=run.start,
@@ -338,9 +346,3 @@ def _tensorboard(folder):
         logger.info("No TensorBoard log: tensorflow is not installed.")
         return []
     return [TensorBoard(folder / "tensorboard")]
-
-
-def _check_positive(**values):
-    for name, value in values.items():
-        if value < 1:
-            raise UserError(f"`{name}` must be positive. Received: {name}={value}")

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 
 import keras
 
-from keras_transformer.errors import UserError
+from keras_transformer.options import (
+    check_optional,
+    positive_integer,
+    positive_number,
+    probability,
+    whole_number,
+)
 from keras_transformer.training.schedules import CooldownSchedule, NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 
@@ -30,6 +36,18 @@ class OptimizerOptions:
     skip_nonfinite: bool = False
     """Leave out, and count, updates whose gradient is infinite or not a number."""
 
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        positive_integer("warmup_steps", self.warmup_steps)
+        whole_number("cooldown_steps", self.cooldown_steps)
+        positive_integer("accumulate", self.accumulate)
+        check_optional(positive_number, self, "peak_learning_rate", "clip_norm")
+        check_optional(probability, self, "ema")
+
 
 def make_optimizer(options, hidden_dim, num_steps, loss_scaling=None):
     """The paper's optimizer with its schedule (section 5.3), as `OptimizerOptions` say.
@@ -49,7 +67,7 @@ def make_optimizer(options, hidden_dim, num_steps, loss_scaling=None):
         UserError: if an option is out of its range.
     """
     return paper_optimizer(
-        _make_schedule(options, hidden_dim, num_steps),
+        make_schedule(options, hidden_dim, num_steps),
         options.accumulate,
         options.clip_norm,
         options.ema,
@@ -59,7 +77,8 @@ def make_optimizer(options, hidden_dim, num_steps, loss_scaling=None):
     )
 
 
-def _make_schedule(options, hidden_dim, num_steps):
+def make_schedule(options, hidden_dim, num_steps):
+    """The learning rate as `OptimizerOptions` say: see `make_optimizer`."""
     peak, warmup_steps = options.peak_learning_rate, options.warmup_steps
     schedule = (
         NoamSchedule(hidden_dim, warmup_steps)
@@ -97,11 +116,9 @@ def paper_optimizer(
     Raises:
         UserError: if an argument is out of its range.
     """
-    if ema_momentum is not None and not 0 <= ema_momentum < 1:
-        raise UserError(
-            f"`ema_momentum` must be at least 0 and less than 1. Received: {ema_momentum}"
-        )
-    ema = {} if ema_momentum is None else {"use_ema": True, "ema_momentum": ema_momentum}
+    ema = {}
+    if ema_momentum is not None:
+        ema = {"use_ema": True, "ema_momentum": probability("ema_momentum", ema_momentum)}
     adam = keras.optimizers.Adam(learning_rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9, **ema)
     return WholeBatchOptimizer(
         adam, accumulate, clip_norm, skip_nonfinite, loss_scaling, average_at_end=average_at_end

@@ -11,7 +11,13 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import remove_leftovers, whole
-from keras_transformer.options import may_change
+from keras_transformer.options import (
+    check_optional,
+    may_change,
+    positive_integer,
+    positive_number,
+    whole_number,
+)
 from keras_transformer.training.agreement import Agreement
 from keras_transformer.training.background import BackgroundJob
 from keras_transformer.training.callbacks import steps_done
@@ -52,6 +58,16 @@ class CheckpointOptions:
     patience: int = may_change(0)
     """End the training when so many intervals have brought no better validation, by `keep_best`
     or else val_loss. 0: never."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "checkpoint_steps", "average")
+        check_optional(positive_number, self, "checkpoint_minutes")
+        check_optional(whole_number, self, "keep", "patience")
 
 
 class StopAsked(Exception):
@@ -121,10 +137,11 @@ class RollingCheckpoints(keras.callbacks.Callback):
         best_by=None,
     ):
         super().__init__()
-        intervals = {"keep": keep, "every_steps": every_steps, "every_minutes": every_minutes}
-        for name, value in intervals.items():
-            if value is not None and value <= 0:
-                raise UserError(f"`{name}` must be positive. Received: {name}={value}")
+        positive_integer("keep", keep)
+        if every_steps is not None:
+            positive_integer("every_steps", every_steps)
+        if every_minutes is not None:
+            positive_number("every_minutes", every_minutes)
         if every_steps and every_minutes:
             raise UserError("Pass `every_steps` or `every_minutes`, not both.")
         self.folder = Path(folder)

@@ -1,6 +1,7 @@
 """Where a training works, where it stands, and what must stay as it is when it goes on."""
 
 import dataclasses
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,11 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import remove_leftovers
-from keras_transformer.options import may_change
+from keras_transformer.options import integer, may_change
 from keras_transformer.training.distribution import Devices, use_devices
 from keras_transformer.training.training_state import TrainingState, as_json, find_start
+
+_SEEDS = "an integer from 0 to 2^32 - 1"
 
 
 @dataclass(kw_only=True)
@@ -30,6 +33,19 @@ class RunOptions:
     init: str | None = None
     """Begin with the tokenizer, the architecture and the weights of a preset: a folder or a name.
     Dropout and the options of training are those given here."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if the seed is out of its range, or there is no folder.
+        """
+        if not isinstance(self.output_dir, str | os.PathLike) or not str(self.output_dir):
+            raise UserError(
+                f"`output_dir` must be the path of a folder. Received: {self.output_dir!r}"
+            )
+        if integer("seed", self.seed, 0, _SEEDS) >= 2**32:
+            raise UserError(f"`seed` must be {_SEEDS}. Received: seed={self.seed}")
 
 
 @dataclass(frozen=True)
@@ -85,8 +101,7 @@ def begin_run(options, devices, steps, settings):
         UserError: if there are no such devices or is no such seed, the folder holds another
             training, or another process was given other options.
     """
-    if not 0 <= options.seed < 2**32:
-        raise UserError(f"`seed` must be from 0 to 2^32 - 1. Received: seed={options.seed}")
+    options.check()
     began = time.time()
     folder = Path(options.output_dir)
     chosen = use_devices(devices)

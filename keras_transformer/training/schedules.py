@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.options import positive_number
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -28,8 +29,7 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         arguments = {"hidden_dim": hidden_dim, "warmup_steps": warmup_steps, "scale": scale}
         for name, value in arguments.items():
-            if not value > 0:
-                raise UserError(f"`{name}` must be positive. Received: {name}={value}")
+            positive_number(name, value)
         self.hidden_dim = hidden_dim
         self.warmup_steps = warmup_steps
         self.scale = scale
@@ -46,6 +46,7 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         Returns:
             A `NoamSchedule`.
         """
+        peak_learning_rate = positive_number("peak_learning_rate", peak_learning_rate)
         scale = peak_learning_rate * (hidden_dim * warmup_steps) ** 0.5
         return cls(hidden_dim, warmup_steps, scale)
 

@@ -8,6 +8,7 @@ import h5py
 import keras
 
 from keras_transformer.errors import UserError
+from keras_transformer.options import whole_number
 from keras_transformer.training.checkpoints import list_checkpoints
 
 logger = logging.getLogger(__name__)
@@ -24,15 +25,15 @@ def check_choice_of_checkpoints(options, scores, uses_ema):
     Args:
         options: the `CheckpointOptions`.
         scores: names of what is computed at each interval besides loss, accuracy and perplexity.
+            None: any name may be one.
         uses_ema: whether the model is to be a moving average of the weights.
     """
-    if options.patience < 0:
-        raise UserError(f"`patience` must be 0 or more. Received: patience={options.patience}")
+    whole_number("patience", options.patience)
     name = options.keep_best
     if name is None:
         return
-    names = (*_OF_KERAS, *scores)
-    if name not in names:
+    names = (*_OF_KERAS, *(scores or ()))
+    if scores is not None and name not in names:
         raise UserError(
             f"`keep_best` must be one of {', '.join(names)}. Received: keep_best={name!r}"
         )

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.options import positive_integer, positive_number
 from keras_transformer.training.replication import call_if, replica_context, summed_over_replicas
 
 
@@ -217,10 +218,9 @@ class _Trained:
 
 
 def _check(inner_optimizer, accumulate, clip_norm):
-    if not isinstance(accumulate, int) or accumulate < 1:
-        raise UserError(f"`accumulate` must be a positive integer. Received: {accumulate}")
-    if clip_norm is not None and not clip_norm > 0:
-        raise UserError(f"`clip_norm` must be positive. Received: clip_norm={clip_norm}")
+    positive_integer("accumulate", accumulate)
+    if clip_norm is not None:
+        positive_number("clip_norm", clip_norm)
     for name in ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps"):
         if getattr(inner_optimizer, name, None):
             raise UserError(

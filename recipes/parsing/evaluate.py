@@ -12,9 +12,9 @@ import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, OneTreeOptions, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
-from keras_transformer.decoding.settings import positive_integer
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.files import beside, whole
+from keras_transformer.options import positive_integer
 
 
 @dataclass(kw_only=True)

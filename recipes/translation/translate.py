@@ -97,6 +97,8 @@ def noted(windows, translator, notes):
                 notes.add(f"cut to {translator.source_limit():,} tokens", number)
             if check.is_unknown:
                 notes.add("with nothing that the vocabulary knows", number)
+            elif check.has_unknown:
+                notes.add("with characters that the vocabulary lacks", number)
         yield window
 
 

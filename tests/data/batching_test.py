@@ -306,6 +306,13 @@ def test_no_pairs(tmp_path):
         TokenBatches(store_of(tmp_path / "tokens", []), 256)
 
 
+@pytest.mark.parametrize("name", ["batch_tokens", "num_shapes"])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_sizes_are_positive_integers(store, name, value):
+    with pytest.raises(ValueError, match=f"`{name}` must be a positive integer.*{name}={value}"):
+        TokenBatches(store, **{name: value})
+
+
 @pytest.mark.parametrize("rows_multiple, least", [(1, 21), (4, 84)])
 def test_budget_too_small_for_the_longest_sentence(tmp_path, rows_multiple, least):
     # 20 tokens, and the end token.

@@ -98,9 +98,9 @@ def test_each_pair_has_one_reason(caplog):
 @pytest.mark.parametrize(
     ("options", "language", "expected"),
     [
-        ({"max_characters": 0}, "de", "`max_characters` must be positive"),
-        ({"max_ratio": 0.5}, "de", "`max_ratio` must be at least 1"),
-        ({"max_ratio": float("nan")}, "de", "`max_ratio` must be at least 1"),
+        ({"max_characters": 0}, "de", "`max_characters` must be a positive integer"),
+        ({"max_ratio": 0.5}, "de", "`max_ratio` must be a number, 1 or larger"),
+        ({"max_ratio": float("nan")}, "de", "`max_ratio` must be a number, 1 or larger"),
         ({"check_scripts": True}, "xx", "no script of xx"),
         ({"drop_identical": True}, "de", "leave nothing of .*words train.*: 1 blank, 1 identical"),
     ],

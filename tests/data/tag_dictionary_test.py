@@ -57,5 +57,5 @@ def test_wrong_sets(tag_sets, words):
 
 
 def test_wrong_count():
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="`min_count` must be a positive integer.*min_count=0"):
         TagDictionary.from_trees(TREES, min_count=0)

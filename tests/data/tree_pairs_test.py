@@ -95,5 +95,5 @@ def test_fingerprint_tells_what_differs():
 
 
 def test_wrong_ratio():
-    with pytest.raises(ValueError, match="`extra_ratio` must be positive"):
+    with pytest.raises(ValueError, match="`extra_ratio` must be a positive number.*extra_ratio=0"):
         TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=0)

@@ -1,10 +1,12 @@
 import json
 import math
+import re
 
 import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.bleu import nearest_translation, score_translations
+from keras_transformer.evaluation.comparison import compare_translations
 
 pytestmark = pytest.mark.once
 
@@ -128,3 +130,27 @@ def test_nearest_translation():
         nearest_translation([], reference)
     with pytest.raises(UserError, match="zh"):
         nearest_translation(["打开"], "打开", tokenize="13a", language="zh")
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "received"),
+    [
+        ("a b", ["a b"], "hypotheses='a b'"),
+        (["a b", None], ["a b", "c"], "hypotheses[1]=None"),
+        (["a b"], "a b", "references='a b'"),
+        (["a b", "c"], ["a b", None], "references[1]=None"),
+        (["a b", "c"], ["a b", math.nan], "references[1]=nan"),
+        (["a b", "c"], [["a b", "c"], ["a b", None]], "references[1][1]=None"),
+        (["a b", "c"], [["a b", "c"], None], "references[1]=None"),
+        (["a b", "c"], [["a b", "c"], "a b"], "references[1]='a b'"),
+    ],
+    ids=lambda x: None if isinstance(x, str) else str(x),
+)
+def test_what_is_not_a_list_of_strings_is_named(hypotheses, references, received):
+    with pytest.raises(UserError, match=re.escape(f"Received: {received}")):
+        score_translations(hypotheses, references)
+
+
+def test_another_system_s_translations_are_strings_too():
+    with pytest.raises(UserError, match=re.escape("Received: others[1]=None")):
+        compare_translations(["a", "b"], ["a", None], ["a", "b"])

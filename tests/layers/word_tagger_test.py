@@ -103,5 +103,5 @@ def test_config():
 def test_bad_arguments():
     with pytest.raises(ValueError, match="one of `leaf_ids`.*untagged_leaf_id=4"):
         WordTagger(LEAVES, 4)
-    with pytest.raises(ValueError, match="must be positive. Received: 0"):
+    with pytest.raises(ValueError, match="`loss_weight` must be a positive number.*loss_weight=0"):
         WordTagger(LEAVES, 5, loss_weight=0)

@@ -397,7 +397,7 @@ def test_r_drop_compares_two_segmentations_of_a_source():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"r_drop": -1.0}, "`r_drop` must be 0 or a positive number"),
+        ({"r_drop": -1.0}, "`r_drop` must be a number, 0 or larger"),
         ({"r_drop": 1.0, "fused": False}, "`r_drop` takes fused steps"),
         ({"r_drop": 1.0, "loss": Doubled()}, "`r_drop=1.0` is impossible: `loss` is not a"),
     ],

@@ -1,5 +1,7 @@
 import json
+import re
 import sys
+import warnings
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ import keras_transformer as kt
 from keras_transformer import beam_search, greedy_search, progress, sample
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.data.windows import in_windows
+from keras_transformer.errors import UserError
 from keras_transformer.tasks import translator as translator_module
 from keras_transformer.tasks.translator import Translator
 from tests.helpers import assert_close, to_numpy
@@ -173,6 +176,13 @@ def test_a_limit_leaves_room_for_a_token(value):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("value", [0, -1, 2.5, None])
+def test_a_batch_holds_a_token(value):
+    with pytest.raises(UserError, match=f"`batch_tokens` must be .*batch_tokens={value}"):
+        copying_translator(batch_tokens=value)
+
+
+@pytest.mark.once
 def test_positions_for_the_output_alone():
     with pytest.raises(ValueError, match="max_length=51.*extra_length=50.*smaller"):
         copying_translator(max_length=51)(["a"])
@@ -184,9 +194,43 @@ def test_sentences_of_which_the_vocabulary_knows_nothing():
     sentences = ["中文", "中 文 。", "🙂", "the 中", "the dog", "", " ", "\0", "東京"]
     checks = copying_translator().check_sources(sentences)
     assert [check.is_unknown for check in checks] == [1, 1, 1, 0, 0, 0, 0, 1, 0]
+    assert [check.has_unknown for check in checks] == [1, 1, 1, 1, 0, 0, 0, 1, 0]
     assert not any(check.is_cut for check in checks)
     with pytest.raises(ValueError, match="one string"):
         copying_translator().check_sources("the dog")
+
+
+@pytest.mark.once
+def test_one_warning_a_call_names_the_sources_that_are_not_read_whole():
+    translator = copying_translator(max_source_length=4)
+    with pytest.warns(UserWarning) as warned:
+        translator(["the dog", "the 🙂", "a a a a a a", *["中"] * 6])
+    assert len(warned) == 1 and warned[0].filename == __file__
+    assert str(warned[0].message) == (
+        "Sources are not read whole: characters that the vocabulary lacks in "
+        "sentences[1]='the 🙂', sentences[3]='中', sentences[4]='中', sentences[5]='中', "
+        "sentences[6]='中', ...; more than 4 tokens in sentences[2]='a a a a a a'."
+    )
+    with pytest.warns(UserWarning, match=r"in sentences\[5000\]='中'\.") as warned:
+        list(translator.translate(iter([*["the dog"] * 5000, "中", *["dog"] * 5000, "中"])))
+    assert len(warned) == 1 and warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator(["the dog", "", "a dog"])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("value", [None, float("nan"), ["the", "dog"], b"dog"], ids=repr)
+def test_a_sentence_that_is_not_a_string_is_named(value):
+    translator = copying_translator()
+    received = re.escape(f"Received: sentences[1]={value!r}")
+    for call in (translator, translator.check_sources):
+        with pytest.raises(UserError, match=received):
+            call(["the dog", value])
+    assert translator.search.shapes == []  # before any is searched
+    stream = translator.translate(iter(["the dog"] * 4096 + [value]))
+    with pytest.raises(UserError, match=re.escape(f"Received: sentences[4096]={value!r}")):
+        list(stream)
 
 
 @pytest.mark.once

@@ -31,7 +31,7 @@ def test_one_device():
 
 @pytest.mark.parametrize("num_replicas", [0, -2])
 def test_too_few(num_replicas):
-    with pytest.raises(ValueError, match=f"`num_replicas`.*Received: {num_replicas}"):
+    with pytest.raises(ValueError, match=f"`num_replicas`.*Received: num_replicas={num_replicas}"):
         choose_devices(num_replicas)
 
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.errors import UserError
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import WholeBatchOptimizer, paper_optimizer
 from keras_transformer.training.schedules import NoamSchedule
@@ -359,3 +360,14 @@ def test_saved_inside_a_model(tmp_path):
     assert int(to_numpy(loaded.optimizer.batches)) == 3
     assert train(model, batches[3:]) == train(loaded, batches[3:])
     assert_same_weights(model, loaded, 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"clip_norm": INF}, {"clip_norm": NAN}, {"ema_momentum": NAN}, {"accumulate": 0}],
+    ids=str,
+)
+def test_an_argument_of_the_optimizer_is_named(options):
+    ((name, value),) = options.items()
+    with pytest.raises(UserError, match=f"`{name}` must be .*Received: {name}={value}"):
+        paper_optimizer(0.1, **options)

@@ -98,9 +98,10 @@ def test_when_and_which(tmp_path, options, weights, states):
 
 
 @pytest.mark.parametrize("option", ["keep", "every_steps", "every_minutes"])
-def test_wrong_option(tmp_path, option):
-    with pytest.raises(ValueError, match=option):
-        RollingCheckpoints(tmp_path, **{option: 0})
+@pytest.mark.parametrize("value", [0, float("nan")])
+def test_wrong_option(tmp_path, option, value):
+    with pytest.raises(ValueError, match=f"`{option}` must be a positive.*{option}={value}"):
+        RollingCheckpoints(tmp_path, **{option: value})
     with pytest.raises(ValueError, match="not both"):
         RollingCheckpoints(tmp_path, every_steps=1, every_minutes=1)
 

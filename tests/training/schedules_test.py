@@ -85,7 +85,7 @@ def test_saved_inside_the_optimizer_of_a_model(tmp_path):
 @pytest.mark.parametrize("name", ["hidden_dim", "warmup_steps", "scale"])
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_bad_argument(name, value):
-    with pytest.raises(ValueError, match=f"`{name}` must be positive.*{name}={value}"):
+    with pytest.raises(ValueError, match=f"`{name}` must be a positive number.*{name}={value}"):
         NoamSchedule(**{"hidden_dim": 512, name: value})
 
 
