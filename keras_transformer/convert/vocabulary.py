@@ -97,6 +97,25 @@ def reserve(size, start, end, unknown, pad):
     return Order(np.concatenate([first, others]), np.array(sorted(copies), int))
 
 
+def in_our_order(proto):
+    """Return a SentencePiece model in our order, which splits text as it did.
+
+    Args:
+        proto: bytes, a SentencePiece model with any reserved ids.
+
+    Returns:
+        Bytes, a SentencePiece model: the reserved tokens, and then the others in their order.
+
+    Raises:
+        UserError: if `proto` is not a SentencePiece model.
+    """
+    model = parse_proto(proto)
+    spec = model.trainer_spec
+    special = {spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id}
+    names = [piece.piece for i, piece in enumerate(model.pieces) if i not in special]
+    return reordered_proto(proto, [*RESERVED, *(name for name in names if name not in RESERVED)])
+
+
 def reordered_proto(proto, pieces, unknown=None):
     """A SentencePiece model in our order, which splits text as it did.
 

@@ -121,7 +121,8 @@ class Tokenizer:
         if ids != (PAD_ID, START_ID, END_ID, UNKNOWN_ID):
             raise UserError(
                 "The SentencePiece model must have the ids pad=0, start=1, end=2, unknown=3. "
-                f"Received: pad={ids[0]}, start={ids[1]}, end={ids[2]}, unknown={ids[3]}"
+                f"Received: pad={ids[0]}, start={ids[1]}, end={ids[2]}, unknown={ids[3]}. "
+                "`Tokenizer.from_sentencepiece` reorders any model."
             )
 
     def __repr__(self):
@@ -227,6 +228,39 @@ class Tokenizer:
         try:
             return cls(path.read_bytes())
         except ValueError as error:
+            raise UserError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_sentencepiece(cls, path):
+        """Load any SentencePiece model: its tokens get the ids that this package needs.
+
+        ```python
+        tokenizer = kt.data.Tokenizer.from_sentencepiece("spm.model")  # unknown 0, start 1, end 2
+        tokenizer.save("tokenizer.spm")
+        ```
+
+        Padding, start, end and unknown token come first, and are added if the model lacks them. The
+        other tokens keep their order, and text is split into the same tokens as before. The ids are
+        others: a model that was trained with the file's own ids does not fit (see `kt.convert`).
+
+        Args:
+            path: the file, which stays as it is.
+
+        Returns:
+            A `Tokenizer`.
+
+        Raises:
+            UserError: if there is no such file, it is not a SentencePiece model, or the package
+                `protobuf` is not installed.
+        """
+        from keras_transformer.convert.vocabulary import in_our_order
+
+        path = Path(path)
+        if not path.is_file():
+            raise UserError(f"There is no SentencePiece model at {path}.")
+        try:
+            return cls(in_our_order(path.read_bytes()))
+        except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path):

@@ -1,6 +1,10 @@
+import io
+
 import numpy as np
 import pytest
+import sentencepiece
 
+import keras_transformer as kt
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from tests.small_corpus import sentence_pairs, tokenizer
 
@@ -262,3 +266,63 @@ def test_more_characters_than_tokens():
     text = ["".join(map(chr, range(0x4E00, 0x4E00 + 60)))]
     with pytest.raises(ValueError, match="more characters than a vocabulary of 40.*more than 6"):
         Tokenizer.train(text, 40)
+
+
+# Models of other tools
+
+
+OTHER_IDS = {
+    "SentencePiece's own": {},
+    "T5's": {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
+    "pieces of other names": {"unk_piece": "[UNK]", "bos_piece": "[CLS]", "eos_piece": "[SEP]"},
+    "a symbol": {
+        "unk_id": 3,
+        "eos_id": 0,
+        "pad_id": 1,
+        "bos_id": 2,
+        "user_defined_symbols": ["<2de>"],
+    },
+}
+
+
+def foreign_model(model_type, **ids):
+    """The bytes of a SentencePiece model whose reserved ids are others than ours."""
+    proto = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([text for pair in sentence_pairs(100) for text in pair]),
+        model_writer=proto,
+        vocab_size=60 if model_type != "bytes" else 320,
+        hard_vocab_limit=False,
+        model_type="bpe" if model_type == "bytes" else model_type,
+        byte_fallback=model_type == "bytes",
+        minloglevel=2,
+        **ids,
+    )
+    return proto.getvalue()
+
+
+@pytest.mark.parametrize("ids", OTHER_IDS)
+@pytest.mark.parametrize("model_type", ["unigram", "bpe", "bytes", "char", "word"])
+def test_a_foreign_model_splits_text_as_before(model_type, ids, tmp_path):
+    proto = foreign_model(model_type, **OTHER_IDS[ids])
+    (tmp_path / "spm.model").write_bytes(proto)
+    with pytest.raises(kt.UserError, match="`Tokenizer.from_sentencepiece` reorders"):
+        kt.data.Tokenizer.from_file(tmp_path / "spm.model")
+    tokenizer = kt.data.Tokenizer.from_sentencepiece(tmp_path / "spm.model")
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    texts = [text for pair in sentence_pairs(30, seed=4) for text in pair]
+    for text in [*texts, "the DOG, a  cat!", "東京 naïve ½", "<2de> the dog <s> </s>", "", "  "]:
+        assert tokenizer.tokens(text) == theirs.encode(text, out_type=str)
+        (ids,) = tokenizer.encode([text])
+        assert tokenizer.decode([ids]) == [theirs.decode(theirs.encode(text))]
+    assert (tmp_path / "spm.model").read_bytes() == proto
+    again = kt.data.Tokenizer(tokenizer.proto)
+    assert again.vocabulary_size >= theirs.get_piece_size()
+
+
+def test_files_that_are_not_sentencepiece_models(tmp_path):
+    with pytest.raises(kt.UserError, match="There is no SentencePiece model at"):
+        kt.data.Tokenizer.from_sentencepiece(tmp_path / "none.model")
+    (tmp_path / "text.model").write_text("text")
+    with pytest.raises(kt.UserError, match="text.model: Expected a SentencePiece model"):
+        kt.data.Tokenizer.from_sentencepiece(tmp_path / "text.model")
