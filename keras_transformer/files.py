@@ -3,9 +3,14 @@
 import contextlib
 import json
 import os
+import re
 import shutil
+import stat
+import sys
 import tempfile
+import weakref
 from pathlib import Path
+from typing import ClassVar
 
 from keras_transformer.errors import UserError
 
@@ -17,6 +22,7 @@ except ImportError:  # Windows
 _SUFFIX = ".unfinished"
 _OLD = "old"
 _MOST_NAMED = 5
+_MOST_LINKS = 40  # as Linux follows
 
 
 @contextlib.contextmanager
@@ -26,20 +32,33 @@ def whole(path):
     If the block fails, the process is killed, or the power goes, whatever stood at `path` before
     stays as it was, or what was written stands there whole. Works for a file and for a folder (the
     block makes whichever it needs); a folder is replaced by moving the old one aside first.
+
+    A symbolic link stays, and what it points to is replaced. A device, a pipe or an open file
+    (`/dev/null`, `/dev/stdout`) gets the content of the new file once the block has ended. An empty
+    folder that cannot be replaced, such as the place of a mounted disk, gets the parts of the new
+    folder, one after the other.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = tempfile.TemporaryDirectory(
-        dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX
-    )
-    with temporary as folder, _hold(folder):
-        new = Path(folder) / path.name
+    place = Path(os.path.realpath(path))
+    if _is_special(path):
+        with tempfile.TemporaryDirectory() as folder:
+            new = Path(folder) / Path(path).name
+            yield new
+            _pour(new, path)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _temporary_folder(place) as folder, _hold(folder):
+        # The name of the link, as its ending may decide what is written.
+        new = folder / (Path(path).name if Path(path).is_symlink() else place.name)
         yield new
+        _open_to_readers(new, folder)
         _to_disk(new)
-        if new.is_dir() and path.is_dir():
-            os.replace(path, Path(folder) / _OLD)
-        os.replace(new, path)
-        _sync(path.parent)
+        if not (new.is_dir() and place.is_dir()) or _is_moved(place, folder / _OLD):
+            os.replace(new, place)
+        else:
+            for part in new.iterdir():
+                shutil.move(part, place)
+            _to_disk(place)
+        _sync(place.parent)
 
 
 @contextlib.contextmanager
@@ -132,9 +151,136 @@ def remove_leftovers(folder):
     for left in [*Path(folder).glob(f".*{_SUFFIX}"), *Path(folder).glob(f"*/.*{_SUFFIX}")]:
         with contextlib.suppress(OSError), _hold(left, for_sure=True):
             name = left.name[1:].removesuffix(_SUFFIX).rpartition(".")[0]
-            if (left / _OLD).exists() and not (left.parent / name).exists():
-                os.replace(left / name, left.parent / name)
+            new = [part for part in left.iterdir() if part.name != _OLD]
+            if len(new) == 1 and (left / _OLD).exists() and not (left.parent / name).exists():
+                os.replace(new[0], left.parent / name)
             shutil.rmtree(left)
+
+
+def _is_special(path):
+    """Whether a path is written to and not replaced: what is there is neither file nor folder."""
+    path = Path(path)
+    return _descriptor(path) is not None or (
+        path.exists() and not path.is_file() and not path.is_dir()
+    )
+
+
+def _descriptor(path):
+    """The number of the open file of this process that a path stands for, such as 1, or None.
+
+    `/dev/stdout` may be a file to which the process has written already. Opened once more, it would
+    be written from its beginning.
+    """
+    for _ in range(_MOST_LINKS):
+        if not path.is_symlink():
+            return None
+        if re.fullmatch(r"/proc/\d+/fd", folder := os.path.realpath(path.parent)):
+            is_mine = Path(folder).parent.name == str(os.getpid())
+            return int(path.name) if is_mine else None
+        path = path.parent / os.readlink(path)
+    return None  # They lead in a circle.
+
+
+def _pour(new, path):
+    descriptor = _descriptor(Path(path))
+    if descriptor is None:
+        handle = os.open(path, os.O_WRONLY)
+    else:
+        for stream in (sys.stdout, sys.stderr):  # what is printed before comes before
+            if stream:
+                stream.flush()
+        handle = os.dup(descriptor)
+    with open(new, "rb") as file, open(handle, "wb") as special:
+        shutil.copyfileobj(file, special)
+
+
+@contextlib.contextmanager
+def _temporary_folder(place):
+    """A folder beside `place`; in it, if `place` is a folder and the one around it is read-only."""
+    parents = [place.parent, *([place] if place.is_dir() else [])]
+    for parent in parents:
+        try:
+            temporary = tempfile.TemporaryDirectory(
+                dir=parent, prefix=f".{place.name}.", suffix=_SUFFIX
+            )
+        except OSError:
+            if parent == parents[-1]:
+                raise
+        else:
+            with temporary as folder:
+                yield Path(folder)
+            return
+
+
+def _is_moved(place, old):
+    """Move a folder aside. False if it is empty and the system does not allow that."""
+    try:
+        os.replace(place, old)
+    except OSError as error:
+        if any(part != old.parent for part in place.iterdir()):
+            raise UserError(
+                f"{place} cannot be replaced ({error.strerror}). Give an empty folder, or the path "
+                "of a new one."
+            ) from error
+        return False
+    return True
+
+
+def _open_to_readers(new, folder):
+    """Give what was written the modes that the umask gives, where it has narrower ones."""
+    # The umask cannot be read without being set, which other threads would see.
+    probe = folder / _OLD
+    os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    mode = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    for part in (new, *new.rglob("*")):
+        if part.is_symlink():
+            continue
+        has = stat.S_IMODE(part.stat().st_mode)
+        wanted = has | mode | ((mode & 0o444) >> 2 if part.is_dir() else 0)
+        if wanted != has:
+            part.chmod(wanted)
+
+
+class FolderLock:
+    """A lock on a folder, which its process holds until it is released, or nothing refers to it.
+
+    The end of the process releases it too, however it ends.
+
+    Where the file system or Windows has no locks, nothing is locked.
+
+    Args:
+        folder: the folder, which is made if it is missing. A file `.lock` stays in it.
+
+    Raises:
+        BlockingIOError: if another process holds the lock.
+        OSError: if the folder cannot be made or written to.
+    """
+
+    _held: ClassVar = weakref.WeakValueDictionary()
+
+    def __new__(cls, folder):
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = os.path.realpath(folder)
+        if (lock := cls._held.get(name)) is not None and lock._handle is not None:
+            return (
+                lock  # One training in a process may follow another whose objects are still there.
+            )
+        lock = super().__new__(cls)
+        # A file, and not the folder: network file systems lock only what is open for writing.
+        lock._handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        _lock(lock._handle)
+        cls._held[name] = lock
+        return lock
+
+    def release(self):
+        """Let other processes take the lock."""
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle is not None:
+            os.close(handle)
+
+    __del__ = release
 
 
 @contextlib.contextmanager
@@ -148,14 +294,20 @@ def _hold(folder, for_sure=False):
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if for_sure or isinstance(error, BlockingIOError):
-                raise
+        _lock(handle, for_sure)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle, for_sure=False):
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if for_sure or isinstance(error, BlockingIOError):
+            raise
 
 
 def _to_disk(path):

@@ -11,6 +11,7 @@ import pytest
 from keras_transformer import files
 from keras_transformer.errors import UserError
 from keras_transformer.files import (
+    FolderLock,
     beside,
     check_room,
     read_json,
@@ -157,13 +158,22 @@ def test_takes_strings_and_relative_paths(tmp_path, monkeypatch, kind):
     assert names(tmp_path) == ["result"]
 
 
-def test_is_readable_by_others(tmp_path):
-    # The temporary folder is private; what was written in it must not be.
-    (tmp_path / "plain").touch()
-    with whole(tmp_path / "result") as new:
-        new.touch()
-    modes = [(tmp_path / name).stat().st_mode for name in ("plain", "result")]
-    assert modes[0] == modes[1]
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_modes_follow_the_umask(tmp_path, umask):
+    # The temporary folder is private, and so are some writers' files. The result must not be.
+    before = os.umask(umask)
+    try:
+        with whole(tmp_path / "file") as new:
+            os.close(os.open(new, os.O_CREAT, 0o600))
+        with whole(tmp_path / "folder") as new:
+            new.mkdir(0o700)
+            (new / "program").touch(0o700)
+    finally:
+        os.umask(before)
+    folder = tmp_path / "folder"
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "file", folder)]
+    assert modes == [0o666 & ~umask, 0o777 & ~umask]
+    assert (folder / "program").stat().st_mode & 0o777 == 0o700 | (0o666 & ~umask)
 
 
 def test_two_writers_at_once(tmp_path):
@@ -218,9 +228,121 @@ def test_a_file_is_not_lost_to_the_question_for_room(tmp_path):
     assert read(tmp_path / "file") == "old"
 
 
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "blob").write_text("old")
+    link, dangling = tmp_path / "a.txt", tmp_path / "b.txt"
+    link.symlink_to("disk/blob")
+    dangling.symlink_to("disk/other")
+    for path in (link, dangling):
+        with whole(path) as new:
+            assert new.name == path.name  # whose ending may decide what is written
+            new.write_text("new")
+        assert path.is_symlink() and read(path) == "new"
+    assert names(tmp_path / "disk") == ["blob", "other"]
+    assert names(tmp_path) == ["a.txt", "b.txt", "disk"]
+
+
+def test_a_link_to_a_folder_stays(tmp_path):
+    (tmp_path / "disk").mkdir()
+    write(tmp_path / "disk" / "model", "old", folder=True)
+    (tmp_path / "link").symlink_to("disk/model")
+    with whole(tmp_path / "link") as new:
+        write(new, "new", folder=True)
+    assert (tmp_path / "link").is_symlink() and read(tmp_path / "link") == "new"
+    assert names(tmp_path / "disk") == ["model"]
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(ValueError), whole(tmp_path / "pipe") as new:
+            new.write_text("half")
+            raise ValueError
+        with whole(tmp_path / "pipe") as new:
+            new.write_text("all")
+        assert os.read(reader, 100) == b"all"
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo() and names(tmp_path) == ["pipe"]
+
+
+def test_a_device_is_written_to_and_stays():
+    before = os.stat(os.devnull)
+    with whole(os.devnull) as new:
+        new.write_text("away")
+    after = os.stat(os.devnull)
+    assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/fd as on Linux")
+@pytest.mark.parametrize("through_link", [False, True])
+def test_an_open_file_is_written_to_where_it_stands(tmp_path, through_link):
+    # As standard output that goes to a file: what was printed before must stay before.
+    with open(tmp_path / "out", "wb", buffering=0) as out:
+        out.write(b"before ")
+        path = Path(f"/dev/fd/{out.fileno()}")
+        if through_link:
+            (tmp_path / "link").symlink_to(path)
+            path = tmp_path / "link"
+        with whole(path) as new:
+            new.write_text("scores ")
+        out.write(b"after")
+    assert read(tmp_path / "out") == "before scores after"
+
+
+def refuse_to_move(monkeypatch, path, number):
+    """As the system does of a place where a disk is mounted."""
+    move = os.replace
+
+    def replace(old, new):
+        if Path(old) == path:
+            raise OSError(number, os.strerror(number), str(old))
+        move(old, new)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
+def test_an_empty_folder_that_cannot_be_moved_is_filled(tmp_path, monkeypatch):
+    path = tmp_path / "disk"
+    path.mkdir()
+    inode = path.stat().st_ino
+    refuse_to_move(monkeypatch, path, errno.EBUSY)
+    with whole(path) as new:
+        write(new, "new", folder=True)
+        (new / "assets").mkdir()
+    assert path.stat().st_ino == inode
+    assert read(path) == "new" and names(path) == ["assets", "part"]
+    assert names(tmp_path) == ["disk"]
+    with pytest.raises(UserError, match=r"disk cannot be replaced \(Device or resource busy\)"):
+        with whole(path) as new:
+            write(new, "newer", folder=True)
+    assert read(path) == "new" and names(path) == ["assets", "part"]
+
+
+def test_an_empty_folder_in_one_that_is_read_only_is_filled(tmp_path, monkeypatch):
+    path, make = tmp_path / "disk", files.tempfile.TemporaryDirectory
+    path.mkdir()
+
+    def temporary(dir, **options):
+        if dir == tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(dir))
+        return make(dir=dir, **options)
+
+    monkeypatch.setattr(files.tempfile, "TemporaryDirectory", temporary)
+    with whole(path) as new:
+        write(new, "new", folder=True)
+    assert read(path) == "new" and names(path) == ["part"]
+    with pytest.raises(PermissionError), whole(tmp_path / "other"):
+        pytest.fail("began")
+
+
 # The module alone, without the package, whose import takes seconds.
 KILLED = """
-import os, runpy
+import os, runpy, sys, types
+sys.modules["keras_transformer"] = package = types.ModuleType("keras_transformer")
+package.__path__ = [os.path.dirname({module!r})]
 def die(*arguments):
     os.kill(os.getpid(), 9)
 def first_alone(old, new):
@@ -296,6 +418,53 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
         new.write_text("new")
         remove_leftovers(tmp_path)  # they may be another process's, which is writing them
     assert read(tmp_path / "result") == "new" and len(names(tmp_path)) == 2
+
+
+# The module alone takes a lock, says so, and waits.
+LOCKS = """
+import os, runpy, sys, types
+sys.modules["keras_transformer"] = package = types.ModuleType("keras_transformer")
+package.__path__ = [os.path.dirname({module!r})]
+lock = runpy.run_path({module!r})["FolderLock"]({path!r})
+print("locked", flush=True)
+input()
+"""
+
+
+def test_a_locked_folder_is_free_once_its_process_is_killed(tmp_path):
+    path = tmp_path / "run"
+    script = LOCKS.format(module=files.__file__, path=str(path))
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
+        assert process.stdout.readline() == b"locked\n"
+        with pytest.raises(BlockingIOError):
+            FolderLock(path)
+        process.kill()
+    FolderLock(path).release()
+
+
+def other_process_can_lock(folder):
+    handle = os.open(folder / ".lock", os.O_RDWR)  # Another open file, as another process has.
+    try:
+        files.fcntl.flock(handle, files.fcntl.LOCK_EX | files.fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def test_a_process_may_lock_a_folder_again(tmp_path):
+    first = FolderLock(tmp_path / "run")
+    (tmp_path / "link").symlink_to("run")
+    again = FolderLock(tmp_path / "link")
+    del first
+    assert not other_process_can_lock(tmp_path / "run")
+    del again
+    assert other_process_can_lock(tmp_path / "run")
+    lock = FolderLock(tmp_path / "run")
+    lock.release()
+    assert other_process_can_lock(tmp_path / "run")
 
 
 def test_json(tmp_path):

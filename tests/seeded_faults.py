@@ -446,7 +446,7 @@ FAULTS = {
     ],
     "files.py": [
         ("fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
-        ("            os.replace(path, Path(folder) / _OLD)", "            shutil.rmtree(path)"),
+        ("        os.replace(place, old)", "        shutil.rmtree(place)"),
     ],
     "data/windows.py": [
         ('b"".join([*parts, ended[0]])', "ended[0]"),

@@ -321,3 +321,5 @@ def save_training(task, facts, title, lines, options, run, batches, fitted):
         logger.info("The model is in %s.", run.folder / _MODEL)
 
     run.processes.first(write)
+    if run.lock is not None:
+        run.lock.release()  # The `Run` may live on, in a notebook.

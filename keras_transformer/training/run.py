@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import remove_leftovers
+from keras_transformer.files import FolderLock, remove_leftovers
 from keras_transformer.options import integer, may_change
 from keras_transformer.training.distribution import Devices, use_devices
 from keras_transformer.training.training_state import TrainingState, as_json, find_start
@@ -59,6 +59,7 @@ class Run:
         settings: dict of what must stay as it is when the training goes on.
         seed: seed of weights, dropout and batches.
         began: when this process began, as `time.time()`.
+        lock: the `FolderLock` of process 0, which keeps other trainings out of the folder.
     """
 
     folder: Path
@@ -67,6 +68,7 @@ class Run:
     settings: dict
     seed: int
     began: float
+    lock: FolderLock | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def checkpoints_folder(self):
@@ -98,8 +100,9 @@ def begin_run(options, devices, steps, settings):
         A `Run`.
 
     Raises:
-        UserError: if there are no such devices or is no such seed, the folder holds another
-            training, or another process was given other options.
+        UserError: if there are no such devices or is no such seed, the folder cannot be written to,
+            holds another training or has one running in it, or another process was given other
+            options.
     """
     options.check()
     began = time.time()
@@ -107,7 +110,11 @@ def begin_run(options, devices, steps, settings):
     chosen = use_devices(devices)
     keras.utils.set_random_seed(options.seed)
 
+    lock = None
+
     def find():
+        nonlocal lock
+        lock = _lock(folder)
         remove_leftovers(folder)
         checkpoints = folder / "checkpoints"
         return find_start(checkpoints, steps, options.resume, options.overwrite).to_json()
@@ -122,9 +129,30 @@ def begin_run(options, devices, steps, settings):
             "few_shapes_first", start.step == 0 and keras.backend.backend() == "jax"
         ),
     }
-    run = Run(folder, chosen, start, settings, options.seed, began)
+    run = Run(folder, chosen, start, settings, options.seed, began, lock)
     _check_settings(run, settings, steps=steps)
     return run
+
+
+def _lock(folder):
+    """Keep other trainings out of a folder, from now until this one has ended.
+
+    Raises:
+        UserError: if there is one already, or the folder cannot be written to.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"`output_dir` must be a folder. Received: {folder}, which is a file.")
+    try:
+        return FolderLock(folder)
+    except BlockingIOError as error:
+        raise UserError(
+            f"Another training is running in {folder}. Wait until it has ended, or pass another "
+            "`output_dir`."
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"Cannot write to {folder}: {error.strerror}. Pass another `output_dir`."
+        ) from error
 
 
 def check_data(run, train, *tokenizers):

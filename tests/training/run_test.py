@@ -1,9 +1,14 @@
+import errno
+import fcntl
+import os
+
 import keras
 import pytest
 
 from keras_transformer.training.distribution import DeviceOptions
 from keras_transformer.training.run import RunOptions, begin_run
 from keras_transformer.training.training_state import save_state
+from tests.helpers import error_of
 from tests.small_corpus import quick_model
 
 
@@ -27,3 +32,32 @@ def test_a_training_goes_on_with_the_plans_that_it_began_with(tmp_path, was, exp
     run = go_on(tmp_path, resume=True)
     assert (run.start.step, run.settings["few_shapes_first"]) == (3, expected)
     assert go_on(tmp_path, overwrite=True).settings["few_shapes_first"] == at_first
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_in_which_a_training_runs_is_refused(tmp_path, resume):
+    handle = os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)  # as another process does
+    try:
+        assert "Another training is running in" in error_of(lambda: go_on(tmp_path, resume=resume))
+    finally:
+        os.close(handle)
+    run = go_on(tmp_path, resume=resume)
+    assert run.lock is go_on(tmp_path).lock
+
+
+@pytest.mark.once
+def test_an_output_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    message = error_of(lambda: go_on(tmp_path / "file"))
+    assert "`output_dir` must be a folder. Received: " in message and "is a file" in message
+    assert "Not a directory. Pass another `output_dir`" in error_of(
+        lambda: go_on(tmp_path / "file" / "run")
+    )
+
+    def read_only(path, *args, **options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert "Read-only file system" in error_of(lambda: go_on(tmp_path / "run"))
