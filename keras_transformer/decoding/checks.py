@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import PAD_ID
+from keras_transformer.data.tokenizer import PAD_ID, START_ID
 from keras_transformer.errors import UserError
 
 
@@ -47,6 +47,25 @@ def check_source(model, encoder_token_ids, extra_length):
         )
     lengths = (token_ids != PAD_ID).sum(axis=1)
     return np.where(lengths, lengths - 1 + extra_length, 0)
+
+
+def check_logits(model, source_ids):
+    """Raise a `UserError` if a model's logits are not numbers, so that its searches find nothing.
+
+    Args:
+        model: a `Transformer`.
+        source_ids: list of the token ids of a sentence.
+    """
+    inputs = {
+        "encoder_token_ids": np.array([source_ids], "int32"),
+        "decoder_token_ids": np.array([[START_ID]], "int32"),
+    }
+    largest = ops.convert_to_numpy(model(inputs)).max(axis=-1)
+    if np.isnan(largest).any() or np.isposinf(largest).any():
+        raise UserError(
+            "The model's logits are infinite or not a number. Expected finite weights, and a "
+            f"`dtype` that can hold what it computes. Received: {model!r}"
+        )
 
 
 def values_of(tensor):

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
+from keras_transformer.training.checkpoints import DAMAGE, check_seal, seal
 
 _ENDING, _RANK = ".lora.h5", "rank"
 _MATRICES = ("lora_kernel_a", "lora_kernel_b")
@@ -81,11 +82,13 @@ class LowRankAdaptation(keras.Model):
         _check_ending(filepath)
         if not layers:
             raise UserError("The model has no LoRA weights. Call `enable_lora(rank)` first.")
-        with whole(filepath) as new, h5py.File(new, "w") as file:
-            file.attrs[_RANK] = layers[0].lora_rank
-            for layer in layers:
-                for name in _MATRICES:
-                    file[f"{layer.path}/{name}"] = ops.convert_to_numpy(getattr(layer, name))
+        with whole(filepath) as new:
+            with h5py.File(new, "w") as file:
+                file.attrs[_RANK] = layers[0].lora_rank
+                for layer in layers:
+                    for name in _MATRICES:
+                        file[f"{layer.path}/{name}"] = ops.convert_to_numpy(getattr(layer, name))
+            seal(new)
 
     def load_lora_weights(self, filepath):
         """Read what `save_lora_weights` wrote; a model without LoRA gets it.
@@ -135,10 +138,11 @@ def _read(filepath):
             matrices[name] = item[()]
 
     try:
+        check_seal(filepath)
         with h5py.File(filepath) as file:
             file.visititems(keep)
             return int(file.attrs[_RANK]), matrices
-    except (OSError, KeyError) as error:
+    except DAMAGE as error:
         raise UserError(f"{filepath} is no file of LoRA weights, or is damaged.") from error
 
 

@@ -464,6 +464,7 @@ class ConstituencyParser(Task):
             self.batch_tokens,
             self.source_limit(),
             None if total is None else total * self.segmentations.number,
+            self.model,
         )
         for window in results:
             sentences = self.segmentations.together(window, self.search)

@@ -14,6 +14,7 @@ It is a preset of KerasHub, with its file names and its JSON: see `keras_transfo
 - `README.md`: the model card, if there is one.
 """
 
+import inspect
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ from keras_transformer.tasks.preset_files import (
 from keras_transformer.tasks.preset_form import Contents, read_contents, write_contents
 from keras_transformer.tasks.preset_location import locate
 from keras_transformer.tasks.preset_tokenizers import TOKENIZER
-from keras_transformer.tasks.preset_weights import load_preset_weights, weights_files
+from keras_transformer.tasks.preset_weights import check_size, load_preset_weights, weights_files
 from keras_transformer.training.checkpoints import narrow_weights, save_weights
 
 # The classes of dtype policies that the JSON of a preset may name.
@@ -234,12 +235,15 @@ def new_model(model_class, path, contents, dtype):
     """The model of a preset's `Contents`, with random weights.
 
     Raises:
-        UserError: if they describe none, or one with what is not known here.
+        UserError: if they describe none, one with what is not known here, or one of more weights
+            than the preset has.
     """
     hyperparameters = contents.hyperparameters
     _check_activation(path, hyperparameters.get("activation"))
     if contents.dtype is not None:
         dtype = _policy(path, contents.dtype, dtype)
+    parameters = inspect.signature(Transformer).parameters.values()
+    check_size(Path(path), {**{x.name: x.default for x in parameters}, **hyperparameters})
     try:
         return model_class(**{**hyperparameters, "dtype": dtype})
     except (TypeError, ValueError) as error:

@@ -4,13 +4,18 @@ model of more than 10 GB.
 
 import re
 
-import h5py
 import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
-from keras_transformer.tasks.preset_files import SHARDS, WEIGHTS, check_is_there
-from keras_transformer.training.checkpoints import datasets, load_weights
+from keras_transformer.tasks.preset_files import CONFIG, SHARDS, WEIGHTS, check_is_there
+from keras_transformer.training.checkpoints import (
+    DAMAGE,
+    checked_tensors,
+    count_weights,
+    load_weights,
+)
+from keras_transformer.training.cost import least_parameters
 
 # The names that Keras gives them: no others are opened.
 _SHARD = re.compile(r"model_\d+\.weights\.h5")
@@ -37,6 +42,26 @@ def weights_files(path):
     return [SHARDS, *shards]
 
 
+def check_size(path, hyperparameters):
+    """Compare the model that a preset describes with its weights, before it takes memory.
+
+    Args:
+        path: the preset folder.
+        hyperparameters: dict of the arguments of `Transformer`, as they stand in the preset.
+
+    Raises:
+        UserError: if the model has more weights than the files, or a file is damaged.
+    """
+    least = least_parameters(hyperparameters)
+    name, *shards = weights_files(path)
+    found = sum(count_weights(path / file) for file in shards or [name])
+    if least > found:
+        raise UserError(
+            f"{path / CONFIG} and {name} do not belong together: the model has at least {least:,} "
+            f"weights, and the file {found:,}."
+        )
+
+
 def load_preset_weights(model, path, processes=None):
     """Give a functional model the weights of a preset.
 
@@ -55,12 +80,12 @@ def load_preset_weights(model, path, processes=None):
         return
     try:
         # Keras passes over what the model has no layer for.
-        found = sum(_count_tensors(path / shard) for shard in shards)
+        found = sum(1 for shard in shards for _ in checked_tensors(path / shard))
         if found != len(model.weights):
             raise ValueError(f"They have {found} tensors, and the model {len(model.weights)}.")
         # The same layers and variables, without whatever class the model is of.
         keras.Model(model.inputs, model.outputs).load_weights(path / name)
-    except (OSError, ValueError, KeyError) as error:
+    except DAMAGE as error:
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
             f"{path / name}, or one of the files that it lists, is damaged or of another model. "
@@ -77,8 +102,3 @@ def _shards(path):
     if not names or not all(isinstance(name, str) and _SHARD.fullmatch(name) for name in names):
         raise UserError(f"{path} is damaged: it lists no files of weights in its folder.")
     return sorted(names)
-
-
-def _count_tensors(path):
-    with h5py.File(path) as file:
-        return len(datasets(file))

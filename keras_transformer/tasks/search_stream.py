@@ -3,11 +3,12 @@
 import numpy as np
 from keras import ops
 
+from keras_transformer.decoding.checks import check_logits
 from keras_transformer.progress import bar
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
 
 
-def search_stream(windows, encode, search, batch_tokens, max_length=None, total=None):
+def search_stream(windows, encode, search, batch_tokens, max_length=None, total=None, model=None):
     """Search for outputs, holding one window of inputs at a time.
 
     Progress is shown on standard error, if that is a terminal, from the fifth second on, while a
@@ -24,16 +25,24 @@ def search_stream(windows, encode, search, batch_tokens, max_length=None, total=
         batch_tokens: the largest number of source slots searched at once.
         max_length: the longest source that `encode` gives and to pad to, or None.
         total: the number of inputs, if it is known.
+        model: the `Transformer` that is searched, whose logits are checked where an input has no
+            output. None: they are not.
 
     Yields:
         For each window, a list of pairs (input, list of (ids, score)) in the order of the inputs,
         the best first. The inner list is short where there are fewer outputs; in its place there is
         None for an input that was not searched.
+
+    Raises:
+        UserError: if the model's logits are infinite or not a number.
     """
     with bar("searching", "sentences", total) as progress:
         for inputs in windows:
             token_ids = encode(inputs)
             outputs = _search_window(inputs, token_ids, search, batch_tokens, max_length, progress)
+            without = [ids for ids, found in zip(token_ids, outputs) if found == []]
+            if without and model is not None:
+                check_logits(model, without[0])
             # What is printed, or typed, now has the line to itself.
             progress.clear()
             yield list(zip(inputs, outputs))

@@ -426,6 +426,7 @@ class Translator(Task):
             self.batch_tokens,
             self.source_limit(),
             total,
+            self.model,
         )
         blank = [((), 0.0)] * num_results
         for window in results:

@@ -1,7 +1,14 @@
-"""Files of weights, and the average of several (section 6.1)."""
+"""Files of weights, and the average of several (section 6.1).
+
+A file that is written here ends with a SHA-256 of all bytes before, behind the end that HDF5 knows:
+damage is found before HDF5 reads the file, which may crash the process. Files without a checksum,
+such as those of KerasHub or of earlier versions, are read too.
+"""
 
 import contextlib
+import hashlib
 import math
+import os
 import re
 from pathlib import Path
 
@@ -18,8 +25,20 @@ from keras_transformer.training.processes import Processes
 # What a file holds besides the model's weights lies in this group: see `training_state`.
 STATE_GROUP = "training_state"
 
+# Stands before the checksum.
+_SEAL = b"\nsha256:"
+_SEAL_BYTES = len(_SEAL) + hashlib.sha256().digest_size
+
+# How h5py, NumPy and Keras report damaged files.
+DAMAGE = (
+    *(OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, RuntimeError),
+    *(ArithmeticError, MemoryError),
+)
+
 # What numbers weights may be kept in: HDF5 has no bfloat16.
 _FLOATS = ("float16", "float32")
+
+_CHUNK = 2**24
 
 # What HDF5 needs besides a tensor's values, for it and the groups that it lies in: 3 kB is usual.
 _OVERHEAD = 16 * 1024
@@ -33,7 +52,19 @@ def save_weights(model, path, room_for=()):
         path: the file.
         room_for: what else will be added to the file, as arrays or variables. An `OSError` is
             raised if the disk has no room for all of it.
+
+    Raises:
+        UserError: if a weight is infinite or not a number.
     """
+    write_weights(model, path, room_for)
+    with h5py.File(path) as file:
+        for name, item in _weights(file).items():
+            check_finite(name, item[()])
+    seal(path)
+
+
+def write_weights(model, path, room_for=()):
+    """Like `save_weights`, without checks and checksum, for files that get more content."""
     parts = [*model.weights, *room_for]
     # Smaller types than of 4 bytes may be held as float32.
     size = sum(math.prod(x.shape) * (8 if "64" in str(x.dtype) else 4) for x in parts)
@@ -74,16 +105,15 @@ def _load(model, path):
     # What is saved of LoRA is merged.
     expected = sum(not weight.name.startswith("lora_") for weight in model.weights)
     # Keras passes over what the model has no layer for.
-    found = _count_tensors(path)
+    found = sum(1 for _ in checked_tensors(path))
     if found != expected:
         raise UserError(
             f"{path} is of another model: it has {found} tensors, and the model {expected}."
         )
     try:
         _without_optimizer(model).load_weights(path)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{path} is damaged, or of another model. ({reason})") from error
+    except DAMAGE as error:
+        raise UserError(f"{path} is damaged, or of another model. ({_reason(error)})") from error
 
 
 def _without_optimizer(model):
@@ -142,10 +172,16 @@ def average_checkpoints(paths, output_path):
         for name, tensor in tensors.items():
             sums[name] += tensor
     with whole(output_path) as new:
-        copy_weights(paths[-1], new)
+        try:
+            copy_weights(paths[-1], new)
+        except DAMAGE as error:
+            if getattr(error, "errno", None):
+                raise  # a full disk
+            raise UserError(f"{paths[-1]} is damaged. ({_reason(error)})") from error
         with h5py.File(new, "r+") as file:
             for name, total in sums.items():
                 file[name][...] = total / len(paths)
+        seal(new)
 
 
 def copy_weights(path, new_path):
@@ -176,6 +212,7 @@ def narrow_weights(path, dtype):
         with h5py.File(path) as file, h5py.File(new, "w") as narrow:
             file.visititems(lambda name, item: _copy_item(narrow, name, item, dtype))
             narrow.attrs.update(file.attrs)
+        seal(new)
 
 
 def _copy_item(narrow, name, item, dtype):
@@ -201,16 +238,68 @@ def datasets(file):
     return dict(sorted(found.items()))
 
 
-def _count_tensors(path):
-    """The number of tensors of a weights file, of which none is read."""
-    with _open(path) as file:
-        return len(_weights(file))
+def checked_tensors(path):
+    """Read all tensors of a weights file: generator of pairs (name, array).
+
+    Args:
+        path: the file.
+
+    Raises:
+        UserError: if the file is damaged, or a weight is infinite or not a number; at the latest
+            after the last tensor.
+    """
+    with opened(path) as file:
+        for name, item in _weights(file).items():
+            values = item[()]
+            if not is_finite(values):
+                raise UserError(
+                    f"{path} is damaged, or was saved when its training had failed: weights in "
+                    f"{name} are infinite or not a number."
+                )
+            yield name, values
+
+
+def count_weights(path):
+    """The number of all values in a weights file, of which none is read."""
+    with opened(path) as file:
+        return sum(math.prod(item.shape) for item in _weights(file).values())
+
+
+def seal(path):
+    """Write the checksum of a file at its end, once all else is written."""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    with open(path, "ab") as file:
+        file.write(_SEAL + digest)
+
+
+def check_seal(path):
+    """Raise a `UserError` if a file has a checksum, and it is that of other content."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _SEAL_BYTES))
+        end, digest = file.read(), hashlib.sha256()
+        if not end.startswith(_SEAL):
+            return
+        file.seek(0)
+        for start in range(0, size - _SEAL_BYTES, _CHUNK):
+            digest.update(file.read(min(_CHUNK, size - _SEAL_BYTES - start)))
+    if not end.endswith(digest.digest()):
+        raise UserError(f"{path} is damaged: its content does not match its checksum.")
+
+
+def is_finite(values):
+    return np.asarray(values).dtype.kind != "f" or bool(np.isfinite(values).all())
+
+
+def check_finite(name, values):
+    if not is_finite(values):
+        raise UserError(f"{name} has values that are infinite or not a number.")
 
 
 def _read(path):
     """All tensors of a weights file, as float64: name -> array."""
-    with _open(path) as file:
-        return {name: np.asarray(item, "float64") for name, item in _weights(file).items()}
+    return {name: np.asarray(values, "float64") for name, values in checked_tensors(path)}
 
 
 def _weights(file):
@@ -219,9 +308,19 @@ def _weights(file):
 
 
 @contextlib.contextmanager
-def _open(path):
+def opened(path):
+    """Open a weights file; what h5py raises in the block is a `UserError` of a damaged file."""
     try:
+        check_seal(path)
         with h5py.File(path) as file:
             yield file
-    except OSError as error:
-        raise UserError(f"{path} is no weights file, or is damaged.") from error
+    except UserError:
+        raise
+    except DAMAGE as error:
+        raise UserError(
+            f"{path} is not a weights file, or is damaged. ({_reason(error)})"
+        ) from error
+
+
+def _reason(error):
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

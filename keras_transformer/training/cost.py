@@ -42,6 +42,34 @@ def training_flops(hyperparameters, vocabulary_size, source_lengths, target_leng
     return float(3 * 2 * products)
 
 
+def least_parameters(hyperparameters):
+    """The number of weights in the matrices of a model, before its arguments have been checked.
+
+    Args:
+        hyperparameters: dict of all arguments of `Transformer`.
+
+    Returns:
+        An integer; 0 if a size is not a positive integer, which the model itself refuses.
+    """
+    of = dict(hyperparameters)
+    required = ("vocabulary_size", "num_layers", "hidden_dim", "intermediate_dim", "num_heads")
+    optional = ("source_vocabulary_size", "num_decoder_layers", "decoder_intermediate_dim")
+    optional += ("key_dim", "value_dim", "max_length")
+    sizes = [of[x] for x in (*required, *(x for x in optional if of[x] is not None))]
+    if not all(type(size) is int and size > 0 for size in sizes):
+        return 0
+    width, inner, num_heads = of["hidden_dim"], of["intermediate_dim"], of["num_heads"]
+    key_dim = of["key_dim"] or width // num_heads
+    attention = 2 * width * num_heads * (key_dim + (of["value_dim"] or key_dim))
+    encoder = of["num_layers"] * (attention + 2 * width * inner)
+    decoder_inner = of["decoder_intermediate_dim"] or inner
+    num_decoder_layers = of["num_decoder_layers"] or of["num_layers"]
+    decoder = num_decoder_layers * 2 * (attention + width * decoder_inner)
+    rows = of["vocabulary_size"] * (1 if of["tie_weights"] else 2)
+    rows += (of["source_vocabulary_size"] or 0) + 2 * (of["max_length"] or 0)
+    return encoder + decoder + rows * width
+
+
 def count_parameters(hyperparameters, vocabulary_size):
     """The number of weights of a model of the paper, one matrix of embeddings for all.
 

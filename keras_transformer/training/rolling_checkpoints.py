@@ -25,6 +25,7 @@ from keras_transformer.training.checkpoints import (
     copy_weights,
     list_by_step,
     list_checkpoints,
+    seal,
     step_of,
 )
 from keras_transformer.training.processes import Processes
@@ -337,6 +338,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
                 with whole(self.folder / f"step-{step}.weights.h5") as weights:
                     copy_weights(state, weights)
                     note_validation(weights, validation)
+                    seal(weights)
 
     def _last_written(self):
         states = list_states(self.folder)

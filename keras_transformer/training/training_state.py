@@ -11,7 +11,8 @@
 (Earlier versions wrote `metrics/NAME/I` too, the sums of the metrics of an epoch that had not
 ended. They are passed over.)
 
-A SHA-256 of all of it is its attribute: a damaged file is known as such.
+A SHA-256 of all of it is an attribute of the group, and every weights file ends with one of its
+own: a damaged file is known as such.
 """
 
 import dataclasses
@@ -29,12 +30,16 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.training.checkpoints import (
+    DAMAGE,
     STATE_GROUP,
+    check_finite,
     datasets,
     list_by_step,
     list_checkpoints,
     load_weights,
-    save_weights,
+    opened,
+    seal,
+    write_weights,
 )
 from keras_transformer.training.processes import Processes
 
@@ -175,12 +180,13 @@ class Snapshot:
         for update in self._weights:
             scope.add_update(update)
         with scope:
-            save_weights(self._model, path, room_for=self._others.values())
+            write_weights(self._model, path, room_for=self._others.values())
         with h5py.File(path, "r+") as file:
             state = file.create_group(STATE_GROUP)
             for name, values in self._others.items():
                 state[name] = values
             state.attrs["sha256"] = np.bytes_(_digest(file, must_be_finite=True))
+        seal(path)
 
 
 def save_state(model, path, **facts):
@@ -208,12 +214,11 @@ def read_state(path):
     """
     path = Path(path)
     try:
-        with h5py.File(path) as file:
+        with opened(path) as file:
             state = file[STATE_GROUP]
             is_whole = state.attrs["sha256"] == _digest(file).encode()
             facts = json.loads(state["facts"][()].tobytes()) if is_whole else None
-    # h5py tells a damaged file in many ways.
-    except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
+    except DAMAGE as error:
         raise UserError(f"{path} is damaged.") from error
     if facts is None:
         raise UserError(f"{path} is damaged.")
@@ -314,8 +319,8 @@ def _digest(file, must_be_finite=False):
     digest = hashlib.sha256()
     for name, item in datasets(file).items():
         values = np.ascontiguousarray(item[()])
-        if must_be_finite and values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise UserError(f"{name} has values that are infinite or not a number.")
+        if must_be_finite:
+            check_finite(name, values)
         digest.update(f"{name} {item.dtype} {item.shape}".encode())
         digest.update(values)
     return digest.hexdigest()

@@ -9,7 +9,7 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.options import whole_number
-from keras_transformer.training.checkpoints import list_checkpoints
+from keras_transformer.training.checkpoints import list_checkpoints, opened
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def merit(name, value):
 
 
 def note_validation(path, values):
-    """Write the values of a validation into a weights file, by their names."""
+    """Write the values of a validation into a weights file without a checksum, by their names."""
     with h5py.File(path, "r+") as file:
         file.attrs[_ATTRIBUTE] = json.dumps(values)
 
@@ -76,8 +76,8 @@ def best_checkpoints(folder, name, count):
 
 
 def _read_validation(path):
-    with h5py.File(path) as file:
-        return json.loads(file.attrs.get(_ATTRIBUTE, "{}"))
+    with opened(path) as file:
+        return dict(json.loads(file.attrs.get(_ATTRIBUTE, "{}")))
 
 
 def has_ended(values, name, patience):

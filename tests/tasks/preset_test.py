@@ -486,6 +486,46 @@ def test_damaged_part(preset, part, damage):
     assert part in message_of(preset)
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("place", [100, 0.3, 0.6, -9])
+def test_a_flipped_bit_of_the_weights_is_found(preset, place):
+    path = preset / "model.weights.h5"
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content)) if isinstance(place, float) else place] ^= 1
+    path.write_bytes(content)
+    assert "model.weights.h5 is damaged: its content does not match" in message_of(preset)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_neither_loaded_nor_saved(preset, value, tmp_path):
+    other = load_preset(preset, "Test").model
+    bias = other.encoder.layers[0].feed_forward.output_dense.bias
+    bias.assign(to_numpy(bias) * 0 + value)
+    with pytest.raises(UserError, match="infinite or not a number"):
+        save(tmp_path / "other", other)
+    assert not (tmp_path / "other").exists()
+    other.save_weights(preset / "model.weights.h5")  # Keras's own
+    assert "infinite or not a number" in message_of(preset)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"vocabulary_size": 2**37},  # as many floats as take 512 GB
+        {"hidden_dim": 2**19},
+        {"num_layers": 10**9},
+        {"decoder_intermediate_dim": 2**37},
+        {"position_encoding": "learned", "max_length": 2**37},
+    ],
+)
+def test_a_model_of_more_weights_than_the_preset_has_takes_no_memory(preset, sizes):
+    change_json(preset / "config.json", lambda values: values["config"].update(sizes))
+    message = message_of(preset)
+    assert "config.json and model.weights.h5 do not belong together" in message
+
+
 DAMAGED_DICTIONARIES = {
     "empty": b"",
     "half": json.dumps(TAG_DICTIONARY.to_dict()).encode()[:50],
@@ -621,7 +661,7 @@ def test_several_files_that_are_not_whole(sharded, tmp_path):
     index.write_bytes(kept)
     for damage in (b"", (sharded / SHARDS[1]).read_bytes()[:5000]):
         (sharded / SHARDS[1]).write_bytes(damage)
-        assert index.name in message_of(sharded)
+        assert SHARDS[1] in message_of(sharded)
     (sharded / SHARDS[1]).unlink()
     assert SHARDS[1] in message_of(sharded)
 

@@ -421,6 +421,17 @@ def test_an_output_that_is_impossible_is_empty(translator):
     assert list(hopeless.translate(TEXTS[:1])) == [("", -np.inf)]
 
 
+@pytest.mark.parametrize("search", [greedy_search, sample])
+def test_a_model_whose_logits_are_no_numbers_is_no_translator(search):
+    model = new_model(num_layers=1)
+    bias = model.decoder.layers[0].feed_forward.output_dense.bias
+    bias.assign(np.full(bias.shape, np.nan))
+    translator = Translator(model, tokenizer(), search=search, extra_length=1)
+    assert translator([""]) == [""]
+    with pytest.raises(ValueError, match="logits are infinite or not a number"):
+        translator(["", SENTENCES[0]])
+
+
 @pytest.mark.once
 def test_preset_of_another_task(translator, tmp_path):
     class OtherTranslator(Translator):

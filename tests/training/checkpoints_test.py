@@ -3,8 +3,16 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.checkpoints import average_checkpoints, list_checkpoints
-from tests.helpers import randomize
+from keras_transformer.errors import UserError
+from keras_transformer.training.checkpoints import (
+    average_checkpoints,
+    list_checkpoints,
+    load_weights,
+    narrow_weights,
+    save_weights,
+)
+from keras_transformer.training.validation_choice import best_checkpoints
+from tests.helpers import error_of, randomize, to_numpy
 
 pytestmark = pytest.mark.once
 
@@ -130,6 +138,94 @@ def test_damaged_file(tmp_path, damage):
     output.write_text("old")
     assert str(path) in message_of([tmp_path / "good.weights.h5", path], output)
     assert output.read_text() == "old"
+
+
+def saved(path, value=0.123456):
+    """A model, and its weights in a file whose bytes can be found."""
+    model = small_model()
+    model.layers[0].bias.assign([value] * 3)
+    save_weights(model, path)
+    return model
+
+
+def flip_a_bit(path, value=0.123456):
+    content = bytearray(path.read_bytes())
+    content[content.index(np.float32(value).tobytes())] ^= 1  # the least of a weight's bits
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_found_in_all_that_reads_weights(tmp_path):
+    path = tmp_path / "step-2.weights.h5"
+    saved(tmp_path / "step-1.weights.h5")
+    model = saved(path)
+    load_weights(model, path)
+    flip_a_bit(path)
+    for message in (
+        error_of(load_weights, model, path),
+        error_of(average_checkpoints, list_checkpoints(tmp_path), tmp_path / "average.weights.h5"),
+    ):
+        assert f"{path} is damaged" in message and "checksum" in message
+    assert not (tmp_path / "average.weights.h5").exists()
+
+
+@pytest.mark.parametrize("how", ["average", "narrow"])
+def test_what_is_made_of_weights_has_a_checksum_of_its_own(tmp_path, how):
+    path, value = tmp_path / "a.weights.h5", 0.123456
+    model = saved(path)
+    if how == "average":
+        saved(tmp_path / "b.weights.h5", 0.0)
+        average_checkpoints([path, tmp_path / "b.weights.h5"], path)
+        value /= 2
+    else:
+        narrow_weights(path, "float32")
+    load_weights(model, path)
+    np.testing.assert_allclose(to_numpy(model.layers[0].bias), value)
+    flip_a_bit(path, value)
+    assert "checksum" in error_of(load_weights, model, path)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path, value):
+    path, model = tmp_path / "a.weights.h5", small_model()
+    model.layers[0].bias.assign([0, value, 0])
+    assert "infinite or not a number" in error_of(save_weights, model, tmp_path / "b.weights.h5")
+    model.save_weights(path)  # Keras's own
+    message = error_of(load_weights, small_model(), path)
+    assert str(path) in message and "infinite or not a number" in message
+    assert message == error_of(average_checkpoints, [path], tmp_path / "average.weights.h5")
+
+
+def test_no_damage_of_a_file_ends_in_another_error(tmp_path):
+    # Most of these bytes are HDF5's own, where a flipped bit can crash the process.
+    path = tmp_path / "step-1.weights.h5"
+    model = saved(path)
+    expected, content = model.get_weights(), path.read_bytes()
+    generator, refused = np.random.default_rng(0), 0
+    for _ in range(60):  # but for what says that there is a checksum
+        damaged = bytearray(content)
+        damaged[generator.integers(len(content) - 50)] ^= 1 << int(generator.integers(8))
+        path.write_bytes(damaged)
+        for use in (
+            lambda: load_weights(model, path),
+            lambda: average_checkpoints([path], tmp_path / "average.weights.h5"),
+            lambda: best_checkpoints(tmp_path, "val_loss", 1),
+        ):
+            try:
+                use()
+            except UserError as error:
+                assert "\n" not in str(error)
+                refused += 1
+        assert all(map(np.array_equal, model.get_weights(), expected))
+    assert refused == 3 * 60
+
+
+@pytest.mark.parametrize("note", [b"{", b"[1]", b"\xff"])
+def test_a_damaged_note_of_a_validation_is_a_damaged_checkpoint(tmp_path, note):
+    path = tmp_path / "step-1.weights.h5"
+    saved(path)
+    with h5py.File(path, "r+") as file:
+        file.attrs["validation"] = np.bytes_(note)
+    assert str(path) in error_of(best_checkpoints, tmp_path, "val_loss", 1)
 
 
 # Lists

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 # By number, what is done to files from one checkpoint to the next: a temporary folder is made, and
 # locked, its file moved into place, ...
-FILE_KILLS = "1,2,4,5,6,7,8,12,13,14,15,17,18"
+FILE_KILLS = "1,2,4,6,7,8,9,10,13,18,19,20,21,25,26"
 # Once when the first checkpoint is there, and once while the next is written.
-TWO_KILLS = "18,13"
+TWO_KILLS = "26,19"
 
 
 def run_module(module, *arguments, backend=None, **environment):
