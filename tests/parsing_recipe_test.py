@@ -190,9 +190,10 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
     elif form == "pretty":
         assert "dog" in printed and "___" in printed
     else:
-        first, empty, last = printed.splitlines()
-        assert ElementTree.fromstring(first).tag.endswith("svg") and not empty
-        assert "sees" in "".join(ElementTree.fromstring(last).itertext())
+        # One document, which a browser opens, with one tree below the other.
+        first, last = ElementTree.fromstring(printed).findall("{http://www.w3.org/2000/svg}svg")
+        assert "pug" in [*first.itertext()] and "sees" in [*last.itertext()]
+        assert float(last.get("y")) == float(first.get("height").removesuffix("px"))
 
 
 def test_pictures_of_control_characters(trained, monkeypatch, capsys):

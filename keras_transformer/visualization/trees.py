@@ -1,5 +1,7 @@
 """Constituency trees as drawings of letters, and as pictures."""
 
+import itertools
+import math
 import re
 
 from keras_transformer.errors import UserError
@@ -9,6 +11,7 @@ from keras_transformer.visualization.style import LIGHT
 # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2, and
 # long labels would be cut off.
 _GLYPHS_OF_AN_EM = 1.5
+_SIDES = ("width", "height")
 _NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"  # in whatever form
 
 
@@ -41,6 +44,30 @@ def tree_svg(tree, colours=None):
         UserError: if svgling is not installed.
     """
     return svg.to_string(drawn(tree, colours))
+
+
+def trees_svg(trees):
+    """Draw trees below one another in one SVG picture.
+
+    Args:
+        trees: list of `nltk.Tree`, at least one.
+
+    Returns:
+        A string of one line: of one tree, what `tree_svg` returns.
+
+    Raises:
+        UserError: if svgling is not installed.
+    """
+    pictures = [drawn(tree) for tree in trees]
+    if len(pictures) == 1:
+        return svg.to_string(pictures[0])
+    sizes = [[float(x.get(side).removesuffix("px")) for side in _SIDES] for x in pictures]
+    widths, heights = zip(*sizes)
+    root = svg.document(math.ceil(max(widths)), math.ceil(sum(heights)))
+    for picture, top in zip(pictures, itertools.accumulate(heights, initial=0)):
+        picture.set("y", str(top))
+        root.append(picture)
+    return svg.to_string(root)
 
 
 def drawn(tree, colours=None):

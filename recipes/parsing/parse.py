@@ -13,8 +13,8 @@ from keras_transformer.command_line import LineNotes, OneTreeOptions, StreamOpti
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.data.windows import line_windows
-from keras_transformer.visualization import tree_svg, tree_text
-from keras_transformer.visualization.trees import load_svgling
+from keras_transformer.visualization import tree_text
+from keras_transformer.visualization.trees import load_svgling, trees_svg
 
 
 @dataclass(kw_only=True)
@@ -22,8 +22,8 @@ class Options(OneTreeOptions, StreamOptions):
     model: str
     """Model folder, such as runs/x/model, or hf://user/repository."""
     format: Literal["brackets", "pretty", "svg", "json"] = "brackets"
-    """Brackets, one tree a line; a drawing of letters; an SVG picture, one a line; or JSON, a line
-    for each sentence, with its trees, spans, tags, scores and repairs."""
+    """Brackets, one tree a line; a drawing of letters; one SVG picture, with all trees below one
+    another; or JSON, a line for each sentence, with its trees, spans, tags, scores and repairs."""
     tokenized: bool = False
     """The lines hold words with spaces between them, in the spelling of the model's treebank.
     Otherwise they are split into words as in that treebank."""
@@ -56,7 +56,8 @@ def main(options):
         constrained=options.constrained,
         tag_dictionary=options.tag_dictionary,
     )
-    write = writer(options)
+    drawn = []  # trees of the picture, which is written at the end
+    write = writer(options, drawn)
     lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     repairs, numbers = Counter(), deque()  # the numbers of the lines that sentences are from
     windows = sentences_of(lines, options, numbers)
@@ -70,6 +71,8 @@ def main(options):
                     notes.add("too long for a tree", number)
                 repairs += sum((each.repairs for each in parse.others), parse.repairs)
             sys.stdout.flush()
+    if drawn:
+        print(trees_svg(drawn))
     if repairs:
         counts = ", ".join(f"{count} {kind}" for kind, count in repairs.most_common())
         print(f"repairs: {counts}", file=sys.stderr)
@@ -142,8 +145,8 @@ def facts(parse):
     }
 
 
-def writer(options):
-    """The function that prints a `Parse` and the number of its line."""
+def writer(options, drawn):
+    """The function that prints a `Parse` with its line's number, or adds its tree to `drawn`."""
     draw = FORMATS.get(options.format)
 
     def write_json(parse, number):
@@ -160,13 +163,19 @@ def writer(options):
         # An empty line for a sentence without words, and for one that is too long.
         print(draw(parse.tree) if parse.tree else "")
 
+    def add_tree(parse, number):
+        if parse.tree:
+            drawn.append(parse.tree)
+
     if options.format == "json":
         return write_json
+    if options.format == "svg":
+        return add_tree
     return write_tree if options.num_results is None else write_n_best
 
 
 # What turns a tree into text.
-FORMATS = {"brackets": to_bracketed, "pretty": tree_text, "svg": tree_svg}
+FORMATS = {"brackets": to_bracketed, "pretty": tree_text}
 
 
 if __name__ == "__main__":
