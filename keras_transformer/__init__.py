@@ -3,6 +3,9 @@
 from keras_transformer import tensorflow_start  # noqa: F401  first: Keras imports it
 
 # isort: split
+from keras_transformer import backend_check  # noqa: F401  imports Keras
+
+# isort: split
 from keras_transformer import (
     constraints,
     convert,

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,7 @@ def run(main, options_class):
     names = option_names(options_class)
     try:
         arguments = list(itertools.chain.from_iterable(map(_expand, sys.argv[1:])))
+        _check_values(arguments)
         options = tyro.cli(
             options_class,
             description=sys.modules[main.__module__].__doc__,
@@ -114,7 +116,11 @@ def run(main, options_class):
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
         quiet = getattr(options, "quiet", False)
-        with _printed_log(names, issubclass(options_class, StreamOptions), quiet), ended_by_pipe():
+        with (
+            _printed_log(names, issubclass(options_class, StreamOptions), quiet),
+            _printed_warnings(names),
+            ended_by_pipe(),
+        ):
             main(options)
     except UserError as error:
         print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
@@ -163,6 +169,28 @@ def _printed_log(names, answers, quiet):
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _printed_warnings(names):
+    """Within the block, print a `UserWarning` in one line, without the line of code that led to it.
+
+    (`warnings.catch_warnings` would undo what other libraries set when they are imported.)
+    """
+    show = warnings.showwarning
+
+    def print_warning(message, category, *where, **options):
+        if category is not UserWarning:
+            show(message, category, *where, **options)
+            return
+        words = " ".join(str(message).split())
+        print(f"warning: {name_flags(words, names)}", file=sys.stderr)
+
+    warnings.showwarning = print_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 class _Printer(logging.Handler):
@@ -236,6 +264,14 @@ class OneTreeOptions(ParserSearchOptions):
     def search(self, by_words):
         """As `ParserSearchOptions`, with the decision and the number of segmentations."""
         return {**super().search(by_words), **given(self, "decision", "num_segmentations")}
+
+
+def _check_values(arguments):
+    """Refuse options of an empty value: a shell variable that is not set, say. As a path, an empty
+    one would be the current folder."""
+    for option, value in itertools.pairwise([*arguments, None]):
+        if option.startswith("--") and (value == "" or option.endswith("=")):
+            raise UserError(f"{option.removesuffix('=')} must have a value. Received an empty one")
 
 
 def _expand(argument):

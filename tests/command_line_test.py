@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -93,6 +94,20 @@ def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp
     monkeypatch.setattr(sys, "argv", ["train.py", "--compilation-cache", str(path)])
     status, (line,) = exit_of(capsys, run, lambda options: pytest.fail("began"), CommonOptions)
     assert status == 2 and "must be a folder" in line and str(path) in line
+
+
+@pytest.mark.parametrize("arguments", [["--variant", ""], ["--variant="]])
+def test_an_option_of_an_empty_value_is_refused(monkeypatch, capsys, arguments):
+    status, lines = exit_of(capsys, run_with, monkeypatch, print_options, *arguments)
+    assert (status, lines) == (2, ["error: --variant must have a value. Received an empty one"])
+
+
+def test_a_warning_of_the_package_is_one_line(monkeypatch, capsys):
+    def main(options):
+        warnings.warn("`steps` of 5\nmore", UserWarning, stacklevel=1)
+
+    run_with(monkeypatch, main, "--variant", "x")
+    assert capsys.readouterr().err == "warning: `steps` of 5 more\n"
 
 
 @pytest.mark.parametrize("options_class", [CommonOptions, StreamOptions])

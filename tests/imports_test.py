@@ -67,6 +67,27 @@ assert "tensorflow" not in sys.modules
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("backend", "blocked", "received"),
+    [
+        ("tensorflw", (), "KERAS_BACKEND=tensorflw"),
+        ("jax", ("jax",), "jax, not installed"),
+    ],
+)
+def test_a_backend_that_cannot_be_imported_is_one_line(backend, blocked, received):
+    script = f"""
+import os, sys
+os.environ["KERAS_BACKEND"] = {backend!r}
+sys.modules.update(dict.fromkeys({blocked}))
+import keras_transformer
+"""
+    process = run_python(script)
+    (line,) = process.stderr.splitlines()
+    assert process.returncode == 2 and line.startswith("error: ")
+    assert "KERAS_BACKEND must be" in line and line.endswith(f"Received: {received}")
+
+
 def run_python(script):
     return subprocess.run(
         [sys.executable, "-c", script],
@@ -83,6 +104,7 @@ FOR_ALL = {"errors", "files", "options", "progress"}
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
+    "backend_check": set(),
     "compilation_cache": set(),
     "errors": set(),
     "files": set(),
@@ -109,6 +131,7 @@ MAY_IMPORT = {
     "spacy": {"tasks", *LEAVES},
     "__main__": {"command_line", "tasks"},
     "__init__": {
+        "backend_check",
         "tensorflow_start",
         "layers",
         "models",

@@ -447,6 +447,16 @@ def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
     assert served.stdout == f"{sentence} -> {capsys.readouterr().out}"
 
 
+@pytest.mark.once
+def test_serve_names_a_wrong_path_in_one_line(monkeypatch, capsys, tmp_path):
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(SystemExit) as error:
+            call(monkeypatch, "serve.py", path, "The dog runs.")
+        assert error.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line == f"error: {path} is not a SavedModel: it has no file saved_model.pb."
+
+
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="it can export")
 def test_export_names_the_backend_that_can(trained, tmp_path, monkeypatch, capsys):
     arguments = ("--model", trained[1] / "model", "--output", tmp_path / "saved_model")

@@ -12,14 +12,24 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised
 
 
 def main(path, sentences):
-    tf, translate = load(path)
+    if not os.path.isfile(os.path.join(path, "saved_model.pb")):
+        fail(f"{path} is not a SavedModel: it has no file saved_model.pb.")
+    tf, functions = load(path)
+    translate = functions.get("serving_default")
+    if translate is None or "translation" not in translate.structured_outputs:
+        fail(f"{path} is not the SavedModel of a translator.")
     outputs = translate(text=tf.constant(sentences, tf.string))
     for sentence, translation in zip(sentences, outputs["translation"].numpy()):
         print(f"{sentence} -> {translation.decode()}")
 
 
+def fail(message):
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
 def load(path):
-    """TensorFlow and the SavedModel's function. What it says of itself is shown if that fails."""
+    """TensorFlow and the SavedModel's functions. What it says of itself is shown if that fails."""
     with tempfile.TemporaryFile() as said:
         standard_error = os.dup(2)
         os.dup2(said.fileno(), 2)
@@ -27,7 +37,7 @@ def load(path):
             import tensorflow as tf
             import tensorflow_text  # noqa: F401  registers the operations
 
-            return tf, tf.saved_model.load(path).signatures["serving_default"]
+            return tf, tf.saved_model.load(path).signatures
         except BaseException:
             said.seek(0)
             os.write(standard_error, said.read())
@@ -39,5 +49,5 @@ def load(path):
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:
-        sys.exit("usage: serve.py SAVED_MODEL SENTENCE ...")
+        fail("Expected two arguments or more: serve.py SAVED_MODEL SENTENCE ...")
     main(sys.argv[1], sys.argv[2:])

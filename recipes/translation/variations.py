@@ -13,10 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import keras
 import numpy as np
 import tyro
-from keras import ops
 
 from keras_transformer.command_line import run
 from keras_transformer.files import whole
@@ -88,6 +86,9 @@ def lines(results, rate):
 
 def measured_flops(size=1024, repeats=10):
     """Operations a second of float32 matrix products, the median of several."""
+    import keras
+    from keras import ops
+
     a = ops.convert_to_tensor(np.ones((size, size), "float32"))
     seconds = []
     for _ in range(repeats):
