@@ -307,6 +307,7 @@ FAULTS = {
             "is_kept = cumulated < sampling.top_p",
         ),
         ("words = ops.where(encoder_token_ids == PAD_ID, 0, words)", "words = words"),
+        ('keepdims=True), "int32") + number_words', 'keepdims=True), "int32") + numbers'),
     ],
     "decoding/top_k.py": [
         ("best = ops.sort(best, axis=-1)", "best = best"),

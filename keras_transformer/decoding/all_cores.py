@@ -23,7 +23,7 @@ from keras_transformer.decoding.stages import (
 from keras_transformer.decoding.surroundings import surroundings
 
 
-def search_on_all_cores(search, model, encoder_token_ids, num_results):
+def search_on_all_cores(search, model, encoder_token_ids, num_results, numbers=()):
     """`search_in_stages`, in parts where programs run on a CPU and the batch is large.
 
     Args:
@@ -31,12 +31,13 @@ def search_on_all_cores(search, model, encoder_token_ids, num_results):
         model: a `Transformer`.
         encoder_token_ids: int32 tensor `(batch, source)`.
         num_results: how many outputs of each sentence.
+        numbers: int32 tensor `(batch, 1)`: which sentence of the call each is; or `()`.
 
     Returns:
         The pair `(token_ids, scores)` that `search_in_stages` returns.
     """
     rows, shared = search.row_tensors(), search.shared_tensors()
-    inputs = Inputs(encoder_token_ids, rows, shared, search.seed_value())
+    inputs = Inputs(encoder_token_ids, rows, shared, search.seed_value(), numbers)
     run = functools.partial(
         search_in_stages,
         model,
@@ -49,11 +50,12 @@ def search_on_all_cores(search, model, encoder_token_ids, num_results):
         return run(inputs)
     enter_surroundings = surroundings(model)
 
-    def run_part(encoder_token_ids, rows):
+    def run_part(encoder_token_ids, rows, numbers):
+        part = inputs._replace(encoder_token_ids=encoder_token_ids, rows=rows, numbers=numbers)
         with enter_surroundings():
-            return run(inputs._replace(encoder_token_ids=encoder_token_ids, rows=rows))
+            return run(part)
 
-    parts = _split((encoder_token_ids, rows), num_parts)
+    parts = _split((encoder_token_ids, rows, numbers), num_parts)
     with ThreadPoolExecutor(num_parts) as threads:
         token_ids, scores = zip(*threads.map(run_part, *zip(*parts)))
     size = encoder_token_ids.shape[0]

@@ -149,13 +149,16 @@ def _drawn(values, sampling, numbers):
     return ops.minimum(place, cumulated.shape[-1] - 1)  # where no value may come
 
 
-def sentence_keys(encoder_token_ids, seed):
-    """A hash of each sentence, whatever its place in the batch and its padding.
+def sentence_keys(encoder_token_ids, numbers, seed):
+    """Return a hash of each sentence and its number, whatever its place in the batch and its
+    padding.
 
-    It is the sum, modulo 2^32, of hashes of the tokens, each with its position.
+    It is the sum, modulo 2^32, of a hash of the number and hashes of the tokens, each with its
+    position.
 
     Args:
         encoder_token_ids: int32 tensor `(batch, source)`.
+        numbers: int32 tensor `(batch, 1)`: which sentence of the call each is.
         seed: int32 scalar.
 
     Returns:
@@ -169,11 +172,12 @@ def sentence_keys(encoder_token_ids, seed):
         ops.concatenate([seed, no_step + 1]),
     )
     words = ops.where(encoder_token_ids == PAD_ID, 0, words)
-    return ops.cast(ops.sum(words, axis=1, keepdims=True), "int32")
+    number_words = hash_bits(numbers, ops.concatenate([seed, no_step + 2]))
+    return ops.cast(ops.sum(words, axis=1, keepdims=True), "int32") + number_words
 
 
 def uniform_numbers(keys, count, seed, step):
-    """Random numbers that depend on the sentence and not on its place in the batch.
+    """Return random numbers that depend on a sentence's key and not on its place in the batch.
 
     Args:
         keys: int32 tensor `(batch, 1)`, from `sentence_keys`.
@@ -184,8 +188,8 @@ def uniform_numbers(keys, count, seed, step):
     Returns:
         Float32 tensor `(batch, count)`, uniform in [0, 1).
     """
-    # 0 and 1 made the keys.
-    words = ops.concatenate([ops.reshape(seed, (1,)), ops.reshape(step, (1,)) + 2])
+    # 0, 1 and 2 made the keys.
+    words = ops.concatenate([ops.reshape(seed, (1,)), ops.reshape(step, (1,)) + 3])
     bits = hash_bits(keys + ops.arange(count, dtype="int32"), words)
     # 23 bits, so that the product with a float32 sum stays below that sum.
     return ops.cast(ops.bitwise_and(ops.right_shift(bits, 9), 2**23 - 1), "float32") * 2.0**-23

@@ -18,8 +18,9 @@ from keras_transformer.options import integer, positive_integer, real_number
 class Sampling(Search):
     """Draw outputs at random, token by token, from `softmax(logits / temperature)`.
 
-    The random numbers are a hash of `seed` and the sentence: the same on every backend, whatever
-    else is in the batch. Scores are the model's log-probabilities, as of temperature 1.
+    The random numbers are a hash of `seed`, the sentence and its number in the call, from 0 on: the
+    same on every backend, whatever else is in the batch. So equal sentences of a call have
+    different outputs. Scores are the model's log-probabilities, as of temperature 1.
 
     ```python
     search = Sampling(temperature=0.8, top_p=0.9, seed=None)

@@ -29,6 +29,9 @@ class Search(Settings, abc.ABC):
         num_results: how many outputs of each sentence to return.
         constraints: further constraints, such as those that differ by sentence.
         return_attention: whether to return the attention of the outputs to the source.
+        sentence_numbers: int array `(batch,)`, of which the random numbers of a search that draws
+            depend, as they do of the sentences. Equal sentences of different numbers have different
+            outputs, so pass other numbers for each batch of a longer text. Defaults to 0, 1, ...
 
     Returns:
         The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`:
@@ -57,7 +60,13 @@ class Search(Settings, abc.ABC):
     draws = False
 
     def __call__(
-        self, model, encoder_token_ids, num_results=1, constraints=(), return_attention=False
+        self,
+        model,
+        encoder_token_ids,
+        num_results=1,
+        constraints=(),
+        return_attention=False,
+        sentence_numbers=None,
     ):
         search, encoder_token_ids, num_results, _ = self.checked(
             model, encoder_token_ids, num_results, constraints
@@ -65,7 +74,10 @@ class Search(Settings, abc.ABC):
         if encoder_token_ids.shape[0] == 0:
             token_ids, scores = _nothing(encoder_token_ids, num_results, self.extra_length)
         else:
-            token_ids, scores = search_on_all_cores(search, model, encoder_token_ids, num_results)
+            numbers = _numbers(encoder_token_ids, sentence_numbers) if self.draws else ()
+            token_ids, scores = search_on_all_cores(
+                search, model, encoder_token_ids, num_results, numbers
+            )
         if not return_attention:
             return token_ids, scores
         return token_ids, scores, _attention(model, encoder_token_ids, token_ids)
@@ -219,6 +231,20 @@ def check_constraints(constraints):
                 f"Received: {constraint!r}"
             )
     return constraints
+
+
+def _numbers(encoder_token_ids, numbers):
+    """Which sentence of the call each is: int32 tensor `(batch, 1)`."""
+    if numbers is None:
+        numbers = ops.arange(ops.shape(encoder_token_ids)[0], dtype="int32")
+    numbers = ops.convert_to_tensor(numbers, "int32")
+    batch, shape = encoder_token_ids.shape[0], tuple(numbers.shape)
+    if len(shape) != 1 or (None not in (shape[0], batch) and shape[0] != batch):
+        raise UserError(
+            "`sentence_numbers` must have the shape (batch,), one integer for each source. "
+            f"Received: shape={shape} for {batch} sources"
+        )
+    return ops.expand_dims(numbers, 1)
 
 
 def _nothing(encoder_token_ids, num_results, extra_length):

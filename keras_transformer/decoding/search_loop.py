@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
-from keras_transformer.decoding.candidates import sentence_keys, uniform_numbers
+from keras_transformer.decoding.candidates import uniform_numbers
 from keras_transformer.decoding.choices import choose
 from keras_transformer.decoding.constraint import Progress, Sizes
 from keras_transformer.decoding.search_state import (
@@ -47,8 +47,6 @@ class SearchLoop:
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
         self.limits = self.source_lengths - 1 + search.extra_length
-        # Once, and not in each step.
-        self.keys = sentence_keys(sentences.token_ids, seed) if search.draws else None
 
     def first_state(self, caches, length):
         """Live hypotheses without tokens; for a source without tokens, nothing to do.
@@ -134,7 +132,7 @@ class SearchLoop:
         candidates = self.search.candidates(
             functools.partial(choose, logits, self.search.constraints, state.constraints, progress),
             state.scores,
-            lambda: uniform_numbers(self.keys, self.beam_size, self.seed, state.step),
+            lambda: uniform_numbers(self.sentences.keys, self.beam_size, self.seed, state.step),
         )
         is_at_limit = ops.expand_dims(state.step + 1 >= self.limits, 1)
         is_end = ops.logical_or(candidates.tokens == END_ID, is_at_limit)

@@ -26,6 +26,7 @@ class Sentences(NamedTuple):
     token_ids: object  # int32 (batch, source)
     caches: object  # a layer's (key, value) each, of the source, as `make_cache` has them
     words: object  # what the model's `word_vectors` gives
+    keys: object  # int32 (batch, 1): of random numbers; () if unused
 
 
 class State(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID
+from keras_transformer.decoding.candidates import sentence_keys
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search_state import (
     Sentences,
@@ -38,6 +39,7 @@ class Inputs(NamedTuple):
     rows: object  # of each constraint, int32 tensors (batch, ...) by name
     shared: object  # of the search and its constraints, tensors of all sentences by name
     seed: object  # int32
+    numbers: object = ()  # int32 (batch, 1): which sentence of the call each is; () if unused
 
 
 class Stage(NamedTuple):
@@ -132,7 +134,7 @@ def _stages_of_one_batch_size(model, inputs, template, num_results, length):
 
 def _of_later_stages(inputs):
     """The inputs without what the first stage has put into its state."""
-    return inputs._replace(encoder_token_ids=(), rows=())
+    return inputs._replace(encoder_token_ids=(), rows=(), numbers=())
 
 
 def begin(model, inputs, template, num_results, length, steps):
@@ -158,6 +160,7 @@ def begin(model, inputs, template, num_results, length, steps):
         token_ids=token_ids,
         caches=[layer["cross"] for layer in cache],
         words=model.word_vectors(encoded, token_ids),
+        keys=sentence_keys(token_ids, inputs.numbers, inputs.seed) if search.draws else (),
     )
     loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
     return loop, loop.first_state([layer["self"] for layer in cache], length)

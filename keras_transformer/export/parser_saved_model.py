@@ -70,7 +70,9 @@ def _parsing_module(parser):
             tags = None
             if parser.has_tagger:
                 tags, kinds = parser.word_tags.tag(parser.model, batch, kinds), None
-            token_ids, scores = parser.search_trees(batch, tf.gather(num_words, rows), kinds)
+            token_ids, scores = parser.search_trees(
+                batch, tf.gather(num_words, rows), kinds, sentence_numbers=rows
+            )
             return write(token_ids[:, 0], batch_words, tags)[:, None], scores
 
         token_ids = tokens_of(words)

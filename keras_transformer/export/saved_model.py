@@ -94,7 +94,7 @@ def _translation_module(translator, num_results):
 
     def search_texts(text, num_results):
         def search(batch, rows):
-            token_ids, scores = translator.search_batch(batch, num_results)
+            token_ids, scores = translator.search_batch(batch, num_results, sentence_numbers=rows)
             return _detokenize(module.tokenizer, token_ids[:, :, len(target_prefix) :]), scores
 
         token_ids = module.source_tokenizer.tokenize(text)

@@ -135,16 +135,28 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         return super().generate(inputs, max_length, stop_token_ids)
 
     def make_generate_function(self):
-        """`generate_step` as it is: a search compiles itself, a program for each stage."""
-        return self.generate_step
+        """Return `generate_step` for the batches of one call, with a running number of sentences.
 
-    def generate_step(self, inputs, stop_token_ids=None):
+        It is not compiled: a search compiles itself, one program per stage.
+        """
+        first_number = 0
+
+        def generate(inputs, stop_token_ids=None):
+            nonlocal first_number
+            outputs = self.generate_step(inputs, stop_token_ids, first_number)
+            first_number += len(outputs["decoder_token_ids"])
+            return outputs
+
+        return generate
+
+    def generate_step(self, inputs, stop_token_ids=None, first_number=0):
         """Search for the outputs of a batch.
 
         Args:
             inputs: a dict of arrays, as the preprocessor's `generate_preprocess` gives it.
             stop_token_ids: the end token's id alone; or None, with which all outputs go on to
                 `max_length`, or as long as the search lets them.
+            first_number: the number of the first sentence in the call: see `kt.Sampling`.
 
         Returns:
             A dict of int32 `"decoder_token_ids"`, of the same shape as those of the inputs, and
@@ -173,7 +185,10 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         for part, extra_length in self._by_extra_length(lengths, search.extra_length):
             search = dataclasses.replace(search, extra_length=extra_length)
             for rows in batches_by_length(part, _BATCH_TOKENS):
-                outputs = self._search_batch(search, source[rows], lengths[rows], prompts[rows])
+                numbers = first_number + rows
+                outputs = self._search_batch(
+                    search, source[rows], lengths[rows], prompts[rows], numbers
+                )
                 outputs = outputs[:, :most]
                 token_ids[rows, 1 : 1 + outputs.shape[1]] = outputs
         return {"decoder_token_ids": token_ids, "decoder_padding_mask": token_ids != PAD_ID}
@@ -206,7 +221,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         for value in np.unique(extra):
             yield np.where(extra == value, lengths, 0), int(value)
 
-    def _search_batch(self, search, source, lengths, prompts):
+    def _search_batch(self, search, source, lengths, prompts, numbers):
         """The best outputs: int array `(rows, n)`."""
         max_length = self.backbone.hyperparameters["max_length"]
         batch = pad_to_few_shapes(
@@ -221,7 +236,8 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             rows = np.zeros((len(batch), prompts.shape[1]), "int32")
             rows[: len(prompts)] = prompts
             constraints = (ForcedPrefix(rows, is_scored=False),)
-        token_ids, _ = search(self.backbone, batch, 1, constraints)
+        numbers = np.resize(numbers, len(batch))  # those of padding do not matter
+        token_ids, _ = search(self.backbone, batch, 1, constraints, sentence_numbers=numbers)
         return ops.convert_to_numpy(token_ids)[: len(source), 0]
 
     def get_config(self):

@@ -347,7 +347,14 @@ class ConstituencyParser(Task):
         )
 
     def search_trees(
-        self, token_ids, num_words, word_kinds=None, num_results=1, grammar=None, run=None
+        self,
+        token_ids,
+        num_words,
+        word_kinds=None,
+        num_results=1,
+        grammar=None,
+        run=None,
+        sentence_numbers=None,
     ):
         """Search for linearised trees.
 
@@ -358,13 +365,14 @@ class ConstituencyParser(Task):
             num_results: how many of each sentence.
             grammar: of the trees. Defaults to the parser's `grammar`.
             run: what runs the search: see `search_batch`.
+            sentence_numbers: as in the call of a `Search`.
 
         Returns:
             `(token_ids, scores)`, as `beam_search`; or what `run` gives.
         """
         grammar = grammar or self.grammar
         trees = (grammar.over(num_words, word_kinds),) if self.constrained else ()
-        return self.search_batch(token_ids, num_results, trees, run)
+        return self.search_batch(token_ids, num_results, trees, run, sentence_numbers)
 
     def source_ids(self, sentence):
         """The ids of a sentence as the model reads it: a list.
@@ -460,7 +468,9 @@ class ConstituencyParser(Task):
         results = search_stream(
             (self._repeated(window) for window in windows),
             self._encode_segmentations,
-            lambda batch, inputs: self._search(batch, [x for x, _ in inputs], num_found),
+            lambda batch, inputs, numbers: self._search(
+                batch, [x for x, _ in inputs], num_found, sentence_numbers=numbers
+            ),
             self.batch_tokens,
             self.source_limit(),
             None if total is None else total * self.segmentations.number,
@@ -502,7 +512,7 @@ class ConstituencyParser(Task):
         limit = self.source_limit()
         return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
-    def _search(self, batch, sentences, num_results, run=None):
+    def _search(self, batch, sentences, num_results, run=None, sentence_numbers=None):
         num_words, kinds = self._word_kinds(batch, sentences)
         grammar = self.grammar
         if self.has_tagger:
@@ -515,9 +525,11 @@ class ConstituencyParser(Task):
             )
             if given is not None:
                 kinds, grammar = given, self._grammar_of_tags
-        return self.search_trees(batch, num_words, kinds, num_results, grammar, run)
+        return self.search_trees(
+            batch, num_words, kinds, num_results, grammar, run, sentence_numbers
+        )
 
-    def _search_tags(self, batch, sentences):
+    def _search_tags(self, batch, sentences, _):
         """As if the tagger's leaves were found by a search: one result, of score 0."""
         leaves = self._best_leaves(batch, self._word_kinds(batch, sentences)[1])
         return leaves[:, None], np.zeros((len(batch), 1))

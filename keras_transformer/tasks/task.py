@@ -149,7 +149,7 @@ class Task:
         """What a preset has beside the metadata: further arguments of `save_preset`."""
         return {}
 
-    def search_batch(self, token_ids, num_results, constraints=(), run=None):
+    def search_batch(self, token_ids, num_results, constraints=(), run=None, sentence_numbers=None):
         """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`.
 
         Args:
@@ -158,6 +158,7 @@ class Task:
             constraints: further constraints.
             run: what runs the search: a function of the search and of its call's arguments, such as
                  `decoding.replay.replay`. Defaults to calling it.
+            sentence_numbers: as in the call of a `Search`.
 
         Returns:
             `(token_ids, scores)`: int32 tensor `(batch, num_results, length)` and float32 tensor
@@ -165,7 +166,9 @@ class Task:
         """
         search = self.search_of_outputs()
         if run is None:
-            return search(self.model, token_ids, num_results, constraints)
+            return search(
+                self.model, token_ids, num_results, constraints, sentence_numbers=sentence_numbers
+            )
         return run(search, self.model, token_ids, num_results, constraints)
 
     def search_of_outputs(self):

@@ -222,14 +222,14 @@ class Translator(Task):
             "source_end": self.source_end,
         }
 
-    def search_batch(self, token_ids, num_results, constraints=(), run=None):
+    def search_batch(self, token_ids, num_results, constraints=(), run=None, sentence_numbers=None):
         """As every `Task`'s; outputs begin with the ids of `target_prefix`."""
         prefix = self.target_prefix_ids
         if prefix:
             batch = ops.shape(token_ids)[0]
             rows = ops.broadcast_to(ops.convert_to_tensor([prefix], "int32"), (batch, len(prefix)))
             constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
-        return super().search_batch(token_ids, num_results, constraints, run)
+        return super().search_batch(token_ids, num_results, constraints, run, sentence_numbers)
 
     def __call__(self, sentences):
         """Translate.
@@ -283,19 +283,21 @@ class Translator(Task):
         results = self._search_windows(windows, num_results, total)
         return itertools.chain.from_iterable(results)
 
-    def translate_windows(self, windows, num_results=1):
+    def translate_windows(self, windows, num_results=1, first_number=0):
         """As `n_best`, for who reads the stream: what is searched together is given together.
 
         Args:
             windows: iterable of lists of strings, such as `line_windows` gives. The next list is
                 asked for when the results of the one before have been taken.
             num_results: how many translations of each sentence to return.
+            first_number: the number of the first sentence, where these are a part of a longer text
+                from which other calls translate the rest. Samples depend on it: see `Sampling`.
 
         Returns:
             An iterator of lists, one for each window: for each of its sentences what `n_best`
             gives.
         """
-        return self._search_windows(windows, num_results, None)
+        return self._search_windows(windows, num_results, None, first_number)
 
     def check_sources(self, sentences):
         """Tell what a translation will miss of its sentence.
@@ -418,15 +420,18 @@ class Translator(Task):
         ]
         return f"Sources are not read whole: {'; '.join(parts)}." if parts else ""
 
-    def _search_windows(self, windows, num_results, total):
+    def _search_windows(self, windows, num_results, total, first_number=0):
         results = search_stream(
             windows,
             self._encode,
-            lambda batch, _: self.search_batch(batch, num_results),
+            lambda batch, _, numbers: self.search_batch(
+                batch, num_results, sentence_numbers=numbers
+            ),
             self.batch_tokens,
             self.source_limit(),
             total,
             self.model,
+            first_number,
         )
         blank = [((), 0.0)] * num_results
         for window in results:

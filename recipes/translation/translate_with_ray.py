@@ -1,5 +1,6 @@
 """Translate lines from standard input to standard output on many machines, with Ray Data."""
 
+import itertools
 import sys
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from keras_transformer.command_line import StreamOptions, given, run
 from keras_transformer.data.windows import in_windows, line_windows
 from keras_transformer.tasks.preset import read_preset
 from keras_transformer.tasks.preset_location import locate
+from keras_transformer.tasks.translator import best_of
 
 
 @dataclass(kw_only=True)
@@ -31,7 +33,9 @@ class Worker:
         self.translator = kt.Translator.from_preset(model, **options)
 
     def __call__(self, block):
-        return {"translation": self.translator(block["line"].tolist())}
+        lines, first_number = block["line"].tolist(), int(block["number"][0])
+        (results,) = self.translator.translate_windows([lines], first_number=first_number)
+        return {"translation": [best_of(outputs)[0] for outputs in results]}
 
 
 def main(options):
@@ -54,9 +58,15 @@ def main(options):
     ray.init(log_to_driver=False)
     ray.data.DataContext.get_current().execution_options.preserve_order = True
     # Ray reads what can be read again, which a pipe cannot: a part at a time is read here.
+    numbers = itertools.count()
     for part in in_windows(windows, options.blocks):
         # What a worker that dies has begun, another does again: a block.
-        blocks = ray.data.from_arrow([pyarrow.table({"line": lines}) for lines in part])
+        blocks = ray.data.from_arrow(
+            [
+                pyarrow.table({"line": lines, "number": [next(numbers) for _ in lines]})
+                for lines in part
+            ]
+        )
         translations = blocks.map_batches(
             Worker,
             batch_size=None,

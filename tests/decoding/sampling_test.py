@@ -10,6 +10,7 @@ from keras_transformer.decoding.candidates import (
     sentence_keys,
     uniform_numbers,
 )
+from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
@@ -93,9 +94,13 @@ def test_banned_token_is_never_drawn():
 # The random numbers
 
 
-def numbers_of(source, count, seed, step):
+def numbers_of(source, count, seed, step, sentence_numbers=None):
     source, seed = ops.convert_to_tensor(source), ops.convert_to_tensor([[seed]])
-    return to_numpy(uniform_numbers(sentence_keys(source, seed), count, seed, np.int32(step)))
+    if sentence_numbers is None:
+        sentence_numbers = np.arange(len(source))
+    sentence_numbers = ops.convert_to_tensor(np.reshape(sentence_numbers, (-1, 1)), "int32")
+    keys = sentence_keys(source, sentence_numbers, seed)
+    return to_numpy(uniform_numbers(keys, count, seed, np.int32(step)))
 
 
 def test_numbers_are_uniform_and_independent():
@@ -112,11 +117,22 @@ def test_numbers_are_uniform_and_independent():
     assert abs(np.corrcoef(slots) - np.eye(20)).max() < 5 / slots.shape[1] ** 0.5
 
 
+def test_numbers_of_equal_sentences_are_independent():
+    source = np.tile(SOURCE[:1], (300, 1))
+    numbers = np.array([numbers_of(source, 20, 0, step) for step in range(4)])
+    assert len(np.unique(numbers)) > 0.99 * numbers.size  # 24,000 of 2^23: 34 are equal by chance
+    # From one sentence to the next, also where a result of one is as far on as the other's number.
+    for distance in range(3):
+        pairs = numbers[:, 1:, : 20 - distance], numbers[:, :-1, distance:]
+        correlation = np.corrcoef(*(x.ravel() for x in pairs))[0, 1]
+        assert abs(correlation) < 5 / pairs[0].size ** 0.5
+
+
 @pytest.mark.each_backend
-def test_numbers_depend_on_the_sentence_alone():
+def test_numbers_depend_on_the_sentence_and_its_number_alone():
     first = numbers_of(SOURCE, 3, seed=7, step=2)
     wider = np.pad(SOURCE[::-1], ((0, 0), (0, 2)))
-    second = numbers_of(wider, 3, seed=7, step=2)
+    second = numbers_of(wider, 3, seed=7, step=2, sentence_numbers=[3, 2, 1, 0])
     assert first.tolist() == second[::-1].tolist()
     # The order of the words counts.
     swapped = SOURCE[:, [1, 0, 2, 3]]
@@ -169,11 +185,34 @@ def test_one_candidate_is_greedy_search():
 
 def test_seed_and_neighbours():
     token_ids, scores = draw(num_results=20)
-    again_ids, again_scores = draw(SOURCE[::-1], num_results=20)
+    search = Sampling(extra_length=EXTRA_LENGTH)
+    numbers = np.array([3, 2, 1, 0])
+    again_ids, again_scores = map(
+        to_numpy, search(model(), SOURCE[::-1], num_results=20, sentence_numbers=numbers)
+    )
     assert again_ids[::-1].tolist() == token_ids.tolist()
     assert_close(again_scores[::-1], scores, atol=1e-4)
     other_ids, _ = draw(num_results=20, seed=1)
     assert (other_ids[0] != token_ids[0]).any()
+
+
+def test_equal_sentences_of_a_call_have_different_samples():
+    # 80 rows: some end early, and the rest goes on in a smaller batch or in parts.
+    source = np.tile(SOURCE[:1], (80, 1))
+    token_ids, _ = draw(source, num_results=2)
+    assert len({row.tobytes() for row in token_ids}) > 75
+    search = Sampling(extra_length=EXTRA_LENGTH)
+    for start in (0, 40):
+        part, _ = search(
+            model(), source[:40], num_results=2, sentence_numbers=start + np.arange(40)
+        )
+        assert to_numpy(part).tolist() == token_ids[start : start + 40].tolist()
+
+
+def test_sentence_numbers_are_one_per_source():
+    for numbers in ([0], [[0], [1], [2], [3]], 3):
+        with pytest.raises(UserError, match="`sentence_numbers` must have the shape"):
+            Sampling()(model(), SOURCE, sentence_numbers=numbers)
 
 
 @pytest.mark.parametrize(

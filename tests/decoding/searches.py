@@ -26,6 +26,7 @@ SEARCHES = {
                 constraints.FirstToken(4),
                 constraints.NoRepeatedNgrams(2),
                 constraints.RepetitionPenalty(1.3),
+                constraints.RepetitionPenalty(1.3, applies_to="log_probs"),
                 constraints.NoUnknownToken(),
                 constraints.BannedTokens((5,)),
                 constraints.MinLength(2),

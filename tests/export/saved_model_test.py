@@ -70,23 +70,24 @@ def test_constraints_and_a_search_that_draws(translator, tmp_path):
         kt.constraints.BannedTokens((9, 11)),
         kt.constraints.MinLength(3),
     )
-    text = tf.constant(SENTENCES[:5])
+    sentences = SENTENCES[:5] * 3
+    text = tf.constant(sentences)
     for name, search in {
         "beam": kt.BeamSearch(2, extra_length=4, constraints=rules),
-        "draws": kt.Sampling(seed=None, extra_length=4, constraints=rules),
+        "draws": kt.Sampling(extra_length=4, constraints=rules),
+        "draws anew": kt.Sampling(seed=None, extra_length=4, constraints=rules),
     }.items():
         constrained = kt.Translator(translator.model, translator.tokenizer, search=search)
         constrained.export(tmp_path / name, num_results=2)
         served = tf.saved_model.load(str(tmp_path / name)).signatures["n_best"]
         outputs = [served(text=text)["translation"].numpy().tolist() for _ in range(2)]
         assert len(outputs[0][0]) == 2
-        if name == "beam":
-            expected = [
-                [text.encode() for text, _ in x] for x in constrained.n_best(SENTENCES[:5], 2)
-            ]
-            assert outputs == [expected, expected]
-        else:
-            assert outputs[0] != outputs[1]  # each call draws anew
+        if name == "draws anew":
+            assert outputs[0] != outputs[1]
+            continue
+        expected = [[text.encode() for text, _ in x] for x in constrained.n_best(sentences, 2)]
+        assert outputs == [expected, expected]
+        assert (outputs[0][:5] == outputs[0][5:10]) == (name == "beam")  # the same sentences
 
 
 def test_n_best_gives_what_python_gives(translator, serve):

@@ -342,6 +342,18 @@ def test_outputs_may_be_shorter_and_go_on(lm):
         lm.generate(TEXTS, stop_token_ids=(5,))
 
 
+def test_equal_sentences_of_one_call_have_different_samples(lm):
+    tf = pytest.importorskip("tensorflow")
+    lm.compile(sampler=kt.Sampling(extra_length=4))
+    texts = [*TEXTS, "the dog"] * 3
+    whole = lm.generate(texts)
+    assert len({*whole[::5], *whole[4::5]}) > 3
+    # Batches of one call count on; the next call begins anew.
+    assert lm.generate(tf.data.Dataset.from_tensor_slices(texts).batch(4)) == whole
+    other = kt.Translator(lm.backbone, tokenizer(), search=lm.sampler)
+    assert other(texts) == whole
+
+
 def test_a_prompt(lm):
     texts = {"encoder_text": TEXTS, "decoder_text": ["red", "", "the man", "a"]}
     for prompt, output in zip(texts["decoder_text"], lm.generate(texts)):

@@ -31,7 +31,7 @@ class Copy(kt.BeamSearch):
 
     shapes: list = field(default_factory=list)  # of the batches searched
 
-    def __call__(self, model, token_ids, num_results=1, constraints=()):
+    def __call__(self, model, token_ids, num_results=1, constraints=(), **options):
         self.shapes.append(token_ids.shape)
         outputs = np.repeat(token_ids[:, None], num_results, axis=1)
         scores = np.full(outputs.shape[:2], -np.inf, "float32")
@@ -158,7 +158,7 @@ def test_the_end_token_stays_when_a_sentence_is_cut():
 
     @dataclass(frozen=True)
     class Noted(kt.BeamSearch):
-        def __call__(self, model, token_ids, num_results=1, constraints=()):
+        def __call__(self, model, token_ids, num_results=1, constraints=(), **options):
             sources.extend(token_ids.tolist())
             return token_ids[:, None], np.zeros((len(token_ids), 1), "float32")
 
@@ -351,12 +351,25 @@ def test_wrong_search_options_fail_when_it_is_made(options, message):
 
 def test_samples(translator):
     sampler = Translator(translator.model, tokenizer(), extra_length=3, search=sample, seed=1)
-    forward, backward = sampler(TEXTS), sampler(TEXTS[::-1])
-    # The random numbers belong to the sentence, wherever it stands.
-    assert forward == backward[::-1]
+    forward = sampler(TEXTS)
+    assert sampler(TEXTS) == forward
     sampler.search = kt.Sampling(seed=2, extra_length=3)
     assert sampler(TEXTS) != forward
     assert [len(texts) for texts in sampler.n_best(TEXTS, 5)] == [5] * len(TEXTS)
+
+
+def test_samples_depend_on_the_place_in_the_call_and_not_on_batches(translator, monkeypatch):
+    search = kt.Sampling(seed=1, extra_length=3)
+    sampler = Translator(translator.model, tokenizer(), search=search)
+    texts = ["the dog", "a cat sees the dog", "", "the dog"] * 5
+    whole = sampler(texts)
+    assert len(set(whole[::4])) > 3  # equal sentences
+    sampler.batch_tokens = 16
+    assert sampler(texts) == whole
+    monkeypatch.setattr(translator_module, "in_windows", partial(in_windows, size=3))
+    assert sampler(texts) == whole
+    parts = sampler.translate_windows([texts[7:11], texts[11:]], first_number=7)
+    assert [outputs[0][0] for part in parts for outputs in part] == whole[7:]
 
 
 def test_call_gives_the_translations(translator, results):
