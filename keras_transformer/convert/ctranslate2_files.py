@@ -10,7 +10,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
 
 _BINARY, _CONFIG = "model.bin", "config.json"
-_VERSIONS = range(2, 7)  # of the binary format; the first, of 2019, had other names of weights
+_VERSIONS = range(1, 7)  # of the binary format
 # Of an item's type, by its number in the file: bfloat16 is the upper half of a float32.
 _DTYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 _BFLOAT16 = "<u2"
@@ -19,8 +19,21 @@ _FLOATS = ("<f4", "<f2")
 _DTYPES_BY_SIZE = {4: "<f4", 2: "<i2", 1: "<i1"}
 # What int16 weights were multiplied with before their own scale was kept.
 _INT16_SCALE = 1000.0
-# Models that were named before they told their number of heads, and that number.
-_NUM_HEADS = {"TransformerBase": 8, "TransformerBig": 16}
+# Models that were named before they told their number of heads, and that number. The first version
+# of the format, of 2019, names no model.
+_NUM_HEADS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}
+# Parts of OpenNMT-tf's names, which the first revision has, and of today's names. Each is replaced
+# once, in this order.
+_FIRST_NAMES = (
+    *(("transformer/", ""), (":0", ""), ("w_embs", "embeddings/weight"), ("kernel", "weight")),
+    *(("LayerNorm", "layer_norm"), ("dense", "projection"), ("conv1d_", "linear_")),
+    ("conv1d", "linear_0"),
+)
+# In the encoder, and in the decoder.
+_FIRST_ATTENTIONS = {
+    "encoder": (("multi_head", "self_attention"),),
+    "decoder": (("masked_multi_head", "self_attention"), ("multi_head", "attention")),
+}
 _SPECIFICATION = "TransformerSpec"
 _DEFAULTS = {
     "unk_token": "<unk>",
@@ -178,13 +191,17 @@ def _read_binary(path):
             f"{path} is damaged, no model of CTranslate2, or of a version that is not known: "
             f"expected {_VERSIONS[0]} to {_VERSIONS[-1]}, received {version}."
         )
-    specification, revision = reader.string(), reader.number("<u4")
+    specification, revision = "", 1
+    if version >= 2:
+        specification, revision = reader.string(), reader.number("<u4")
     if specification not in (_SPECIFICATION, *_NUM_HEADS):
         raise UserError(
             f"{path} is a {specification} of CTranslate2. Expected an encoder and a decoder: a "
             f"{_SPECIFICATION}."
         )
     arrays = dict(_read_array(reader, version) for _ in range(reader.number("<u4")))
+    if revision == 1:
+        arrays = {_from_first_name(name): array for name, array in arrays.items()}
     if version >= 3:
         for _ in range(reader.number("<u4")):
             _add_alias(arrays, reader.string(), reader.string())
@@ -212,6 +229,14 @@ def _read_array(reader, version):
     if size != math.prod(shape) * dtype.itemsize:
         raise UserError(f"{reader.path} is damaged: `{name}` has {size} bytes for shape {shape}.")
     return name, reader.take(size).view(dtype).reshape(shape)
+
+
+def _from_first_name(name):
+    """Return today's name of a variable that has a name of the first revision."""
+    attentions = _FIRST_ATTENTIONS["encoder" if "encoder" in name else "decoder"]
+    for old, new in (*_FIRST_NAMES, *attentions):
+        name = name.replace(old, new, 1)
+    return name
 
 
 def _add_alias(arrays, alias, name):

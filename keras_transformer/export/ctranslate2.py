@@ -10,6 +10,7 @@ from keras_transformer.export.tokenizer_files import (
     check_protos,
     pieces_of,
     save_tokenizers,
+    words_of,
 )
 from keras_transformer.files import whole_folder
 from keras_transformer.models.quantization import is_quantized
@@ -32,6 +33,10 @@ def export_ctranslate2(translator, path, quantization=None, vmap=None, force=Tru
     result = translator.translate_batch([tokens], suppress_sequences=[["<pad>"], ["<s>"]])
     tokenizer.decode(result[0].hypotheses[0])
     ```
+
+    Where the tokens are words between spaces, as of a model that `kt.convert.ctranslate2` read
+    without a SentencePiece model, they are spelled as they were there, and the folder has no such
+    file: `tokens = text.split()`.
 
     CTranslate2 adds the start and end tokens by itself. Our search never gives padding or a start
     token; `suppress_sequences` forbids them there, which matters to a model that is hardly trained.
@@ -63,7 +68,8 @@ def export_ctranslate2(translator, path, quantization=None, vmap=None, force=Tru
         converter.convert(
             str(folder), vmap=None if vmap is None else str(vmap), quantization=quantization
         )
-        save_tokenizers(translator, folder)
+        if _words(translator) is None:
+            save_tokenizers(translator, folder)
 
 
 def ctranslate2_converter(translator):
@@ -80,10 +86,20 @@ def ctranslate2_converter(translator):
 
     class TranslatorConverter(Converter):
         def _load(self):
-            source, target = map(pieces_of, (translator.source_tokenizer, translator.tokenizer))
+            source, target = _words(translator) or map(pieces_of, _tokenizers(translator))
             return _new_spec(translator.model, target, source, translator.source_end)
 
     return TranslatorConverter()
+
+
+def _tokenizers(translator):
+    return translator.source_tokenizer, translator.tokenizer
+
+
+def _words(translator):
+    """Return both sides' tokens if they are words between spaces, or None."""
+    words = [words_of(tokenizer) for tokenizer in _tokenizers(translator)]
+    return None if None in words else words
 
 
 def ctranslate2_spec(model, pieces, source_pieces=None):

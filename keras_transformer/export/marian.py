@@ -15,6 +15,15 @@ from keras_transformer.convert.weights import (
 )
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.constraints import (
+    BannedTokens,
+    MaxLength,
+    MinLength,
+    NoRepeatedNgrams,
+    NoUnknownToken,
+    RepetitionPenalty,
+)
+from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
 from keras_transformer.export.tokenizer_files import pieces_of
 from keras_transformer.files import whole_folder
@@ -55,8 +64,9 @@ def export_marian(translator, path):
     variance; ours, by default, 1e-6, which changes logits in their fifth digit. A source may have
     up to 1,024 tokens there. `generate` searches with the beam of the translator's search, and with
     its `alpha` for the length penalty of the form `"power"`, which is the only one it has; it stops
-    exactly where ours does with `early_stopping="never"`. Constraints are not written. A source
-    prefix is not either: there a text begins with it, as in `">>deu<< A dog runs."`.
+    exactly where ours does with `early_stopping="never"`. A `kt.Sampling` is written too, and each
+    constraint that has a counterpart there; a warning names the others. A source prefix is not
+    written: there a text begins with it, as in `">>deu<< A dog runs."`.
 
     Args:
         translator: a `Translator`, on any backend.
@@ -215,19 +225,62 @@ def _ids():
 
 
 def _generation(translator):
-    options = {**_ids(), "bad_words_ids": [[PAD_ID], [START_ID]], "max_length": _POSITIONS // 2}
+    options = {**_ids(), "bad_words_ids": [[PAD_ID], [START_ID]], "max_length": _POSITIONS}
     if translator.target_prefix:
         (options["forced_bos_token_id"],) = translator.tokenizer.ids_of(translator.target_prefix)
     search = translator.search
-    if isinstance(search, BeamSearch):
-        options |= {"num_beams": search.beam_size, "length_penalty": float(search.alpha)}
-        if search.alpha and search.length_penalty != "power":
-            logger.warning(
-                "transformers has no length penalty of the form %r: its beam search will rank some "
-                "outputs otherwise.",
-                search.length_penalty,
-            )
+    options |= _strategy(search)
+    left_out = [x for x in search.constraints if not _add_constraint(options, x)]
+    if getattr(search, "coverage_penalty", 0):
+        left_out.append(f"coverage_penalty={search.coverage_penalty}")
+    if left_out:
+        logger.warning(
+            "transformers does not have these parts of the search, so that its outputs may differ: "
+            "%s",
+            ", ".join(map(str, left_out)),
+        )
     return options
+
+
+def _strategy(search):
+    """Return the options of `generate` for a search without its constraints."""
+    if isinstance(search, Sampling):
+        return {
+            **{"do_sample": True, "num_beams": 1, "temperature": float(search.temperature)},
+            **{"top_k": search.top_k or 0, "top_p": float(search.top_p or 1.0)},
+        }
+    if not isinstance(search, BeamSearch):
+        logger.warning("transformers does not have the search %s.", type(search).__name__)
+        return {}
+    if search.alpha and search.length_penalty != "power":
+        logger.warning(
+            "transformers has no length penalty of the form %r: its beam search will rank some "
+            "outputs otherwise.",
+            search.length_penalty,
+        )
+    return {"num_beams": search.beam_size, "length_penalty": float(search.alpha)}
+
+
+def _add_constraint(options, constraint):
+    """Add the option of `generate` that does the same; returns whether there is one."""
+    is_beam = options.get("num_beams", 1) > 1
+    if isinstance(constraint, MinLength):
+        options["min_length"] = constraint.min_length
+    elif isinstance(constraint, MaxLength):
+        # The start token counts there.
+        options |= {"max_length": constraint.max_length + 1, "forced_eos_token_id": END_ID}
+    elif isinstance(constraint, NoRepeatedNgrams):
+        options["no_repeat_ngram_size"] = constraint.size
+    elif isinstance(constraint, BannedTokens):
+        options["bad_words_ids"] += [[i] for i in constraint.banned_token_ids]
+    elif isinstance(constraint, NoUnknownToken):
+        options["bad_words_ids"] += [[UNKNOWN_ID]]
+    elif isinstance(constraint, RepetitionPenalty):
+        options["repetition_penalty"] = float(constraint.penalty)
+        return constraint.applies_to == ("log_probs" if is_beam else "logits")
+    else:
+        return False
+    return True
 
 
 def _write_tokenizers(folder, translator):

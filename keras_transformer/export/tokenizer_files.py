@@ -3,6 +3,9 @@
 from keras_transformer.errors import UserError
 
 TOKENIZER_FILES = "tokenizer.spm", "source.spm", "target.spm"
+_SPACE = "▁"  # SentencePiece's mark before a word
+# A text that any normalization or other treatment of spaces would change, and its form without.
+_ODD_TEXT, _SPLIT_AT_SPACES = "  Ａ ½  b ", "▁Ａ▁½▁b"
 
 
 def check_protos(translator):
@@ -21,6 +24,33 @@ def pieces_of(tokenizer):
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def words_of(tokenizer):
+    """Return the tokens in the order of their ids, if text is split at its spaces and no further.
+
+    Such a tokenizer stands for a foreign vocabulary of words. Its tokens are spelled as they were
+    there, without SentencePiece's mark of a space.
+
+    Args:
+        tokenizer: a tokenizer with a `proto`.
+
+    Returns:
+        A list of strings; None for any other tokenizer.
+    """
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
+    words = pieces_of(tokenizer)
+    is_special = (processor.is_control, processor.is_unknown, processor.is_unused)
+    for i, piece in enumerate(words):
+        if any(is_kind(i) for is_kind in is_special):
+            continue
+        if len(piece) < 2 or not piece.startswith(_SPACE):
+            return None  # a part of a word
+        words[i] = piece.removeprefix(_SPACE)
+    is_plain = processor.normalize(_ODD_TEXT) == _SPLIT_AT_SPACES
+    return words if is_plain and len({*words}) == len(words) else None
 
 
 def save_tokenizers(translator, folder):

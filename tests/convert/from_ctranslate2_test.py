@@ -16,6 +16,7 @@ from tests.convert.ctranslate2_models import (
     WORDS,
     new_spec,
     save,
+    save_first_version,
 )
 from tests.helpers import assert_close
 from tests.small_corpus import new_model, tokenizer
@@ -315,6 +316,46 @@ def test_there_and_back(name, tmp_path):
     assert after._encode(sentences) == before._encode(sentences)
 
 
+# Old files
+
+
+@pytest.mark.once
+def test_the_first_version_of_the_format(tmp_path):
+    """CTranslate2 still loads it, and computes the same."""
+    spec = new_spec()
+    folder = tmp_path / "model"
+    save_first_version(spec, folder)
+    translator = kt.convert.ctranslate2(folder)
+    assert translator.model.hyperparameters["num_heads"] == 8  # it names no number
+    assert not translator.source_end
+    assert_same_scores(translator, folder, ["w1 w2 w3 w4", "w5"], ["t1 t2", "t3 t4 t5"])
+    binary = (folder / "model.bin").read_bytes()
+    (folder / "model.bin").write_bytes(binary[:-1])
+    with pytest.raises(kt.UserError, match="cut short"):
+        kt.convert.ctranslate2(folder)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("words", [(*SPECIAL, *WORDS), None])
+def test_words_keep_their_spelling_there_and_back_and_there(words, tmp_path):
+    """A client of the original sends the same tokens to the export."""
+    import ctranslate2
+
+    options = {} if words is None else {"source": words, "target": words, "tied": True}
+    save(new_spec(**options), tmp_path / "model")
+    translator = kt.convert.ctranslate2(tmp_path / "model")
+    export_ctranslate2(translator, tmp_path / "again")
+    assert not [*(tmp_path / "again").glob("*.spm")]
+    old, new = (
+        ctranslate2.Translator(str(tmp_path / name), intra_threads=1) for name in ("model", "again")
+    )
+    sources = [["w1", "w2", "unknown", "w4"], ["w5"]]
+    for before, after in zip(*(x.translate_batch(sources, beam_size=1) for x in (old, new))):
+        assert after.hypotheses == before.hypotheses
+    again = kt.convert.ctranslate2(tmp_path / "again")
+    assert again._encode(["w1 w2 w9"]) == translator._encode(["w1 w2 w9"])
+
+
 # Bad input
 
 
@@ -393,7 +434,7 @@ def test_a_file_that_is_cut_short(size, folder):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        (b"\x06\0\0\0", b"\x09\0\0\0", "expected 2 to 6, received 9"),
+        (b"\x06\0\0\0", b"\x09\0\0\0", "expected 1 to 6, received 9"),
         (b"\x10\0TransformerSpec", b"\x0c\0WhisperSpec", "a WhisperSpec of CTranslate2"),
         (b"TransformerSpec", b"\xff\xffansformerSpec", "damaged"),
     ],

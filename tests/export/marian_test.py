@@ -14,8 +14,10 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.convert.vocabulary import RESERVED, reordered_proto
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
-from keras_transformer.export.marian import export_marian
+from keras_transformer.convert.foreign import open_foreign
+from keras_transformer.convert.generation import search_of
+from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_transformer.export.marian import _generation, export_marian
 from tests.convert.marian_folder import pieces_of, random_config, spm, vocabulary, write_folder
 from tests.helpers import assert_close
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
@@ -224,6 +226,39 @@ def test_other_searches(tmp_path, caplog):
     assert "no length penalty of the form 'gnmt'" in caplog.text
     written = json.loads((tmp_path / "gnmt" / "generation_config.json").read_text())
     assert written["num_beams"] == 2 and written["eos_token_id"] == END_ID
-    export_marian(new_translator(kt.Sampling()), tmp_path / "sampling")
-    written = json.loads((tmp_path / "sampling" / "generation_config.json").read_text())
-    assert "num_beams" not in written
+
+
+def test_searches_come_back(tmp_path, caplog):
+    """With the constraints that transformers has; a warning names the others."""
+    rules = kt.constraints
+    translator = new_translator()
+    export_marian(translator, tmp_path / "model")
+    folder = open_foreign(tmp_path / "model")
+
+    def there_and_back(search):
+        translator.search = search
+        options = _generation(translator)
+        (folder.path / "generation_config.json").write_text(json.dumps(options))
+        return search_of(folder, np.arange(60))
+
+    limits = (rules.NoRepeatedNgrams(2), rules.BannedTokens((5, 7)), rules.MinLength(2))
+    of_beams = (rules.RepetitionPenalty(1.5, "log_probs"), *limits, rules.MaxLength(9))
+    for search in (
+        kt.BeamSearch(4, 1.0, "power"),
+        kt.BeamSearch(1, 0.0),
+        kt.BeamSearch(3, 0.5, "power", constraints=of_beams),
+        kt.Sampling(0.5, 4, 0.75, constraints=(rules.RepetitionPenalty(1.5), *limits)),
+        kt.Sampling(),
+    ):
+        assert there_and_back(search) == search
+    assert not caplog.records
+    others = (rules.FirstToken(5), rules.RepetitionPenalty(2.0), rules.NoUnknownToken())
+    with caplog.at_level(logging.WARNING):
+        _, banned = there_and_back(
+            kt.BeamSearch(2, 0, "power", 0.2, constraints=others)
+        ).constraints
+    assert banned == rules.BannedTokens((UNKNOWN_ID,))
+    (record,) = caplog.records
+    for name in ("FirstToken(token_id=5)", "RepetitionPenalty", "coverage_penalty=0.2"):
+        assert name in record.getMessage()
+    assert "NoUnknownToken" not in record.getMessage()
