@@ -231,9 +231,11 @@ def test_other_text_or_tokenizer(trained, tmp_path, monkeypatch, capsys):
     arguments = train_arguments(tmp_path / "data", tmp_path / "run")
     shutil.copytree(data, tmp_path / "data")
     shutil.copytree(run, tmp_path / "run")
-    with open(tmp_path / "data" / "train.en", "r+") as file:
-        file.write("Another")
-    assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["training_text="])
+    for split, name in (("val", "validation_text"), ("train", "training_text")):
+        with open(tmp_path / "data" / f"{split}.en", "r+") as file:
+            file.write("Another")
+        words = ["Cannot resume from", f"{name}=", f"in place of {name}="]
+        assert_refused(monkeypatch, capsys, [*arguments, "--resume"], words)
     Tokenizer.train(["abc"] * 9, 9).save(tmp_path / "run" / "tokenizer.spm")
     assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["tokenizer="])
 

@@ -104,7 +104,7 @@ def train_parser(task_class, train, val, extra=None, **options):
     pairs = make_tree_pairs(train, options.trees, extra)
     val_pairs = TreePairs(val, linearization=pairs.linearization)
     tokenizer, symbols = make_tree_tokenizer(pairs, options, run)
-    run = check_data(run, pairs, tokenizer)
+    run = check_data(run, pairs, tokenizer, val=val_pairs)
     first = constituents_first(pairs, options.trees)
     words = WordTokenizer(tokenizer)
     batches = make_batches(pairs, val_pairs, words, options, run, symbols, first)

@@ -74,7 +74,7 @@ def train_translator(task_class, train, val, **options):
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
     tokenizers = make_tokenizers(train, options.vocabulary, run)
-    run = check_data(run, train, *tokenizers.encoders)
+    run = check_data(run, train, *tokenizers.encoders, val=val)
     batches = make_translation_batches(train, val, tokenizers, options, run)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)

@@ -155,13 +155,15 @@ def _lock(folder):
         ) from error
 
 
-def check_data(run, train, *tokenizers):
-    """Hold a run to its text and vocabulary: a training that goes on must have the same.
+def check_data(run, train, *tokenizers, val=None):
+    """Hold a run to its texts and vocabulary: a resumed training must have the same.
 
     Args:
         run: a `Run`.
         train: the training text, which has a `fingerprint()`.
         *tokenizers: the `Tokenizer`, or the source's and the target's.
+        val: the validation text, likewise, by which `patience` and `keep_best` decide. None: a
+            resumed training may have another.
 
     Returns:
         The `Run`, in whose settings all are noted.
@@ -172,6 +174,7 @@ def check_data(run, train, *tokenizers):
     settings = {
         **run.settings,
         "training_text": train.fingerprint(),
+        **({} if val is None else {"validation_text": val.fingerprint()}),
         "tokenizer": " ".join(dict.fromkeys(x.fingerprint() for x in tokenizers)),
     }
     _check_settings(run, settings)

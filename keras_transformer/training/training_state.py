@@ -19,6 +19,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,14 +82,15 @@ class TrainingState:
             UserError: if an option has another value, which it names.
         """
         changes = [
-            f"{name}={self.run[name]} (now {value})"
+            f"{name}={_short(value)} in place of {name}={_short(self.run[name])}"
             for name, value in run.items()
             if name in self.run and self.run[name] != as_json(value)
         ]
         if changes:
             raise UserError(
-                f"{self.path} is of another training, one with {', '.join(changes)}. Go on with "
-                "what it had, or train anew in another folder."
+                f"Cannot resume from {self.path}: expected the texts and options that it was "
+                f"trained with. Received: {', '.join(changes)}. Pass the same, or train in another "
+                "folder."
             )
 
     def restore(self, model, processes=None):
@@ -324,6 +326,12 @@ def _digest(file, must_be_finite=False):
         digest.update(f"{name} {item.dtype} {item.shape}".encode())
         digest.update(values)
     return digest.hexdigest()
+
+
+def _short(value):
+    """A value as an error names it: of a fingerprint, the first digits."""
+    is_digest = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}( [0-9a-f]{64})?", value)
+    return f"{value[:12]}..." if is_digest else value
 
 
 def as_json(value):

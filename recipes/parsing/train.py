@@ -34,7 +34,7 @@ def main(options):
     pairs = kt.training.make_tree_pairs(train, options.trees, load_extra(options.corpus))
     val_pairs = kt.data.TreePairs(val, linearization=pairs.linearization)
     tokenizer, symbols = kt.training.make_tree_tokenizer(pairs, options, training)
-    training = kt.training.check_data(training, pairs, tokenizer)
+    training = kt.training.check_data(training, pairs, tokenizer, val=val_pairs)
     words = kt.data.WordTokenizer(tokenizer)
     first = kt.training.constituents_first(pairs, options.trees)
     batches = kt.training.make_batches(pairs, val_pairs, words, options, training, symbols, first)

@@ -33,7 +33,7 @@ def main(options):
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
     train, left_out = kt.data.filter_pairs(train, options.filters)
     tokenizers = kt.training.make_tokenizers(train, options.vocabulary, training)
-    training = kt.training.check_data(training, train, *tokenizers.encoders)
+    training = kt.training.check_data(training, train, *tokenizers.encoders, val=val)
     batches = kt.training.make_translation_batches(train, val, tokenizers, options, training)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)

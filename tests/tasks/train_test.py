@@ -93,11 +93,11 @@ def test_stopped_and_resumed_is_the_same_training(trained, texts, tmp_path, monk
     [
         ({}, "earlier training. Pass `resume=True`.*`overwrite=True`.*`output_dir`"),
         ({"resume": True, "steps": 4}, "step-5.*more `steps` than 5"),
-        ({"resume": True, "seed": 4}, "seed=3 .now 4."),
+        ({"resume": True, "seed": 4}, "seed=4 in place of seed=3"),
         ({"resume": True, "overwrite": True}, "not both"),
         ({"batch_token": 9}, "no option `batch_token`. The nearest is `batch_tokens`"),
         ({"beam_size": 9}, "no option `beam_size`"),
-        ({"resume": True, "patience": -1}, "`patience` must be 0 or more"),
+        ({"resume": True, "patience": -1}, "`patience` must be an integer, 0 or larger"),
         ({"resume": True, "keep_best": "bleu"}, "`keep_best` must be one of .*val_loss.*val_bleu"),
         ({"resume": True, "keep_best": "val_bleu", "checkpoint_steps": 2}, "`checkpoint_steps`"),
     ],
@@ -187,7 +187,7 @@ def test_constituents_for_the_first_updates_stopped_and_resumed(texts, tmp_path,
     assert all(map(np.array_equal, whole, parts))
     assert again["epochs"] == results["epochs"]
     assert again["training_flops"] == results["training_flops"]
-    with pytest.raises(kt.UserError, match="constituent_steps=3 \\(now 4\\)"):
+    with pytest.raises(kt.UserError, match="constituent_steps=4 in place of constituent_steps=3"):
         weights("parts", steps=6, resume=True, constituent_steps=4)
 
 
@@ -235,7 +235,7 @@ def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
     # It goes on, and learns.
     more = {**options, "steps": 4, "resume": True}
     kt.Translator.train(*parallel_texts(texts), **more)
-    with pytest.raises(kt.UserError, match="init=.*now None"):
+    with pytest.raises(kt.UserError, match="init=None in place of init="):
         kt.Translator.train(*parallel_texts(texts), **{**more, **SMALL, "init": None})
 
 
