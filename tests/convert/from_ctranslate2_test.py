@@ -336,7 +336,9 @@ def test_the_first_version_of_the_format(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("words", [(*SPECIAL, *WORDS), None])
+@pytest.mark.parametrize(
+    "words", [pytest.param((*SPECIAL, *WORDS), marks=pytest.mark.slow, id="shared"), None]
+)
 def test_words_keep_their_spelling_there_and_back_and_there(words, tmp_path):
     """A client of the original sends the same tokens to the export."""
     import ctranslate2

@@ -290,13 +290,13 @@ def test_learned_positions_limit_sources_and_outputs(tmp_path):
     )
     translator.save_to_preset(tmp_path / "preset")
     lm = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "preset"))
-    texts = ["the dog", "a small cat sees the dog", "the"]
+    texts = ["the dog", "a small cat sees the dog"]
     outputs = lm.generate(texts)  # with the default `extra_length` of 50
-    for text, output in list(zip(texts, outputs))[:2]:
+    for text, output in zip(texts, outputs):
         (ids,) = ([*ids, 2] for ids in tokenizer().encode([text]))
         search = kt.BeamSearch(2, extra_length=24 - len(ids))
         token_ids, _ = search(translator.model, np.array([ids]))
-        assert output == tokenizer().decode(to_numpy(token_ids)[:, 0])[0] == lm.generate(text)
+        assert output == tokenizer().decode(to_numpy(token_ids)[:, 0])[0]
     with pytest.raises(kt.UserError, match="only max_length=24. Shorten the source"):
         lm.generate(["the dog sees a cat " * 9])
 
