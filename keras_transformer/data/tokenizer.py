@@ -5,6 +5,7 @@ import io
 import logging
 import random
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,8 @@ from keras_transformer.progress import working
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
+_NORMALIZATION = "nmt_nfkc"  # by default, unless it changes more than this share of the targets
+_LARGEST_CHANGE = 0.001
 _MODEL_TYPES = ("bpe", "unigram", "char", "word")  # SentencePiece's, too
 
 logger = logging.getLogger(__name__)
@@ -38,10 +41,11 @@ class VocabularyOptions:
     """Sentences to train the vocabulary on at most, source and target sentences together."""
     vocabulary_type: Literal["bpe", "unigram"] = "bpe"
     """Byte-pair encoding (section 5.1), or a unigram language model (Kudo, 2018)."""
-    normalization: Literal[NORMALIZATIONS] = "nmt_nfkc"
+    normalization: Literal[NORMALIZATIONS] | None = None
     """What is done to all text: Unicode's NFKC and more of white space (nmt_nfkc), NFKC alone, each
     also without case (_cf), or nothing, to spaces neither (identity). Of ，！… NFKC makes ,!... and
-    only these can be produced."""
+    only these can be produced. Defaults to nmt_nfkc, and to identity where nmt_nfkc would change
+    more than one character in a thousand of the targets."""
     character_coverage: float = 1.0
     """Share of the text's characters that the vocabulary covers: 0.9995, say, where there are
     thousands of them, as in Chinese."""
@@ -58,7 +62,7 @@ class VocabularyOptions:
         _coverage("character_coverage", self.character_coverage)
 
 
-def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()):
+def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=(), targets=()):
     """Train the tokenizer of a training and write it to a file, or read the one that is there.
 
     Args:
@@ -67,6 +71,8 @@ def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()
         path: the file.
         keep: whether a tokenizer that is there already is the one, as when a training goes on.
         user_defined_symbols: strings that are always one token.
+        targets: iterable of those sentences that a model is to write, by which the normalization is
+            chosen if the options have none.
 
     Returns:
         A `Tokenizer`.
@@ -77,6 +83,9 @@ def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()
     """
     if keep and Path(path).is_file():
         return Tokenizer.from_file(path)
+    normalization = options.normalization
+    if normalization is None:
+        normalization = _normalization_for(_sample(targets, options.vocabulary_sentences))
     tokenizer = Tokenizer.train(
         sentences,
         options.vocabulary_size,
@@ -84,7 +93,7 @@ def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=()
         character_coverage=options.character_coverage,
         user_defined_symbols=user_defined_symbols,
         max_sentences=options.vocabulary_sentences,
-        normalization=options.normalization,
+        normalization=normalization,
         byte_fallback=options.byte_fallback,
     )
     tokenizer.save(path)
@@ -138,7 +147,7 @@ class Tokenizer:
         user_defined_symbols=(),
         max_sentences=None,
         num_threads=16,
-        normalization="nmt_nfkc",
+        normalization=_NORMALIZATION,
         byte_fallback=False,
     ):
         """Train a vocabulary on an iterable of strings.
@@ -370,7 +379,35 @@ class Tokenizer:
 
 
 def _coverage(name, value):
-    return real_number(name, value, lambda x: 0 < x <= 1, "more than 0 and at most 1")
+    return real_number(name, value, lambda x: 0.98 <= x <= 1, "from 0.98 to 1")
+
+
+def _normalization_for(targets):
+    """The normalization by default: of text that it would change too much, none."""
+    import sentencepiece
+
+    normalizer = sentencepiece.SentencePieceNormalizer(
+        rule_name=_NORMALIZATION,
+        # The marks before words, and single spaces, are no changes.
+        add_dummy_prefix=False,
+        escape_whitespaces=False,
+        remove_extra_whitespaces=False,
+    )
+    num_characters = num_changed = 0
+    with working("comparing the targets with their normalization"):
+        for sentence in targets:
+            num_characters += len(sentence)
+            if (normalized := normalizer.normalize(sentence)) != sentence:
+                num_changed += (Counter(sentence) - Counter(normalized)).total()
+    if num_changed <= _LARGEST_CHANGE * num_characters:
+        return _NORMALIZATION
+    logger.info(
+        "%s would change %.2f%% of the characters of the targets, so that the vocabulary leaves "
+        "all text as it is: `normalization=identity`.",
+        _NORMALIZATION,
+        100 * num_changed / num_characters,
+    )
+    return "identity"
 
 
 def _sample(sentences, count):

@@ -175,13 +175,15 @@ def make_tokenizers(text, options, run):
     """
     if init := run.settings["init"]:
         return _initial_tokenizers(init, text)
+    written = (pair[1] for pair in text)
     if options.source_vocabulary_size is None:
-        tokenizer = make_tokenizer(chain.from_iterable(text), options, run, text.tags)
+        both = chain.from_iterable(text)
+        tokenizer = make_tokenizer(both, options, run, text.tags, targets=written)
         return Tokenizers(tokenizer, tokenizer)
     own = replace(options, vocabulary_size=options.source_vocabulary_size)
     sources, targets = (pair[0] for pair in text), (pair[1] for pair in text)
     source = make_tokenizer(sources, own, run, text.tags, "source_tokenizer.spm")
-    target = make_tokenizer(targets, options, run)
+    target = make_tokenizer(targets, options, run, targets=written)
     return Tokenizers(source, target, source.vocabulary_size)
 
 

@@ -117,7 +117,9 @@ def _check_model_folder(path, options):
         )
 
 
-def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="tokenizer.spm"):
+def make_tokenizer(
+    sentences, options, run, user_defined_symbols=(), name="tokenizer.spm", targets=()
+):
     """Train the vocabulary of a training (section 5.1), or read a resumed training's, or that of
     the preset that the training begins with.
 
@@ -129,6 +131,7 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="token
         run: the `Run`.
         user_defined_symbols: strings that are always one token.
         name: the file in the run's folder.
+        targets: iterable of those sentences that the model is to write.
 
     Returns:
         A `Tokenizer`.
@@ -148,6 +151,7 @@ def make_tokenizer(sentences, options, run, user_defined_symbols=(), name="token
                 run.folder / name,
                 keep=run.is_resumed,
                 user_defined_symbols=user_defined_symbols,
+                targets=targets,
             )
         return tokenizer.proto.decode("latin-1")  # as text: byte for byte
 

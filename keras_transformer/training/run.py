@@ -129,6 +129,9 @@ def begin_run(options, devices, steps, settings):
             "few_shapes_first", start.step == 0 and keras.backend.backend() == "jax"
         ),
     }
+    if settings.get("normalization", "") is None:
+        # The vocabulary that is there decides. Earlier versions named their default.
+        settings["normalization"] = start.run.get("normalization")
     run = Run(folder, chosen, start, settings, options.seed, began, lock)
     _check_settings(run, settings, steps=steps)
     return run

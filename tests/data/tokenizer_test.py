@@ -1,11 +1,22 @@
 import io
+import os
 
 import numpy as np
 import pytest
 import sentencepiece
 
 import keras_transformer as kt
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_transformer.data.corpora import load_parallel_text
+from keras_transformer.data.sentencepiece_model import model_proto_class
+from keras_transformer.data.tokenizer import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    UNKNOWN_ID,
+    Tokenizer,
+    VocabularyOptions,
+    make_tokenizer,
+)
 from tests.small_corpus import sentence_pairs, tokenizer
 
 pytestmark = pytest.mark.once
@@ -227,6 +238,7 @@ def test_characters_that_the_vocabulary_lacks_are_bytes(text):
         ({"model_type": "x"}, "`model_type` must be one of bpe, unigram, char, word.*'x'"),
         ({"normalization": "nfd"}, "`normalization` must be one of.*identity.*'nfd'"),
         ({"character_coverage": 0.0}, "`character_coverage` must be.*=0.0"),
+        ({"character_coverage": 0.97}, "`character_coverage` must be from 0.98 to 1.*=0.97"),
         ({"character_coverage": 1.5}, "`character_coverage` must be.*=1.5"),
     ],
 )
@@ -326,3 +338,65 @@ def test_files_that_are_not_sentencepiece_models(tmp_path):
     (tmp_path / "text.model").write_text("text")
     with pytest.raises(kt.UserError, match="text.model: Expected a SentencePiece model"):
         kt.data.Tokenizer.from_sentencepiece(tmp_path / "text.model")
+
+
+CHINESE = ["选择，复制！", "删除…", "½ 行"]
+
+
+def made(tmp_path, targets, **options):
+    options = VocabularyOptions(vocabulary_size=70, **options)
+    sentences = [*SENTENCES, *targets[:60]]
+    return make_tokenizer(sentences, options, tmp_path / "tokenizer.spm", targets=iter(targets))
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_by_default_the_targets_can_be_written(tmp_path, caplog, model_type):
+    caplog.set_level("INFO")
+    tokenizer = made(tmp_path, CHINESE * 20, vocabulary_type=model_type)
+    assert tokenizer.decode(tokenizer.encode(CHINESE)) == CHINESE
+    (message,) = (x for x in caplog.messages if "would change" in x)
+    assert message.startswith("nmt_nfkc would change 33.33% of the characters of the targets")
+    # It is told once, and what is asked for is done.
+    tokenizer = made(tmp_path, CHINESE * 20, normalization="nmt_nfkc")
+    assert tokenizer.decode(tokenizer.encode(CHINESE)) == ["选择,复制!", "删除...", "1⁄2 行"]
+    assert len([x for x in caplog.messages if "would change" in x]) == 1
+
+
+def rule_of(tokenizer):
+    return model_proto_class().FromString(tokenizer.proto).normalizer_spec.name
+
+
+@pytest.mark.parametrize(("odd", "changed"), [("…", 1), ("\u00a0", 1), ("Ａ", 1), ("u\u0308", 2)])
+def test_one_changed_character_in_a_thousand_is_normalized(tmp_path, odd, changed):
+    """Spaces in a row, which are one with the rule, are no change."""
+    for count, rule in ((999, "identity"), (1000, "nmt_nfkc")):
+        target = f"the  dog {odd} runs "
+        others = "a" * (count * changed - len(target))
+        tokenizer = made(tmp_path, [target, others], character_coverage=0.99)
+        assert rule_of(tokenizer) == rule
+
+
+def test_the_default_without_targets_is_as_it_was(tmp_path):
+    made_by_default = made(tmp_path, [])
+    assert made_by_default.proto == made(tmp_path, [], normalization="nmt_nfkc").proto
+    assert rule_of(made_by_default) == "nmt_nfkc"
+
+
+CORPORA = os.environ.get("KERAS_TRANSFORMER_DATA")
+
+
+@pytest.mark.skipif(not CORPORA, reason="needs the corpora of KERAS_TRANSFORMER_DATA")
+@pytest.mark.parametrize(
+    ("dataset", "split", "target", "rule"),
+    [
+        ("multi30k", "train", "de", "nmt_nfkc"),
+        ("multi30k.lc.norm.tok", "val", "de", "nmt_nfkc"),
+        ("tatoeba", "val", "de", "nmt_nfkc"),
+        ("catalogs", "val", "zh", "identity"),
+    ],
+)
+def test_normalization_of_real_text(tmp_path, dataset, split, target, rule):
+    text = load_parallel_text(dataset, split, "en", target, CORPORA)
+    path, options = tmp_path / "tokenizer.spm", VocabularyOptions(vocabulary_size=60)
+    tokenizer = make_tokenizer(SENTENCES, options, path, targets=(pair[1] for pair in text))
+    assert rule_of(tokenizer) == rule

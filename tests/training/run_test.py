@@ -12,8 +12,18 @@ from tests.helpers import error_of
 from tests.small_corpus import quick_model
 
 
-def go_on(folder, **options):
-    return begin_run(RunOptions(output_dir=folder, **options), DeviceOptions(), 10, {})
+def go_on(folder, settings=None, **options):
+    run_options = RunOptions(output_dir=folder, **options)
+    return begin_run(run_options, DeviceOptions(), 10, settings or {})
+
+
+def write_state(folder, was):
+    model = quick_model()
+    model.compile("sgd", "mse")
+    model.optimizer.build(model.trainable_variables)
+    (folder / "checkpoints").mkdir()
+    path = folder / "checkpoints" / "step-3.state.weights.h5"
+    save_state(model, path, step=3, batches=3, seconds=0.0, history={}, run=was)
 
 
 @pytest.mark.parametrize(
@@ -23,12 +33,7 @@ def go_on(folder, **options):
 def test_a_training_goes_on_with_the_plans_that_it_began_with(tmp_path, was, expected):
     at_first = keras.backend.backend() == "jax"
     assert go_on(tmp_path).settings["few_shapes_first"] == at_first
-    model = quick_model()
-    model.compile("sgd", "mse")
-    model.optimizer.build(model.trainable_variables)
-    (tmp_path / "checkpoints").mkdir()
-    path = tmp_path / "checkpoints" / "step-3.state.weights.h5"
-    save_state(model, path, step=3, batches=3, seconds=0.0, history={}, run=was)
+    write_state(tmp_path, was)
     run = go_on(tmp_path, resume=True)
     assert (run.start.step, run.settings["few_shapes_first"]) == (3, expected)
     assert go_on(tmp_path, overwrite=True).settings["few_shapes_first"] == at_first
@@ -61,3 +66,12 @@ def test_an_output_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeyp
 
     monkeypatch.setattr(os, "open", read_only)
     assert "Read-only file system" in error_of(lambda: go_on(tmp_path / "run"))
+
+
+def test_a_training_goes_on_with_the_default_normalization_of_an_earlier_version(tmp_path):
+    write_state(tmp_path, {"normalization": "nmt_nfkc"})
+    for given in (None, "nmt_nfkc"):
+        run = go_on(tmp_path, {"normalization": given}, resume=True)
+        assert run.settings["normalization"] == "nmt_nfkc"
+    with pytest.raises(ValueError, match="normalization=nmt_nfkc .now identity."):
+        go_on(tmp_path, {"normalization": "identity"}, resume=True)
