@@ -1,6 +1,7 @@
 """Files and folders: written whole, or not at all; and what is JSON, read."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -101,6 +102,28 @@ def check_replaceable(path, names):
             f"{', '.join(others[:_MOST_NAMED] + more)}. Give a new folder, an empty one, or an "
             "earlier one of the same kind."
         )
+
+
+def check_writable(argument, path, is_folder=False):
+    """Raise a `UserError` if `whole` cannot write to a path: before the work, not after it.
+
+    Args:
+        argument: the name of the argument that the path is from.
+        path: the path of a file, or of a folder.
+        is_folder: whether a folder is to be written, which may replace another.
+    """
+    place = Path(os.path.realpath(path))
+    try:
+        if place.is_dir() and not is_folder:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not _is_special(path):
+            parent = next(x for x in place.parents if x.exists())
+            with tempfile.TemporaryFile(dir=parent):
+                pass
+    except OSError as error:
+        raise UserError(
+            f"Cannot write to {path}: {error.strerror}. Pass another `{argument}`."
+        ) from error
 
 
 def read_json(path):

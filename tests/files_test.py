@@ -14,6 +14,7 @@ from keras_transformer.files import (
     FolderLock,
     beside,
     check_room,
+    check_writable,
     read_json,
     remove_leftovers,
     whole,
@@ -487,3 +488,16 @@ def test_what_is_made_of_a_folder_lies_beside_it(tmp_path, monkeypatch):
 def test_what_is_made_of_a_folder_elsewhere_lies_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert beside("hf://user/en_de", "test.txt") == tmp_path / "en_de.test.txt"
+
+
+def test_a_place_that_cannot_be_written_to_is_named_before_the_work(tmp_path):
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.touch()
+    folder.mkdir()
+    for path, reason in ((file / "a" / "b", "Not a directory"), (folder, "Is a directory")):
+        with pytest.raises(UserError, match=f"Cannot write to {path}: {reason}. Pass.*`trees`"):
+            check_writable("trees", path)
+    for path in (file, folder / "new" / "newer", os.devnull):
+        check_writable("trees", path)
+    check_writable("output", folder, is_folder=True)
+    assert sorted(tmp_path.rglob("*")) == [file, folder]

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer import files
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
@@ -248,6 +249,10 @@ def assert_refused(monkeypatch, capsys, arguments, words):
     assert message.startswith("error: ") and all(word in message for word in words)
 
 
+def fail_to_write(path):
+    raise OSError("disk full")
+
+
 def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     scores = tmp_path / "scores.json"
@@ -263,12 +268,20 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     assert "nrefs:2|case:mixed|eff:no|tok:13a" in printed
     assert "beam_size 1, alpha 0.0, length_penalty gnmt, coverage_penalty 0.0" in printed
     assert "100.00 of the other: p = 0.00" in printed
+    # Where nothing can be written at the end, scores are printed all the same.
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "whole", fail_to_write)
+        with pytest.raises(OSError, match="disk full"):
+            call(monkeypatch, "evaluate.py", *arguments, *greedy)
+    assert "BLEU|nrefs:1" in capsys.readouterr().out
     # What is wrong is told before anything is translated.
     monkeypatch.setattr(kt.Translator, "__call__", None)
     for wrong, words in (
         (("--against", tmp_path / "none.de"), "There is no file"),
         (("--against", data / "val.de"), "12 hypotheses and 20 references"),
         (("--tokenize", "alien"), "alien"),
+        (("--hypotheses", scores / "x.txt"), "Not a directory. Pass another `hypotheses`"),
+        (("--output-json", tmp_path), "Is a directory. Pass another `output_json` (--output-json)"),
     ):
         with pytest.raises(SystemExit):
             call(monkeypatch, "evaluate.py", *arguments, *wrong)

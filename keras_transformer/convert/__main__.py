@@ -13,7 +13,7 @@ from keras_transformer import convert
 from keras_transformer.command_line import ProgressOptions, given, run
 from keras_transformer.convert.card import converted_card
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import check_writable, whole
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.progress import working
 
@@ -85,6 +85,7 @@ def main(options):
         raise UserError(f"{options.destination} is there already. Choose another, or remove it.")
     if options.format == "torch":
         _check_ending(options.destination)
+    check_writable("destination", options.destination, is_folder=True)
     read = getattr(convert, options.format)
     with working("converting"):
         converted = read(options.source, **_arguments(read, options))

@@ -13,7 +13,7 @@ from keras_transformer.command_line import CommonOptions, OneTreeOptions, run
 from keras_transformer.data.treebanks import load_treebank
 from keras_transformer.data.trees import to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
-from keras_transformer.files import beside, whole
+from keras_transformer.files import beside, check_writable, whole
 from keras_transformer.options import positive_integer
 
 
@@ -49,6 +49,10 @@ class Options(OneTreeOptions, CommonOptions):
 
 
 def main(options):
+    path = options.trees or beside(options.model, f"{options.split}.trees.txt")
+    check_writable("trees", path)
+    if options.output_json:
+        check_writable("output_json", options.output_json)
     parameters = evalb_parameters(options.parameters)
     if options.limit is not None:
         positive_integer("limit", options.limit)
@@ -60,12 +64,11 @@ def main(options):
         parser = load(dataclasses.replace(options, beam_size=beam_size))
         scores, facts, predicted = parse_and_score(parser, gold, parameters, options.given_tags)
         facts |= settings(options, parser)
+        tell(options, parser, scores, facts)
         if not results:
-            path = options.trees or beside(options.model, f"{options.split}.trees.txt")
             with whole(path) as new:
                 new.write_text("".join(f"{line}\n" for line in predicted), "utf-8")
         results.append({**scores.to_dict(), **facts})
-        tell(options, parser, scores, facts)
     if options.output_json:
         with whole(options.output_json) as new:
             new.write_text(json.dumps(results, indent=2) + "\n", "utf-8")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras_transformer as kt
 from keras_transformer.command_line import ProgressOptions, given, run
+from keras_transformer.files import check_writable
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Options(ProgressOptions):
 
 
 def main(options):
+    check_writable("output", options.output, is_folder=True)
     parser = kt.ConstituencyParser.from_preset(
         options.model,
         **given(options, "beam_size", "alpha", "extra_length"),

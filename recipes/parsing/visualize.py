@@ -9,7 +9,9 @@ import tyro
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, ParserSearchOptions, run
 from keras_transformer.data.trees import clean_tree
+from keras_transformer.files import check_writable
 from keras_transformer.visualization import plot_attention, tree_svg
+from keras_transformer.visualization.trees import load_svgling
 
 
 @dataclass(kw_only=True)
@@ -31,6 +33,8 @@ class Options(ParserSearchOptions, CommonOptions):
 
 
 def main(options):
+    check_writable("output_dir", options.output_dir / "parse.html")
+    load_svgling()
     parser = kt.ConstituencyParser.from_preset(
         options.model, **options.search(kt.WordSynchronousBeamSearch)
     )

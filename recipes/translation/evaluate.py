@@ -11,7 +11,7 @@ from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, score_translations
 from keras_transformer.evaluation.comparison import compare_translations
-from keras_transformer.files import beside, whole
+from keras_transformer.files import beside, check_writable, whole
 
 
 @dataclass(kw_only=True)
@@ -58,6 +58,10 @@ SEARCH = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 
 
 def main(options):
+    path = options.hypotheses or beside(options.model, f"{options.split}.hypotheses.txt")
+    check_writable("hypotheses", path)
+    if options.output_json:
+        check_writable("output_json", options.output_json)
     translator = kt.Translator.from_preset(options.model, **given(options, *SEARCH))
     search = translator.search.get_config()  # kept beside the scores
     translator, languages = direction(translator, options)
@@ -71,16 +75,14 @@ def main(options):
     check_lengths(sources if others is None else others, references)
 
     hypotheses = translator(sources)
-    path = options.hypotheses or beside(options.model, f"{options.split}.hypotheses.txt")
-    with whole(path) as new:
-        new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
-
     scores = score_translations(hypotheses, *how)
     print(", ".join(f"{name} {value}" for name, value in search.items()))
     print(scores)
     copied = kt.evaluation.score_placeholders(sources, hypotheses)
     if copied.num_placeholders:
         print(copied)
+    with whole(path) as new:
+        new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
     if options.output_json:
         with whole(options.output_json) as new:
             facts = {**scores.to_dict(), "placeholders": copied.to_dict(), **search}

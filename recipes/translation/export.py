@@ -6,6 +6,7 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import ProgressOptions, given, run
+from keras_transformer.files import check_writable
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Options(ProgressOptions):
 
 
 def main(options):
+    check_writable("output", options.output, is_folder=True)
     others = {"format": options.format, **given(options, "quantization")}
     translator = kt.Translator.from_preset(options.model)
     if options.tag is not None:

@@ -17,7 +17,7 @@ import numpy as np
 import tyro
 
 from keras_transformer.command_line import run
-from keras_transformer.files import whole
+from keras_transformer.files import check_writable, whole
 from keras_transformer.models.variants import get_variant
 from keras_transformer.visualization.runs import COLUMNS, sizes_of
 
@@ -40,6 +40,7 @@ class Options:
 def main(options):
     for name in options.rows:
         get_variant(name)  # before hours of training, not after
+    check_writable("output_dir", options.output_dir / "table.md")
     rate = options.sustained_flops or measured_flops()
     results = {}
     for name in options.rows:

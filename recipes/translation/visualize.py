@@ -8,6 +8,7 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, run
+from keras_transformer.files import check_writable
 from keras_transformer.visualization import plot_attention
 
 
@@ -34,6 +35,7 @@ class Options(CommonOptions):
 
 
 def main(options):
+    check_writable("output_dir", options.output_dir / "translation.html")
     translator = kt.Translator.from_preset(options.model)
     explanation = translator.explain(options.sentence, options.translation)
     print(explanation)
