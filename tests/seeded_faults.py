@@ -259,7 +259,11 @@ FAULTS = {
         ("ops.take_along_axis(logits, forced, axis=-1) - normalizer", "normalizer"),
         ("token_ids[np.isin(token_ids, only)]", "only"),
     ],
+    "decoding/checks.py": [
+        ("is_gap = (is_token[:, 1:] > is_token[:, :-1])", "is_gap = (is_token[:, 1:] < False)"),
+    ],
     "decoding/constraints.py": [
+        ("is_short = (0 < limits) & (limits < self.min_length)", "is_short = limits < 0"),
         ("progress.step + 1 < self.min_length", "progress.step < self.min_length"),
         ("followers(state, self.size - 1)", "followers(state, self.size)"),
         ("self.penalty * log_probs, log_probs)", "log_probs / self.penalty, log_probs)"),

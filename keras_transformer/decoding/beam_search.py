@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer.decoding.candidates import best_candidates
 from keras_transformer.decoding.constraints import BannedTokens, ForcedPrefix, MinLength
-from keras_transformer.decoding.length_penalty import length_penalties, penalised
+from keras_transformer.decoding.length_penalty import check_alpha, length_penalties, penalised
 from keras_transformer.decoding.search import Search, check_constraints
 from keras_transformer.decoding.settings import shared
 from keras_transformer.errors import UserError
@@ -44,7 +44,8 @@ class BeamSearch(Search):
 
     Args:
         beam_size: the number of live hypotheses of a sentence, and the most results.
-        alpha: α, the strength of the length penalty. The larger, the longer the outputs.
+        alpha: α, the strength of the length penalty, from 0 to 10. The larger, the longer the
+            outputs.
         length_penalty: lp, `"gnmt"` or `"power"`.
         coverage_penalty: β, the strength of the coverage penalty. It chooses among finished
             hypotheses, and does not lead the search.
@@ -71,7 +72,7 @@ class BeamSearch(Search):
             )
         self._check_fields(
             beam_size=positive_integer("beam_size", self.beam_size),
-            alpha=not_negative("alpha", self.alpha),
+            alpha=check_alpha(self.alpha),
             coverage_penalty=not_negative("coverage_penalty", self.coverage_penalty),
         )
 

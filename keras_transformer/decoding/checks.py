@@ -1,5 +1,8 @@
 """What would fail, or mislead, inside a search raises a `UserError` before it."""
 
+import reprlib
+
+import keras
 import numpy as np
 from keras import ops
 
@@ -20,8 +23,8 @@ def check_source(model, encoder_token_ids, extra_length):
         a program that is being compiled.
 
     Raises:
-        UserError: if the tensor has other axes or no columns, holds what is no token's id, or is
-            too long for the model's learned positions.
+        UserError: if the tensor has other axes or no columns, holds what is no token's id, has
+            padding before a token, or is too long for the model's learned positions.
     """
     shape = tuple(encoder_token_ids.shape)
     if len(shape) != 2 or shape[1] == 0:
@@ -45,6 +48,7 @@ def check_source(model, encoder_token_ids, extra_length):
             f"`encoder_token_ids` must be from 0 to {size - 1}, the vocabulary's last. "
             f"Received: the id {wrong[0]}"
         )
+    check_padding("encoder_token_ids", token_ids)
     lengths = (token_ids != PAD_ID).sum(axis=1)
     return np.where(lengths, lengths - 1 + extra_length, 0)
 
@@ -68,10 +72,81 @@ def check_logits(model, source_ids):
         )
 
 
+def check_padding(name, token_ids):
+    """Raise a `UserError` if a row has padding before a token.
+
+    Args:
+        name: the argument's name.
+        token_ids: int array `(batch, length)`.
+    """
+    is_token = token_ids != PAD_ID
+    is_gap = (is_token[:, 1:] > is_token[:, :-1]).any(axis=1)
+    if is_gap.any():
+        row = is_gap.argmax()
+        raise UserError(
+            f"`{name}` must be padded with 0 at the end, and only there. "
+            f"Received: row {row}={token_ids[row].tolist()}"
+        )
+
+
+def integers(name, values):
+    """Return integers as an array. A tensor of the backend is returned as it is.
+
+    Args:
+        name: the argument's name.
+        values: array, nested lists, or a tensor.
+
+    Raises:
+        UserError: if the values are not integers, or rows differ in length.
+    """
+    expected = f"`{name}` must be an array of 32-bit integers, with rows of one length."
+    is_ragged = hasattr(values, "row_splits")  # a tensor of TensorFlow
+    if ops.is_tensor(values) and not is_ragged:
+        if "int" not in keras.backend.standardize_dtype(values.dtype):
+            raise UserError(f"{expected} Received: dtype={values.dtype}")
+        return values
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError):  # NumPy's errors for lists of different lengths
+        is_ragged = True
+    if is_ragged:
+        raise UserError(f"{expected} Received: {reprlib.repr(values)}")
+    is_integer = array.dtype.kind in "iu" or not array.size  # an empty list becomes floats
+    if not is_integer or (array != array.astype("int32")).any():
+        raise UserError(f"{expected} Received: dtype={array.dtype}, {reprlib.repr(values)}")
+    return array.astype("int32")
+
+
+def hashable_rows(name, values):
+    """Return integers as nested tuples, which are equal by value and can be written as JSON.
+
+    Args:
+        name: the argument's name.
+        values: as of `integers`, or None.
+
+    Returns:
+        Nested tuples; None of None; in a program that is being compiled, the tensor.
+
+    Raises:
+        UserError: as `integers`.
+    """
+    if values is None:
+        return None
+    values = integers(name, values)
+    array = values_of(values)
+    return values if array is None else _as_tuples(array.tolist())
+
+
+def _as_tuples(values):
+    return tuple(map(_as_tuples, values)) if isinstance(values, list) else values
+
+
 def values_of(tensor):
     """The values of a tensor as an array; None of None, and while a program is being compiled."""
     if tensor is None:
         return None
+    if isinstance(tensor, tuple):
+        return np.asarray(tensor, "int32")
     try:
         return np.asarray(ops.convert_to_numpy(tensor))
     except (NotImplementedError, TypeError):

@@ -41,10 +41,12 @@ class Constraint(Settings):
             number, or lowers some. Where it is known, only so many more of the likeliest tokens are
             looked at, and not the whole vocabulary.
         scores_forced: whether the log-probabilities of tokens that it forces count in the score.
+        max_length: the most tokens of an output, the end token included; None for no limit.
     """
 
     num_forbidden = None
     scores_forced = True
+    max_length = None
 
     def check(self, model, encoder_token_ids, limits):
         """Raise a `UserError` if it does not fit the model or the sentences.

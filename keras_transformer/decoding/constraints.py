@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID
-from keras_transformer.decoding.checks import values_of
+from keras_transformer.decoding.checks import check_padding, hashable_rows, values_of
 from keras_transformer.decoding.constraint import Constraint
 from keras_transformer.decoding.history import followers, longer, mark
 from keras_transformer.decoding.settings import rows, shared
@@ -29,7 +29,8 @@ class MinLength(Constraint):
         min_length: a number of tokens.
 
     Raises:
-        UserError: if `min_length` is no integer, or negative.
+        UserError: if `min_length` is no integer, or negative; in a call, if it is more than an
+            output of a source may have.
     """
 
     min_length: int = shared("int32")
@@ -38,6 +39,17 @@ class MinLength(Constraint):
     def __post_init__(self):
         value = integer("min_length", self.min_length, 0, "an integer, 0 or larger")
         object.__setattr__(self, "min_length", value)
+
+    def check(self, model, encoder_token_ids, limits):
+        if limits is None:
+            return
+        is_short = (0 < limits) & (limits < self.min_length)
+        if is_short.any():
+            row = is_short.argmax()
+            raise UserError(
+                f"`min_length` must be at most {limits[row]}, the most tokens of an output of row "
+                f"{row}. Received: min_length={self.min_length}. Pass a larger `extra_length`."
+            )
 
     def allowed(self, log_probs, token_ids, state, progress):
         is_early = progress.step + 1 < self.min_length
@@ -271,11 +283,19 @@ class ForcedPrefix(Constraint):
         prefix_token_ids: int array `(batch, prefix)`, padded with 0.
         is_scored: whether the score has the log-probabilities of these tokens. Without them it is
             that of the rest of the output, given the prefix.
+
+    Raises:
+        UserError: if the prefixes are not integers, or not of one length; in a call, if they are
+            not ids of tokens, have padding before a token, or do not fit in the outputs.
     """
 
     prefix_token_ids: object = rows()
     is_scored: bool = True
     num_forbidden = 0
+
+    def __post_init__(self):
+        prefix = hashable_rows("prefix_token_ids", self.prefix_token_ids)
+        object.__setattr__(self, "prefix_token_ids", prefix)
 
     @property
     def scores_forced(self):
@@ -312,8 +332,10 @@ class ForcedPrefix(Constraint):
 
 
 def _check_shape(prefix, encoder_token_ids):
-    shape = tuple(ops.convert_to_tensor(prefix, "int32").shape)
+    shape = np.shape(prefix) if isinstance(prefix, tuple) else tuple(prefix.shape)
     batch = encoder_token_ids.shape[0]
+    if batch == 0:
+        return
     if len(shape) != 2 or (None not in (shape[0], batch) and shape[0] != batch):
         raise UserError(
             "`prefix_token_ids` must have the shape (batch, prefix), one row for each source. "
@@ -328,11 +350,4 @@ def _check_ids(prefix, vocabulary_size):
             f"`prefix_token_ids` must be ids of tokens: below {vocabulary_size}, the vocabulary "
             f"size, and not the start token {START_ID}. Received: the id {wrong[0]}"
         )
-    is_token = prefix != PAD_ID
-    is_gap = (is_token[:, 1:] > is_token[:, :-1]).any(axis=1)
-    if is_gap.any():
-        row = is_gap.argmax()
-        raise UserError(
-            "`prefix_token_ids` must be padded with 0 at the end, and only there. "
-            f"Received: row {row}={prefix[row].tolist()}"
-        )
+    check_padding("prefix_token_ids", prefix)

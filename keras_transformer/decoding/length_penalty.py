@@ -2,6 +2,21 @@
 
 from keras import ops
 
+from keras_transformer.options import real_number
+
+# With a larger one, penalties of long outputs are beyond float32, and scores are 0.
+_LARGEST_ALPHA = 10
+
+
+def check_alpha(alpha):
+    """Return α as a Python float; raise a `UserError` if it is not a number from 0 to 10."""
+    return real_number(
+        "alpha",
+        alpha,
+        lambda x: 0 <= x <= _LARGEST_ALPHA,
+        f"a number from 0 to {_LARGEST_ALPHA}",
+    )
+
 
 def gnmt(length, alpha):
     """((5 + |y|) / 6)^α: Wu et al. (2016), Eq. 14; the paper's section 6.1."""

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID, START_ID
 from keras_transformer.decoding.all_cores import search_on_all_cores
-from keras_transformer.decoding.checks import check_source
+from keras_transformer.decoding.checks import check_source, integers
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.constraint import Constraint
 from keras_transformer.decoding.search_loop import SearchLoop
@@ -25,7 +25,8 @@ class Search(Settings, abc.ABC):
     Call arguments:
         model: a `Transformer`.
         encoder_token_ids: int array `(batch, source)`, each row ending with the end token, padded
-            with 0. A row of padding alone gives empty outputs of score 0.
+            with 0 at the end, and only there. A row of padding alone gives empty outputs of score
+            0.
         num_results: how many outputs of each sentence to return.
         constraints: further constraints, such as those that differ by sentence.
         return_attention: whether to return the attention of the outputs to the source.
@@ -46,6 +47,7 @@ class Search(Settings, abc.ABC):
 
     Raises:
         UserError: if an argument is out of its range or does not fit the model or the sentences.
+            Within `tf.function` and `jax.jit`, token ids have no values yet and are not checked.
     """
 
     # What makes the steps: see `SearchLoop`.
@@ -99,11 +101,16 @@ class Search(Settings, abc.ABC):
             UserError: as a call.
         """
         search = self._with({"constraints": (*self.constraints, *check_constraints(constraints))})
+        encoder_token_ids = integers("encoder_token_ids", encoder_token_ids)
         encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
         num_results = self.check_num_results(num_results)
         limits = check_source(model, encoder_token_ids, self.extra_length)
+        most_tokens = limits
         for constraint in search.constraints:
-            constraint.check(model, encoder_token_ids, limits)
+            if limits is not None and constraint.max_length is not None:
+                most_tokens = np.minimum(most_tokens, constraint.max_length)
+        for constraint in search.constraints:
+            constraint.check(model, encoder_token_ids, most_tokens)
         return search, encoder_token_ids, num_results, limits
 
     @abc.abstractmethod
@@ -237,7 +244,7 @@ def _numbers(encoder_token_ids, numbers):
     """Which sentence of the call each is: int32 tensor `(batch, 1)`."""
     if numbers is None:
         numbers = ops.arange(ops.shape(encoder_token_ids)[0], dtype="int32")
-    numbers = ops.convert_to_tensor(numbers, "int32")
+    numbers = ops.convert_to_tensor(integers("sentence_numbers", numbers), "int32")
     batch, shape = encoder_token_ids.shape[0], tuple(numbers.shape)
     if len(shape) != 1 or (None not in (shape[0], batch) and shape[0] != batch):
         raise UserError(

@@ -63,7 +63,12 @@ class Settings:
     def row_tensors(self):
         """The tensors that have a row for each sentence: name -> int32 tensor `(batch, ...)`."""
         values = self._values(_ROWS)
-        return {name: keras.ops.convert_to_tensor(x, "int32") for name, x in values.items()}
+        return {
+            name: keras.ops.convert_to_tensor(
+                np.asarray(x, "int32") if isinstance(x, tuple) else x, "int32"
+            )
+            for name, x in values.items()
+        }
 
     def filled(self, tensors):
         """Itself with tensors in the place of the fields that they are named after.

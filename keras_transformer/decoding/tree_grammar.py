@@ -4,6 +4,7 @@ A tree is predicted as a sequence of symbols (section 6.3; Vinyals et al., 2015)
 constituent, `)NP` closes it, and a leaf stands for the next word.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID
-from keras_transformer.decoding.checks import values_of
+from keras_transformer.decoding.checks import hashable_rows, values_of
 from keras_transformer.decoding.constraint import Constraint
 from keras_transformer.decoding.settings import rows
 from keras_transformer.decoding.top_k import gather_rows
@@ -76,6 +77,8 @@ class TreeGrammar(Constraint):
             # Plain integers, so that a search can be looked up by its grammar.
             object.__setattr__(self, name, _integers(getattr(self, name)))
         object.__setattr__(self, "leaf_sets", tuple(map(_integers, self.leaf_sets)))
+        for name in ("num_words", "word_kinds"):
+            object.__setattr__(self, name, hashable_rows(name, getattr(self, name)))
         if len(self.opening_ids) != len(self.closing_ids):
             raise UserError(
                 "Each label needs one symbol that opens it and one that closes it. Received: "
@@ -106,8 +109,11 @@ class TreeGrammar(Constraint):
 
         Returns:
             A `TreeGrammar`.
+
+        Raises:
+            UserError: if one of them is not an array of integers.
         """
-        return self.filled({"num_words": num_words, "word_kinds": word_kinds})
+        return dataclasses.replace(self, num_words=num_words, word_kinds=word_kinds)
 
     def check(self, model, encoder_token_ids, limits):
         size = model.hyperparameters["vocabulary_size"]
@@ -234,10 +240,11 @@ def _check_num_words(num_words, encoder_token_ids, limits):
             "A grammar and the numbers of words of the sentences go together: pass "
             "`grammar.over(num_words)`. Received the grammar alone."
         )
-    if tuple(num_words.shape) != (encoder_token_ids.shape[0],):
+    shape = np.shape(num_words) if isinstance(num_words, tuple) else tuple(num_words.shape)
+    if shape != (encoder_token_ids.shape[0],):
         raise UserError(
             "`num_words` must have the shape (batch,), a number for each source. "
-            f"Received: shape={tuple(num_words.shape)} for {encoder_token_ids.shape[0]} sources"
+            f"Received: shape={shape} for {encoder_token_ids.shape[0]} sources"
         )
     words = values_of(num_words)
     if words is None or limits is None:
@@ -256,9 +263,9 @@ def _check_num_words(num_words, encoder_token_ids, limits):
 
 def _check_kinds(word_kinds, num_words, num_sets):
     kinds, words = values_of(word_kinds), values_of(num_words)
-    if kinds is None or words is None:
+    if kinds is None or words is None or not len(words):
         return
-    most = max(words, default=1)
+    most = max(words)
     if kinds.ndim != 2 or len(kinds) != len(words) or kinds.shape[1] < most:
         raise UserError(
             "`word_kinds` must have the shape (batch, words), a number for each word. Received: "

@@ -6,12 +6,12 @@ import keras
 
 from keras_transformer.data.tokenizer import END_ID
 from keras_transformer.decoding.candidates import fast_tracked_candidates
-from keras_transformer.decoding.length_penalty import penalised
+from keras_transformer.decoding.length_penalty import check_alpha, penalised
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.settings import shared
 from keras_transformer.decoding.word_loop import WordLoop
 from keras_transformer.errors import UserError
-from keras_transformer.options import integer, not_negative, positive_integer
+from keras_transformer.options import integer, positive_integer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -57,7 +57,7 @@ class WordSynchronousBeamSearch(Search):
         fast_track: how many continuations with a word wait at each step, whatever their rank: at
             most as many as live between two words.
         word_ids: ids of the tokens that consume a word. A `ConstituencyParser` knows its own.
-        alpha: α, the strength of the length penalty among finished hypotheses.
+        alpha: α, the strength of the length penalty among finished hypotheses, from 0 to 10.
         extra_length: how many tokens, the end token included, an output may have beyond the tokens
             of its source.
         constraints: tuple of `keras_transformer.constraints.Constraint`.
@@ -92,7 +92,7 @@ class WordSynchronousBeamSearch(Search):
             action_beam_size=action_beam_size,
             fast_track=integer("fast_track", self.fast_track, 0, "an integer, 0 or larger"),
             word_ids=tuple(_word_id(word_id) for word_id in self.word_ids),
-            alpha=not_negative("alpha", self.alpha),
+            alpha=check_alpha(self.alpha),
         )
         if self.fast_track > self.num_actions:
             raise UserError(

@@ -5,7 +5,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_transformer.data.tokenizer import END_ID
+from keras_transformer.data.tokenizer import END_ID, PAD_ID
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole_folder
 from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
@@ -30,8 +30,9 @@ def export_translator(translator, path, num_results=None):
     text, of score 0, for text of white space alone. Where there are fewer than k translations, the
     rest are empty and score minus infinity. Token ids end with the end token and are padded with 0,
     as `beam_search` takes and gives them: a source prefix is not added to them, a target prefix not
-    taken from them. A process that loads the model needs `tensorflow` and `tensorflow_text`
-    imported and nothing else.
+    taken from them. Other ids, and padding before a token, are an `InvalidArgumentError`. A search
+    that draws takes a text's place among the n for its number: see `Sampling`. A process that loads
+    the model needs `tensorflow` and `tensorflow_text` imported and nothing else.
 
     Args:
         translator: a `Translator`.
@@ -117,11 +118,27 @@ def _translation_module(translator, num_results):
 
     @tf.function(**text_signature("int32", (None, None), "token_ids"))
     def search(token_ids):
+        token_ids = _checked(translator.model, token_ids)
         output_ids, scores = translator.search_batch(token_ids, 1)
         return {"token_ids": output_ids[:, 0], "score": scores[:, 0]}
 
     module.functions = [translate, n_best, search]
     return module, {"serving_default": translate, "n_best": n_best, "token_ids": search}
+
+
+def _checked(model, token_ids):
+    """The token ids, once a SavedModel has found that a search in Python would take them."""
+    import tensorflow as tf
+
+    size, is_token = model.encoder.token_embedding.input_dim, token_ids != PAD_ID
+    is_id = (token_ids >= 0) & (token_ids < size)
+    is_gap = is_token[:, 1:] & ~is_token[:, :-1]
+    checks = (
+        (tf.reduce_all(is_id), f"`token_ids` must be from 0 to {size - 1}."),
+        (~tf.reduce_any(is_gap), "`token_ids` must be padded with 0 at the end, and only there."),
+    )
+    with tf.control_dependencies([tf.debugging.Assert(is_right, [m]) for is_right, m in checks]):
+        return tf.identity(token_ids)
 
 
 def string_tokenizer(tokenizer, add_eos=True):

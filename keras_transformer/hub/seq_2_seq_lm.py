@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.checks import check_padding, integers
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
 from keras_transformer.decoding.settings import deserialize, serialize
 from keras_transformer.errors import UserError
@@ -17,8 +18,16 @@ from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few
 
 # The largest number of source slots searched at once.
 _BATCH_TOKENS = 2048
-# No output is so long.
-_NO_END = 2**30
+
+
+class _NoEnd(MinLength):
+    """All outputs are as long as their limits, which are different: no end token comes before."""
+
+    def __init__(self):
+        super().__init__(2**30)
+
+    def check(self, model, encoder_token_ids, limits):
+        """Let no limit be too small."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -163,11 +172,14 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             bool `"decoder_padding_mask"`, true up to and including the end token.
 
         Raises:
-            UserError: if outputs are to end with other tokens.
+            UserError: if outputs are to end with other tokens, or if ids are not integers or have
+                padding before a token.
         """
         source, prompts = (
-            ops.convert_to_numpy(inputs[f"{side}_token_ids"]) for side in ("encoder", "decoder")
+            ops.convert_to_numpy(integers(name, inputs[name]))
+            for name in ("encoder_token_ids", "decoder_token_ids")
         )
+        check_padding("encoder_token_ids", source)
         mask = inputs.get("decoder_padding_mask")
         is_given = prompts != PAD_ID if mask is None else ops.convert_to_numpy(mask)
         prompts = np.where(is_given, prompts, PAD_ID)[:, 1:]
@@ -199,7 +211,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         """
         search, constraints = self.sampler, self.sampler.constraints
         if stop_token_ids is None:
-            constraints = (*constraints, MinLength(_NO_END))
+            constraints = (*constraints, _NoEnd())
         elif {*stop_token_ids} != {END_ID}:
             raise UserError(
                 f"Outputs end with the end token, {END_ID}, alone. "

@@ -191,6 +191,17 @@ def test_constraints_of_the_search_and_of_the_call_combine():
     }
 
 
+def test_a_minimum_length_above_the_limit_is_refused():
+    search, source = kt.BeamSearch(extra_length=EXTRA_LENGTH), [SOURCE, [A, END, 0], [0, 0, 0]]
+    token_ids, _ = search(small_model(), source[::2], constraints=MinLength(LIMIT))
+    assert [len(without_padding(row)) for row in to_numpy(token_ids)[:, 0]] == [LIMIT, 0]
+    message = "`min_length` must be at most 3, .* row 1. Received: min_length=4.*`extra_length`"
+    with pytest.raises(kt.UserError, match=message):
+        search(small_model(), source, constraints=MinLength(LIMIT))
+    with pytest.raises(kt.UserError, match="`min_length` must be at most 2.*min_length=3"):
+        search(small_model(), [SOURCE], constraints=(MinLength(3), MaxLength(2)))
+
+
 def test_constraints_that_leave_nothing_give_an_empty_output():
     search = kt.BeamSearch(extra_length=EXTRA_LENGTH)
     constraints = (BannedTokens((UNKNOWN, A, B)), MinLength(2))
@@ -255,6 +266,8 @@ def test_mark():
         (lambda: found(FirstToken(6)), "`token_id` must be below 6"),
         (lambda: found(BannedTokens((6,))), "below 6, the vocabulary size"),
         (lambda: found("no unknown"), "`constraints` must be"),
+        (lambda: ForcedPrefix([[A, B], [A]]), "`prefix_token_ids` must be an array of 32-bit int"),
+        (lambda: ForcedPrefix([[4.5]]), "`prefix_token_ids` must be an array of 32-bit int"),
     ],
 )
 def test_errors(make, message):

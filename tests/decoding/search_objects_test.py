@@ -5,6 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import constraints
@@ -43,6 +44,25 @@ def test_equal_by_value():
     assert len({kt.BeamSearch(), kt.BeamSearch(4), kt.BeamSearch(5), kt.Sampling()}) == 3
     with pytest.raises(AttributeError):
         kt.BeamSearch().beam_size = 5
+
+
+@pytest.mark.each_backend
+def test_searches_that_hold_arrays_are_equal_by_value():
+    prefix, num_words = np.array([[5, 6], [7, 0]]), np.array([2, 1])
+    grammar = kt.TreeGrammar((4,), (5,), (6, 7), leaf_sets=((6,), (7,)))
+    searches = [
+        kt.BeamSearch(
+            constraints=(
+                constraints.ForcedPrefix(as_type(prefix)),
+                grammar.over(words, words_kinds),
+            )
+        )
+        for as_type in (np.asarray, np.ndarray.tolist, ops.convert_to_tensor)
+        for words, words_kinds in [(as_type(num_words), as_type(prefix % 2))]
+    ]
+    assert len(set(searches)) == 1 and searches[0] == searches[1] == searches[2]
+    assert searches[0] != kt.BeamSearch(constraints=constraints.ForcedPrefix(prefix + 1))
+    assert deserialize(json.loads(json.dumps(serialize(searches[2])))) == searches[0]
 
 
 @pytest.mark.once

@@ -2,11 +2,14 @@ import functools
 import gc
 import weakref
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer import BeamSearch, Sampling, greedy_search
+from keras_transformer import BeamSearch, Sampling, WordSynchronousBeamSearch, greedy_search
+from keras_transformer.decoding.replay import replay
+from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
@@ -252,6 +255,33 @@ def test_source_ids_outside_the_vocabulary(wrong):
     source[3, 1] = wrong
     with pytest.raises(ValueError, match=f"from 0 to 11.*Received: the id {wrong}"):
         greedy_search(shared_model(), source)
+
+
+@pytest.mark.parametrize("row", [[0, 5, 6, 2], [0, 0, 0, 2], [5, 0, 6, 2]])
+def test_padding_before_a_token_is_refused(row):
+    message = rf"`encoder_token_ids` must be padded with 0 at the end.*row 1=\[{row[0]}, "
+    source = [[5, 6, 7, 2], row]
+    for search in (BeamSearch(), Sampling(), WordSynchronousBeamSearch(word_ids=(5,))):
+        with pytest.raises(UserError, match=message):
+            search(shared_model(), source)
+    with pytest.raises(UserError, match=message):
+        replay(BeamSearch(), shared_model(), source)
+
+
+@pytest.mark.each_backend
+def test_sources_that_are_not_integers_are_refused():
+    floats = np.array([[5.0, 2.0]], "float32")
+    wrong = [
+        *([[5, 6, 2], [5, 2]], floats, floats.tolist(), ops.convert_to_tensor(floats)),
+        *([["the", "dog"]], [[True, False]], [[2**32 + 5, 2]], None),
+    ]
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        wrong.append(tf.ragged.constant([[5, 6, 2], [5, 2]]))
+    for source in wrong:
+        with pytest.raises(UserError, match="`encoder_token_ids` must be an array of 32-bit int"):
+            BeamSearch()(None, source)  # before any model is needed
 
 
 @pytest.mark.parametrize("is_beam", [True, False])

@@ -250,10 +250,10 @@ WORDS = np.array([2, 1])
         (GRAMMAR.over(np.array([2, -1])), "row 1 of -1 words"),
         (GRAMMAR.over(np.array([2, 60])), "row 1 of 60 words, for an output of 51 at most"),
         (kt.TreeGrammar((4,), (5,), (12,)).over(WORDS), "below 12"),
-        (GRAMMAR.over(WORDS, np.zeros((2, 2))), "`word_kinds` and a grammar's `leaf_sets`"),
+        (GRAMMAR.over(WORDS, np.zeros((2, 2), int)), "`word_kinds` and a grammar's `leaf_sets`"),
         (OF_SETS.over(WORDS), "`word_kinds` and a grammar's `leaf_sets`"),
-        (OF_SETS.over(WORDS, np.zeros((2, 1))), "of up to 2 words"),
-        (OF_SETS.over(WORDS, np.zeros((1, 2))), "for 2 sources"),
+        (OF_SETS.over(WORDS, np.zeros((2, 1), int)), "of up to 2 words"),
+        (OF_SETS.over(WORDS, np.zeros((1, 2), int)), "for 2 sources"),
         (OF_SETS.over(WORDS, np.full((2, 2), 1)), "from 0 to 0.*1 to 1"),
     ],
 )

@@ -105,6 +105,21 @@ def test_token_ids_give_what_the_search_gives(translator, saved_model):
     np.testing.assert_allclose(outputs["score"], expected_scores[:, 0], rtol=1e-4)
 
 
+@pytest.mark.each_backend
+def test_token_ids_are_checked(saved_model):
+    import tensorflow as tf
+
+    search = saved_model.signatures["token_ids"]
+    for row, message in [
+        ([5, -1, 2], "`token_ids` must be from 0 to 199"),
+        ([5, 200, 2], "`token_ids` must be from 0 to 199"),
+        ([0, 5, 2], "`token_ids` must be padded with 0 at the end"),
+        ([5, 0, 2], "`token_ids` must be padded with 0 at the end"),
+    ]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            search(token_ids=np.array([[5, 6, 2], row], "int32"))
+
+
 def test_blank_text_is_not_searched(serve):
     blank = ["", "  \t", "\u200b", "\x85"]
     for sentences in (blank, ["The dog sleeps.", *blank]):

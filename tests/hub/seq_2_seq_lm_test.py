@@ -373,6 +373,14 @@ def test_without_a_preprocessor(preset, translator):
     assert (outputs["decoder_padding_mask"] == (outputs["decoder_token_ids"] != 0)).all()
 
 
+@pytest.mark.parametrize("row", [[0, 0, 0, 41, 2], [41, 0, 8, 30, 2]])
+def test_padding_before_a_token_is_refused(lm, row):
+    inputs = {"encoder_token_ids": np.array([INPUTS["encoder_token_ids"][0], row])}
+    inputs["decoder_token_ids"] = np.array([[1, 0, 0, 0]] * 2)
+    with pytest.raises(kt.UserError, match="`encoder_token_ids` must be padded with 0 at the end"):
+        lm.generate_step(inputs, (2,))
+
+
 # Training
 
 

@@ -91,7 +91,9 @@ def test_n_best_and_samples_begin_with_the_prefix():
         prefix = target_tokenizer().ids_of(PREFIXES["target_prefix"])
         assert (to_numpy(token_ids)[:2, :, :2] == prefix).all()
         assert not to_numpy(token_ids)[2].any()
-        assert not any("<" in text for text, _ in next(translator.n_best(["the dog"], count)))
+        _, (token_ids, _) = translator.search_sentence("the dog", count)
+        texts = [text for text, _ in next(translator.n_best(["the dog"], count))]
+        assert texts == target_tokenizer().decode([row[2:] for row in to_numpy(token_ids)[0]])
 
 
 @pytest.mark.once
