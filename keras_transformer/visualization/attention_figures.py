@@ -1,5 +1,6 @@
 """The paper's figures 3 to 5, for any model and sentence."""
 
+import logging
 import math
 
 import numpy as np
@@ -7,12 +8,24 @@ import numpy as np
 from keras_transformer.errors import UserError
 from keras_transformer.visualization.attention import KINDS, numbers
 from keras_transformer.visualization.fonts import families_for, width_of
-from keras_transformer.visualization.style import colours, figure_style, save_figure
+from keras_transformer.visualization.style import (
+    DPI,
+    MAX_PIXELS,
+    colours,
+    figure_style,
+    save_figure,
+)
+
+logger = logging.getLogger(__name__)
 
 _STYLES = ("lines", "heatmap")
 _FAINTEST = 0.01  # no line of less weight is drawn
 # Inches: of a line of text, of a letter, of a head's cell beside a token, between the columns.
 _LINE, _LETTER, _CELL, _BETWEEN = 0.25, 0.095, 0.14, 2.2
+# Inches: of the lowest line that holds a small letter, of the smallest cell of a map.
+_LOWEST_LINE, _SMALLEST_CELL = 0.13, 0.01
+# Dots per inch at which small text can just be read.
+_LOWEST_DPI = 72
 
 
 def plot_attention(
@@ -28,7 +41,9 @@ def plot_attention(
     """Draw the attention of a layer (figures 3 to 5): lines between two columns, or heat maps.
 
     Each line is of one head, by its colour, and the stronger the larger the weight is. With
-    `words`, the weights of each head stand beside the tokens looked at, too.
+    `words`, the weights of each head stand beside the tokens looked at, too. Heat maps of long
+    sentences have smaller cells and then fewer names, and a PNG file has fewer dots per inch, so
+    that a picture has at most 40 million pixels.
 
     ```python
     attention = kt.attention_weights(translator, "A dog runs.")
@@ -139,16 +154,31 @@ def _draw_maps(queries, keys, weights, heads, rows, theme):
     columns = min(len(heads), 4)
     lines = math.ceil(len(heads) / columns)
     names = _LETTER * max(map(width_of, (*queries, *keys)))
-    width = columns * (_LINE * len(keys) + 0.3) + names + 1
-    height = lines * (_LINE * len(rows) + names + 0.4) + 0.4
-    figure = Figure(figsize=(max(width, 3.5), height), layout="constrained")
+
+    def size(cell):
+        width = columns * (cell * len(keys) + 0.3) + names + 1
+        return max(width, 3.5), lines * (cell * len(rows) + names + 0.4) + 0.4
+
+    # Cells of many tokens shrink: while each line has its label, and then with fewer labels.
+    cell = _LINE
+    for dpi, least in ((DPI, _LOWEST_LINE), (_LOWEST_DPI, _SMALLEST_CELL)):
+        while cell > least and math.prod(size(cell)) * dpi**2 > MAX_PIXELS:
+            cell = max(0.95 * cell, least)
+    every = math.ceil(_LOWEST_LINE / cell)
+    if every > 1:
+        logger.warning(
+            "The heat maps name only one in %d tokens. Draw fewer heads to name more.", every
+        )
+    figure = Figure(figsize=size(cell), layout="constrained")
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
     options = {"fontsize": "small", "parse_math": False}
     for axes, head in zip(grid.flat, heads):
         image = axes.imshow(weights[head, rows], cmap=shades, vmin=0, vmax=1)
         axes.set_title(f"head {head}", fontsize="small")
-        axes.set_xticks(range(len(keys)), keys, rotation=90, **options)
-        axes.set_yticks(range(len(rows)), [queries[row] for row in rows], **options)
+        places = range(0, len(keys), every)
+        axes.set_xticks(places, keys[::every], rotation=90, **options)
+        places = range(0, len(rows), every)
+        axes.set_yticks(places, [queries[row] for row in rows[::every]], **options)
         axes.tick_params(length=0)
         axes.spines[["top", "right"]].set_visible(True)
     for axes in list(grid.flat)[len(heads) :]:

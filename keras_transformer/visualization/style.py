@@ -1,9 +1,16 @@
 """How all pictures look, on light pages and on dark ones."""
 
 import contextlib
+import logging
+import math
 from typing import NamedTuple
 
 from keras_transformer.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+DPI = 150  # dots per inch of a file
+MAX_PIXELS = 40e6  # of a PNG file: 160 MB in memory, and a few seconds
 
 
 class Theme(NamedTuple):
@@ -83,13 +90,25 @@ def picture(size, path=None, dark=False):
 
 
 def save_figure(figure, path):
-    """Write a figure, if there is a path: PNG or SVG by the path's ending, 150 dots an inch.
+    """Write a figure, if there is a path: PNG or SVG by the path's ending.
+
+    A figure has 150 dots an inch; a larger one has fewer, so that it has at most `MAX_PIXELS`.
 
     Raises:
         UserError: if the path ends otherwise.
     """
+    dpi = math.sqrt(MAX_PIXELS / math.prod(figure.get_size_inches()))
+    figure.set_dpi(min(figure.dpi, dpi))  # of a notebook
     if path is None:
         return
     if not str(path).lower().endswith((".png", ".svg")):
         raise UserError(f"A picture's `path` must end with .png or .svg. Received: path={path}")
-    figure.savefig(path, dpi=150)
+    if dpi < DPI and str(path).lower().endswith(".png"):
+        logger.warning(
+            "%s has %d dots per inch instead of %d, which would be too many pixels. Fewer words "
+            "or heads, or an SVG file, have larger text.",
+            path,
+            dpi,
+            DPI,
+        )
+    figure.savefig(path, dpi=min(dpi, DPI))

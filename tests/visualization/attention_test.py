@@ -1,10 +1,12 @@
 """Attention weights: those that the model used, with its tokens; and pictures of them."""
 
 import json
+import math
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import keras_transformer as kt
 from keras_transformer.visualization import alignment, plot_attention
@@ -205,6 +207,38 @@ def test_maps_are_the_weights(tmp_path):
     images = [axes.images[0] for axes in figure.axes if axes.images]
     assert_close(np.array([image.get_array() for image in images]), attention.decoder[-1, :, :1])
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("style", ["lines", "heatmap"])
+def test_pictures_of_long_sentences_have_a_limit_of_pixels(style, tmp_path, monkeypatch, caplog):
+    tokens, path = [str(i) for i in range(20)], tmp_path / "picture.png"
+    weights = np.full((1, 1, 20, 20), 1 / 20, "float32")
+    attention = kt.visualization.Attention(tokens, tokens, tokens, weights, weights, weights)
+
+    def draw(pixels):
+        monkeypatch.setattr("keras_transformer.visualization.style.MAX_PIXELS", pixels)
+        monkeypatch.setattr("keras_transformer.visualization.attention_figures.MAX_PIXELS", pixels)
+        caplog.clear()
+        figure = plot_attention(attention, style=style, path=path)
+        names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        with Image.open(path) as picture:
+            assert 0.9 * min(pixels, size) < math.prod(picture.size) <= pixels
+        assert figure.dpi**2 * math.prod(figure.get_size_inches()) <= 1.001 * pixels
+        return names, " ".join(caplog.messages)
+
+    # At the full size, with lower lines, with fewer dots, with fewer names.
+    size = 150**2 * math.prod(plot_attention(attention, style=style).get_size_inches())
+    names, told = draw(2 * size)
+    assert not told and (style == "lines" or names == tokens)
+    names, told = draw(0.6 * size)
+    assert ("dots per inch" in told) == (style == "lines") and (style == "lines" or names == tokens)
+    names, told = draw(0.2 * size)
+    assert "dots per inch instead of 150" in told and (style == "lines" or names == tokens)
+    names, told = draw(0.05 * size)
+    assert "dots per inch instead of 150" in told
+    if style == "heatmap":
+        assert "name only one in 2 tokens" in told and names == tokens[::2]
 
 
 @pytest.mark.once
