@@ -42,6 +42,8 @@ FAULTS = {
     "convert/vocabulary.py": [
         ("for index in (2, 3, 0, 1):", "for index in (0, 1, 2, 3):"),
         ("bias[self.copies] = COPY_BIAS", "bias[self.copies] = 0.0"),
+    ],
+    "data/sentencepiece_model.py": [
         ("spec.pad_id, spec.bos_id, spec.eos_id", "spec.bos_id, spec.pad_id, spec.eos_id"),
     ],
     # Layers and model

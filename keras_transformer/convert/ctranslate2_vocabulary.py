@@ -2,14 +2,13 @@
 
 from typing import NamedTuple
 
-from keras_transformer.convert.vocabulary import (
+from keras_transformer.convert.vocabulary import Order, reserve
+from keras_transformer.data.sentencepiece_model import (
     CONTROL,
     NORMAL,
     RESERVED,
-    Order,
     new_proto,
     reordered_proto,
-    reserve,
 )
 from keras_transformer.data.tokenizer import START_ID, Tokenizer
 from keras_transformer.errors import UserError

@@ -9,9 +9,10 @@ from keras import ops
 from keras_transformer.convert.foreign import find_weights
 from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.torch_names import bias_of, find_names
-from keras_transformer.convert.vocabulary import RESERVED, reserve
+from keras_transformer.convert.vocabulary import reserve
 from keras_transformer.convert.weight_files import open_weights
 from keras_transformer.convert.weights import assign, stack_places
+from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
 from keras_transformer.models.initial_values import filled_later

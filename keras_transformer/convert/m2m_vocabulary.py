@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.convert.tokenizer_json import names_of, proto_of, special_tokens_of
-from keras_transformer.convert.vocabulary import (
+from keras_transformer.convert.vocabulary import Order
+from keras_transformer.data.sentencepiece_model import (
     CONTROL,
     RESERVED,
     UNKNOWN,
     UNUSED,
-    Order,
     parse_proto,
     reordered_proto,
 )

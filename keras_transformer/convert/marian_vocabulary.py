@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.convert.generation import generation_option
-from keras_transformer.convert.vocabulary import RESERVED, Order, reordered_proto, reserve
+from keras_transformer.convert.vocabulary import Order, reserve
+from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import START_ID, Tokenizer
 from keras_transformer.errors import UserError
 

@@ -8,7 +8,7 @@ after the other, and none is missing, the two are the same.
 import base64
 import itertools
 
-from keras_transformer.convert.vocabulary import (
+from keras_transformer.data.sentencepiece_model import (
     CONTROL,
     NORMAL,
     RESERVED,

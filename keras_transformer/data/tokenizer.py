@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from keras_transformer.data.sentencepiece_model import in_our_order
 from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
@@ -262,8 +263,6 @@ class Tokenizer:
             UserError: if there is no such file, it is not a SentencePiece model, or the package
                 `protobuf` is not installed.
         """
-        from keras_transformer.convert.vocabulary import in_our_order
-
         path = Path(path)
         if not path.is_file():
             raise UserError(f"There is no SentencePiece model at {path}.")

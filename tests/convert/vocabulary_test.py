@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from keras_transformer.convert.vocabulary import (
-    COPY_BIAS,
+from keras_transformer.convert.vocabulary import COPY_BIAS, reserve
+from keras_transformer.data.sentencepiece_model import (
     NORMAL,
     RESERVED,
     USER_DEFINED,
     new_proto,
     reordered_proto,
-    reserve,
 )
 from keras_transformer.data.tokenizer import Tokenizer
 from tests.small_corpus import sentence_pairs
