@@ -10,7 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import keras
@@ -286,6 +288,22 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
         with pytest.raises(SystemExit):
             call(monkeypatch, "evaluate.py", *arguments, *wrong)
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.once
+def test_evaluate_the_wrong_way_round_is_warned_of():
+    direction = runpy.run_path(str(RECIPE / "evaluate.py"))["direction"]
+    translator = SimpleNamespace(metadata={"source": "en", "target": "de"})
+
+    def languages(source, target):
+        return direction(translator, SimpleNamespace(source=source, target=target, tag=None))[1]
+
+    with pytest.warns(UserWarning, match="translates en to de.* the other way round: `source=de`"):
+        assert languages("de", "en") == ("de", "en")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert languages(None, None) == languages("en", "de") == ("en", "de")
+        assert languages("en", "fr") == ("en", "fr")
 
 
 def test_evaluate_needs_languages(trained, tmp_path, monkeypatch, capsys):

@@ -2,13 +2,11 @@
 
 import hashlib
 import logging
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from types import MappingProxyType
 
+from keras_transformer.data.language_check import SCRIPTS, is_of, language_code, looks_swapped
 from keras_transformer.data.mixtures import Mixture, TaggedText
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
@@ -17,28 +15,6 @@ from keras_transformer.options import check_optional, positive_integer, real_num
 from keras_transformer.progress import bar
 
 logger = logging.getLogger(__name__)
-
-# The scripts of languages that are not written in Latin letters, by Unicode's names of letters.
-_SCRIPTS = {
-    **dict.fromkeys(("be", "bg", "kk", "ky", "mk", "mn", "ru", "tg", "uk"), ("CYRILLIC",)),
-    **dict.fromkeys(("ar", "fa", "ps", "ug", "ur"), ("ARABIC",)),
-    **dict.fromkeys(("he", "yi"), ("HEBREW",)),
-    **dict.fromkeys(("hi", "mr", "ne"), ("DEVANAGARI",)),
-    **dict.fromkeys(("am", "ti"), ("ETHIOPIC",)),
-    **{"el": ("GREEK",), "hy": ("ARMENIAN",), "ka": ("GEORGIAN",), "th": ("THAI",)},
-    **{"bn": ("BENGALI",), "ta": ("TAMIL",), "te": ("TELUGU",), "ml": ("MALAYALAM",)},
-    **{"gu": ("GUJARATI",), "kn": ("KANNADA",), "km": ("KHMER",), "lo": ("LAO",)},
-    **{"my": ("MYANMAR",), "pa": ("GURMUKHI",), "si": ("SINHALA",), "sr": ("CYRILLIC", "LATIN")},
-    "zh": ("CJK", "BOPOMOFO"),
-    "ja": ("CJK", "HIRAGANA", "KATAKANA"),
-    "ko": ("HANGUL", "CJK"),
-}
-_LATIN = (
-    "af az ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it lt lv ms mt nb nl nn no pl pt"
-    " ro sk sl sq sv sw tl tr vi"
-)
-SCRIPTS = MappingProxyType({**dict.fromkeys(_LATIN.split(), ("LATIN",)), **_SCRIPTS})
-"""The scripts of a language by its code, as Unicode's names of letters begin."""
 
 _SMALLEST_SHARE = 0.5  # of a sentence's letters in the script of its language
 # A word or two may be of any length beside their translation.
@@ -113,6 +89,11 @@ def _filter(
         total = sum((Counter(left_out) for _, left_out in results), Counter())
         return Mixture([filtered for filtered, _ in results], text.ratios), dict(total)
     _check(text, options)
+    if looks_swapped(text, *_languages(text)):
+        logger.warning(
+            "%r looks swapped: its sources look like %s, and its targets like %s.",
+            *(text, text.target_language, text.source_language),
+        )
     before = seen.get(_languages(text), set())
     now = seen[_languages(text)] = set(before)
     reasons = map(_reasons(text, options, now), bar("filtering", "pairs", len(text), text))
@@ -149,7 +130,7 @@ def _reasons(
 ) -> Callable[[Pair], str | None]:
     """The function that says of the pairs of one pass, in their order, why each is left out; pairs
     that were `seen` before are duplicates, and those that it is asked of are added."""
-    scripts = [SCRIPTS.get(_code(name), ()) for name in _languages(text)]
+    scripts = [SCRIPTS.get(language_code(name), ()) for name in _languages(text)]
 
     def is_duplicate(pair: Pair) -> bool:
         key = hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest()
@@ -184,28 +165,18 @@ def _ratio(pair: Pair) -> float:
 def _is_in(sentence: str, scripts: tuple[str, ...]) -> bool:
     """Whether a sentence has no letters, or enough of them are in some scripts."""
     letters = list(filter(str.isalpha, sentence))
-    fitting = sum(_script_begins(letter, scripts) for letter in letters)
+    fitting = sum(is_of(letter, scripts) for letter in letters)
     return fitting >= _SMALLEST_SHARE * len(letters)
-
-
-@cache
-def _script_begins(letter: str, scripts: tuple[str, ...]) -> bool:
-    return unicodedata.name(letter, "").removeprefix("FULLWIDTH ").startswith(scripts)
 
 
 def _languages(text: ParallelText) -> tuple[str, str]:
     return text.source_language, text.target_language
 
 
-def _code(language: str) -> str:
-    """`"zh"` of `"zh_CN"` or `"zh-Hans"`."""
-    return language.replace("-", "_").split("_")[0].lower()
-
-
 def _check(text: ParallelText, options: FilterOptions) -> None:
     options.check()
     if options.check_scripts:
-        unknown = [name for name in _languages(text) if _code(name) not in SCRIPTS]
+        unknown = [name for name in _languages(text) if language_code(name) not in SCRIPTS]
         if unknown:
             raise UserError(
                 f"`check_scripts` knows no script of {', '.join(unknown)}. It knows those of the "

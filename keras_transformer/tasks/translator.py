@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_transformer.data.language_check import LanguageCheck
 from keras_transformer.data.prefixed_tokenizer import tag_tokens
 from keras_transformer.data.tokenizer import END_ID, UNKNOWN_ID
 from keras_transformer.data.windows import in_windows
@@ -272,8 +273,8 @@ class Translator(Task):
             UserError: if a sentence is not a string.
 
         Warns:
-            UserWarning: once a call, if sentences have characters that the vocabulary lacks, or are
-                cut: see `check_sources`.
+            UserWarning: once a call, if sentences have characters that the vocabulary lacks, are
+                cut (see `check_sources`), or look like the language of the translations.
         """
         check_is_no_string(sentences, "translated")
         total = len(sentences) if hasattr(sentences, "__len__") else None
@@ -318,6 +319,14 @@ class Translator(Task):
             )
             for ids in self._token_ids(check_strings("sentences", sentences))
         ]
+
+    def language_check(self):
+        """What counts by their words or letters whether sources are in the language that the model
+        translates from: a `LanguageCheck`. It finds nothing where the model has several directions,
+        or its languages cannot be told apart so.
+        """
+        names = () if "tags" in self.metadata else ("source", "target")
+        return LanguageCheck(*(self.metadata.get(name) for name in names))
 
     def source_ids(self, sentence):
         """The ids of a sentence as the model reads it: a list.
@@ -391,13 +400,15 @@ class Translator(Task):
         return explain_translation(self, sentence, translation)
 
     def _warned_of(self, windows):
-        """The windows as they are; a warning of the first with sources that are not read whole."""
-        first, is_warned = 0, False
+        """The windows as they are; one warning, of the first that something is wrong with."""
+        first, is_warned, language = 0, False, self.language_check()
         for window in windows:
             window = check_strings("sentences", window, first)
-            if not is_warned and (message := self._parts_not_read(window, first)):
-                warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
-                is_warned = True
+            if not is_warned:
+                messages = self._parts_not_read(window, first), language.add_all(window)
+                if message := " ".join(filter(None, messages)):
+                    warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
+                    is_warned = True
             first += len(window)
             yield window
 

@@ -1,6 +1,7 @@
 """Score a trained model on a test set with sacreBLEU: BLEU, chrF, chrF++ and TER."""
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -99,9 +100,17 @@ def direction(translator, options):
         raise kt.UserError(
             "The model does not say which languages it translates: pass `source` and `target`."
         )
+    known = tuple(metadata.get(side) for side in ("target", "source"))
     tags, of_target = options.tag, f"<2{options.target}>"
     if tags is None and of_target in metadata.get("tags", ()):
         tags = (of_target,)
+    if languages == known and tags is None:
+        warnings.warn(
+            f"The model translates {known[1]} to {known[0]}, and is scored the other way round: "
+            f"`source={languages[0]}`, `target={languages[1]}`.",
+            UserWarning,
+            stacklevel=1,
+        )
     return translator if tags is None else translator.tagged(*tags), languages
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -89,8 +90,11 @@ def main(options):
 
 def noted(windows, translator, notes):
     """The windows as they are, after a note of the lines that are not translated as a whole."""
-    number = 0
+    number, language, is_warned = 0, translator.language_check(), False
     for window in windows:
+        if not is_warned and (message := language.add_all(window)):
+            warnings.warn(message, UserWarning, stacklevel=1)
+            is_warned = True
         for check in translator.check_sources(window):
             number += 1
             if check.is_cut:

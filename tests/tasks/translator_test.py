@@ -220,6 +220,19 @@ def test_one_warning_a_call_names_the_sources_that_are_not_read_whole():
 
 
 @pytest.mark.once
+def test_sources_in_the_language_of_the_translations_are_warned_of():
+    sentences = ["the dog runs and the cat sees the house"] * 10
+    languages = {"source": "de", "target": "en"}
+    with pytest.warns(UserWarning, match="look like en, and the model translates from de") as told:
+        copying_translator(metadata=languages)(sentences)
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copying_translator(metadata={"source": "en", "target": "de"})(sentences)
+        copying_translator(metadata={**languages, "tags": ["<2en>"]})(sentences)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("value", [None, float("nan"), ["the", "dog"], b"dog"], ids=repr)
 def test_a_sentence_that_is_not_a_string_is_named(value):
     translator = copying_translator()
