@@ -1,6 +1,7 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
-from keras_transformer import tensorflow_start  # noqa: F401  first: Keras imports it
+# First: the imports that follow take seconds, and Keras imports TensorFlow.
+from keras_transformer import interrupts, tensorflow_start  # noqa: F401
 
 # isort: split
 from keras_transformer import backend_check  # noqa: F401  imports Keras

@@ -1,6 +1,7 @@
 """What the recipes' scripts share: options, messages in one line, and how memory is held."""
 
 import contextlib
+import errno
 import itertools
 import logging
 import os
@@ -15,11 +16,18 @@ from typing import Literal
 
 from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import TrainingStopped, UserError, ended_by_pipe
+from keras_transformer.interrupts import STATUS, raise_interrupts
 from keras_transformer.memory import keep_freed_memory
 from keras_transformer.options import may_change, option_names
 from keras_transformer.progress import progress_shown
 
 _NUMBERS_TOLD = 5
+
+# The system's errors that come of the paths that are given, and of the disks that they are on.
+_OF_PATHS = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+)
 
 
 @dataclass(kw_only=True)
@@ -88,11 +96,15 @@ def run(main, options_class):
     An argument `@FILE` stands for the options in a file, in which `#` begins a comment. Of an
     option that is given twice, the last counts.
 
-    A `UserError` is printed in one line, and the exit status is 2. Where the reader of standard
-    output is gone, the script ends in silence, with status 141. Any other error is a defect and
-    keeps its traceback. What the package logs is printed: warnings on standard error, the rest on
-    standard output, or on standard error too where that is for answers (`StreamOptions`). Where an
-    error or a warning names an argument that is an option, its flag is named.
+    A `UserError` is printed in one line, and the exit status is 2; so is an error of the system
+    that a path or a full disk causes. Where the reader of standard output is gone, the script ends
+    in silence, with status 141, and after Ctrl-C with status 130. Any other error is a defect and
+    keeps its traceback.
+
+    Standard output and standard error are UTF-8 in every locale. Messages that the package logs are
+    printed: warnings on standard error, the rest on standard output, or on standard error too where
+    that is for answers (`StreamOptions`). Where an error or a warning names an argument that is an
+    option, its flag is named.
 
     Args:
         main: function of one argument, the options.
@@ -102,7 +114,11 @@ def run(main, options_class):
     """
     import tyro
 
+    raise_interrupts()
     keep_freed_memory()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # not a notebook's
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
     names = option_names(options_class)
     try:
         arguments = list(itertools.chain.from_iterable(map(_expand, sys.argv[1:])))
@@ -122,13 +138,26 @@ def run(main, options_class):
             ended_by_pipe(),
         ):
             main(options)
-    except UserError as error:
-        print(f"error: {name_flags(str(error), names)}", file=sys.stderr)
-        sys.last_value = error  # as Python does with what it prints: see `training.processes`
+    except (UserError, OSError) as error:
+        if not isinstance(error, UserError) and error.errno not in _OF_PATHS:
+            raise
+        print(f"error: {name_flags(_message(error), names)}", file=sys.stderr)
+        # Python sets it for each error that it prints: see `training.processes`.
+        sys.last_value = error if isinstance(error, UserError) else UserError(error)
         sys.exit(2)
+    except KeyboardInterrupt as error:
+        sys.last_value = error
+        sys.exit(STATUS)
     except TrainingStopped:
         print(f"Go on with: {resume_command()}", file=sys.stderr)
         raise
+
+
+def _message(error):
+    """An error in one line; the system's as PATH: REASON."""
+    if isinstance(error, UserError):
+        return str(error)
+    return ": ".join(str(x) for x in (error.filename, error.strerror) if x is not None) + "."
 
 
 def name_flags(message, names):

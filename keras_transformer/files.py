@@ -47,7 +47,7 @@ def whole(path):
             _pour(new, path)
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_folder(place) as folder, _hold(folder):
+    with _temporary_folder(place) as folder, _hold(folder), _named(path, folder):
         # The name of the link, as its ending may decide what is written.
         new = folder / (Path(path).name if Path(path).is_symlink() else place.name)
         yield new
@@ -117,8 +117,9 @@ def check_writable(argument, path, is_folder=False):
         if place.is_dir() and not is_folder:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not _is_special(path):
-            parent = next(x for x in place.parents if x.exists())
-            with tempfile.TemporaryFile(dir=parent):
+            while not place.parent.exists():
+                place = place.parent
+            with _temporary_folder(place):
                 pass
     except OSError as error:
         raise UserError(
@@ -233,6 +234,17 @@ def _temporary_folder(place):
             with temporary as folder:
                 yield Path(folder)
             return
+
+
+@contextlib.contextmanager
+def _named(path, folder):
+    """Name `path` in an error of the system that names a file in the folder, or none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and str(error.filename or folder).startswith(str(folder)):
+            error.filename = str(path)
+        raise
 
 
 def _is_moved(place, old):

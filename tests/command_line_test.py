@@ -1,14 +1,21 @@
 """Errors in one line, and exit statuses."""
 
+import errno
+import importlib
+import io
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from keras_transformer import interrupts
 from keras_transformer.command_line import (
     CommonOptions,
     LineNotes,
@@ -20,6 +27,8 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.variants import get_variant
 
 pytestmark = pytest.mark.once
+
+FOLDER = Path(interrupts.__file__).parent
 
 
 @dataclass
@@ -138,6 +147,70 @@ def test_the_reader_of_the_answers_may_leave(tmp_path):
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+def test_output_is_utf_8_whatever_the_locale(monkeypatch):
+    streams = {name: io.TextIOWrapper(io.BytesIO(), "ascii") for name in ("stdout", "stderr")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, stream)
+
+    def main(options):
+        print("größer")
+        raise UserError("zu groß")
+
+    with pytest.raises(SystemExit):
+        run_with(monkeypatch, main, "--variant", "x")
+    written = []
+    for stream in streams.values():
+        stream.flush()
+        written.append(stream.buffer.getvalue().decode())
+    assert written == ["größer\n", "error: zu groß\n"]
+
+
+def test_ctrl_c_ends_in_silence(monkeypatch, capsys):
+    def main(options):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    assert exit_of(capsys, run_with, monkeypatch, main, "--variant", "x") == (130, [])
+
+
+@pytest.mark.parametrize(
+    ("argv", "orig_argv", "expected"),
+    [
+        (["{root}/recipes/translation/translate.py"], [], signal.SIG_DFL),
+        (["-m"], ["python", "-m", "keras_transformer.convert", "x"], signal.SIG_DFL),
+        (["-m"], ["python", "-m", "pytest"], signal.default_int_handler),
+        (["{root}/tests/mine.py"], [], signal.default_int_handler),
+        ([""], [], signal.default_int_handler),
+    ],
+)
+def test_ctrl_c_ends_a_command_while_libraries_are_imported(monkeypatch, argv, orig_argv, expected):
+    monkeypatch.setattr(sys, "argv", [x.format(root=FOLDER.parent) for x in argv])
+    monkeypatch.setattr(sys, "orig_argv", orig_argv)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        importlib.reload(interrupts)
+        assert signal.getsignal(signal.SIGINT) == expected
+        interrupts.raise_interrupts()
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_full_disk_is_one_line(monkeypatch, capsys):
+    def main(options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/x")
+
+    status, lines = exit_of(capsys, run_with, monkeypatch, main, "--variant", "x")
+    assert (status, lines) == (2, ["error: runs/x: No space left on device."])
+
+
+def test_an_error_of_the_system_that_is_a_defect_keeps_its_traceback(monkeypatch):
+    def main(options):
+        open("none", encoding="utf-8")
+
+    with pytest.raises(FileNotFoundError):
+        run_with(monkeypatch, main, "--variant", "x")
 
 
 def test_error_of_the_script_is_one_line(monkeypatch, capsys):

@@ -222,6 +222,22 @@ def test_no_room_for_a_file(tmp_path):
     assert names(tmp_path) == []
 
 
+def test_a_full_disk_is_an_error_of_the_path_that_was_to_be_written(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
+    try:
+        for write in (
+            lambda new: check_room(new, 10_000),
+            lambda new: new.write_bytes(b" " * 9999),
+        ):
+            with pytest.raises(OSError) as error, whole(tmp_path / "file") as new:
+                write(new)
+            assert (error.value.errno, error.value.filename) == (errno.EFBIG, f"{tmp_path}/file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path) == []
+
+
 def test_a_file_is_not_lost_to_the_question_for_room(tmp_path):
     (tmp_path / "file").write_text("old")
     with pytest.raises(FileExistsError):
@@ -332,6 +348,7 @@ def test_an_empty_folder_in_one_that_is_read_only_is_filled(tmp_path, monkeypatc
         return make(dir=dir, **options)
 
     monkeypatch.setattr(files.tempfile, "TemporaryDirectory", temporary)
+    check_writable("output", path, is_folder=True)
     with whole(path) as new:
         write(new, "new", folder=True)
     assert read(path) == "new" and names(path) == ["part"]

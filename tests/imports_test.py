@@ -100,7 +100,7 @@ def run_python(script):
 
 # Which way
 
-FOR_ALL = {"errors", "files", "options", "progress"}
+FOR_ALL = {"errors", "files", "interrupts", "options", "progress"}
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
@@ -108,6 +108,7 @@ MAY_IMPORT = {
     "compilation_cache": set(),
     "errors": set(),
     "files": set(),
+    "interrupts": set(),
     "namespace": set(),
     "options": set(),
     "progress": set(),

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from keras_transformer.data.trees import tagged_words
 from keras_transformer.errors import UserError
 from keras_transformer.options import positive_integer
 
@@ -159,7 +160,7 @@ def count_tags(
     """
     counts = defaultdict(Counter) if counts is None else counts
     for tree in trees:
-        for word, tag in tree.pos():
+        for word, tag in tagged_words(tree):
             counts[word][tag] += 1
     return counts
 

@@ -231,9 +231,11 @@ def _write(folder, texts, tokenizers, dtype, max_tokens, progress):
             counts[number] += len(kept)
             left_out += len(chunk) - len(kept)
             for side, token_ids in zip(_SIDES, zip(*kept)):
-                np.array([len(ids) for ids in token_ids], "int32").tofile(files[f"{side}.lengths"])
+                lengths = np.array([len(ids) for ids in token_ids], "int32")
+                # Not `tofile`, whose error does not say that the disk is full.
+                files[f"{side}.lengths"].write(lengths.data)
                 flat = np.fromiter(itertools.chain.from_iterable(token_ids), dtype)
-                flat.tofile(files[f"{side}.tokens"])
+                files[f"{side}.tokens"].write(flat.data)
             progress.update(len(chunk))
     finally:
         for file in files.values():

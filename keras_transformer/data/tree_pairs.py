@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.data.tree_survey import TreeSurvey, survey_trees
 from keras_transformer.data.treebanks import Treebank
-from keras_transformer.data.trees import LabelledBrackets, Linearization
+from keras_transformer.data.trees import LabelledBrackets, Linearization, tagged_words
 from keras_transformer.data.trees.walk import OPEN, is_leaf, walk
 from keras_transformer.errors import UserError
 from keras_transformer.options import positive_number
@@ -86,7 +86,11 @@ class TreePairs:
 
     def sentences(self) -> Iterator[str]:
         """The words of each whole tree, with spaces between them: what a vocabulary is made of."""
-        return (" ".join(tree.leaves()) for treebank in self._copies() for tree in treebank)
+        return (
+            " ".join(word for word, _ in tagged_words(tree))
+            for treebank in self._copies()
+            for tree in treebank
+        )
 
     def with_constituents(self) -> "TreePairs":
         """The pairs of the same trees and of their constituents."""

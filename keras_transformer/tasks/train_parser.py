@@ -7,7 +7,7 @@ from keras_transformer.data.tag_dictionary import TagDictionary
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.tree_symbols import TreeSymbols
-from keras_transformer.data.trees import UNKNOWN_TAG, to_bracketed
+from keras_transformer.data.trees import UNKNOWN_TAG, tagged_words, to_bracketed
 from keras_transformer.data.trees.walk import LEAF
 from keras_transformer.data.word_tokenizers import word_tokenizer_of
 from keras_transformer.data.word_tokens import WordTokenizer
@@ -275,7 +275,7 @@ def score_trees(parser, trees):
     Returns:
         `EvalbScores`.
     """
-    predicted = parser([tree.leaves() for tree in trees])
+    predicted = parser([[word for word, _ in tagged_words(tree)] for tree in trees])
     # A sentence that is too long for the model's positions has none, and is a skip sentence.
     lines = [to_bracketed(tree) if tree else "" for tree in predicted]
     return evaluate_trees(map(to_bracketed, trees), lines, Parameters.named("COLLINS"))

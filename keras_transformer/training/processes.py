@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from keras_transformer.errors import UserError
+from keras_transformer.interrupts import STATUS as INTERRUPTED
 
 # Bytes of an error that the others are told.
 _MESSAGE_BYTES = 2000
@@ -152,7 +153,8 @@ def _end_at_once():
         sys.stdout.flush()
         sys.stderr.flush()
         # JAX would wait for the others, which wait for this one, and in the end abort.
-        os._exit(2 if isinstance(error, UserError) else 1)
+        statuses = {UserError: 2, KeyboardInterrupt: INTERRUPTED}
+        os._exit(next((x for kind, x in statuses.items() if isinstance(error, kind)), 1))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from html import escape
 from keras import ops
 
 from keras_transformer.data.tokenizer import PAD_ID
-from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.trees import tagged_words, to_bracketed
 from keras_transformer.decoding.replay import replay
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
@@ -91,7 +91,9 @@ def explain_parse(parser, sentence, tree=None):
     predicted = parser.tree_of(sentence, target)
     comparison = None if tree is None else compare_trees(tree, predicted)
     return Explanation(
-        sentence if isinstance(sentence, str) else " ".join(predicted.leaves()),
+        sentence
+        if isinstance(sentence, str)
+        else " ".join(word for word, _ in tagged_words(predicted)),
         to_bracketed(predicted),
         of_task(parser, source, target),
         beam=beam,

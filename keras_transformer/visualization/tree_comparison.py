@@ -12,7 +12,7 @@ from keras_transformer.evaluation.evalb.differences import (
 from keras_transformer.evaluation.evalb.parameters import Parameters
 from keras_transformer.files import whole
 from keras_transformer.visualization import svg
-from keras_transformer.visualization.trees import drawn, tree_text
+from keras_transformer.visualization.trees import drawn, refuse_deep_trees, tree_text
 
 _GAP = 40  # pixels between the trees
 _MARK = "*"
@@ -46,6 +46,7 @@ class TreeComparison:
             comma; then nothing is scored. Else empty.
     """
 
+    @refuse_deep_trees()
     def __init__(self, gold, predicted, parameters):
         self.gold, self.predicted = gold, predicted
         differences = find_differences(gold, predicted, parameters)
@@ -142,7 +143,7 @@ def compare_trees(gold, predicted, parameters=None):
         A `TreeComparison`.
 
     Raises:
-        UserError: if a word of a tree has no tag of its own.
+        UserError: if a word of a tree has no tag of its own, or a tree has too many levels.
     """
     return TreeComparison(gold, predicted, parameters or Parameters.named("COLLINS"))
 
@@ -171,6 +172,7 @@ def _is_constituent(tree, place):
     return not isinstance(node, str) and not is_leaf(node)
 
 
+@refuse_deep_trees()
 def _marked(tree, places):
     """The tree with a star at the labels of some places."""
     tree = tree.copy(deep=True)

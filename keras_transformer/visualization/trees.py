@@ -1,5 +1,6 @@
 """Constituency trees as drawings of letters, and as pictures."""
 
+import contextlib
 import itertools
 import math
 import re
@@ -15,6 +16,18 @@ _SIDES = ("width", "height")
 _NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"  # in whatever form
 
 
+@contextlib.contextmanager
+def refuse_deep_trees():
+    """Raise a `UserError` where nltk or svgling recurses through too many levels of a tree."""
+    try:
+        yield
+    except RecursionError:
+        raise UserError(
+            "The tree has too many levels to be drawn. Expected a few hundred at most."
+        ) from None
+
+
+@refuse_deep_trees()
 def tree_text(tree):
     """Draw a tree with letters.
 
@@ -23,6 +36,9 @@ def tree_text(tree):
 
     Returns:
         A string of several lines.
+
+    Raises:
+        UserError: if the tree has too many levels.
     """
     from nltk.tree.prettyprinter import TreePrettyPrinter
 
@@ -41,7 +57,7 @@ def tree_svg(tree, colours=None):
         A string of one line.
 
     Raises:
-        UserError: if svgling is not installed.
+        UserError: if svgling is not installed, or the tree has too many levels.
     """
     return svg.to_string(drawn(tree, colours))
 
@@ -70,6 +86,7 @@ def trees_svg(trees):
     return svg.to_string(root)
 
 
+@refuse_deep_trees()
 def drawn(tree, colours=None):
     """As `tree_svg`, the root of the picture."""
     svgling = load_svgling()

@@ -11,7 +11,7 @@ from pathlib import Path
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, OneTreeOptions, run
 from keras_transformer.data.treebanks import load_treebank
-from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.trees import tagged_words, to_bracketed
 from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
 from keras_transformer.files import beside, check_writable, whole
 from keras_transformer.options import positive_integer
@@ -88,7 +88,9 @@ def load(options):
 def parse_and_score(parser, gold, parameters, given_tags=False):
     """The scores of the parser's trees, other facts of them, and the trees in brackets."""
     start = time.time()
-    sentences = [tree.pos() if given_tags else tree.leaves() for tree in gold]
+    sentences = [*map(tagged_words, gold)]
+    if not given_tags:
+        sentences = [[word for word, _ in words] for words in sentences]
     parses = list(parser.parse(sentences))
     seconds = time.time() - start
     # Only where a model learned too few positions, a tree is missing.

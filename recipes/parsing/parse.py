@@ -10,7 +10,7 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, OneTreeOptions, StreamOptions, given, run
-from keras_transformer.data.trees import to_bracketed
+from keras_transformer.data.trees import tagged_words, to_bracketed
 from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
 from keras_transformer.data.windows import line_windows
 from keras_transformer.visualization import tree_text
@@ -139,7 +139,7 @@ def facts(parse):
     return {
         "score": parse.score if math.isfinite(parse.score) else None,
         "tree": to_bracketed(parse.tree),
-        "tags": [tag for _, tag in parse.tree.pos()],
+        "tags": [tag for _, tag in tagged_words(parse.tree)],
         "spans": spans,
         "repairs": parse.repairs,
     }
@@ -151,7 +151,7 @@ def writer(options, drawn):
 
     def write_json(parse, number):
         parses = [parse, *parse.others] if parse.tree else []
-        words = parse.tree.leaves() if parse.tree else []
+        words = [word for word, _ in tagged_words(parse.tree)] if parse.tree else []
         values = {"line": number, "words": words, "parses": list(map(facts, parses))}
         print(json.dumps({**values, "is_too_long": parse.is_too_long}, ensure_ascii=False))
 

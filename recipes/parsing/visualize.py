@@ -8,7 +8,7 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, ParserSearchOptions, run
-from keras_transformer.data.trees import clean_tree
+from keras_transformer.data.trees import clean_tree, tagged_words
 from keras_transformer.files import check_writable
 from keras_transformer.visualization import plot_attention, tree_svg
 from keras_transformer.visualization.trees import load_svgling
@@ -46,7 +46,7 @@ def main(options):
         gold = clean_tree(trees[0])
         if gold is None:
             raise kt.UserError("There are only traces in the tree. Received: " + options.sentence)
-        sentence = gold.leaves()
+        sentence = [word for word, _ in tagged_words(gold)]
     explanation = parser.explain(sentence, gold)
     print(explanation)
     folder = options.output_dir

@@ -1,4 +1,6 @@
+import errno
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -36,6 +38,19 @@ def test_round_trip_with_empty_sentences(tmp_path):
         assert store.source[0].dtype == "int32"
     assert sorted(path.name for path in (tmp_path / "tokens").iterdir()) == sorted(PARTS)
     assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
+
+
+def test_a_full_disk_is_named_as_such(tmp_path):
+    # As a full disk does, a limit on the size of files cuts writing short.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
+    try:
+        with pytest.raises(OSError) as error:
+            TokenStore.build(tmp_path / "tokens", [("5 " * 9999, "6")], Numbers())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "tokens"))
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_padded(tmp_path):

@@ -1,10 +1,22 @@
 import pytest
 from nltk import Tree
 
+from keras_transformer.data.tag_dictionary import count_tags
 from keras_transformer.data.tree_pairs import TreePairs
 from keras_transformer.data.treebanks import Treebank
+from keras_transformer.data.trees import parse_trees, tagged_words
 
 pytestmark = pytest.mark.once
+
+
+def test_trees_of_thousands_of_levels_are_trained_on():
+    deep = "(S (NP (NN dog))" * 3000 + ")" * 3000
+    pairs = TreePairs(Treebank("x", "train", lambda: parse_trees([deep])))
+    assert list(pairs.sentences()) == ["dog " * 2999 + "dog"]
+    assert len(list(pairs)) == 1
+    (tree,) = parse_trees([deep])
+    assert count_tags([tree]) == {"dog": {"NN": 3000}}
+    assert tagged_words(tree)[:2] == [("dog", "NN")] * 2
 
 
 def treebank(size, label):

@@ -10,6 +10,7 @@ import keras_transformer as kt
 from keras_transformer.decoding.replay import BeamHistory, Hypothesis
 from keras_transformer.evaluation.evalb.differences import find_differences
 from keras_transformer.visualization import BeamTree, beam_tree, compare_trees, tree_svg, tree_text
+from tests.helpers import error_of
 from tests.small_corpus import new_model, tokenizer
 from tests.small_trees import trees
 
@@ -104,6 +105,14 @@ def test_where_a_parse_went_wrong(tmp_path):
     picture = (tmp_path / "comparison.svg").read_text("utf-8")
     assert words_in(picture).split().count("dog") == 2
     assert "wrong: NP (a cat here)" in comparison._repr_html_()
+
+
+def test_a_tree_of_thousands_of_levels_is_not_drawn():
+    deep = Tree("NN", ["dog"])
+    for _ in range(3000):
+        deep = Tree("S", [deep])
+    for draw in (tree_text, tree_svg, lambda tree: compare_trees(tree, tree)):
+        assert "too many levels" in error_of(draw, deep)
 
 
 def test_what_evalb_cannot_compare():

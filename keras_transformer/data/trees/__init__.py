@@ -30,6 +30,7 @@ from keras_transformer.data.trees.linearizing import (
     symbol_inventory,
 )
 from keras_transformer.data.trees.repair import repair
+from keras_transformer.data.trees.walk import tagged_words
 
 __all__ = [
     "LABELLED_BRACKETS",
@@ -50,6 +51,7 @@ __all__ = [
     "rebuild",
     "repair",
     "symbol_inventory",
+    "tagged_words",
     "to_bracketed",
     "unescape",
 ]

@@ -74,6 +74,21 @@ def _in_order(steps: Iterable[tuple[Step, "Tree"]]) -> Iterator[tuple[Step, "Tre
             yield OPEN, waiting.pop()[1]
 
 
+def tagged_words(tree: "Tree") -> list[tuple[str, str]]:
+    """Return the words of a tree with their tags, as `tree.pos()` does by recursion.
+
+    Args:
+        tree: a tree.
+
+    Returns:
+        A list of pairs (word, tag).
+
+    Raises:
+        UserError: if a word has no tag of its own, or a constituent is empty.
+    """
+    return [(node[0], node.label()) for step, node in walk(tree) if step == LEAF]
+
+
 def is_leaf(tree: "Tree") -> bool:
     """Whether a tree is a tag with its word."""
     if len(tree) != 1:
