@@ -261,6 +261,7 @@ FAULTS = {
         ("ops.take_along_axis(logits, forced, axis=-1) - normalizer", "normalizer"),
         ("token_ids[np.isin(token_ids, only)]", "only"),
     ],
+    "data/line_breaks.py": [('match[0] if match[0] in source else " "', '" "')],
     "decoding/checks.py": [
         ("is_gap = (is_token[:, 1:] > is_token[:, :-1])", "is_gap = (is_token[:, 1:] < False)"),
     ],

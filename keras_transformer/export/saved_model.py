@@ -5,6 +5,7 @@ import functools
 import keras
 from keras import ops
 
+from keras_transformer.data.line_breaks import BREAKS
 from keras_transformer.data.tokenizer import END_ID, PAD_ID
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole_folder
@@ -96,7 +97,8 @@ def _translation_module(translator, num_results):
     def search_texts(text, num_results):
         def search(batch, rows):
             token_ids, scores = translator.search_batch(batch, num_results, sentence_numbers=rows)
-            return _detokenize(module.tokenizer, token_ids[:, :, len(target_prefix) :]), scores
+            texts = _detokenize(module.tokenizer, token_ids[:, :, len(target_prefix) :])
+            return without_breaks(texts, tf.gather(text, rows)), scores
 
         token_ids = module.source_tokenizer.tokenize(text)
         has_tokens = token_ids.row_lengths() > 1  # more than the end token
@@ -231,6 +233,16 @@ def search_in_batches(token_ids, is_searched, search, batch_tokens, num_results=
     scores = tf.concat([scores, tf.zeros(nothing)], axis=0)
     back = tf.argsort(tf.concat([order, rest], axis=0))
     return tf.gather(texts, back), tf.gather(scores, back)
+
+
+def without_breaks(texts, sources):
+    """`line_breaks.without_breaks` in TensorFlow: strings `(n, num_results)` and `(n,)`."""
+    import tensorflow as tf
+
+    for character in BREAKS:
+        is_kept = tf.strings.regex_full_match(sources, f"(?s).*{character}.*")[:, None]
+        texts = tf.where(is_kept, texts, tf.strings.regex_replace(texts, character, " "))
+    return texts
 
 
 def _detokenize(tokenizer, token_ids):

@@ -2,6 +2,7 @@ import keras
 import keras_hub
 from keras import ops
 
+from keras_transformer.data.line_breaks import without_breaks
 from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.hub.backbone import TransformerBackbone
 from keras_transformer.hub.tokenizer import TransformerTokenizer, check_config_file
@@ -150,11 +151,14 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         }
 
     def generate_postprocess(self, x):
-        """From what `TransformerSeq2SeqLM.generate_step` gives to a list of strings."""
+        """From what `TransformerSeq2SeqLM.generate_step` gives to a list of strings.
+
+        Line breaks and tabs become spaces, even if the sources have them.
+        """
         first = 1 + len(self.target_prefix_ids)
         token_ids = ops.convert_to_numpy(x["decoder_token_ids"])[:, first:]
         rows = [[int(i) for i in row if i > END_ID] for row in token_ids]
-        return self.tokenizer.detokenize(rows)
+        return [without_breaks(text) for text in self.tokenizer.detokenize(rows)]
 
     def get_config(self):
         source = self.source_tokenizer

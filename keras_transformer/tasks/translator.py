@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.language_check import LanguageCheck
+from keras_transformer.data.line_breaks import without_breaks
 from keras_transformer.data.prefixed_tokenizer import tag_tokens
 from keras_transformer.data.tokenizer import END_ID, UNKNOWN_ID
 from keras_transformer.data.windows import in_windows
@@ -50,7 +51,8 @@ class Translator(Task):
     ```
 
     A sentence of white space alone, or of which the tokenizer leaves nothing, is not searched: its
-    translation is empty, of score 0.
+    translation is empty, of score 0. A translation has no line breaks and tabs that its sentence
+    lacks: each is replaced by a space.
 
     Args:
         model: a `Transformer`.
@@ -369,6 +371,20 @@ class Translator(Task):
         (token_ids,) = self.tokenizer.encode([translation])
         return [*self.target_prefix_ids, *token_ids, END_ID]
 
+    def texts_of(self, source, outputs):
+        """Return the texts of outputs, without the prefix and without new line breaks and tabs.
+
+        Args:
+            source: the sentence that was translated, a string.
+            outputs: list of the outputs' token ids, which may be padded.
+
+        Returns:
+            A list of strings. In place of each line break and tab that the source lacks there is a
+            space, so that the translation of one line is one line.
+        """
+        texts = self.tokenizer.decode([ids[len(self.target_prefix_ids) :] for ids in outputs])
+        return [without_breaks(text, source) for text in texts]
+
     def output_tokens(self, token_ids):
         """The tokens of outputs' ids, as the vocabulary spells them: a list of strings.
 
@@ -446,7 +462,10 @@ class Translator(Task):
         )
         blank = [((), 0.0)] * num_results
         for window in results:
-            yield [self._decode(blank if outputs is None else outputs) for _, outputs in window]
+            yield [
+                self._decode(text, blank if outputs is None else outputs)
+                for text, outputs in window
+            ]
 
     def _encode(self, sentences):
         most, prefix = self._most_tokens(), self.source_prefix_ids
@@ -463,8 +482,8 @@ class Translator(Task):
         limit = self.source_limit()
         return None if limit is None else limit - self.source_end - len(self.source_prefix_ids)
 
-    def _decode(self, outputs):
-        texts = self.tokenizer.decode([ids[len(self.target_prefix_ids) :] for ids, _ in outputs])
+    def _decode(self, source, outputs):
+        texts = self.texts_of(source, [ids for ids, _ in outputs])
         return list(zip(texts, [score for _, score in outputs]))
 
 

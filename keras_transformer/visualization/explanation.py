@@ -80,7 +80,7 @@ class Explanation:
 def explain_translation(translator, sentence, translation=None):
     """What `Translator.explain` returns."""
     source, target, beam = _searched(translator, sentence, translation)
-    (output,) = translator.tokenizer.decode([target[len(translator.target_prefix_ids) :]])
+    (output,) = translator.texts_of(sentence, [target])
     attention = of_task(translator, source, target)
     return Explanation(sentence, output, attention, alignment(attention), beam)
 

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.data import line_breaks
+from keras_transformer.data.line_breaks import BREAKS
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.export.saved_model import WHITE_SPACE, search_in_batches
+from keras_transformer.export.saved_model import WHITE_SPACE, search_in_batches, without_breaks
 from keras_transformer.tasks.length_batches import batches_by_length
 
 pytestmark = pytest.mark.skipif(
@@ -103,6 +105,16 @@ def test_token_ids_give_what_the_search_gives(translator, saved_model):
     expected_ids, expected_scores = translator.search_batch(token_ids, num_results=1)
     assert outputs["token_ids"].numpy().tolist() == expected_ids[:, 0].numpy().tolist()
     np.testing.assert_allclose(outputs["score"], expected_scores[:, 0], rtol=1e-4)
+
+
+@pytest.mark.each_backend
+def test_breaks_are_replaced_as_in_python():
+    texts = [[f"a{BREAKS}b", f"{BREAKS[::-1]}ä\n"], ["", "x\x85\x85"]]
+    sources = ["the \t\x85\u2028", "\n"]
+    expected = [[line_breaks.without_breaks(x, y) for x in row] for row, y in zip(texts, sources)]
+    assert expected[0] != expected[1] != texts[1]
+    actual = without_breaks(np.array(texts), np.array(sources)).numpy().tolist()
+    assert [[text.decode() for text in row] for row in actual] == expected
 
 
 @pytest.mark.each_backend

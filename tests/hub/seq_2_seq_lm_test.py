@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.data.line_breaks import BREAKS
+from keras_transformer.data.tokenizer import Tokenizer
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import WORDS, new_model, sentence_pairs, tokenizer
 from tests.tasks import two_vocabularies_test as two
@@ -371,6 +373,16 @@ def test_without_a_preprocessor(preset, translator):
     width = min(8, expected.shape[1])
     assert outputs["decoder_token_ids"][:, 1 : 1 + width].tolist() == expected[:, :width].tolist()
     assert (outputs["decoder_padding_mask"] == (outputs["decoder_token_ids"] != 0)).all()
+
+
+def test_a_line_gives_a_line():
+    with_bytes = Tokenizer.train(["the dog"], 280, byte_fallback=True, normalization="identity")
+    (output,) = with_bytes.encode([f"the{BREAKS}dog"])
+    preprocessor = hub.TransformerSeq2SeqLMPreprocessor(
+        hub.TransformerTokenizer(with_bytes.proto), encoder_sequence_length=9
+    )
+    texts = preprocessor.generate_postprocess({"decoder_token_ids": np.array([[1, *output, 2]])})
+    assert texts == [f"the{' ' * len(BREAKS)}dog"]
 
 
 @pytest.mark.parametrize("row", [[0, 0, 0, 41, 2], [41, 0, 8, 30, 2]])

@@ -11,7 +11,8 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import beam_search, greedy_search, progress, sample
-from keras_transformer.data.tokenizer import END_ID
+from keras_transformer.data.line_breaks import BREAKS
+from keras_transformer.data.tokenizer import END_ID, Tokenizer
 from keras_transformer.data.windows import in_windows
 from keras_transformer.errors import UserError
 from keras_transformer.tasks import translator as translator_module
@@ -111,6 +112,35 @@ def test_a_single_string_is_no_list_of_sentences():
     # Its letters would be translated one by one.
     with pytest.raises(ValueError, match="one string.*'the dog'"):
         copying_translator()("the dog")
+
+
+# Line breaks
+
+
+@dataclass(frozen=True)
+class Always(kt.BeamSearch):
+    """Every result is these tokens."""
+
+    output: tuple = ()
+
+    def __call__(self, model, token_ids, num_results=1, constraints=(), **options):
+        outputs = np.tile(np.array(self.output), (len(token_ids), num_results, 1))
+        return outputs, np.zeros(outputs.shape[:2], "float32")
+
+
+@pytest.mark.once
+def test_a_line_gives_a_line():
+    texts = ["the dog", "a cat"]
+    with_bytes = Tokenizer.train(texts, 280, byte_fallback=True, normalization="identity")
+    (output,) = with_bytes.encode([f"the{BREAKS}dog"])
+    assert with_bytes.decode([output]) == [f"the{BREAKS}dog"]
+    model = SimpleNamespace(hyperparameters={"max_length": None})
+    translator = Translator(model, with_bytes, search=Always(output=tuple(output)))
+    line = f"the{' ' * len(BREAKS)}dog"
+    assert translator(texts) == [line] * 2
+    assert [[text for text, _ in row] for row in translator.n_best(texts, 2)] == [[line] * 2] * 2
+    # A text of several lines may stay one.
+    assert translator(["the\ndog"]) == [line.replace("  ", " \n", 1)]
 
 
 # Blank, unknown and long sentences
