@@ -102,6 +102,7 @@ def test_lines_before_one_that_is_no_utf8(bad, size):
         (bz2.compress(b"A dog.\n"), "text is compressed with bzip2. Decompress it first."),
         (lzma.compress(b"A dog.\n"), "text is compressed with xz. Decompress it first."),
     ],
+    ids=["utf-16-le", "utf-16", "gzip", "bzip2", "xz"],  # gzip's bytes have the time in them
 )
 def test_a_stream_that_is_no_utf8_text_is_named(data, message):
     for size in (1, 5):
