@@ -37,6 +37,7 @@ class SinePositionEncoding(keras.layers.Layer):
     def __init__(self, max_wavelength=10000, first_position=0, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         self.max_wavelength = max_wavelength
         self.first_position = first_position
 
@@ -94,6 +95,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
     def __init__(self, max_length, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.input_spec = keras.layers.InputSpec(ndim=3)
         if not isinstance(max_length, int) or max_length < 1:
             raise UserError(
                 f"`max_length` must be a positive integer. Received: max_length={max_length}"

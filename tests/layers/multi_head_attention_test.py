@@ -2,7 +2,11 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers import (
+    MultiHeadAttention,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+)
 from tests.helpers import assert_close, normal, randomize, to_numpy
 
 
@@ -134,6 +138,15 @@ def test_cache_index_without_cache():
 def test_bad_size(name, size):
     with pytest.raises(ValueError, match=f"`{name}` must be a positive integer.*{name}={size}"):
         MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, name: size})
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [MultiHeadAttention(2, 3), TransformerEncoderLayer(4, 2), TransformerDecoderLayer(4, 2)],
+)
+def test_inputs_of_another_rank_are_refused(layer):
+    with pytest.raises(ValueError, match="expected ndim=3, found ndim=4"):
+        layer(normal(2, 3, 5, 6), normal(2, 3, 6))
 
 
 def test_dropout_of_attention_weights_in_training_only():

@@ -90,6 +90,17 @@ def test_odd_hidden_dim():
         SinePositionEncoding()(normal(1, 2, 7))
 
 
+@pytest.mark.parametrize("layer_class", [SinePositionEncoding, LearnedPositionEncoding])
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (3, 4), (4,)])
+def test_inputs_of_another_rank_are_refused(layer_class, shape):
+    layer = layer_class(*([9] if layer_class is LearnedPositionEncoding else []))
+    with pytest.raises(ValueError, match=f"expected ndim=3, found ndim={len(shape)}"):
+        layer(np.zeros(shape, "float32"))
+    layer(np.zeros((2, 3, 4), "float32"))
+    with pytest.raises(ValueError, match=f"expected ndim=3, found ndim={len(shape)}"):
+        layer(np.zeros(shape, "float32"))
+
+
 @pytest.mark.parametrize("layer", [SinePositionEncoding(), LearnedPositionEncoding(9)])
 def test_symbolic_length(layer):
     assert layer(keras.Input((None, 4))).shape == (None, None, 4)
