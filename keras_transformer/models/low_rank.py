@@ -1,5 +1,6 @@
 """LoRA: a trained model adapted by training a few low-rank matrices (Hu et al., 2021)."""
 
+import functools
 from pathlib import PurePosixPath
 
 import h5py
@@ -9,6 +10,7 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.files import whole
 from keras_transformer.training.checkpoints import DAMAGE, check_seal, seal
+from keras_transformer.training.replication import is_in_scope
 
 _ENDING, _RANK = ".lora.h5", "rank"
 _MATRICES = ("lora_kernel_a", "lora_kernel_b")
@@ -32,9 +34,9 @@ class LowRankAdaptation(keras.Model):
         are now others, and train it as usual.
 
         Whatever is saved has the sums `W + A B` in the places of W, and is a plain model without
-        LoRA: `save_weights`, `save` and a preset merge. So does loading weights into the model,
-        which sets B to zeros. The matrices alone go through `save_lora_weights`. To quantise the
-        adapted model, load what was saved, and quantise that.
+        LoRA: `save_weights`, `save` and a preset merge. Weights that are loaded into the model
+        become W, while A stays and B is set to zeros. The matrices alone go through
+        `save_lora_weights`. To quantize the adapted model, load what was saved, and quantize that.
 
         Args:
             rank: the number of columns of A.
@@ -42,7 +44,8 @@ class LowRankAdaptation(keras.Model):
                 network: `"query"`, `"key"`, `"value"`, `"output"` or `"intermediate"`.
 
         Raises:
-            UserError: if an argument is none of these, the model has LoRA already, or is quantised.
+            UserError: if an argument is none of these, the model has LoRA already, is quantised,
+                or was made in the scope of a `tf.distribute` strategy that is not in scope.
         """
         if type(rank) is not int or rank < 1:
             raise UserError(f"`rank` must be a positive integer. Received: rank={rank}")
@@ -60,12 +63,19 @@ class LowRankAdaptation(keras.Model):
                 "A quantised model cannot get LoRA: its logits have no gradient. Adapt the model "
                 "in floats, save it, and quantise what was saved."
             )
+        if not is_in_scope(layers[0].kernel):
+            raise UserError(
+                "LoRA's matrices must be made in the scope of the model's `tf.distribute` "
+                "strategy. Call `enable_lora` or `load_lora_weights` within "
+                "`with strategy.scope():`."
+            )
         self.trainable = True
         for weight in self.weights:
             weight.trainable = False
         for layer in layers:
             if layer.name in target_layer_names:
                 layer.enable_lora(rank)
+                layer.load_own_variables = functools.partial(_load_own_variables, layer)
         # What was compiled has the old weights.
         self.train_function = self.test_function = self.predict_function = None
 
@@ -122,6 +132,16 @@ class LowRankAdaptation(keras.Model):
 
     def _adapted_layers(self):
         return [layer for layer in self.dense_layers() if layer.lora_enabled]
+
+
+def _load_own_variables(layer, store):
+    """Load W, and keep A.
+
+    Keras sets A and B to zeros. Then neither of them has a gradient.
+    """
+    matrix = ops.copy(layer.lora_kernel_a)
+    type(layer).load_own_variables(layer, store)
+    layer.lora_kernel_a.assign(matrix)
 
 
 def _check_ending(filepath):

@@ -19,6 +19,18 @@ def replica_context():
     return tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
 
 
+def is_in_scope(variable):
+    """Return whether new variables would be replicated as a Keras variable is.
+
+    They are where the `tf.distribute` strategy in scope is the strategy of the variable.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return True
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().extended.variable_created_in_scope(variable.value)
+
+
 @contextlib.contextmanager
 def summed_over_replicas():
     """Variables made here are sums, of which each replica keeps and changes its own part.

@@ -126,6 +126,21 @@ def test_a_checkpoint_becomes_the_weights_that_are_adapted(tmp_path):
         load_weights(adapted_model_of_two_layers(), path)
 
 
+@pytest.mark.parametrize("load", [load_weights, Transformer.load_weights])
+def test_the_matrices_can_be_trained_after_weights_are_loaded(load, tmp_path):
+    path = tmp_path / "step-1.weights.h5"
+    save_weights(new_model(num_layers=1), path)
+    model = adapted_model()
+    load(model, path)
+    model.compile(keras.optimizers.SGD(0.1), LabelSmoothedCrossentropy())
+    model.train_on_batch(*copy_task(8))
+    model.train_on_batch(*copy_task(8))
+    # B is zero at first, so A changes from the second step on.
+    for layer in model.dense_layers():
+        if layer.lora_enabled:
+            assert to_numpy(layer.lora_kernel_a).all() and to_numpy(layer.lora_kernel_b).any()
+
+
 @pytest.mark.parametrize("options", [{}, {"target_layer_names": ["output"]}], ids=str)
 def test_the_matrices_alone(options, tmp_path):
     model, path = adapted_model(**options), tmp_path / "mine.lora.h5"
@@ -140,6 +155,23 @@ def test_the_matrices_alone(options, tmp_path):
 
 
 # Errors
+
+
+@pytest.mark.each_backend
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="strategies are TensorFlow's")
+def test_matrices_are_made_in_the_scope_of_the_model():
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        model = new_model(num_layers=1)
+    number = len(model.weights)
+    with pytest.raises(ValueError, match="in the scope of the model's `tf.distribute` strategy"):
+        model.enable_lora(2)
+    assert len(model.weights) == number
+    with strategy.scope():
+        model.enable_lora(2)
+    assert len(model.trainable_weights) == 12
 
 
 @pytest.mark.once
