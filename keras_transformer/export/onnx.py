@@ -6,8 +6,8 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.export.tokenizer_files import TOKENIZER_FILES, check_protos, save_tokenizers
 from keras_transformer.files import whole_folder
+from keras_transformer.layers.padding_mask import padding_mask
 from keras_transformer.models.quantization import is_quantized
-from keras_transformer.models.stacks import padding_mask
 
 ENCODER, STEP = "encoder.onnx", "decoder_step.onnx"
 

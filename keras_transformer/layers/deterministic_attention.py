@@ -64,7 +64,7 @@ class DeterministicAttention(keras.layers.Layer):
         """
         starts = is_one_of(encoder_token_ids, [*self.word_start_ids, self.end_id])
         starts = ops.cast(starts, "int32")
-        word_of_token = ops.where(encoder_token_ids != 0, ops.cumsum(starts, axis=1) - 1, -1)
+        word_of_token = ops.where(encoder_token_ids > 0, ops.cumsum(starts, axis=1) - 1, -1)
         weights = ops.one_hot(word_of_token, ops.shape(word_of_token)[1], dtype=self.compute_dtype)
         sums = ops.matmul(ops.swapaxes(weights, 1, 2), encoder_sequence)
         return sums / ops.maximum(ops.sum(weights, axis=1), 1)[..., None]
@@ -101,6 +101,9 @@ class DeterministicAttention(keras.layers.Layer):
         words = ops.arange(ops.shape(word_vectors)[1], dtype="int32")
         is_word = ops.equal(ops.expand_dims(next_words, -1), words)
         return ops.matmul(ops.cast(is_word, self.compute_dtype), word_vectors)
+
+    def compute_mask(self, inputs, previous_mask):
+        return None  # The mask has the positions of the source, the outputs those of the target.
 
     def compute_output_shape(
         self, encoder_sequence_shape, encoder_token_ids_shape, decoder_token_ids_shape

@@ -40,6 +40,6 @@ def weigh_classes(class_weight, y_true, sample_weight):
     table = np.ones(max(class_weight) + 2, "float32")
     table[list(class_weight)] = list(class_weight.values())
     # The last stands for all ids after it.
-    index = ops.minimum(ops.cast(y_true, "int32"), len(table) - 1)
+    index = ops.clip(ops.cast(y_true, "int32"), 0, len(table) - 1)
     weights = ops.take(table, index, axis=0)
     return weights if sample_weight is None else weights * align_weights(sample_weight, y_true)

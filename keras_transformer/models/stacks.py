@@ -1,6 +1,8 @@
 """The two stacks as plain Python: `Transformer` builds its graph with them, and its `encode` and
 `decode` run them again one at a time."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -13,16 +15,12 @@ from keras_transformer.layers import (
     WordTagger,
 )
 from keras_transformer.layers.output_bias import OutputBias
+from keras_transformer.layers.padding_mask import padding_mask
 
 _LAYER_OPTIONS = (
     *("intermediate_dim", "num_heads", "key_dim", "value_dim", "dropout", "attention_dropout"),
     *("activation", "normalize_first", "layer_norm_epsilon", "use_bias"),
 )
-
-
-def padding_mask(token_ids):
-    """True at tokens, false at padding: `(batch, length)`."""
-    return ops.not_equal(token_ids, 0)
 
 
 class _Stack:
@@ -65,11 +63,21 @@ class _Stack:
 
         `added` is a further summand, if there is one: `(batch, length, hidden_dim)`.
         """
-        x = ops.multiply(self.token_embedding(token_ids), self.embedding_scale)
+        x = self.token_embedding(ops.maximum(token_ids, 0))
+        x = ops.multiply(x, self._scale(token_ids, x.dtype))
         x = self.position_encoding(x, positions=positions)
         if added is not None:
             x = ops.add(x, added)
         return self.dropout(x, training=training)
+
+    def _scale(self, token_ids, dtype):
+        """Return what the embedding of each id is multiplied by: NaN for one that has none.
+
+        Backends differ in what they take from outside of an array, and XLA takes the last row.
+        """
+        is_known = ops.less(token_ids, self.token_embedding.input_dim)
+        scale = ops.where(is_known, self.embedding_scale, math.nan)
+        return ops.expand_dims(ops.cast(scale, dtype), -1)
 
     @property
     def dense_layers(self):
@@ -164,6 +172,30 @@ class Decoder(_Stack):
 
         Returns logits, cache and, if wanted, the last layer's encoder-decoder attention weights.
         """
+        sequence, *others = self.step_sequence(
+            token_ids,
+            encoder_padding_mask,
+            cache,
+            cache_index,
+            next_words,
+            positions,
+            self_attention_mask,
+            return_attention_scores,
+        )
+        return self.logits(sequence), *others
+
+    def step_sequence(
+        self,
+        token_ids,
+        encoder_padding_mask,
+        cache,
+        cache_index,
+        next_words=None,
+        positions=None,
+        self_attention_mask=None,
+        return_attention_scores=False,
+    ):
+        """Like `step`, with the tensor that the logits are made from in place of the logits."""
         if positions is None:
             positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
         x = self.embed(token_ids, positions=positions, added=next_words, training=False)
@@ -180,7 +212,7 @@ class Decoder(_Stack):
                 training=False,
             )
             new_cache.append(layer_cache)
-        return self.logits(self.normalize(x)), new_cache, *attention_scores
+        return self.normalize(x), new_cache, *attention_scores
 
     def logits(self, sequence):
         logits = self.project(sequence)

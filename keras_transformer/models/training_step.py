@@ -1,6 +1,11 @@
 """The steps of `fit` and `evaluate` for `Transformer`: projection and loss at once."""
 
+import contextlib
+import re
+import warnings
+
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
@@ -8,12 +13,14 @@ from keras_transformer.models.class_weights import take_class_weight, weigh_clas
 from keras_transformer.options import not_negative
 from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
 from keras_transformer.training.losses import (
+    OTHER_SHAPE,
     LabelSmoothedCrossentropy,
     TokenScores,
-    check_targets,
+    check_shape_of_targets,
+    prepare_targets,
     token_weights,
 )
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.metrics import Perplexity, TokenAccuracy, TokenMean
 
 # What the inputs of a fused step hold beside the token ids; the weights in training alone.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
@@ -33,8 +40,8 @@ class FusedTrainingStep(keras.Model):
 
     A derived class has `logit_factors(inputs, training)`, which returns the tensor `(batch, target,
     hidden_dim)` and the matrix `(vocabulary_size, hidden_dim)` whose product the logits are, and a
-    function of the true tokens that adds to the loss of each, or None; and `token_embedding`, the
-    layer of that matrix.
+    function of the true tokens that adds to the loss of each, or None; `token_embedding`, the layer
+    of that matrix; and `with_mask`, a `PaddingMask`.
     """
 
     # Whether the model has such a function: then its steps must be fused.
@@ -93,14 +100,18 @@ class FusedTrainingStep(keras.Model):
             option = f"r_drop={r_drop}" if r_drop else "fused=True"
             _insist(not obstacle, obstacle, option)
             _insist(not self._embedding_is_quantized(), _QUANTIZED, option)
+        _warn_of_padding(loss, metrics, weighted_metrics)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, *args, **kwargs)
         self._fused, self._obstacle, self.r_drop = fused, obstacle, r_drop
 
     def get_compile_config(self):
         config = super().get_compile_config()
-        # What is compiled for floats and quantised after that can be loaded too.
-        fused = "auto" if self._fused is True and self._embedding_is_quantized() else self._fused
-        return {**config, "fused": fused, "r_drop": self.r_drop} if config else config
+        if not config:
+            return config
+        # Only what a loaded model would not choose by itself: Keras passes this to the `compile` of
+        # `keras.Model` when it clones a model.
+        own = {"fused": False} if self._fused is False else {}
+        return {**config, **own, **({"r_drop": self.r_drop} if self.r_drop else {})}
 
     def compile_from_config(self, config):
         # Not the parent's, which calls no `compile` that is overridden.
@@ -110,12 +121,28 @@ class FusedTrainingStep(keras.Model):
 
     def fit(self, *args, **kwargs):
         """As `keras.Model.fit`; `class_weight` is a dict of token ids and the weights of tokens."""
-        return super().fit(**self._keep_class_weight(super().fit, args, kwargs))
+        arguments = self._keep_class_weight(super().fit, args, kwargs)
+        self._check_arrays(arguments.get("x"), arguments.get("y"))
+        with _errors_of_targets():
+            return super().fit(**arguments)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.evaluate`."""
+        self._check_arrays(x, y)
+        with _errors_of_targets():
+            return super().evaluate(x, y, *args, **kwargs)
 
     def train_on_batch(self, *args, **kwargs):
         """As `keras.Model.train_on_batch`, with `class_weight` as in `fit`."""
         arguments = self._keep_class_weight(super().train_on_batch, args, kwargs)
-        return super().train_on_batch(**arguments)
+        self._check_arrays(arguments.get("x"), arguments.get("y"))
+        with _errors_of_targets():
+            return super().train_on_batch(**arguments)
+
+    def test_on_batch(self, *args, **kwargs):
+        """As `keras.Model.test_on_batch`."""
+        with _errors_of_targets():
+            return super().test_on_batch(*args, **kwargs)
 
     def train_step(self, *args):
         *state, data = args  # JAX has a state.
@@ -123,6 +150,7 @@ class FusedTrainingStep(keras.Model):
         if self._class_weight:
             sample_weight = weigh_classes(self._class_weight, y_true, sample_weight)
         if self._is_fused(inputs):
+            y_true = prepare_targets(y_true, inputs["decoder_token_ids"])
             weights = token_weights(y_true, sample_weight)
             inputs = _tensors({**inputs, _TARGETS: y_true, _WEIGHTS: weights})
         data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
@@ -132,7 +160,7 @@ class FusedTrainingStep(keras.Model):
         *state, data = args
         inputs, y_true, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if self._is_fused(inputs):
-            check_targets(y_true)
+            y_true = prepare_targets(y_true, inputs["decoder_token_ids"])
             inputs = _tensors({**inputs, _TARGETS: y_true})
         data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
         return super().test_step(*state, data)
@@ -164,7 +192,11 @@ class FusedTrainingStep(keras.Model):
         return super().compute_loss(x, y, _as_one(y_pred), sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        return super().compute_metrics(x, y, _as_one(y_pred), sample_weight)
+        y_pred = _as_one(y_pred)
+        if isinstance(x, dict) and not isinstance(y_pred, TokenScores):
+            # On JAX the mask of the predictions does not outlast the gradient's computation.
+            y_pred = self.with_mask([y_pred, x["decoder_token_ids"]])
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _is_fused(self, inputs):
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
@@ -193,6 +225,25 @@ class FusedTrainingStep(keras.Model):
                     return f"`{name}` has one that is no TokenAccuracy or Perplexity: {metric!r}"
         return None
 
+    def _check_arrays(self, inputs, targets):
+        """Check arrays before the first step, where an error leaves the model as it is.
+
+        On JAX, a model whose `fit` or `evaluate` fails within a step has lost its weights. In a
+        compiled step the loss of an id outside the vocabulary can only be NaN.
+        """
+        if not isinstance(targets, np.ndarray) or not isinstance(
+            getattr(self, "loss", None), LabelSmoothedCrossentropy
+        ):
+            return
+        if isinstance(inputs, dict) and hasattr(inputs.get("decoder_token_ids"), "shape"):
+            check_shape_of_targets(targets, inputs["decoder_token_ids"])
+        size = self.token_embedding.input_dim
+        if targets.max(initial=0) >= size:
+            raise UserError(
+                f"Targets must be token ids below {size}, the size of the vocabulary. "
+                f"Received: the id {targets.max()}"
+            )
+
     def _keep_class_weight(self, method, args, kwargs):
         """Keep `class_weight` for the steps, and return the other arguments by name."""
         arguments, class_weight = take_class_weight(method, args, kwargs)
@@ -200,6 +251,47 @@ class FusedTrainingStep(keras.Model):
             self._class_weight = class_weight
             self.train_function = None  # The weights are part of it.
         return arguments
+
+
+def _warn_of_padding(loss, metrics, weighted_metrics):
+    """Warn of losses and metrics that do not read the padding mask of the logits."""
+    for kind, given in (("loss", loss), ("metric", [metrics, weighted_metrics])):
+        for x in keras.tree.flatten(given):
+            if not _reads_mask(x):
+                warnings.warn(
+                    f"The {kind} {x.name!r} ({type(x).__name__}) does not read the padding mask of "
+                    "the logits, so it counts padding wherever `sample_weight` does not exclude "
+                    "it. `LabelSmoothedCrossentropy`, `TokenAccuracy`, `Perplexity` and Keras's "
+                    "own losses and mean metrics leave padding out.",
+                    stacklevel=3,
+                )
+
+
+def _reads_mask(x):
+    """Return whether a loss or metric leaves out what the mask of the predictions excludes."""
+    if isinstance(x, keras.losses.Loss):
+        return type(x).__call__ in (keras.losses.Loss.__call__, LabelSmoothedCrossentropy.__call__)
+    if not isinstance(x, keras.metrics.Metric):
+        return True  # Names and functions, which Keras makes losses and mean metrics of.
+    # KerasHub's perplexity has the id of padding.
+    if isinstance(x, TokenMean) or getattr(x, "mask_token_id", None) is not None:
+        return True
+    return type(x).update_state is keras.metrics.MeanMetricWrapper.update_state
+
+
+@contextlib.contextmanager
+def _errors_of_targets():
+    """Raise a `UserError` where a compiled program finds targets of another shape."""
+    try:
+        yield
+    except Exception as error:
+        if OTHER_SHAPE not in str(error):
+            raise
+        found = re.search(r"Shapes of all inputs must match.*", str(error))
+        raise UserError(
+            "Targets must be token ids, one for each token of the decoder's input. "
+            f"Received targets of another shape: {found[0] if found else error}"
+        ) from error
 
 
 def _insist(is_possible, obstacle, option="fused=True"):

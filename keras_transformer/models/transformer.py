@@ -7,6 +7,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import get_activation, serialize_activation
 from keras_transformer.layers.attention_record import recorded_attention
+from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
 from keras_transformer.models.hyperparameters import check_hyperparameters, describe
 from keras_transformer.models.initial_values import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
@@ -17,7 +18,7 @@ from keras_transformer.models.quantization import (
     policy_of,
     quantize_by_policy,
 )
-from keras_transformer.models.stacks import Decoder, Encoder, padding_mask
+from keras_transformer.models.stacks import Decoder, Encoder
 from keras_transformer.models.training_step import FusedTrainingStep
 from keras_transformer.models.variants import TRAINING_ONLY, get_hyperparameters, get_variant
 
@@ -27,8 +28,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
-    (section 3.4). Padding is token id 0; masks are made from the ids inside the model. What a model
-    of the paper needs not is there for models that others have trained: see `kt.convert`.
+    (section 3.4). Padding is token id 0, or any negative id; masks are made from the ids inside the
+    model. Further options exist so that models trained elsewhere can be loaded: see `kt.convert`.
 
     ```python
     model = Transformer.from_variant("base", vocabulary_size=37000)
@@ -96,7 +97,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         training: whether to apply dropout.
 
     Returns:
-        Float32 tensor `(batch, target, vocabulary_size)`: the logits of the next tokens.
+        Float32 tensor `(batch, target, vocabulary_size)`: the logits of the next tokens, with the
+        padding mask of `"decoder_token_ids"`, which Keras's losses and metrics read.
 
     Raises:
         UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
@@ -216,6 +218,10 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         )
         if untagged_leaf_id is not None:
             logits = decoder.tagger(logits, decoder.tag_log_probs(next_words))
+        if self.logits_dtype is None:
+            logits = ops.cast(logits, dtype.compute_dtype)
+        with_mask = PaddingMask(dtype=dtype, name="padding_mask")
+        logits = with_mask([logits, decoder_token_ids])
         super().__init__(
             inputs={
                 "encoder_token_ids": encoder_token_ids,
@@ -232,7 +238,11 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         self.encoder = encoder
         self.decoder = decoder
         self.deterministic_attention = deterministic_attention
+        self.with_mask = with_mask
         quantize_by_policy(self, policy)
+
+    # The dtype of a call's logits; None is the dtype that the layers compute in.
+    logits_dtype = "float32"
 
     def __repr__(self):
         return describe(self)
@@ -337,9 +347,11 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             training: whether to apply dropout.
 
         Returns:
-            Float tensor `(batch, source, hidden_dim)`.
+            Float tensor `(batch, source, hidden_dim)`, with the padding mask that Keras's layers
+            look for.
         """
-        return self.encoder(encoder_token_ids, training=training)
+        encoded = self.encoder(encoder_token_ids, training=training)
+        return self.with_mask([encoded, encoder_token_ids])
 
     def decode(
         self,
@@ -396,9 +408,10 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         mask = padding_mask(encoder_token_ids)
         if encoder_sequence is not None and cache is None and cache_index is None:
             vectors = self._next_words(encoder_sequence, encoder_token_ids, decoder_token_ids)
-            return self.decoder(
+            logits = self.decoder(
                 decoder_token_ids, encoder_sequence, mask, vectors, training=training
             )
+            return self.with_mask([logits, decoder_token_ids])
         if encoder_sequence is None and cache is not None and cache_index is not None:
             return self.decoder.step(
                 decoder_token_ids,

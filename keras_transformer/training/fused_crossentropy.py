@@ -41,7 +41,7 @@ def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing, r
         sequence: float tensor `(batch, target, hidden_dim)`, the decoder's output; with `r_drop`
             those of both passes, `(batch, target, 2, hidden_dim)`.
         embeddings: float tensor `(vocabulary_size, hidden_dim)`, E (section 3.4).
-        y_true: int tensor `(batch, target)`, the true token ids.
+        y_true: int32 tensor `(batch, target)`, the true token ids, as of `prepare_targets`.
         weights: float32 tensor `(batch, target)`.
         label_smoothing: ε_ls.
         r_drop: α. 0: there is one pass.
@@ -122,7 +122,7 @@ def _score_and_derive(sequence, y_true, weights, table, label_smoothing, r_drop)
             y, w = ops.repeat(y, 2), ops.repeat(w / 2, 2)
         logits = ops.cast(ops.matmul(x, table_transposed), "float32")
         values, exponentials, total = _scores_of(logits, x, y, table_mean, label_smoothing)
-        is_true = token_ids == ops.cast(y, "int32")[:, None]
+        is_true = token_ids == y[:, None]
         targets = ops.where(
             is_true, (w * (1 - label_smoothing + share))[:, None], w[:, None] * share
         )
@@ -198,7 +198,7 @@ def _with_disagreement(values, logits, weights, r_drop):
 def _zero_scores(tokens):
     """What `TokenScores` holds, of nothing."""
     zeros = ops.zeros_like(tokens, dtype="float32")
-    return zeros, zeros, ops.zeros_like(tokens, dtype="bool")
+    return zeros, zeros, zeros
 
 
 def _add_parts(function, values, total):

@@ -9,6 +9,9 @@ from keras import ops
 from keras_transformer.errors import UserError
 from keras_transformer.training.replication import replica_context
 
+# Names the operations of a program that fail where targets have another shape.
+OTHER_SHAPE = "targets_of_another_shape"
+
 
 @dataclass
 class TokenScores:
@@ -19,7 +22,7 @@ class TokenScores:
 
     losses: object  # float32 (batch, target): the smoothed cross-entropies
     log_probs: object  # float32 (batch, target): the log-probabilities
-    is_predicted: object  # bool (batch, target): whether argmax of the logits is this token
+    is_predicted: object  # float32 (batch, target): 1 where argmax of the logits is this token
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -39,6 +42,9 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
     The mean is that over the whole batch, also where the replicas of a `tf.distribute` strategy
     share it and have unequal numbers of tokens.
 
+    Padding is left out: id 0 and every negative id. The loss of an id outside the vocabulary is
+    NaN.
+
     Args:
         label_smoothing: ε_ls, from 0 up to 1.
         reduction: `"mean_with_sample_weight"`, the mean over the tokens by their weights; or
@@ -51,13 +57,13 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         y_true: int tensor `(batch, target)`, the true token ids.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits; or their `TokenScores`.
         sample_weight: float tensor `(batch,)`, of rows, or one that broadcasts to `(batch,
-            target)`, of tokens. Defaults to 1. Padding (id 0) has weight 0, whatever is passed.
+            target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
 
     Returns:
         A float32 scalar.
 
     Raises:
-        UserError: if `label_smoothing` is not in [0, 1).
+        UserError: if `label_smoothing` is not in [0, 1), or `y_true` has another shape.
     """
 
     def __init__(
@@ -76,12 +82,15 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true = prepare_targets(y_true, y_pred)
         weights = token_weights(y_true, sample_weight)
         if isinstance(y_pred, TokenScores):
-            reduce = Reduction(reduction=self.reduction, dtype=self.dtype)
-            loss = reduce(y_true, y_pred.losses, weights)
+            losses = y_pred.losses
         else:
-            loss = super().__call__(y_true, y_pred, weights)
+            losses = self.call(y_true, ops.cast(y_pred, self.dtype))
+        # Not by `super().__call__`, which would leave out what a mask of `y_pred` does too.
+        reduce = Reduction(reduction=self.reduction, dtype=self.dtype)
+        loss = reduce(y_true, losses, weights)
         if self.reduction != "mean_with_sample_weight":
             return loss
         return _mean_of_all_replicas(loss, weights)
@@ -105,37 +114,77 @@ class Reduction(keras.losses.Loss):
 
 
 def logit_of(y_true, logits):
-    """The logit of each token of `y_true`, `(batch, target)`."""
-    # Keras casts targets to float.
-    index = ops.expand_dims(ops.cast(y_true, "int32"), -1)
-    return ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
+    """Return the logit of each token of `y_true`, `(batch, target)`; NaN outside the vocabulary."""
+    # Backends differ in what they take from outside of an array.
+    last = logits.shape[-1] - 1
+    index = ops.expand_dims(ops.minimum(y_true, last), -1)
+    values = ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
+    return ops.where(y_true <= last, values, math.nan)
 
 
 def is_argmax(y_true, logits, maximum):
-    """Whether argmax, which takes the first of equal logits, gives the tokens of `y_true`.
+    """Return 1 where argmax, which takes the first of equal logits, gives the token of `y_true`.
 
-    `maximum` is the largest logit at each position.
+    `maximum` is the largest logit at each position. Elsewhere the result is 0, and NaN for tokens
+    outside the vocabulary.
     """
     # Not by argmax itself, which XLA makes a slow loop of on a CPU: a tenth of a training step.
     # Nor with integers, whose minimum takes longer than that of floats.
     token_ids = ops.arange(logits.shape[-1], dtype="float32")
     is_maximum = ops.equal(logits, ops.expand_dims(maximum, -1))
     first = ops.min(ops.where(is_maximum, token_ids, math.inf), axis=-1)
-    return ops.equal(first, ops.cast(y_true, "float32"))
+    is_first = ops.cast(ops.equal(first, ops.cast(y_true, "float32")), "float32")
+    return ops.where(y_true < logits.shape[-1], is_first, math.nan)
 
 
-def check_targets(y_true):
-    """Raise a `UserError` if there are none."""
+def prepare_targets(y_true, y_pred):
+    """Return the targets as int32 `(batch, target)`, with padding (id 0) in place of negative ids.
+
+    Args:
+        y_true: int or float tensor `(batch, target)`, the true token ids.
+        y_pred: tensor `(batch, target, ...)` or `TokenScores`.
+
+    Raises:
+        UserError: if there are no targets, or they have another shape.
+    """
     if y_true is None:
         raise UserError(
             "There are no targets. Pass the tokens that follow `decoder_token_ids` too: "
             "fit(inputs, targets)."
         )
+    y_pred = y_pred.losses if isinstance(y_pred, TokenScores) else y_pred
+    y_true = ops.convert_to_tensor(y_true)
+    check_shape_of_targets(y_true, y_pred)
+    y_true = ops.cast(y_true, "int32")
+    if None not in (*y_true.shape, *y_pred.shape[:2]):
+        return ops.maximum(y_true, 0)
+    # Sizes that are known only when the program runs. Two tensors of different shapes cannot be
+    # stacked, while `ops.maximum` would broadcast them.
+    with keras.name_scope(OTHER_SHAPE):
+        zeros = ops.zeros(ops.shape(y_pred)[:2], "int32")
+        return ops.max(ops.stack([y_true, zeros]), axis=0)
+
+
+def check_shape_of_targets(y_true, y_pred):
+    """Raise a `UserError` if targets are not `(batch, target)` as the first axes of `y_pred` are.
+
+    A size that is None is not checked.
+    """
+    expected, received = tuple(y_pred.shape[:2]), tuple(y_true.shape)
+    if len(received) != 2 or any(
+        None not in pair and len({*pair}) > 1 for pair in zip(expected, received)
+    ):
+        raise UserError(
+            "Targets must be token ids, one for each token of the decoder's input. "
+            f"Expected: targets of shape {expected}. Received: targets of shape {received}"
+        )
 
 
 def token_weights(y_true, sample_weight=None):
-    """The weight of each token, float32 `(batch, target)`: that of its sample, 0 for padding."""
-    check_targets(y_true)
+    """Return each token's weight, float32 `(batch, target)`: that of its sample, 0 for padding.
+
+    `y_true` is a result of `prepare_targets`.
+    """
     weights = ops.cast(ops.not_equal(y_true, 0), "float32")
     return weights if sample_weight is None else weights * align_weights(sample_weight, y_true)
 

@@ -1,15 +1,22 @@
-"""Token-level metrics. Padding (id 0) is left out."""
+"""Token-level metrics. Padding is left out: id 0 and every negative id."""
 
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import TokenScores, is_argmax, logit_of, token_weights
+from keras_transformer.training.losses import (
+    TokenScores,
+    is_argmax,
+    logit_of,
+    prepare_targets,
+    token_weights,
+)
 
 
 class TokenMean(keras.metrics.Mean):
     """The mean over the tokens of what a subclass computes for each."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = prepare_targets(y_true, y_pred)
         if isinstance(y_pred, TokenScores):
             values = self.values_of_scores(y_pred)
         else:

@@ -1,5 +1,7 @@
 """Every row of Table 3 trains, at a sixteenth of its widths; the fused step is the plain one."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -272,7 +274,7 @@ def test_a_saved_model_goes_on_training_as_it_did(tmp_path, fused):
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert type(loaded) is Transformer and loaded.loss.label_smoothing == 0.2
     assert loaded.get_compile_config() == model.get_compile_config()
-    assert loaded.get_compile_config()["fused"] == fused
+    assert loaded.get_compile_config().get("fused", "auto") == fused
     assert int(loaded.optimizer.iterations.numpy()) == 1
     model.reset_metrics()
     expected, actual = (x.train_on_batch(INPUTS, TARGET, return_dict=True) for x in (model, loaded))
@@ -285,6 +287,17 @@ def test_a_saved_model_goes_on_training_as_it_did(tmp_path, fused):
 def test_a_model_saved_without_being_compiled_is_not_compiled(tmp_path):
     Transformer(50, 1, 8, 16, 2).save(tmp_path / "model.keras")
     assert not keras.saving.load_model(tmp_path / "model.keras").compiled
+
+
+@pytest.mark.parametrize("fused", ["auto", True])
+def test_a_clone_of_a_compiled_model_trains_as_the_model(fused):
+    model = small(fused=fused, metrics=[TokenAccuracy()])
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    expected, actual = (x.train_on_batch(INPUTS, TARGET, return_dict=True) for x in (model, clone))
+    assert actual == pytest.approx(expected, rel=1e-5) and set(actual) == {"loss", "accuracy"}
+    for before, after in zip(model.get_weights(), clone.get_weights(), strict=True):
+        np.testing.assert_allclose(after, before, atol=1e-6)
 
 
 # Of each token of the targets, by its id.
@@ -330,6 +343,58 @@ def test_targets_that_were_forgotten():
     for method in ("fit", "evaluate"):
         with pytest.raises(ValueError, match="There are no targets. Pass the tokens that follow"):
             getattr(small(), method)(INPUTS, verbose=0)
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("fused", [True, False])
+def test_targets_of_another_shape_are_refused(fused):
+    model = small(fused=fused, metrics=[TokenAccuracy()])
+    expected = r"Expected: targets of shape \((6|None), 9\). Received: targets of shape "
+    methods = model.fit, model.evaluate, model.train_on_batch, model.test_on_batch
+    for targets in (TARGET[:, 1:], TARGET[:, :1], np.eye(50)[TARGET]):
+        received = re.escape(", ".join(map(str, targets.shape[1:])))
+        for method in methods:
+            with pytest.raises(ValueError, match=rf"{expected}\((6|None), {received}\)"):
+                method(INPUTS, targets)
+
+
+@pytest.mark.each_backend
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other shapes are all known")
+def test_targets_of_another_shape_in_batches_of_several_shapes():
+    def batches():
+        for width in (9, 8, 7):
+            yield {**INPUTS, "decoder_token_ids": TARGET[:, :width]}, TARGET[:, 1:width]
+
+    model = small()
+    with pytest.raises(ValueError, match=r"Targets must be .*Received .*\[6,8\] != .*\[6,9\]"):
+        model.fit(batches(), verbose=0)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_negative_targets_are_padding(fused):
+    model = small(fused=fused, metrics=[TokenAccuracy(), Perplexity()])
+    weights = {"sample_weight": ROW_WEIGHTS[:, 0]}
+    expected = model.test_on_batch(INPUTS, TARGET, **weights, return_dict=True)
+    before = model.get_weights()
+    model.train_on_batch(INPUTS, TARGET, class_weight=CLASS_WEIGHT)
+    trained, ignored = model.get_weights(), np.where(TARGET, TARGET, -100)
+    model.set_weights(before)
+    actual = model.test_on_batch(INPUTS, ignored, **weights, return_dict=True)
+    assert actual == pytest.approx(expected, rel=1e-6)
+    model.train_on_batch(INPUTS, ignored, class_weight=CLASS_WEIGHT)
+    for x, y in zip(model.get_weights(), trained, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_targets_outside_the_vocabulary(fused):
+    model = small(fused=fused, metrics=[TokenAccuracy(), Perplexity()])
+    for token_id in (50, 70):
+        targets = np.where(TARGET == TARGET[0, 0], token_id, TARGET)
+        assert np.isnan(model.test_on_batch(INPUTS, targets)).all()
+        for method in (model.fit, model.train_on_batch):
+            with pytest.raises(ValueError, match=f"below 50.*Received: the id {token_id}"):
+                method(INPUTS, targets)
 
 
 def test_row_weights_where_there_are_as_many_rows_as_positions():

@@ -147,6 +147,28 @@ def test_source_of_padding_only_gives_finite_logits():
     assert np.isfinite(to_numpy(model_of()(inputs(zeros, np.zeros_like(TARGET))))).all()
 
 
+@KINDS
+def test_negative_ids_are_padding(options):
+    model = model_of(**options)
+    negative = [np.where(ids, ids, -7) for ids in (SOURCE, TARGET)]
+    assert_close(model(inputs(*negative)), model(INPUTS), atol=0)
+    encoded = model.encode(negative[0])
+    assert_close(encoded, model.encode(SOURCE), atol=0)
+    assert_close(model.decode(negative[1], negative[0], encoded), model(INPUTS))
+
+
+@pytest.mark.each_backend
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="XLA takes another row there")
+def test_ids_outside_the_vocabulary_give_nan_in_a_compiled_model():
+    model = new_model(num_layers=1, source_vocabulary_size=11)
+    model.compile(jit_compile=True)
+    source, target = SOURCE.copy(), TARGET.copy()
+    source[0, 1], target[1, 2] = 11, 12
+    for row, tokens in ((0, inputs(source, TARGET)), (1, inputs(SOURCE, target))):
+        logits = model.predict_on_batch(tokens)
+        assert np.isnan(logits[row, 2:]).all() and np.isfinite(logits[1 - row]).all()
+
+
 def test_dropout_in_training_only():
     model = new_model(dropout=0.5)
     logits = to_numpy(model(INPUTS))

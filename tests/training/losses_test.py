@@ -1,4 +1,5 @@
 import math
+import re
 
 import keras
 import numpy as np
@@ -132,6 +133,59 @@ def test_nothing_but_padding():
     loss, padding = LabelSmoothedCrossentropy(), np.zeros((2, 4), "int32")
     assert value(loss, padding, LOGITS) == 0
     assert not gradient(lambda x: loss(padding, x), LOGITS).any()
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("ignored", [-100, -1, 0])
+def test_negative_targets_are_padding(ignored):
+    # The ids in their places would be those of tokens: 100 is the sure one.
+    logits = np.zeros((1, 3, 200), "float32")
+    logits[0, 2, 100] = 10
+    loss = LabelSmoothedCrossentropy(0.0)
+    assert value(loss, np.array([[5, 6, ignored]]), logits) == pytest.approx(math.log(200))
+    weights = np.array([[1.0, 3.0, 5.0]])
+    assert value(loss, np.array([[5, 6, ignored]]), logits, weights) == pytest.approx(math.log(200))
+
+
+@pytest.mark.each_backend
+def test_the_loss_of_an_id_outside_the_vocabulary_is_nan():
+    for token_id in (7, 100):
+        targets = TARGETS.copy()
+        targets[0, 1] = token_id
+        assert math.isnan(value(LabelSmoothedCrossentropy(), targets, LOGITS))
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 3), (2, 1), (1, 4), (2,), (8,), (2, 4, 1), (2, 4, 7)], ids=str
+)
+def test_targets_of_another_shape_are_refused(shape):
+    words = re.escape(f"Expected: targets of shape (2, 4). Received: targets of shape {shape}")
+    with pytest.raises(ValueError, match=words):
+        LabelSmoothedCrossentropy()(np.ones(shape, "int32"), LOGITS)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="other shapes are all known")
+@pytest.mark.each_backend
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_targets_of_a_shape_that_is_unknown_to_the_program(jit_compile):
+    import tensorflow as tf
+
+    loss = LabelSmoothedCrossentropy()
+    signature = [tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, None, 7), "float32")]
+    program = tf.function(loss, jit_compile=jit_compile, input_signature=signature)
+    expected = value(loss, TARGETS, LOGITS)
+    assert float(program(TARGETS, LOGITS)) == pytest.approx(expected, rel=1e-6)
+    for shape in ((2, 3), (2, 1), (1, 4), (4, 2)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="targets_of_another_shape"):
+            program(np.ones(shape, "int32"), LOGITS)
+
+
+def test_a_mask_of_the_logits_changes_nothing():
+    # The weights of targets tell what is padding.
+    logits = ops.convert_to_tensor(LOGITS)
+    keras.src.backend.set_keras_mask(logits, ops.convert_to_tensor(np.eye(2, 4, dtype="bool")))
+    expected = value(LabelSmoothedCrossentropy(), TARGETS, LOGITS)
+    assert value(LabelSmoothedCrossentropy(), TARGETS, logits) == pytest.approx(expected, rel=1e-6)
 
 
 def test_large_logits():

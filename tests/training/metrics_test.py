@@ -60,6 +60,30 @@ def test_padding_is_left_out(metric_class):
     assert results[0] == pytest.approx(results[1], rel=1e-6)
 
 
+@pytest.mark.parametrize("metric_class", [TokenAccuracy, Perplexity])
+def test_negative_targets_are_padding(metric_class):
+    results = []
+    for padding in (0, -1, -100):
+        metric = metric_class()
+        metric.update_state(np.where(TARGETS, TARGETS, padding), logits_that_predict(PREDICTIONS))
+        results.append(result(metric))
+    assert results == pytest.approx(results[:1] * 3, rel=1e-6)
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("metric_class", [TokenAccuracy, Perplexity])
+def test_an_id_outside_the_vocabulary_gives_nan(metric_class):
+    metric = metric_class()
+    metric.update_state(TARGETS + 3 * (TARGETS == 3), logits_that_predict(PREDICTIONS))
+    assert math.isnan(result(metric))
+
+
+@pytest.mark.parametrize("metric_class", [TokenAccuracy, Perplexity])
+def test_targets_of_another_shape_are_refused(metric_class):
+    with pytest.raises(ValueError, match=r"Expected: .*\(2, 3\). Received: .*\(2, 1\)"):
+        metric_class().update_state(TARGETS[:, :1], logits_that_predict(PREDICTIONS))
+
+
 def test_weights_are_honoured():
     weights = np.array([[1.0, 0.0, 0.5], [2.0, 0.0, 0.5]])
     accuracy = TokenAccuracy()

@@ -1,0 +1,43 @@
+import keras
+from keras import ops
+
+
+def padding_mask(token_ids):
+    """Return true at tokens, false at padding: `(batch, length)`. Negative ids are padding too."""
+    return ops.greater(token_ids, 0)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class PaddingMask(keras.layers.Layer):
+    """Attach a padding mask to a sequence, where Keras's layers, losses and metrics look for it.
+
+    Args:
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: a pair: float tensor `(batch, length, size)`, and int tensor `(batch, length)` of
+            the token ids that the sequence is computed from.
+
+    Returns:
+        The float tensor as it is, with a mask.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.autocast = False  # The sequence keeps its dtype.
+
+    def call(self, inputs):
+        sequence, _ = inputs
+        return sequence
+
+    def compute_mask(self, inputs, previous_mask):
+        _, token_ids = inputs
+        return padding_mask(token_ids)
+
+    def compute_output_spec(self, inputs):
+        sequence, _ = inputs
+        return keras.KerasTensor(sequence.shape, dtype=sequence.dtype)
+
+    def get_config(self):
+        # Without the method, Keras would not serialize a layer whose `dtype` is a policy.
+        return super().get_config()
