@@ -16,7 +16,8 @@ class TransformerBackbone(Transformer, keras_hub.models.Backbone):
     """A `kt.Transformer` that is a `keras_hub.models.Backbone` too.
 
     It has the arguments, the weights and the methods of the one, `encode` and `decode` among them,
-    and `from_preset` and `save_to_preset` of the other. Its outputs are logits.
+    and `from_preset` and `save_to_preset` of the other. Its outputs are logits, in the dtype that
+    its layers compute in, as KerasHub expects of a backbone.
 
     Args:
         dtype: as of `kt.Transformer`.
@@ -27,6 +28,8 @@ class TransformerBackbone(Transformer, keras_hub.models.Backbone):
     Raises:
         UserError: as `kt.Transformer`.
     """
+
+    logits_dtype = None
 
     def __init__(self, *, dtype=None, quantization=None, **hyperparameters):
         if quantization is not None:

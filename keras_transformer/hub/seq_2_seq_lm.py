@@ -205,6 +205,78 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 token_ids[rows, 1 : 1 + outputs.shape[1]] = outputs
         return {"decoder_token_ids": token_ids, "decoder_padding_mask": token_ids != PAD_ID}
 
+    def call_decoder_with_cache(
+        self,
+        encoder_hidden_states,
+        encoder_padding_mask,
+        decoder_token_ids,
+        self_attention_cache=None,
+        self_attention_cache_update_index=None,
+        cross_attention_cache=None,
+        cross_attention_cache_update_index=None,
+    ):
+        """Run the decoder on some tokens, with keys and values cached in KerasHub's layout.
+
+        `generate` does not call it: a search has a cache of its own.
+
+        Args:
+            encoder_hidden_states: float tensor `(batch, source, hidden_dim)`, what
+                `backbone.encode` returns.
+            encoder_padding_mask: boolean tensor `(batch, source)`, false at padding.
+            decoder_token_ids: int tensor `(batch, target)`.
+            self_attention_cache: float tensor `(batch, num_layers, 2, max_length, num_heads,
+                key_dim)`, the keys and values of the tokens so far. None: `decoder_token_ids` are
+                whole targets.
+            self_attention_cache_update_index: integer scalar, the position of the first of
+                `decoder_token_ids`; needed with `self_attention_cache`.
+            cross_attention_cache: float tensor `(batch, num_layers, 2, source, num_heads,
+                key_dim)`, the keys and values of the source.
+            cross_attention_cache_update_index: 0 to compute `cross_attention_cache` from
+                `encoder_hidden_states`, None to use it as it is.
+
+        Returns:
+            The tuple of the float32 logits `(batch, target, vocabulary_size)`, the float tensor
+            `(batch, target, hidden_dim)` that they are computed from, and both caches.
+
+        Raises:
+            UserError: if the model has `leaf_ids`, or a `value_dim` that is not its `key_dim`; if a
+                cache comes without the arguments that it needs.
+        """
+        decoder = self.backbone.decoder
+        if self.backbone.deterministic_attention is not None:
+            raise UserError(
+                "`call_decoder_with_cache` supports models without `leaf_ids`. Use `generate`, or "
+                "`backbone.decode` with `word_vectors` and `next_words`."
+            )
+        if self_attention_cache is None:
+            sequence = decoder.sequence(
+                decoder_token_ids, encoder_hidden_states, encoder_padding_mask, training=False
+            )
+            return decoder.logits(sequence), sequence, None, cross_attention_cache
+        if self_attention_cache_update_index is None or (
+            cross_attention_cache is None and cross_attention_cache_update_index is None
+        ):
+            raise UserError(
+                "Decoding with `self_attention_cache` needs `self_attention_cache_update_index`, "
+                "and `cross_attention_cache` or `cross_attention_cache_update_index=0`."
+            )
+        layers = decoder.layers
+        if cross_attention_cache_update_index is not None:
+            pairs = [layer.cross_attention.project(encoder_hidden_states) for layer in layers]
+            cross_attention_cache = _stack_caches(pairs)
+        caches = zip(
+            _split_caches(self_attention_cache, layers[0].compute_dtype),
+            _split_caches(cross_attention_cache, layers[0].compute_dtype),
+        )
+        sequence, cache = decoder.step_sequence(
+            decoder_token_ids,
+            encoder_padding_mask,
+            [{"self": own, "cross": cross} for own, cross in caches],
+            self_attention_cache_update_index,
+        )
+        self_attention_cache = _stack_caches([layer["self"] for layer in cache])
+        return decoder.logits(sequence), sequence, self_attention_cache, cross_attention_cache
+
     def _search(self, most, prompt, stop_token_ids):
         """The search whose outputs are cut to `most` tokens, without the start token, and may be so
         much longer than without a prompt.
@@ -260,3 +332,29 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             "metadata": dict(self.metadata),
             "task": self.task,
         }
+
+
+def _stack_caches(pairs):
+    """Return each layer's keys and values, `(batch, num_heads, key_dim, tokens)` and `(batch,
+    num_heads, tokens, key_dim)`, as `(batch, num_layers, 2, tokens, num_heads, key_dim)`.
+    """
+    keys = ops.stack([ops.transpose(key, (0, 3, 1, 2)) for key, _ in pairs], axis=1)
+    values = ops.stack([ops.transpose(value, (0, 2, 1, 3)) for _, value in pairs], axis=1)
+    if keys.shape[-1] != values.shape[-1]:
+        raise UserError(
+            "KerasHub's caches hold keys and values of the same size. Received a model with "
+            f"key_dim={keys.shape[-1]} and value_dim={values.shape[-1]}."
+        )
+    return ops.stack([keys, values], axis=2)
+
+
+def _split_caches(cache, dtype):
+    """Return the pairs of which `_stack_caches` makes one tensor."""
+    cache = ops.cast(cache, dtype)
+    return [
+        (
+            ops.transpose(cache[:, i, 0], (0, 2, 3, 1)),
+            ops.transpose(cache[:, i, 1], (0, 2, 1, 3)),
+        )
+        for i in range(cache.shape[1])
+    ]

@@ -29,16 +29,20 @@ class TransformerEncoderLayer(TransformerLayer):
     Call arguments:
         inputs: float tensor `(batch, source, hidden_dim)`.
         padding_mask: boolean tensor `(batch, source)`, false at padding. Defaults to `mask`.
+        return_attention_scores: whether to return the attention weights too; without an
+            `attention_window`.
         training: whether to apply dropout.
         mask: where Keras puts the mask that it keeps with `inputs`, such as that of an embedding
             with `mask_zero=True`.
 
     Returns:
-        Float tensor `(batch, source, hidden_dim)`.
+        Float tensor `(batch, source, hidden_dim)`; with `return_attention_scores`, the tuple of
+        this tensor and the weights `(batch, num_heads, source, source)`.
 
     Raises:
         UserError: if a size is not a positive integer, `key_dim` is left out and `num_heads` does
-            not divide `hidden_dim`, or `attention_window` is not odd.
+            not divide `hidden_dim`, or `attention_window` is not odd or comes with
+            `return_attention_scores`.
     """
 
     def __init__(self, *args, attention_window=None, **kwargs):
@@ -62,16 +66,37 @@ class TransformerEncoderLayer(TransformerLayer):
         ):
             part.build(input_shape)
 
-    def call(self, inputs, padding_mask=None, training=None, mask=None):
+    def call(
+        self,
+        inputs,
+        padding_mask=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+    ):
         padding_mask = mask if padding_mask is None else padding_mask
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         attention_mask = None if padding_mask is None else padding_mask[:, None, :]
+        options = {"attention_mask": attention_mask, "training": training}
+        attention_scores = []
 
         def self_attention(x):
-            return self.self_attention(x, attention_mask=attention_mask, training=training)
+            if not return_attention_scores:
+                return self.self_attention(x, **options)
+            outputs, weights = self.self_attention(x, **options, return_attention_scores=True)
+            attention_scores.append(weights)
+            return outputs
 
         x = self._residual(inputs, self_attention, self.self_attention_norm, training)
-        return self._residual(x, self.feed_forward, self.feed_forward_norm, training)
+        x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
+        return (x, *attention_scores) if attention_scores else x
+
+    def compute_output_spec(self, inputs, *args, return_attention_scores=False, **kwargs):
+        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        _, weights = self.self_attention.compute_output_spec(inputs, return_attention_scores=True)
+        return outputs, weights
 
     def get_config(self):
         return {**super().get_config(), "attention_window": self.attention_window}

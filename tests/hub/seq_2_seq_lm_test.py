@@ -403,6 +403,55 @@ STRINGS = {
 }
 
 
+def test_the_decoder_with_caches_of_keras_hub(loaded):
+    backbone = loaded.backbone
+    source, target = INPUTS["encoder_token_ids"], INPUTS["decoder_token_ids"]
+    encoded, is_token = backbone.encode(source), source != 0
+    expected = to_numpy(backbone(INPUTS))
+    logits, hidden, *_ = loaded.call_decoder_with_cache(encoded, is_token, target)
+    assert_close(logits, expected)
+    assert_close(backbone.token_embedding(hidden, reverse=True), expected)
+    sizes = backbone.hyperparameters
+    heads = sizes["num_heads"], sizes["hidden_dim"] // sizes["num_heads"]
+    # As a script for KerasHub's models makes it, the source's keys and values at first.
+    cache = np.zeros((2, sizes["num_layers"], 2, 3, *heads), "float32")
+    cross, update = np.zeros((2, sizes["num_layers"], 2, 5, *heads), "float32"), 0
+    for i in range(3):
+        logits, step, cache, cross = loaded.call_decoder_with_cache(
+            encoded,
+            is_token,
+            target[:, i : i + 1],
+            self_attention_cache=cache,
+            self_attention_cache_update_index=i,
+            cross_attention_cache=cross,
+            cross_attention_cache_update_index=update,
+        )
+        update = None
+        assert cache.shape == (2, sizes["num_layers"], 2, 3, *heads)
+        assert cross.shape == (2, sizes["num_layers"], 2, 5, *heads)
+        assert_close(logits[:, 0], expected[:, i])
+        assert_close(step[:, 0], hidden[:, i])
+
+
+def test_caches_of_keras_hub_that_cannot_be(loaded):
+    backbone, source = loaded.backbone, INPUTS["encoder_token_ids"]
+    arguments = backbone.encode(source), source != 0, np.ones((2, 1), "int32")
+    with pytest.raises(ValueError, match="needs `self_attention_cache_update_index`"):
+        loaded.call_decoder_with_cache(
+            *arguments, self_attention_cache=np.zeros((2, 1, 2, 3, 2, 8))
+        )
+    other = hub.TransformerSeq2SeqLM(
+        hub.TransformerBackbone(**{**backbone.get_config(), "value_dim": 3})
+    )
+    with pytest.raises(ValueError, match="key_dim=.* and value_dim=3"):
+        other.call_decoder_with_cache(
+            *arguments,
+            self_attention_cache=np.zeros((2, 1, 2, 3, 2, 8)),
+            self_attention_cache_update_index=0,
+            cross_attention_cache_update_index=0,
+        )
+
+
 def test_learns_from_strings(preset, tmp_path):
     lm = keras_hub.models.Seq2SeqLM.from_preset(preset)
     lm.preprocessor.encoder_sequence_length = lm.preprocessor.decoder_sequence_length = 12

@@ -158,3 +158,22 @@ def test_window():
     assert (difference[3:] > 1e-4).all() and (difference[:3] == 0).all()
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     assert_close(randomize(copy)(x), layer(x), atol=0)
+
+
+def test_attention_scores():
+    layer, inputs = encoder_layer(num_heads=2), normal(2, 5, 8)
+    is_token = np.array([[1, 1, 1, 0, 0], [1] * 5], "bool")
+    outputs, weights = layer(inputs, padding_mask=is_token, return_attention_scores=True)
+    assert_close(outputs, layer(inputs, padding_mask=is_token))
+    assert weights.shape == (2, 2, 5, 5)
+    assert_close(np.sum(to_numpy(weights), axis=-1), np.ones((2, 2, 5)))
+    assert not to_numpy(weights)[0, :, :, 3:].any()
+    graph = keras.Input((5, 8))
+    model = keras.Model(graph, layer(graph, return_attention_scores=True))
+    assert [x.shape for x in model.outputs] == [(None, 5, 8), (None, 2, 5, 5)]
+    assert_close(model(inputs)[1][1], weights[1])
+
+
+def test_attention_scores_of_a_window():
+    with pytest.raises(ValueError, match="has no weights of all positions"):
+        encoder_layer(attention_window=3)(normal(2, 5, 8), return_attention_scores=True)
