@@ -354,5 +354,6 @@ class RollingCheckpoints(keras.callbacks.Callback):
 def _reason(error):
     # HDF5 writes of a full disk at length, in several lines.
     system = re.search("error message = '(.*?)'", str(error))
-    reason = system[1] if system else str(error).strip().splitlines()[0]
+    reason = system[1] if system else getattr(error, "strerror", None) or str(error).strip()
+    reason = reason.splitlines()[0]
     return f"{reason.removesuffix('.')}."

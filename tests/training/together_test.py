@@ -85,7 +85,7 @@ def assert_same_weights(*folders):
 def test_a_full_disk_stops_all_with_one_line(tmp_path):
     statuses, errors = train(tmp_path, "full", "none")
     assert statuses == [ONE_LINE, ONE_LINE], errors
-    words = "No checkpoint could be written at step 3: [Errno 28] No space left on device."
+    words = "No checkpoint could be written at step 3: No space left on device."
     assert line_of(errors[0]).startswith(f"error: {words}")
     assert line_of(errors[1]).startswith(f"error: Process 0 of the training has stopped: {words}")
 
