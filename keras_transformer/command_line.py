@@ -35,8 +35,8 @@ class ProgressOptions:
     """Options of every script that takes longer than a moment."""
 
     quiet: bool = may_change(False)
-    """Show no progress, and say nothing but what was asked for, warnings and errors. (Progress is
-    shown on a terminal alone.)"""
+    """Show no progress, and print nothing but what was asked for, warnings and errors. (Where
+    standard error is not a terminal, progress is a line each minute.)"""
 
 
 @dataclass(kw_only=True)

@@ -1,22 +1,73 @@
-"""Progress of what takes longer than five seconds: on standard error, where somebody looks at it.
+"""Progress of what takes longer than five seconds: on standard error, where it is a terminal or a
+notebook's; elsewhere a line is logged each minute.
 
-Nothing is shown where standard error is no terminal and no notebook's, nor after
-`keras.config.disable_interactive_logging()`, which is how command lines are quiet.
+Neither is done after `keras.config.disable_interactive_logging()`, which is how command lines are
+quiet.
 """
 
 import contextlib
+import logging
+import os
 import sys
 import threading
+import time
 
 _SECONDS_BEFORE = 5
+_SECONDS_BETWEEN_LINES = 60
+
+logger = logging.getLogger(__name__)
 
 
 def is_shown():
-    """Whether progress is shown at all."""
+    """Whether progress is shown as it changes."""
+    return bool(is_wanted() and ("ipykernel" in sys.modules or _is_terminal()))
+
+
+def is_wanted():
+    """Whether progress is shown or logged at all."""
     import keras
 
-    is_looked_at = "ipykernel" in sys.modules or (sys.stderr and sys.stderr.isatty())
-    return bool(is_looked_at and keras.config.is_interactive_logging_enabled())
+    return keras.config.is_interactive_logging_enabled()
+
+
+def _is_terminal():
+    return sys.stderr and sys.stderr.isatty()
+
+
+def new_bar(**options):
+    """A `tqdm` on standard error.
+
+    Args:
+        **options: of `tqdm`.
+    """
+    from tqdm import tqdm
+
+    return tqdm(**_size(), **options)
+
+
+def _size():
+    """The size of the terminal as options of `tqdm`, if it reports none, as some in containers."""
+    try:
+        columns, _ = os.get_terminal_size(sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):  # not a terminal
+        return {}
+    return {} if columns else {"ncols": 80, "nrows": 24}
+
+
+class LogEachMinute:
+    """Log a line when a minute has passed since the last one, or since the beginning."""
+
+    def __init__(self):
+        self._began = self._last = time.monotonic()
+
+    def __call__(self, tell):
+        """Log what a function without arguments returns, and for how long it has been so, if a line
+        is due."""
+        now = time.monotonic()
+        if now - self._last >= _SECONDS_BETWEEN_LINES and is_wanted():
+            self._last = now
+            minutes, seconds = divmod(round(now - self._began), 60)
+            logger.info("%s, %d:%02d", tell(), minutes, seconds)
 
 
 @contextlib.contextmanager
@@ -34,7 +85,34 @@ def progress_shown(is_wanted):
             keras.config.enable_interactive_logging()
 
 
-def bar(what=None, unit="", total=None, iterable=None):
+class _LoggedBar:
+    """Counts as a `tqdm` does, and logs each minute how far it has come."""
+
+    def __init__(self, what, unit, total, iterable):
+        self._what, self._unit, self._iterable = what, unit, iterable
+        self._of = "" if total is None else f" of {total:,}"
+        self._count, self._log = 0, LogEachMinute()
+
+    def __iter__(self):
+        for item in self._iterable:
+            yield item
+            self.update()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def update(self, count=1):
+        self._count += count
+        self._log(lambda: f"{self._what}: {self._count:,}{self._of} {self._unit}")
+
+    def clear(self):
+        """There is nothing to clear."""
+
+
+def bar(what, unit, total=None, iterable=None):
     """A bar that counts, from the fifth second on; it is gone when it is closed.
 
     Args:
@@ -44,35 +122,32 @@ def bar(what=None, unit="", total=None, iterable=None):
         iterable: what to go through while it counts. Without it, call `update`.
 
     Returns:
-        A `tqdm`.
+        A `tqdm`, or where nobody looks what logs a line each minute.
     """
-    from tqdm import tqdm
-
-    return tqdm(
-        iterable,
+    if not is_shown():
+        return _LoggedBar(what, unit, total, iterable)
+    return new_bar(
+        iterable=iterable,
         desc=what,
         unit=f" {unit}",
         total=total,
         delay=_SECONDS_BEFORE,
         leave=False,
-        disable=not is_shown(),
     )
 
 
 @contextlib.contextmanager
 def working(what):
-    """Within the block, tell what is done and for how long, from the fifth second on.
+    """Within the block, show what is done and for how long, from the fifth second on.
 
     For what is one call of a library, in which nothing can be counted.
 
     Args:
         what: words, such as `"training the vocabulary"`.
     """
-    if not is_shown():
-        yield
-        return
     done = threading.Event()
-    teller = threading.Thread(target=_tell, args=(what, done), daemon=True)
+    tell = _tell if is_shown() else _log
+    teller = threading.Thread(target=tell, args=(what, done), daemon=True)
     teller.start()
     try:
         yield
@@ -82,11 +157,15 @@ def working(what):
 
 
 def _tell(what, done):
-    from tqdm import tqdm
-
     if done.wait(_SECONDS_BEFORE):
         return
-    with tqdm(desc=what, bar_format="{desc}: {elapsed}", leave=False) as line:
+    with new_bar(desc=what, bar_format="{desc}: {elapsed}", leave=False) as line:
         line.start_t -= _SECONDS_BEFORE
         while not done.wait(1):
             line.refresh()
+
+
+def _log(what, done):
+    log = LogEachMinute()
+    while not done.wait(_SECONDS_BETWEEN_LINES):
+        log(lambda: what)

@@ -1,5 +1,7 @@
 """Progress of what takes long: where somebody looks, and nowhere else."""
 
+import os
+import select
 import sys
 import time
 
@@ -35,6 +37,54 @@ def test_nothing_before_the_fifth_second(monkeypatch, capsys):
     look(monkeypatch, 5)
     work()
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no pseudo-terminals")
+def test_a_terminal_of_zero_columns_shows_the_bar(monkeypatch):
+    import pty
+
+    reader, terminal = pty.openpty()
+    assert os.get_terminal_size(terminal).columns == 0
+    with os.fdopen(terminal, "w") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        monkeypatch.setattr(progress, "_SECONDS_BEFORE", 0)
+        with progress.bar("reading", "trees", total=8) as bar:
+            bar.update(4)
+            bar.refresh()
+        assert select.select([reader], [], [], 5)[0]
+        shown = os.read(reader, 10_000).decode()
+    os.close(reader)
+    assert "reading:  50%" in shown and "4/8" in shown
+
+
+def test_where_nobody_looks_a_line_is_logged_each_minute(capsys, monkeypatch, caplog):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with caplog.at_level("INFO", "keras_transformer"):
+        with progress.bar("reading", "trees", 5000) as bar:
+            for seconds in (59, 1, 59, 1, 3600):
+                now[0] += seconds
+                bar.update(1000)
+        assert list(progress.bar("reading", "trees", iterable="abc")) == [*"abc"]
+        with progress.progress_shown(False):
+            bar.update()
+            now[0] += 99
+            bar.update()
+    assert caplog.messages == [
+        "reading: 2,000 of 5,000 trees, 1:00",
+        "reading: 4,000 of 5,000 trees, 2:00",
+        "reading: 5,000 of 5,000 trees, 62:00",
+    ]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_where_nobody_looks_a_long_call_is_logged(monkeypatch, caplog):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
+    with caplog.at_level("INFO", "keras_transformer"), progress.working("exporting"):
+        end = time.monotonic() + 20
+        while not caplog.messages and time.monotonic() < end:
+            time.sleep(0.01)
+    assert caplog.messages[0] == "exporting, 0:00"
 
 
 def test_nothing_where_nobody_looks_or_wants_it(capsys, monkeypatch):

@@ -291,7 +291,7 @@ class ConstituencyParser(Task):
     def parse(self, sentences, num_results=1):
         """Parse a stream of any length, holding only a few thousand sentences at a time.
 
-        Progress is shown on standard error, if that is a terminal, from the fifth second on.
+        Progress is shown on a terminal, from the fifth second on, and elsewhere logged each minute.
 
         Args:
             sentences: iterable of sentences, as above.

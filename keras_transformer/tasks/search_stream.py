@@ -20,8 +20,8 @@ def search_stream(
 ):
     """Search for outputs, holding one window of inputs at a time.
 
-    Progress is shown on standard error, if that is a terminal, from the fifth second on, while a
-    window is searched.
+    Progress is shown on a terminal, from the fifth second on, while a window is searched; elsewhere
+    it is logged each minute.
 
     Args:
         windows: iterable of lists of inputs. Those of a list are sorted by length and searched

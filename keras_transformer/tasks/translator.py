@@ -248,7 +248,7 @@ class Translator(Task):
     def translate(self, sentences):
         """Translate a stream of any length, holding only a few thousand sentences at a time.
 
-        Progress is shown on standard error, if that is a terminal, from the fifth second on.
+        Progress is shown on a terminal, from the fifth second on, and elsewhere logged each minute.
 
         Args:
             sentences: iterable of strings.

@@ -1,5 +1,6 @@
 """Compile, fit and average: sections 5.2 and 6.1."""
 
+import contextlib
 import importlib.util
 import logging
 from dataclasses import dataclass
@@ -158,7 +159,13 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
     compile_later = _compile_later(model, run, train_batches, val_batches, num_batches)
     by, patience = checkpoint_options.keep_best or "val_loss", checkpoint_options.patience
     ended = has_ended(checkpoints.history.get(by, []), by, patience)
-    with stop_on_signals(checkpoints), tell_of_lost_connections():
+    # Of several processes, one speaks.
+    show = None if run.devices.shard[0] else ShowProgress(options.steps, options.interval)
+    with (
+        contextlib.closing(show) if show else contextlib.nullcontext(),
+        stop_on_signals(checkpoints),
+        tell_of_lost_connections(),
+    ):
         fit_in_parts(
             model,
             train_batches.stream,
@@ -166,7 +173,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
             validation_data=val_batches,
             callbacks=[
                 *compile_later,
-                *_callbacks(model, train_batches, run, options, checkpoints, scores),
+                *_callbacks(model, train_batches, run, options, checkpoints, scores, show),
                 *([StopEarly(by, patience, checkpoints)] if patience else []),
                 checkpoints,
             ],
@@ -326,7 +333,7 @@ def _compile_later(model, run, train_batches, val_batches, num_batches):
     return [CompileLater(first, run.start.batches)] if first else []
 
 
-def _callbacks(model, train_batches, run, options, checkpoints, scores):
+def _callbacks(model, train_batches, run, options, checkpoints, scores, show):
     return [
         KeepPace(),
         LogProgress(train_batches.target_tokens, options.steps),
@@ -334,8 +341,7 @@ def _callbacks(model, train_batches, run, options, checkpoints, scores):
         if model.optimizer.skip_nonfinite
         else StopOnNonFinite(train_batches, checkpoints),
         *(LogScore(name, score) for name, score in scores.items()),
-        # Of several processes, one speaks.
-        *([] if run.devices.shard[0] else [ShowProgress(options.steps)]),
+        *([show] if show else []),
         *(_tensorboard(run.folder) if run.processes.is_writer else []),
     ]
 

@@ -1,7 +1,9 @@
 """What a training says of itself while it runs."""
 
+import contextlib
 import functools
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -10,13 +12,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.progress import is_shown
+from keras_transformer.progress import LogEachMinute, is_shown, new_bar, working
 from keras_transformer.training.callbacks import steps_done
 
 # Batches from one look at what the device has, or at the schedule, to the next.
 _BATCHES_BETWEEN = 10
 _MOST_LAPS = 50
-_BAR_FORMAT = "{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}{postfix}"
+_BAR_FORMAT = "{desc} {bar:20} {elapsed}{postfix}"
 
 logger = logging.getLogger(__name__)
 
@@ -110,41 +112,69 @@ def _without_slow(laps):
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show a bar for each epoch, with the logs, where somebody looks; elsewhere log a line when it
-    ends.
+    """Show a bar for each epoch, with the logs, on a terminal or in a notebook; elsewhere log a
+    line each minute, and one when the epoch ends.
 
     In place of Keras's own bar, which takes a first batch that compiles for the pace of all. Call
-    `fit` with `verbose=0`.
+    `fit` with `verbose=0`, and then `close`, lest an error leave a bar behind.
 
     Args:
         steps: the number of updates of the whole training.
+        interval: the number of updates of an epoch.
     """
 
     async_safe = True
 
-    def __init__(self, steps):
+    def __init__(self, steps, interval=None):
         super().__init__()
         self.steps = steps
-        self._bar = None
+        self.interval = interval
+        self._lock = threading.Lock()  # Keras may report the ends of two batches at once
+        self._bar = self._compiling = None
+        self._has_compiled = keras.backend.backend() == "torch"  # which compiles nothing
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._began = time.monotonic()
-        if not is_shown():
-            return
-        from tqdm import tqdm
+        self._began, self._log = time.monotonic(), LogEachMinute()
+        self._step, self._done = steps_done(self.model), 0
+        self._accumulate = getattr(self.model.optimizer, "accumulate", 1)
+        count = f" of {math.ceil(self.steps / self.interval)}" if self.interval else ""
+        self._name = f"interval {epoch + 1}{count}"
+        if self._has_compiled:
+            self._open()
+        else:
+            self._compiling = contextlib.ExitStack()
+            self._compiling.enter_context(working("compiling the first step"))
 
-        self._bar = tqdm(
-            desc=f"interval {epoch + 1}", total=self.params["steps"], bar_format=_BAR_FORMAT
-        )
+    def _open(self):
+        if is_shown():
+            total = self.params["steps"]
+            self._bar = new_bar(desc=self._words(), total=total, bar_format=_BAR_FORMAT)
+
+    def _words(self):
+        step = self._step + self._done // self._accumulate
+        return f"{self._name}, step {step:,} of {self.steps:,}"
 
     def on_train_batch_end(self, batch, logs=None):
-        if self._bar is not None:
+        with self._lock:
+            self._done = max(self._done, batch + 1)
+            if not self._has_compiled:
+                self._has_compiled = True
+                self._compiling.close()
+                self._open()
+            if self._bar is None:
+                self._log(lambda: f"{self._words()}: {_in_words(logs or {})}")
+                return
+            self._bar.set_description_str(self._words(), refresh=False)
             self._bar.set_postfix_str(_in_words(logs or {}), refresh=False)
-            self._bar.update(max(batch + 1 - self._bar.n, 0))
+            self._bar.update(self._done - self._bar.n)
 
     def on_test_begin(self, logs=None):
         if self._bar is not None:
             self._bar.set_postfix_str("validation")
+
+    def on_test_batch_end(self, batch, logs=None):
+        if self._bar is None:
+            self._log(lambda: f"{self._words()}: validation")
 
     def on_epoch_end(self, epoch, logs=None):
         told = _in_words(logs or {})
@@ -154,11 +184,16 @@ class ShowProgress(keras.callbacks.Callback):
             logger.info("%s: %s, %.0f s", step, told, seconds)
             return
         self._bar.set_postfix_str(told)
-        self._bar.close()
-        self._bar = None
+        self.close()
 
     def on_train_end(self, logs=None):
-        if self._bar is not None:  # it was stopped
+        self.close()
+
+    def close(self):
+        """End what is shown, wherever the training has stopped."""
+        if self._compiling is not None:
+            self._compiling.close()
+        if self._bar is not None:
             self._bar.close()
             self._bar = None
 

@@ -1,11 +1,14 @@
+import contextlib
 import itertools
 import sys
 import threading
+import time
 
 import keras
 import numpy as np
 import pytest
 
+from keras_transformer import progress
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.training import callbacks as callbacks_module
@@ -244,7 +247,7 @@ def test_a_bar_on_a_terminal_and_elsewhere_a_line_an_interval(
     is_terminal, monkeypatch, capsys, caplog
 ):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    callbacks = [LogProgress(lambda batches: 7 * batches, 80), ShowProgress(80)]
+    callbacks = [LogProgress(lambda batches: 7 * batches, 80), ShowProgress(80, 40)]
     with caplog.at_level("INFO", "keras_transformer"):
         dense_model(keras.optimizers.SGD(0.1)).fit(
             stream(), steps_per_epoch=40, epochs=2, callbacks=callbacks, verbose=0
@@ -252,13 +255,61 @@ def test_a_bar_on_a_terminal_and_elsewhere_a_line_an_interval(
     output, errors = capsys.readouterr()
     assert output == ""
     if is_terminal:
-        assert "interval 2: 40/40" in errors and "loss" in errors and not caplog.messages
+        assert "interval 2 of 2, step 80 of 80" in errors and "loss" in errors
+        assert not caplog.messages
     else:
         assert errors == ""
         assert [line.split(": loss")[0] for line in caplog.messages] == [
             "step 40 of 80",
             "step 80 of 80",
         ]
+
+
+@pytest.mark.once
+def test_where_nobody_looks_a_line_each_minute(monkeypatch, caplog):
+    now = [0.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    show = ShowProgress(80, 40)
+    show.set_model(dense_model(keras.optimizers.SGD(0.1)))
+    show.set_params({"steps": 40})
+    with caplog.at_level("INFO", "keras_transformer"):
+        show.on_epoch_begin(1)
+        for batch in range(40):
+            now[0] += 5
+            show.on_train_batch_end(batch, {"loss": 2.0})
+        for batch in range(6):
+            now[0] += 5
+            show.on_test_batch_end(batch)
+        show.on_epoch_end(1, {"loss": 2.0})
+    assert caplog.messages == [
+        "interval 2 of 2, step 12 of 80: loss 2, 1:00",
+        "interval 2 of 2, step 24 of 80: loss 2, 2:00",
+        "interval 2 of 2, step 36 of 80: loss 2, 3:00",
+        "interval 2 of 2, step 40 of 80: validation, 3:50",
+        "step 0 of 80: loss 2, 230 s",
+    ]
+
+
+@pytest.mark.each_backend
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch compiles nothing")
+def test_the_first_step_reports_that_it_compiles(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "_SECONDS_BEFORE", 0)
+    show = ShowProgress(3, 3)
+    show.set_model(dense_model(keras.optimizers.SGD(0.1)))
+    show.set_params({"steps": 3})
+    show.on_epoch_begin(0)
+    time.sleep(0.2)
+    shown = capsys.readouterr().err
+    assert "compiling the first step: 00:0" in shown and "interval" not in shown
+    show.on_train_batch_end(0, {"loss": 2.0})
+    assert "interval 1 of 1, step 1 of 3" in capsys.readouterr().err
+    show.close()
+    # An error in the first step ends it too.
+    with contextlib.closing(ShowProgress(3)) as show:
+        show.set_model(dense_model(keras.optimizers.SGD(0.1)))
+        show.on_epoch_begin(0)
+    assert not any("_tell" in thread.name for thread in threading.enumerate())
 
 
 def test_learning_rate_that_is_no_schedule():
