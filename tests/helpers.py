@@ -4,13 +4,23 @@ import contextlib
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+import keras_transformer
 from keras_transformer.errors import UserError
+
+# The beginning of a script that imports modules of the package, but not the package with Keras and
+# a backend, which would take most of its time.
+MODULES_ALONE = f"""
+import sys, types
+sys.modules["keras_transformer"] = package = types.ModuleType("keras_transformer")
+package.__path__ = [{str(Path(keras_transformer.__file__).parent)!r}]
+"""
 
 
 def to_numpy(x):

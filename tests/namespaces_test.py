@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
-from tests.imports_test import run_python
 
 pytestmark = pytest.mark.once
 
@@ -41,19 +40,6 @@ def test_no_name_is_a_module_s_too(namespace):
 def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="keras_transformer.data.*ParalelText"):
         _ = kt.data.ParalelText
-
-
-def test_names_are_loaded_when_asked_for():
-    process = run_python("""
-import sys
-import keras
-import keras_transformer as kt
-module = "keras_transformer.evaluation.evalb.scores"
-assert module not in sys.modules
-assert kt.evaluation.EvalbScores.__module__ == module
-assert "keras_transformer.data.treebanks" not in sys.modules and "nltk" not in sys.modules
-""")
-    assert process.returncode == 0, process.stderr
 
 
 # What belongs to command lines

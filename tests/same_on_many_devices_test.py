@@ -1,6 +1,7 @@
 """`recipes/same_on_many_devices.py` as a reader runs it."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,9 @@ def test_the_losses_are_the_same(printed):
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's limit")
-def test_pytorch_has_one_device():
-    process = run("--train-on", "4")
-    assert process.returncode == 2
-    assert process.stderr.startswith("4 replicas were asked for; with PyTorch")
+def test_pytorch_has_one_device(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--train-on", "4"])
+    with pytest.raises(SystemExit) as exit:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert exit.value.code == 2
+    assert capsys.readouterr().err.startswith("4 replicas were asked for; with PyTorch")

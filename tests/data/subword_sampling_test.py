@@ -17,6 +17,7 @@ from keras_transformer.data.tokenizer import UNKNOWN_ID, Tokenizer
 from keras_transformer.data.word_tokens import WordTokenizer
 from keras_transformer.errors import UserError
 from tests import small_trees
+from tests.helpers import MODULES_ALONE
 from tests.small_corpus import sentence_pairs
 
 pytestmark = pytest.mark.once
@@ -165,8 +166,8 @@ def test_another_process_draws_the_same(tmp_path):
     (tmp_path / "ids").write_text(json.dumps(ids))
     for index, vocabulary in enumerate(vocabularies):
         vocabulary.save(tmp_path / str(index))
-    code = (
-        "import json, pathlib, sys; from keras_transformer.data import SubwordSampler\n"
+    code = MODULES_ALONE + (
+        "import json, pathlib; from keras_transformer.data.subword_sampling import SubwordSampler\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "ids = json.loads((folder / 'ids').read_text())\n"
         "protos = [(folder / str(i)).read_bytes() for i in (0, 1)]\n"

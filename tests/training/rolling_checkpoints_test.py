@@ -19,7 +19,7 @@ from keras_transformer.training.fitting import fit_in_parts, plan_parts
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
 from keras_transformer.training.training_state import Snapshot, list_states, newest_state
-from tests.helpers import normal, to_numpy
+from tests.helpers import MODULES_ALONE, normal, to_numpy
 
 
 def small_model(**options):
@@ -157,8 +157,8 @@ def test_stop_says_where_to_go_on(tmp_path, caplog):
 
 @pytest.mark.once
 def test_second_signal_ends_at_once():
-    script = """
-import os, signal, time, types
+    script = f"""{MODULES_ALONE}
+import os, signal, time
 from keras_transformer.training.signals import stop_on_signals
 with stop_on_signals(types.SimpleNamespace(stop_soon=False)):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -166,7 +166,12 @@ with stop_on_signals(types.SimpleNamespace(stop_soon=False)):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60)
 """
-    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    process = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "KERAS_BACKEND": "numpy"},  # which starts quickly
+        capture_output=True,
+        text=True,
+    )
     assert process.returncode == -signal.SIGINT
     assert process.stdout == "goes on\n"
 
