@@ -43,40 +43,19 @@ def test_import_is_light_and_needs_no_tensorflow():
         blocked.append("tensorflow")
     script = f"""
 import sys
-tried = []
-class Blocked:
-    def find_spec(name, *arguments):
-        if name.partition(".")[0] in {blocked}:
-            tried.append(name)
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Blocked)
+sys.modules.update(dict.fromkeys({blocked}))  # None: the import fails
 import keras
 before = set(sys.modules)  # Keras itself loads matplotlib where it is installed.
-tried.clear()  # Keras looks for TensorFlow's names, and does not need it.
 import keras_transformer
 loaded = [name for name in {LAZY} if sys.modules.get(name) and name not in before]
 assert not loaded, loaded
-
-# Names of the namespaces are loaded when they are asked for.
-module = "keras_transformer.evaluation.evalb.scores"
-assert module not in sys.modules
-assert keras_transformer.evaluation.EvalbScores.__module__ == module
-assert "keras_transformer.data.treebanks" not in sys.modules and "nltk" not in sys.modules
-
-# Where TensorFlow is installed, it would take more time than all the rest.
-sizes = dict(num_layers=1, hidden_dim=8, intermediate_dim=8, num_heads=2)
-keras_transformer.Transformer(20, activation="gelu", **sizes)
-assert not tried, tried
 """
     process = run_python(script + USE)
     assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.each_backend
-@pytest.mark.skipif(
-    keras.backend.backend() != "jax",
-    reason="TensorFlow imports it, and the test above has PyTorch's",
-)
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="it is imported there")
 def test_a_model_is_made_without_tensorflow():
     # Where it is installed, it would take more time than all the rest.
     process = run_python("""

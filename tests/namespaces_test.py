@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
+from tests.imports_test import run_python
 
 pytestmark = pytest.mark.once
 
@@ -42,11 +43,25 @@ def test_a_name_that_is_not_there():
         _ = kt.data.ParalelText
 
 
+def test_names_are_loaded_when_asked_for():
+    process = run_python("""
+import sys
+import keras
+import keras_transformer as kt
+module = "keras_transformer.evaluation.evalb.scores"
+assert module not in sys.modules
+assert kt.evaluation.EvalbScores.__module__ == module
+assert "keras_transformer.data.treebanks" not in sys.modules and "nltk" not in sys.modules
+""")
+    assert process.returncode == 0, process.stderr
+
+
 # What belongs to command lines
 
 # Those that talk to a terminal: commands, and bars of progress.
 MAY_PRINT = (
     "__main__.py",
+    "backend_check.py",
     "command_line.py",
     "evaluation/evalb/__main__.py",
     "training/progress.py",

@@ -95,8 +95,7 @@ def train_translator(task_class, train, val, **options):
     result = score_text(greedy, val)
 
     # Saving
-    if val.prefix:
-        translator = translator.tagged(*val.prefix)
+    translator = translator.tagged(*val.prefix) if val.prefix else translator
     facts = {
         **origin,
         **parts_of(train),
