@@ -277,7 +277,7 @@ def test_where_nobody_looks_a_line_each_minute(monkeypatch, caplog):
         for batch in range(40):
             now[0] += 5
             show.on_train_batch_end(batch, {"loss": 2.0})
-        for batch in range(6):
+        for batch in range(12):
             now[0] += 5
             show.on_test_batch_end(batch)
         show.on_epoch_end(1, {"loss": 2.0})
@@ -285,8 +285,8 @@ def test_where_nobody_looks_a_line_each_minute(monkeypatch, caplog):
         "interval 2 of 2, step 12 of 80: loss 2, 1:00",
         "interval 2 of 2, step 24 of 80: loss 2, 2:00",
         "interval 2 of 2, step 36 of 80: loss 2, 3:00",
-        "interval 2 of 2, step 40 of 80: validation, 3:50",
-        "step 0 of 80: loss 2, 230 s",
+        "interval 2 of 2, step 40 of 80: validation, 4:00",
+        "step 0 of 80: loss 2, 260 s",
     ]
 
 
