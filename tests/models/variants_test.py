@@ -123,7 +123,7 @@ def test_overrides(without_values):
 
 @pytest.mark.parametrize("make", [get_variant, lambda name: Transformer.from_variant(name, 50)])
 def test_unknown_variant(make):
-    with pytest.raises(ValueError, match=r"Expected one of: base, big, .*Received: 'huge'"):
+    with pytest.raises(ValueError, match=r"`variant` must be one of base, big, .*variant='huge'"):
         make("huge")
 
 
