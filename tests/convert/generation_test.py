@@ -38,7 +38,6 @@ CASES = {
 ALONE = {
     "greedy": {},
     "banned": {**BEAMS, **_BANNED},
-    "min_length": {**BEAMS, "min_length": 6},
     "no_repeat_ngram_size": {**BEAMS, "no_repeat_ngram_size": 2},
     "repetition_penalty": {**BEAMS, "repetition_penalty": 1.7},
     "max_length": {**BEAMS, **_END},
