@@ -189,6 +189,7 @@ class FusedTrainingStep(keras.Model):
         return losses, scores.log_probs, scores.is_predicted
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        sample_weight = _of_tokens(sample_weight, y)
         return super().compute_loss(x, y, _as_one(y_pred), sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
@@ -196,7 +197,7 @@ class FusedTrainingStep(keras.Model):
         if isinstance(x, dict) and not isinstance(y_pred, TokenScores):
             # On JAX the mask of the predictions does not outlast the gradient's computation.
             y_pred = self.with_mask([y_pred, x["decoder_token_ids"]])
-        return super().compute_metrics(x, y, y_pred, sample_weight)
+        return super().compute_metrics(x, y, y_pred, _of_tokens(sample_weight, y))
 
     def _is_fused(self, inputs):
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
@@ -303,6 +304,18 @@ def _insist(is_possible, obstacle, option="fused=True"):
 
 def _tensors(inputs):
     return keras.tree.map_structure(ops.convert_to_tensor, inputs)
+
+
+def _of_tokens(sample_weight, y):
+    """Return weights of rows, `(batch,)` or `(batch, 1)`, as weights of tokens, `(batch, target)`.
+
+    Keras multiplies the weights by the mask of the predictions in place.
+    """
+    shape = tuple(getattr(sample_weight, "shape", ()))
+    if y is None or not (len(shape) == 1 or shape[1:] == (1,)):
+        return sample_weight
+    column = ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
+    return column * ops.ones(ops.shape(y), "float32")
 
 
 def _as_one(y_pred):
