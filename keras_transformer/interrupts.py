@@ -5,6 +5,7 @@ then Ctrl-C ends a recipe, or `python -m keras_transformer...`, at once and with
 Other programs keep their handlers.
 """
 
+import re
 import signal
 import sys
 import threading
@@ -18,9 +19,19 @@ _RECIPES = Path(__file__).parents[1] / "recipes"
 def _is_command():
     script = next(iter(sys.argv), "")
     if script == "-m":
-        module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
-        return module.split(".")[0] == __name__.split(".")[0]
+        return _module().split(".")[0] == __name__.split(".")[0]
     return _RECIPES in Path(script).resolve().parents
+
+
+def _module():
+    """Return the module that `python -m` runs. The option may be one of several in a word, as in
+    `-um`, and the name may follow in the same word.
+    """
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if found := re.fullmatch(r"-[bBdEiIOPqRsSuvx]*m(.*)", word):
+            return found[1] or next(words, "")
+    return ""
 
 
 def _set_handler(expected, handler):

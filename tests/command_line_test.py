@@ -181,6 +181,8 @@ def test_ctrl_c_ends_in_silence(monkeypatch, capsys):
     [
         (["{root}/recipes/translation/translate.py"], [], signal.SIG_DFL),
         (["-m"], ["python", "-m", "keras_transformer.convert", "x"], signal.SIG_DFL),
+        (["-m"], ["python", "-um", "keras_transformer", "list"], signal.SIG_DFL),
+        (["-m"], ["python", "-X", "dev", "-mkeras_transformer"], signal.SIG_DFL),
         (["-m"], ["python", "-m", "pytest"], signal.default_int_handler),
         (["{root}/tests/mine.py"], [], signal.default_int_handler),
         ([""], [], signal.default_int_handler),
