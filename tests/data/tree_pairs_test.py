@@ -10,12 +10,12 @@ pytestmark = pytest.mark.once
 
 
 def test_trees_of_thousands_of_levels_are_trained_on():
-    deep = "(S (NP (NN dog))" * 1200 + ")" * 1200
+    deep = "(S (NP (NN dog))" * 3000 + ")" * 3000
     pairs = TreePairs(Treebank("x", "train", lambda: parse_trees([deep])))
-    assert list(pairs.sentences()) == ["dog " * 1199 + "dog"]
+    assert list(pairs.sentences()) == ["dog " * 2999 + "dog"]
     assert len(list(pairs)) == 1
     (tree,) = parse_trees([deep])
-    assert count_tags([tree]) == {"dog": {"NN": 1200}}
+    assert count_tags([tree]) == {"dog": {"NN": 3000}}
     assert tagged_words(tree)[:2] == [("dog", "NN")] * 2
 
 
