@@ -315,7 +315,7 @@ def _of_tokens(sample_weight, y):
     if y is None or not (len(shape) == 1 or shape[1:] == (1,)):
         return sample_weight
     column = ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
-    return column * ops.ones(ops.shape(y), "float32")
+    return column * ops.ones(ops.shape(y)[:2], "float32")
 
 
 def _as_one(y_pred):

@@ -49,6 +49,23 @@ def test_losses_and_metrics_of_keras_leave_padding_out(options):
         np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
+def test_weights_of_rows_weigh_their_tokens():
+    # Also with one-hot targets, which have an axis more.
+    sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    one_hot = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model, other = compiled({}, loss=sparse), compiled({}, loss=one_hot)
+    unweighted = model.test_on_batch(INPUTS, TARGETS)
+    losses = [
+        model.test_on_batch(INPUTS, TARGETS, sample_weight=np.array(weights))
+        for weights in ([1.0, 0.0], [0.0, 1.0], [2.0, 3.0])
+    ]
+    assert losses[0] + losses[1] == pytest.approx(unweighted, rel=1e-5)
+    assert losses[2] == pytest.approx(2 * losses[0] + 3 * losses[1], rel=1e-5)
+    column = np.array([[2.0], [3.0]])
+    actual = other.test_on_batch(INPUTS, np.eye(12)[TARGETS], sample_weight=column)
+    assert actual == pytest.approx(losses[2], rel=1e-5)
+
+
 def test_a_loaded_model_leaves_padding_out(tmp_path):
     model = compiled({}, **KERAS)
     model.save(tmp_path / "model.keras")
