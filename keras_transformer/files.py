@@ -298,10 +298,9 @@ class FolderLock:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         name = os.path.realpath(folder)
+        # One training in a process may follow another whose objects are still there.
         if (lock := cls._held.get(name)) is not None and lock._handle is not None:
-            return (
-                lock  # One training in a process may follow another whose objects are still there.
-            )
+            return lock
         lock = super().__new__(cls)
         # A file, and not the folder: network file systems lock only what is open for writing.
         lock._handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)

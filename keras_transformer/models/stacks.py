@@ -157,33 +157,6 @@ class Decoder(_Stack):
             attention_scores.append(weights)
         return attention_scores
 
-    def step(
-        self,
-        token_ids,
-        encoder_padding_mask,
-        cache,
-        cache_index,
-        next_words=None,
-        positions=None,
-        self_attention_mask=None,
-        return_attention_scores=False,
-    ):
-        """Like a call, for tokens whose keys and values go into `cache` from `cache_index` on.
-
-        Returns logits, cache and, if wanted, the last layer's encoder-decoder attention weights.
-        """
-        sequence, *others = self.step_sequence(
-            token_ids,
-            encoder_padding_mask,
-            cache,
-            cache_index,
-            next_words,
-            positions,
-            self_attention_mask,
-            return_attention_scores,
-        )
-        return self.logits(sequence), *others
-
     def step_sequence(
         self,
         token_ids,
@@ -195,7 +168,11 @@ class Decoder(_Stack):
         self_attention_mask=None,
         return_attention_scores=False,
     ):
-        """Like `step`, with the tensor that the logits are made from in place of the logits."""
+        """Like `sequence`, for tokens whose keys and values go into `cache` from `cache_index` on.
+
+        Returns `(batch, target, hidden_dim)`, the cache and, if wanted, the last layer's
+        encoder-decoder attention weights.
+        """
         if positions is None:
             positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
         x = self.embed(token_ids, positions=positions, added=next_words, training=False)
@@ -213,6 +190,11 @@ class Decoder(_Stack):
             )
             new_cache.append(layer_cache)
         return self.normalize(x), new_cache, *attention_scores
+
+    def step(self, *args, **kwargs):
+        """Return logits in place of the first result of `step_sequence`, with its arguments."""
+        sequence, *others = self.step_sequence(*args, **kwargs)
+        return self.logits(sequence), *others
 
     def logits(self, sequence):
         logits = self.project(sequence)
