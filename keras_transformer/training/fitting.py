@@ -159,13 +159,7 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
     compile_later = _compile_later(model, run, train_batches, val_batches, num_batches)
     by, patience = checkpoint_options.keep_best or "val_loss", checkpoint_options.patience
     ended = has_ended(checkpoints.history.get(by, []), by, patience)
-    # Of several processes, one speaks.
-    show = None if run.devices.shard[0] else ShowProgress(options.steps, options.interval)
-    with (
-        contextlib.closing(show) if show else contextlib.nullcontext(),
-        stop_on_signals(checkpoints),
-        tell_of_lost_connections(),
-    ):
+    with _progress(run, options) as show, stop_on_signals(checkpoints), tell_of_lost_connections():
         fit_in_parts(
             model,
             train_batches.stream,
@@ -173,7 +167,8 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
             validation_data=val_batches,
             callbacks=[
                 *compile_later,
-                *_callbacks(model, train_batches, run, options, checkpoints, scores, show),
+                *_callbacks(model, train_batches, run, options, checkpoints, scores),
+                *show,
                 *([StopEarly(by, patience, checkpoints)] if patience else []),
                 checkpoints,
             ],
@@ -333,7 +328,17 @@ def _compile_later(model, run, train_batches, val_batches, num_batches):
     return [CompileLater(first, run.start.batches)] if first else []
 
 
-def _callbacks(model, train_batches, run, options, checkpoints, scores, show):
+@contextlib.contextmanager
+def _progress(run, options):
+    """Yield the callbacks that show progress: of several processes, one has them."""
+    if run.devices.shard[0]:
+        yield []
+        return
+    with contextlib.closing(ShowProgress(options.steps, options.interval)) as show:
+        yield [show]
+
+
+def _callbacks(model, train_batches, run, options, checkpoints, scores):
     return [
         KeepPace(),
         LogProgress(train_batches.target_tokens, options.steps),
@@ -341,7 +346,6 @@ def _callbacks(model, train_batches, run, options, checkpoints, scores, show):
         if model.optimizer.skip_nonfinite
         else StopOnNonFinite(train_batches, checkpoints),
         *(LogScore(name, score) for name, score in scores.items()),
-        *([show] if show else []),
         *(_tensorboard(run.folder) if run.processes.is_writer else []),
     ]
 
