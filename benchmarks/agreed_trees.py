@@ -25,7 +25,7 @@ def main(options):
     parser = kt.ConstituencyParser.from_preset(
         options.model, beam_size=options.beam_size, alpha=0, decision="best"
     )
-    others = [*kt.data.Treebank.from_file(options.trees)]
+    others = [*kt.parsing.Treebank.from_file(options.trees)]
     parses = parser.parse([tree.leaves() for tree in others], num_results=options.beam_size)
     for other, parse in zip(others, parses, strict=True):
         if parse.tree:
@@ -33,8 +33,8 @@ def main(options):
             probabilities = np.exp([x.score - parse.score for x in found])
             shares = (1 - options.weight) * probabilities / probabilities.sum()
             trees, weights = [*(x.tree for x in found), other], [*shares, options.weight]
-            tree, _ = kt.data.consensus(trees, weights)
-            print(f"( {kt.data.to_bracketed(tree)} )")
+            tree, _ = kt.parsing.consensus(trees, weights)
+            print(f"( {kt.parsing.to_bracketed(tree)} )")
 
 
 if __name__ == "__main__":

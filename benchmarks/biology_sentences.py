@@ -86,7 +86,7 @@ def sentences_of(path):
 
 def sentences_of_craft(options):
     for path in options.treebanks:
-        for tree in kt.data.Treebank.from_file(path):
+        for tree in kt.parsing.Treebank.from_file(path):
             yield [kt.data.trees.unescape(word) for word in tree.leaves()]
     for path in paths(options, ["CRAFT*"]):
         yield from sentences_of(path)
@@ -110,7 +110,7 @@ def words_of(text, options):
     joined = f" {text} "
     for pattern, replacement in JOINS:
         joined = re.sub(pattern, replacement, joined)
-    words = kt.data.tokenize_words(joined.strip(), "craft")
+    words = kt.parsing.tokenize_words(joined.strip(), "craft")
     is_prose = sum(map(str.isalpha, text)) >= 0.5 * len(text.replace(" ", ""))
     is_whole = text.count("(") == text.count(")")
     return words if 4 <= len(words) <= options.max_words and is_prose and is_whole else None

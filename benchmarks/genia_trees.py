@@ -14,7 +14,7 @@ from nltk import Tree
 
 import keras_transformer as kt
 from keras_transformer.command_line import run
-from keras_transformer.data.tokenizer import UNKNOWN_ID
+from keras_transformer.reserved_ids import UNKNOWN_ID
 
 TAGS = {
     **{"PERIOD": ".", "COMMA": ",", "COLON": ":", "LRB": "-LRB-", "RRB": "-RRB-"},
@@ -53,7 +53,7 @@ def main(options):
             if leaf.label() == UNKNOWN:
                 leaf.set_label(tag)
         if UNKNOWN_ID not in parser.output_ids(tree):
-            print(f"( {kt.data.to_bracketed(tree)} )")
+            print(f"( {kt.parsing.to_bracketed(tree)} )")
 
 
 def trees_of(path):
@@ -94,7 +94,7 @@ def part_of(element):
         if element.get("cat") == "PP" and parts and parts[0].label() == "TO":
             parts[0].set_label("IN")
         return Tree(element.get("cat"), parts) if parts else None
-    words = kt.data.tokenize_words("".join(element.itertext()).strip(), "craft")
+    words = kt.parsing.tokenize_words("".join(element.itertext()).strip(), "craft")
     tag = TAGS.get(element.get("cat"), element.get("cat"))
     return [Tree(tag if len(words) == 1 else UNKNOWN, [word]) for word in words]
 

@@ -5,8 +5,8 @@ from keras import ops
 from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.layers import SinePositionEncoding
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 _POSITIONS = 1024
 

@@ -64,7 +64,7 @@ def main(options):
 
 
 def load(options, split, count):
-    treebank = kt.data.load_treebank(options.dataset, split, options.data_dir)
+    treebank = kt.parsing.load_treebank(options.dataset, split, options.data_dir)
     return list(itertools.islice(treebank, count))
 
 
@@ -74,7 +74,7 @@ class SuPar:
     def __init__(self, options, folder, threads):
         for split, count in (("train", options.supar_trees), ("val", 100)):
             # Without the treebank's outer bracket SuPar takes the first child for the tree.
-            lines = (f"({kt.data.to_bracketed(tree)})\n" for tree in load(options, split, count))
+            lines = (f"({kt.parsing.to_bracketed(tree)})\n" for tree in load(options, split, count))
             (folder / f"{split}.pid").write_text("".join(lines), "utf-8")
         model = folder / "supar.model"
         peer = [str(options.supar_python), str(_PEER)]

@@ -16,9 +16,9 @@ import numpy as np
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
-from keras_transformer.decoding import stages
+from keras_transformer.decoding import batch_compaction
 from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class KerasTransformer:
             steps.append(int(stage.state.step))
             return stage
 
-        with mock.patch.object(stages, "run_compiled", noting_steps):
+        with mock.patch.object(batch_compaction, "run_compiled", noting_steps):
             self.run(batch)
         return max(steps)
 

@@ -13,23 +13,23 @@ from keras_transformer import (
     data,
     evaluation,
     layers,
+    parsing,
     training,
+    translation,
     visualization,
 )
 from keras_transformer.decoding.beam_search import BeamSearch, beam_search, greedy_search
 from keras_transformer.decoding.sampling import Sampling, sample
-from keras_transformer.decoding.tree_grammar import TreeGrammar
-from keras_transformer.decoding.word_beam_search import WordSynchronousBeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
-from keras_transformer.tasks.constituency_parser import ConstituencyParser
-from keras_transformer.tasks.translator import Translator
+from keras_transformer.parsing.constituency_parser import ConstituencyParser
 from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
+from keras_transformer.translation.translator import Translator
 from keras_transformer.version import __version__
 from keras_transformer.visualization.attention import attention_weights
 
@@ -43,10 +43,8 @@ __all__ = [
     "TokenAccuracy",
     "Transformer",
     "Translator",
-    "TreeGrammar",
     "UserError",
     "WholeBatchOptimizer",
-    "WordSynchronousBeamSearch",
     "__version__",
     "attention_weights",
     "average_checkpoints",
@@ -58,8 +56,10 @@ __all__ = [
     "get_variant",
     "greedy_search",
     "layers",
+    "parsing",
     "sample",
     "training",
+    "translation",
     "variants",
     "visualization",
 ]

@@ -12,9 +12,9 @@ import tyro
 
 from keras_transformer.command_line import run
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.catalogue import card_of, details, preset_folders, summaries
-from keras_transformer.tasks.preset import upgrade_preset
-from keras_transformer.tasks.preset_location import locate
+from keras_transformer.presets.location import locate
+from keras_transformer.presets.registry import card_of, details, preset_folders, summaries
+from keras_transformer.presets.storage import upgrade_preset
 
 
 @dataclass(kw_only=True)

@@ -18,7 +18,7 @@ from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import TrainingStopped, UserError, ended_by_pipe
 from keras_transformer.interrupts import STATUS, raise_interrupts
 from keras_transformer.memory import keep_freed_memory
-from keras_transformer.options import may_change, option_names
+from keras_transformer.options import mutable_on_resume, option_names
 from keras_transformer.progress import progress_shown
 
 _NUMBERS_TOLD = 5
@@ -34,7 +34,7 @@ _OF_PATHS = (
 class ProgressOptions:
     """Options of every script that takes longer than a moment."""
 
-    quiet: bool = may_change(False)
+    quiet: bool = mutable_on_resume(False)
     """Show no progress, and print nothing but what was asked for, warnings and errors. (Where
     standard error is not a terminal, progress is a line each minute.)"""
 
@@ -43,7 +43,7 @@ class ProgressOptions:
 class CommonOptions(ProgressOptions):
     """Options of every script that trains or searches."""
 
-    compilation_cache: Path | None = may_change(None)
+    compilation_cache: Path | None = mutable_on_resume(None)
     """Folder in which to keep compiled programs, for the next run: on JAX all, on TensorFlow those
     of XLA; "off" for none. Defaults, on JAX, to keras-transformer/programs in the user's cache."""
 

@@ -4,7 +4,6 @@
 - `BannedTokens`, `NoUnknownToken`: tokens that no output may hold.
 - `NoRepeatedNgrams`, `RepetitionPenalty`: against outputs that go round in circles.
 - `FirstToken`, `ForcedPrefix`: what outputs begin with, all alike or each its own.
-- `TreeGrammar`, `InOrderTreeGrammar`: outputs are trees over the words of their sentences.
 - `Constraint`: what to derive others from.
 
 Probabilities stay the model's own, except under a `RepetitionPenalty`: what is forbidden keeps its
@@ -22,19 +21,15 @@ from keras_transformer.decoding.constraints import (
     NoUnknownToken,
     RepetitionPenalty,
 )
-from keras_transformer.decoding.in_order_grammar import InOrderTreeGrammar
-from keras_transformer.decoding.tree_grammar import TreeGrammar
 
 __all__ = [
     "BannedTokens",
     "Constraint",
     "FirstToken",
     "ForcedPrefix",
-    "InOrderTreeGrammar",
     "MaxLength",
     "MinLength",
     "NoRepeatedNgrams",
     "NoUnknownToken",
     "RepetitionPenalty",
-    "TreeGrammar",
 ]

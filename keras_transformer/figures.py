@@ -12,7 +12,7 @@ from typing import Literal
 import tyro
 
 from keras_transformer.command_line import run
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
 from keras_transformer.visualization.layer_types import measure_layer_types, plot_layer_types
 from keras_transformer.visualization.paper_figures import (
     plot_learning_rates,
@@ -55,7 +55,7 @@ def main(options):
     plot_layer_types(times, options.lengths, options.hidden_dim, path("layer_types"), **style)
     if runs is not None:
         plot_runs(runs, path("trainings"), **style)
-    with whole(options.folder / "variations.md") as table:
+    with atomic_write(options.folder / "variations.md") as table:
         table.write_text(variations_table(runs), "utf-8")
     logger.info("%s", options.folder / "variations.md")
 

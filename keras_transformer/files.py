@@ -27,7 +27,7 @@ _MOST_LINKS = 40  # as Linux follows
 
 
 @contextlib.contextmanager
-def whole(path):
+def atomic_write(path):
     """Give a temporary path beside `path`, and move what was written there to `path` at the end.
 
     If the block fails, the process is killed, or the power goes, whatever stood at `path` before
@@ -63,7 +63,7 @@ def whole(path):
 
 
 @contextlib.contextmanager
-def whole_folder(path, names):
+def atomic_write_folder(path, names):
     """Like `whole`, of a folder that takes no place but that of an earlier one of its kind.
 
     Args:
@@ -74,7 +74,7 @@ def whole_folder(path, names):
         UserError: at once, if what is at `path` is something else, and would be lost.
     """
     check_replaceable(path, names)
-    with whole(path) as folder:
+    with atomic_write(path) as folder:
         yield folder
 
 
@@ -83,7 +83,7 @@ def check_replaceable(path, names):
 
     Args:
         path: the folder.
-        names: as for `whole_folder`.
+        names: as for `atomic_write_folder`.
     """
     path = Path(path)
     if not path.exists():
@@ -139,7 +139,7 @@ def read_json(path):
         raise UserError(f"{path} is damaged: {error}") from error
 
 
-def beside(path, name):
+def sibling_path(path, name):
     """The path `PATH.NAME`: what is made of `PATH`, and of no other file or folder beside it.
 
     What is made of something on another machine, such as `hf://user/repository`, is in the current

@@ -17,7 +17,7 @@ _MAY_CHANGE = "may_change_on_resume"
 _NO_STRINGS = "`{}` must be a list of strings. Received: {}"
 
 
-def may_change(default=dataclasses.MISSING):
+def mutable_on_resume(default=dataclasses.MISSING):
     """A field that may have another value when a training goes on: what it learns stays the same.
 
     Args:
@@ -33,7 +33,7 @@ def fixed_settings(options):
         options: a dataclass instance; its fields may be dataclasses themselves.
 
     Returns:
-        A flat dict of names and values, without the fields made by `may_change`.
+        A flat dict of names and values, without the fields made by `mutable_on_resume`.
     """
     settings = {}
     for field in dataclasses.fields(options):

@@ -137,7 +137,7 @@ def bar(what, unit, total=None, iterable=None):
 
 
 @contextlib.contextmanager
-def working(what):
+def spinner(what):
     """Within the block, show what is done and for how long, from the fifth second on.
 
     For what is one call of a library, in which nothing can be counted.

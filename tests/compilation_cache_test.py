@@ -21,7 +21,7 @@ from keras_transformer.compilation_cache import (
 )
 from keras_transformer.decoding import compilation
 from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.tasks.translator import Translator
+from keras_transformer.translation.translator import Translator
 from tests.small_corpus import new_model, tokenizer
 
 PROGRAM = """

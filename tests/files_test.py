@@ -12,13 +12,13 @@ from keras_transformer import files
 from keras_transformer.errors import UserError
 from keras_transformer.files import (
     FolderLock,
-    beside,
+    atomic_write,
+    atomic_write_folder,
     check_room,
     check_writable,
     read_json,
     remove_leftovers,
-    whole,
-    whole_folder,
+    sibling_path,
 )
 
 pytestmark = pytest.mark.once
@@ -45,7 +45,7 @@ BOTH_KINDS = pytest.mark.parametrize("folder", [False, True], ids=["file", "fold
 @BOTH_KINDS
 def test_appears_at_the_end_only(tmp_path, folder):
     path = tmp_path / "result"
-    with whole(path) as new:
+    with atomic_write(path) as new:
         write(new, "new", folder)
         assert not path.exists()
     assert read(path) == "new"
@@ -55,7 +55,7 @@ def test_appears_at_the_end_only(tmp_path, folder):
 @BOTH_KINDS
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_leaves_nothing_when_the_block_raises(tmp_path, folder, error):
-    with pytest.raises(error), whole(tmp_path / "result") as new:
+    with pytest.raises(error), atomic_write(tmp_path / "result") as new:
         write(new, "half", folder)
         raise error
     assert names(tmp_path) == []
@@ -67,7 +67,7 @@ def test_replaces_the_old_one(tmp_path, folder):
     write(path, "old", folder)
     if folder:
         (path / "not in the new one").touch()
-    with whole(path) as new:
+    with atomic_write(path) as new:
         write(new, "new", folder)
         assert read(path) == "old"
     assert read(path) == "new"
@@ -79,7 +79,7 @@ def test_replaces_the_old_one(tmp_path, folder):
 def test_keeps_the_old_one_when_the_block_raises(tmp_path, folder):
     path = tmp_path / "result"
     write(path, "old", folder)
-    with pytest.raises(ValueError), whole(path) as new:
+    with pytest.raises(ValueError), atomic_write(path) as new:
         write(new, "half", folder)
         raise ValueError
     assert read(path) == "old"
@@ -88,7 +88,7 @@ def test_keeps_the_old_one_when_the_block_raises(tmp_path, folder):
 
 def test_keeps_the_old_one_when_the_block_writes_nothing(tmp_path):
     (tmp_path / "result").write_text("old")
-    with pytest.raises(OSError), whole(tmp_path / "result"):
+    with pytest.raises(OSError), atomic_write(tmp_path / "result"):
         pass
     assert read(tmp_path / "result") == "old"
     assert names(tmp_path) == ["result"]
@@ -99,7 +99,7 @@ def test_keeps_the_old_one_of_the_other_kind(tmp_path, folder):
     # A file does not take the place of a folder, nor a folder that of a file.
     path = tmp_path / "result"
     write(path, "old", folder)
-    with pytest.raises(OSError), whole(path) as new:
+    with pytest.raises(OSError), atomic_write(path) as new:
         write(new, "new", not folder)
     assert read(path) == "old"
     assert names(tmp_path) == ["result"]
@@ -107,7 +107,7 @@ def test_keeps_the_old_one_of_the_other_kind(tmp_path, folder):
 
 def write_kind(path):
     """Writes a folder whose kind has `config.json` and whatever ends with `.weights`."""
-    with whole_folder(path, ["config.json", "*.weights"]) as folder:
+    with atomic_write_folder(path, ["config.json", "*.weights"]) as folder:
         folder.mkdir()
         (folder / "config.json").touch()
 
@@ -146,7 +146,7 @@ def test_neither_a_file_nor_the_present_folder_is_replaced_by_a_folder(tmp_path,
 
 
 def test_makes_the_folders_above(tmp_path):
-    with whole(tmp_path / "a" / "b" / "result") as new:
+    with atomic_write(tmp_path / "a" / "b" / "result") as new:
         new.write_text("new")
     assert read(tmp_path / "a" / "b" / "result") == "new"
 
@@ -154,7 +154,7 @@ def test_makes_the_folders_above(tmp_path):
 @pytest.mark.parametrize("kind", [str, Path])
 def test_takes_strings_and_relative_paths(tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)
-    with whole(kind("result")) as new:
+    with atomic_write(kind("result")) as new:
         new.write_text("new")
     assert names(tmp_path) == ["result"]
 
@@ -164,9 +164,9 @@ def test_modes_follow_the_umask(tmp_path, umask):
     # The temporary folder is private, and so are some writers' files. The result must not be.
     before = os.umask(umask)
     try:
-        with whole(tmp_path / "file") as new:
+        with atomic_write(tmp_path / "file") as new:
             os.close(os.open(new, os.O_CREAT, 0o600))
-        with whole(tmp_path / "folder") as new:
+        with atomic_write(tmp_path / "folder") as new:
             new.mkdir(0o700)
             (new / "program").touch(0o700)
     finally:
@@ -178,9 +178,9 @@ def test_modes_follow_the_umask(tmp_path, umask):
 
 
 def test_two_writers_at_once(tmp_path):
-    with whole(tmp_path / "result") as first:
+    with atomic_write(tmp_path / "result") as first:
         first.write_text("first")
-        with whole(tmp_path / "result") as second:
+        with atomic_write(tmp_path / "result") as second:
             second.write_text("second")
     assert read(tmp_path / "result") == "first"
     assert names(tmp_path) == ["result"]
@@ -199,7 +199,7 @@ def test_is_on_the_disk_before_it_takes_the_place(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)
-    with whole(tmp_path / "result") as new:
+    with atomic_write(tmp_path / "result") as new:
         write(new, "new", folder=True)
     assert set(done[:2]) == {("to disk", new), ("to disk", new / "part")}
     assert done[2:] == [("move", tmp_path / "result"), ("to disk", tmp_path)]
@@ -230,7 +230,7 @@ def test_a_full_disk_is_an_error_of_the_path_that_was_to_be_written(tmp_path):
             lambda new: check_room(new, 10_000),
             lambda new: new.write_bytes(b" " * 9999),
         ):
-            with pytest.raises(OSError) as error, whole(tmp_path / "file") as new:
+            with pytest.raises(OSError) as error, atomic_write(tmp_path / "file") as new:
                 write(new)
             assert (error.value.errno, error.value.filename) == (errno.EFBIG, f"{tmp_path}/file")
     finally:
@@ -252,7 +252,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path):
     link.symlink_to("disk/blob")
     dangling.symlink_to("disk/other")
     for path in (link, dangling):
-        with whole(path) as new:
+        with atomic_write(path) as new:
             assert new.name == path.name  # whose ending may decide what is written
             new.write_text("new")
         assert path.is_symlink() and read(path) == "new"
@@ -264,7 +264,7 @@ def test_a_link_to_a_folder_stays(tmp_path):
     (tmp_path / "disk").mkdir()
     write(tmp_path / "disk" / "model", "old", folder=True)
     (tmp_path / "link").symlink_to("disk/model")
-    with whole(tmp_path / "link") as new:
+    with atomic_write(tmp_path / "link") as new:
         write(new, "new", folder=True)
     assert (tmp_path / "link").is_symlink() and read(tmp_path / "link") == "new"
     assert names(tmp_path / "disk") == ["model"]
@@ -274,10 +274,10 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with pytest.raises(ValueError), whole(tmp_path / "pipe") as new:
+        with pytest.raises(ValueError), atomic_write(tmp_path / "pipe") as new:
             new.write_text("half")
             raise ValueError
-        with whole(tmp_path / "pipe") as new:
+        with atomic_write(tmp_path / "pipe") as new:
             new.write_text("all")
         assert os.read(reader, 100) == b"all"
     finally:
@@ -287,7 +287,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
 
 def test_a_device_is_written_to_and_stays():
     before = os.stat(os.devnull)
-    with whole(os.devnull) as new:
+    with atomic_write(os.devnull) as new:
         new.write_text("away")
     after = os.stat(os.devnull)
     assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
@@ -303,7 +303,7 @@ def test_an_open_file_is_written_to_where_it_stands(tmp_path, through_link):
         if through_link:
             (tmp_path / "link").symlink_to(path)
             path = tmp_path / "link"
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_text("scores ")
         out.write(b"after")
     assert read(tmp_path / "out") == "before scores after"
@@ -326,14 +326,14 @@ def test_an_empty_folder_that_cannot_be_moved_is_filled(tmp_path, monkeypatch):
     path.mkdir()
     inode = path.stat().st_ino
     refuse_to_move(monkeypatch, path, errno.EBUSY)
-    with whole(path) as new:
+    with atomic_write(path) as new:
         write(new, "new", folder=True)
         (new / "assets").mkdir()
     assert path.stat().st_ino == inode
     assert read(path) == "new" and names(path) == ["assets", "part"]
     assert names(tmp_path) == ["disk"]
     with pytest.raises(UserError, match=r"disk cannot be replaced \(Device or resource busy\)"):
-        with whole(path) as new:
+        with atomic_write(path) as new:
             write(new, "newer", folder=True)
     assert read(path) == "new" and names(path) == ["assets", "part"]
 
@@ -349,10 +349,10 @@ def test_an_empty_folder_in_one_that_is_read_only_is_filled(tmp_path, monkeypatc
 
     monkeypatch.setattr(files.tempfile, "TemporaryDirectory", temporary)
     check_writable("output", path, is_folder=True)
-    with whole(path) as new:
+    with atomic_write(path) as new:
         write(new, "new", folder=True)
     assert read(path) == "new" and names(path) == ["part"]
-    with pytest.raises(PermissionError), whole(tmp_path / "other"):
+    with pytest.raises(PermissionError), atomic_write(tmp_path / "other"):
         pytest.fail("began")
 
 
@@ -367,7 +367,7 @@ def first_alone(old, new):
     os.rename(old, new)
     os.replace = die
 whole = runpy.run_path({module!r})["whole"]
-with whole({path!r}) as new:
+with atomic_write({path!r}) as new:
     {make}
     new.write_text("half")
     {when}
@@ -407,7 +407,7 @@ def test_leftovers_are_removed(tmp_path, folder):
 
 def test_what_is_being_written_is_no_leftover(tmp_path):
     (tmp_path / ".mine.unfinished").touch()  # a user's file
-    with whole(tmp_path / "result") as new:
+    with atomic_write(tmp_path / "result") as new:
         new.write_text("new")
         remove_leftovers(tmp_path)
     assert read(tmp_path / "result") == "new"
@@ -432,7 +432,7 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(files.fcntl, "flock", no_locks)
-    with whole(tmp_path / "result") as new:
+    with atomic_write(tmp_path / "result") as new:
         new.write_text("new")
         remove_leftovers(tmp_path)  # they may be another process's, which is writing them
     assert read(tmp_path / "result") == "new" and len(names(tmp_path)) == 2
@@ -496,15 +496,15 @@ def test_json(tmp_path):
 
 
 def test_what_is_made_of_a_folder_lies_beside_it(tmp_path, monkeypatch):
-    assert beside(tmp_path / "en_de", "test.txt") == tmp_path / "en_de.test.txt"
+    assert sibling_path(tmp_path / "en_de", "test.txt") == tmp_path / "en_de.test.txt"
     (tmp_path / "model").mkdir()
     monkeypatch.chdir(tmp_path / "model")
-    assert beside(".", "test.txt") == tmp_path / "model.test.txt"
+    assert sibling_path(".", "test.txt") == tmp_path / "model.test.txt"
 
 
 def test_what_is_made_of_a_folder_elsewhere_lies_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert beside("hf://user/en_de", "test.txt") == tmp_path / "en_de.test.txt"
+    assert sibling_path("hf://user/en_de", "test.txt") == tmp_path / "en_de.test.txt"
 
 
 def test_a_place_that_cannot_be_written_to_is_named_before_the_work(tmp_path):

@@ -100,7 +100,7 @@ def run_python(script):
 
 # Which way
 
-FOR_ALL = {"errors", "files", "interrupts", "options", "progress"}
+FOR_ALL = {"errors", "files", "interrupts", "options", "progress", "reserved_ids"}
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
@@ -117,20 +117,27 @@ MAY_IMPORT = {
     "version": set(),
     "command_line": {"compilation_cache", "memory"},
     "layers": set(),
-    "models": {"layers", "training", "memory"},
-    "decoding": {"layers", "models"},
+    "models": {"layers", "training", "memory", "parsing"},
+    "decoding": {"layers", "models", "parsing"},
     "constraints": {"decoding"},
     **{leaf: set() for leaf in LEAVES},
     "training": {"memory"},
-    "visualization": {"layers", "models", "decoding", *LEAVES},
+    "visualization": {"layers", "models", "decoding", "parsing", *LEAVES},
     "figures": {"command_line", "visualization"},
-    "tasks": {"compilation_cache", "layers", "models", "decoding", "version", *LEAVES},
-    "convert": {"layers", "models", "decoding", "tasks", "command_line", "version", *LEAVES},
+    "presets": {"models", "version", "parsing", *LEAVES},
+    "tasks": {"compilation_cache", "models", "decoding", "presets", "version", *LEAVES},
+    "translation": {"tasks", "presets", "models", "decoding", "layers", *LEAVES},
+    "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},
+    "convert": {
+        *("layers", "models", "decoding", "tasks", "presets", "translation", "command_line"),
+        *("version", *LEAVES),
+    },
     # Who writes another library's format asks those who read it where its weights are.
-    "export": {"layers", "models", "decoding", "tasks", "convert", *LEAVES},
-    "hub": {"layers", "models", "decoding", "tasks", *LEAVES},
-    "spacy": {"tasks", *LEAVES},
-    "__main__": {"command_line", "tasks"},
+    "export": {
+        *("layers", "models", "decoding", "tasks", "presets", "translation", "convert", *LEAVES),
+    },
+    "hub": {"layers", "models", "decoding", "tasks", "presets", "parsing", *LEAVES},
+    "__main__": {"command_line", "presets"},
     "__init__": {
         "backend_check",
         "tensorflow_start",
@@ -138,7 +145,8 @@ MAY_IMPORT = {
         "models",
         "decoding",
         "constraints",
-        "tasks",
+        "parsing",
+        "translation",
         "convert",
         "version",
         "visualization",
@@ -171,14 +179,17 @@ def is_allowed(part, module, name, at_top):
     if target in {part, *FOR_ALL} or target in MAY_IMPORT[part]:
         return True
     # A namespace names what is loaded when it is asked for.
-    if module == "namespace" and part in {"convert", "visualization", *LEAVES}:
-        return True
-    # The reserved ids belong to everyone.
-    if module == "data.tokenizer" and name.endswith("_ID"):
+    if module == "namespace" and part in {
+        *("convert", "parsing", "translation", "visualization", *LEAVES)
+    }:
         return True
     # `Translator.export`, its `explain` and `Transformer.from_preset` are one call away; the module
     # that they call is loaded when they are called.
-    away = {("tasks", "export"), ("tasks", "visualization"), ("models", "tasks")}
+    away = {
+        *(("translation", "export"), ("translation", "visualization"), ("translation", "convert")),
+        *(("parsing", "export"), ("parsing", "visualization"), ("models", "presets")),
+        *(("presets", "convert"), ("export", "parsing")),
+    }
     return (part, target) in away and not at_top
 
 
@@ -196,9 +207,9 @@ def test_imports_go_one_way(path):
 
 def test_imports_are_found(tmp_path):
     # The test above must not pass because it sees nothing.
-    found = list(imports(PACKAGE / "tasks" / "translator.py"))
+    found = list(imports(PACKAGE / "translation" / "translator.py"))
     assert ("tasks.task", "Task", True) in found
     assert ("export.formats", "export_as", False) in found
     assert not is_allowed("layers", "models.transformer", "Transformer", True)
     assert not is_allowed("decoding", "data.tokenizer", "Tokenizer", True)
-    assert not is_allowed("tasks", "export.saved_model", "export_translator", True)
+    assert not is_allowed("translation", "export.saved_model", "export_translator", True)

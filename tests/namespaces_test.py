@@ -16,7 +16,9 @@ from tests.imports_test import run_python
 pytestmark = pytest.mark.once
 
 PACKAGE = Path(kt.__file__).parent
-NAMESPACES = ("convert", "data", "evaluation", "training", "visualization")
+NAMESPACES = (
+    *("convert", "data", "evaluation", "parsing", "training", "translation", "visualization"),
+)
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
@@ -48,10 +50,10 @@ def test_names_are_loaded_when_asked_for():
 import sys
 import keras
 import keras_transformer as kt
-module = "keras_transformer.evaluation.evalb.scores"
+module = "keras_transformer.parsing.evalb.scores"
 assert module not in sys.modules
-assert kt.evaluation.EvalbScores.__module__ == module
-assert "keras_transformer.data.treebanks" not in sys.modules and "nltk" not in sys.modules
+assert kt.parsing.EvalbScores.__module__ == module
+assert "keras_transformer.parsing.treebanks" not in sys.modules and "nltk" not in sys.modules
 """)
     assert process.returncode == 0, process.stderr
 
@@ -63,7 +65,7 @@ MAY_PRINT = (
     "__main__.py",
     "backend_check.py",
     "command_line.py",
-    "evaluation/evalb/__main__.py",
+    "parsing/evalb/__main__.py",
     "training/progress.py",
 )
 # Options of the compilers of the backends.
@@ -100,7 +102,11 @@ def test_no_function_is_long():
     long = []
     folders = [PACKAGE / "training", *(PACKAGE.parent / "recipes").glob("*/train.py")]
     files = [PACKAGE / "options.py", PACKAGE / "command_line.py", *folders[1:]]
-    files += [*folders[0].glob("*.py"), *(PACKAGE / "tasks").glob("train*.py")]
+    files += [
+        *folders[0].glob("*.py"),
+        *PACKAGE.glob("*/train_*.py"),
+        PACKAGE / "tasks" / "pipeline.py",
+    ]
     for path in files:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef):

@@ -12,11 +12,11 @@ import pytest
 
 from keras_transformer.command_line import name_flags
 from keras_transformer.errors import UserError
-from keras_transformer.options import fixed_settings, from_keywords, may_change, option_names
-from keras_transformer.tasks.train_parser import ParserTrainingOptions
-from keras_transformer.tasks.train_translator import TranslatorTrainingOptions
-from keras_transformer.tasks.training import TrainingOptions, begin_training
-from keras_transformer.tasks.tree_options import TreeOptions, make_linearization
+from keras_transformer.options import fixed_settings, from_keywords, mutable_on_resume, option_names
+from keras_transformer.parsing.train_parser import ParserTrainingOptions
+from keras_transformer.parsing.tree_options import TreeOptions, make_linearization
+from keras_transformer.tasks.pipeline import TrainingOptions, begin_training
+from keras_transformer.translation.train_translator import TranslatorTrainingOptions
 
 pytestmark = pytest.mark.once
 
@@ -102,7 +102,7 @@ def test_what_must_stay_when_a_training_goes_on():
 @dataclass(kw_only=True)
 class Inner:
     size: int = 3
-    folder: str = may_change()
+    folder: str = mutable_on_resume()
 
 
 @dataclass(kw_only=True)
@@ -141,7 +141,7 @@ def test_choices_of_trainings(kind, name):
 @dataclass(kw_only=True)
 class Outer:
     inner: Inner
-    name: str = may_change("x")
+    name: str = mutable_on_resume("x")
 
 
 def test_keywords_find_their_stage():

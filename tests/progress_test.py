@@ -19,7 +19,7 @@ def look(monkeypatch, seconds=0):
 
 
 def work():
-    with progress.working("exporting"):
+    with progress.spinner("exporting"):
         time.sleep(1.2)
     assert list(progress.bar("reading", "trees", iterable=range(3))) == [0, 1, 2]
 
@@ -80,7 +80,7 @@ def test_where_nobody_looks_a_line_is_logged_each_minute(capsys, monkeypatch, ca
 
 def test_where_nobody_looks_a_long_call_is_logged(monkeypatch, caplog):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
-    with caplog.at_level("INFO", "keras_transformer"), progress.working("exporting"):
+    with caplog.at_level("INFO", "keras_transformer"), progress.spinner("exporting"):
         end = time.monotonic() + 20
         while not caplog.messages and time.monotonic() < end:
             time.sleep(0.01)
@@ -98,5 +98,5 @@ def test_nothing_where_nobody_looks_or_wants_it(capsys, monkeypatch):
 
 def test_an_error_ends_it(monkeypatch):
     look(monkeypatch)
-    with pytest.raises(ZeroDivisionError), progress.working("dividing"):
+    with pytest.raises(ZeroDivisionError), progress.spinner("dividing"):
         1 / 0  # noqa: B018

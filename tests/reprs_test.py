@@ -3,8 +3,8 @@
 import pytest
 
 import keras_transformer as kt
+from tests.parsing.small_trees import new_parser
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
-from tests.small_trees import new_parser
 
 pytestmark = pytest.mark.once
 
@@ -14,7 +14,7 @@ def test_searches_and_constraints_are_the_calls_that_make_them():
     search = kt.BeamSearch(8, alpha=1.0, constraints=(ngrams,))
     assert "beam_size=4, alpha=0.6" in repr(kt.BeamSearch())
     assert "top_k" not in repr(kt.Sampling(top_p=0.9))
-    for thing in (ngrams, kt.Sampling(top_k=3), kt.WordSynchronousBeamSearch(2)):
+    for thing in (ngrams, kt.Sampling(top_k=3), kt.parsing.WordSynchronousBeamSearch(2)):
         assert eval(repr(thing), vars(kt) | vars(kt.constraints)) == thing
     assert eval(repr(search), vars(kt) | vars(kt.constraints)) == search
     banned = kt.constraints.BannedTokens(tuple(range(4, 1000)))
@@ -55,5 +55,5 @@ def test_corpora(tmp_path):
     )
     batches = kt.data.TokenBatches(store, 80, num_shapes=1)
     assert repr(batches).startswith("<TokenBatches: 3 pairs, ")
-    tags = kt.data.TagDictionary([["NN"], ["DT"]], ["a the"])
+    tags = kt.parsing.TagDictionary([["NN"], ["DT"]], ["a the"])
     assert repr(tags) == "<TagDictionary: 2 words, 2 sets of tags>"

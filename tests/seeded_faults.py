@@ -99,7 +99,7 @@ FAULTS = {
         ("(ops.expand_dims(queries, -1) >= queries)", "(ops.expand_dims(queries, -1) > queries)"),
         ('{"attention_mask": cross_mask,', '{"attention_mask": None,'),
     ],
-    "models/stacks.py": [
+    "models/encoder_decoder.py": [
         ('config["hidden_dim"] ** 0.5 if config', "1.0 if config"),
         ('if config["scale_embeddings"] else 1.0', 'if config["tie_weights"] else 1.0'),
         ('config["normalize_first"] if final_norm is None else', "final_norm if final_norm else"),
@@ -167,17 +167,17 @@ FAULTS = {
         ("first = step - step % self.accumulate", "first = step"),
         ("slice(part * num_rows, (part + 1) * num_rows)", "slice(num_rows)"),
     ],
-    "data/epoch_plans.py": [
+    "data/batch_planner.py": [
         ("np.random.default_rng((self.seed, epoch))", "np.random.default_rng(self.seed)"),
         ("epochs = 2 * epoch + 1", "epochs = epoch + 1"),
         ('side="right"', 'side="left"'),
         ("least.sum() <= count", "False"),
         ("epoch * self.rest % len(order)", "epoch % len(order)"),
     ],
-    "data/ahead.py": [
+    "data/prefetch.py": [
         ("end = index + 1 + _COUNT", "end = index + 1"),
     ],
-    "data/batch_shapes.py": [
+    "data/bucketing.py": [
         (
             "fits = (lengths[:, None] <= shapes[None]).all(axis=-1)",
             "fits = (lengths[:, None] <= shapes[None]).any(axis=-1)",
@@ -194,7 +194,7 @@ FAULTS = {
         ("max(map(len, pair)) <= max_tokens", "min(map(len, pair)) <= max_tokens"),
         ("np.where(inside, self._tokens[positions_in_file], 0)", "self._tokens[positions_in_file]"),
     ],
-    "data/held_out.py": [
+    "data/train_val_split.py": [
         ("pair[1 - key], split) == split", "pair[1 - key], split)"),
         ("elif number < -largest_first[0]", "elif number > -largest_first[0]"),
         ("number % len(splits)", "0 % len(splits)"),
@@ -209,12 +209,12 @@ FAULTS = {
         ("self._unit.setdefault(self._language, text)", "self._unit[self._language] = text"),
         ("parser.EntityDeclHandler = self._refuse_entity", "pass"),
     ],
-    "data/catalog_files.py": [
+    "data/gettext_files.py": [
         ("_SINGLE, _MANY = 1, 5", "_SINGLE, _MANY = 1, 2"),
         ("if start + length > len(data)", "if start > len(data)"),
         ('is_fuzzy |= "fuzzy" in line', "pass"),
     ],
-    "data/catalog_messages.py": [
+    "data/gettext_messages.py": [
         ("(?!#?\\w+;)", ""),
         ("if words[0] in translation.split() and not", "if False and not"),
     ],
@@ -250,7 +250,7 @@ FAULTS = {
         ("is_inside = state.ends.steps > step", "is_inside = state.ends.steps >= step - 1"),
         ("ops.where(is_inside, parents, hypotheses)", "hypotheses"),
     ],
-    "decoding/choices.py": [
+    "decoding/next_token_filter.py": [
         ("values = ops.where(token_ids > START_ID, values, -np.inf)", "values = values"),
         (
             "top_k(ops.reshape(values, (-1, size)), count)",
@@ -262,7 +262,7 @@ FAULTS = {
         ("token_ids[np.isin(token_ids, only)]", "only"),
     ],
     "data/line_breaks.py": [('match[0] if match[0] in source else " "', '" "')],
-    "decoding/checks.py": [
+    "decoding/source_validation.py": [
         ("is_gap = (is_token[:, 1:] > is_token[:, :-1])", "is_gap = (is_token[:, 1:] < False)"),
     ],
     "decoding/constraints.py": [
@@ -279,28 +279,28 @@ FAULTS = {
         ("index = ops.minimum(progress.step, ops.shape(state)[1] - 1)", "index = 0"),
         ("size = 1 << max(len(self.banned_token_ids) - 1, 0)", "size = 2 << max(0, 0)"),
     ],
-    "decoding/history.py": [
+    "decoding/token_history.py": [
         ("gather_rows(history, parents), ops.expand_dims", "history, ops.expand_dims"),
         ("ops.where(tokens == PAD_ID, history, more)", "more"),
         ("& (earlier != 0)", ""),
         ("return columns > 0", "return columns > 1"),
     ],
-    "decoding/settings.py": [
+    "decoding/static_fields.py": [
         ("return self._with(dict.fromkeys(names, ...))", "return self"),
     ],
     "decoding/sampling.py": [
         ('return super().template()._with({"seed": None})', "return super().template()"),
         ("if self.seed is not None:", "if self.seed:"),
     ],
-    "decoding/make_search.py": [
+    "decoding/resolve_search.py": [
         ("extra_length=length, constraints=constraints", "extra_length=length"),
         ("check_names(options, type(search), also=_CONSTRAINTS)", "pass"),
     ],
-    "decoding/surroundings.py": [
+    "decoding/thread_context.py": [
         ("keras.StatelessScope(state_mapping=values),", ""),
         ("jax.default_matmul_precision(precision),", ""),
     ],
-    "decoding/stages.py": [
+    "decoding/batch_compaction.py": [
         (
             "return ops.logical_and(2 * num_live <= size,",
             "return ops.logical_and(num_live <= size,",
@@ -320,7 +320,7 @@ FAULTS = {
         ("best = ops.sort(best, axis=-1)", "best = best"),
         ("after = inner - k * block + whole", "after = inner - k * block"),
     ],
-    "decoding/tree_grammar.py": [
+    "parsing/tree_grammar.py": [
         (
             "may_open & (2 + words_left + depth + 1 <= progress.tokens_left)",
             "may_open & (1 + words_left + depth + 1 <= progress.tokens_left)",
@@ -335,11 +335,11 @@ FAULTS = {
             "index = ops.clip(state.num_words - state.words_left + 1, 0, last)",
         ),
     ],
-    "decoding/in_order_grammar.py": [
+    "parsing/in_order_grammar.py": [
         ("has_begun & ~state.was_opener &", "has_begun &"),
         ("1 + 2 + words_left + 1 <=", "2 + words_left + 1 <="),
     ],
-    "decoding/all_cores.py": [
+    "decoding/cpu_parallel.py": [
         ("x[part::num_parts], whole)", "np.split(x, num_parts)[part], whole)"),
     ],
     "decoding/compilation.py": [
@@ -347,52 +347,52 @@ FAULTS = {
         ("while len(programs) > _MOST_PROGRAMS:", "while len(programs) > _MOST_PROGRAMS + 9:"),
     ],
     # Trees
-    "data/trees/linearization.py": [
+    "parsing/trees/linearization.py": [
         ("closing.get(label, closing.get(None))", "closing.get(label)"),
     ],
-    "data/trees/readers.py": [
+    "parsing/trees/tree_builder.py": [
         ("if label not in (None, open_label):", "if False:"),
         ("if self._was_opener or not children:", "if not children:"),
     ],
-    "data/trees/walk.py": [
+    "parsing/trees/traversal.py": [
         ("waiting[-1][0] == depth:", "waiting[-1][0] >= depth:"),
     ],
-    "data/trees/linearizing.py": [
+    "parsing/trees/linearizing.py": [
         ("openings = 0 if step == LEAF else", "openings = 0 if step != OPEN else"),
     ],
-    "data/trees/repair.py": [
+    "parsing/trees/repair.py": [
         ("readings[num_closed] = num_closed - 1", "readings[num_closed] = num_closed"),
         ("return {1: 0, 0: 1}", "return {1: 1, 0: 1}"),
         ("while len(self.open) > 2:", "while len(self.open) > 1:"),
     ],
-    "data/word_tokens.py": [
+    "parsing/word_tokens.py": [
         ("self.starts_word[ids].sum() == 1", "self.starts_word[ids].sum() >= 1"),
         ("if word]", "]"),
     ],
-    "layers/deterministic_attention.py": [
+    "parsing/deterministic_attention.py": [
         ("ops.cumsum(starts, axis=1) - 1, -1)", "ops.cumsum(starts, axis=1), -1)"),
         ("ops.maximum(ops.sum(weights, axis=1), 1)[..., None]", "1.0"),
         ("[*self.word_start_ids, self.end_id]", "self.word_start_ids"),
     ],
-    "layers/word_tagger.py": [
+    "parsing/word_tagger.py": [
         ("constant + self.loss_weight * (log_probs - constant)", "self.loss_weight * log_probs"),
         ("np.where(is_leaf, self.untagged_leaf_id, ", "np.where(is_leaf, 0, "),
     ],
-    "tasks/word_tags.py": [
+    "parsing/word_tags.py": [
         ("len(self.leaf_sets or [()])", "len(self.leaf_sets)"),
         (" if tag != UNKNOWN_TAG]", "]"),
     ],
-    "data/trees/fitting.py": [
+    "parsing/trees/align_leaves.py": [
         ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
     ],
-    "data/trees/cleaning.py": [
+    "parsing/trees/cleaning.py": [
         ('r".[^-=|]*"', 'r".[^-|]*"'),
     ],
-    "data/tag_dictionary.py": [
+    "parsing/tag_dictionary.py": [
         ("enumerate(words, start=1)", "enumerate(words)"),
     ],
     # EVALB
-    "evaluation/evalb/evaluate.py": [
+    "parsing/evalb/evaluate.py": [
         ("if bracket.start == bracket.end:", "if False:"),
         ("del left[index]", "pass"),
         (
@@ -404,14 +404,14 @@ FAULTS = {
             "if gold_quote.tag in deleted:",
         ),
     ],
-    "evaluation/evalb/sentence.py": [
+    "parsing/evalb/sentence.py": [
         (
             "if tag not in self.parameters.delete_labels_for_length:",
             "if tag not in self.parameters.delete_labels:",
         ),
         ("for bracket in self.brackets[quote.num_opened :]:", "for bracket in self.brackets:"),
     ],
-    "evaluation/evalb/scores.py": [
+    "parsing/evalb/scores.py": [
         ("row.length <= cutoff_length", "row.length < cutoff_length"),
         ("row.crossing <= 2", "row.crossing < 2"),
     ],
@@ -440,7 +440,7 @@ FAULTS = {
         ("self._save(to_average=is_due)", "self._save(to_average=True)"),
         ("return self.batches == self.num_batches", 'return epoch + 1 == self.params["epochs"]'),
     ],
-    "training/fitting.py": [
+    "training/trainer.py": [
         ("if within or left < interval:", "if left < interval:"),
         ("min(interval - within, left), 1", "min(interval, left), 1"),
         ("num_batches = options.steps * train_batches.accumulate", "num_batches = options.steps"),
@@ -456,7 +456,7 @@ FAULTS = {
         ("fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
         ("        os.replace(place, old)", "        shutil.rmtree(place)"),
     ],
-    "data/windows.py": [
+    "data/line_buffer.py": [
         ('b"".join([*parts, ended[0]])', "ended[0]"),
         ("if lines and not _has_more_now(file):", "if False:"),
         ("return taken, error", "return [], error"),
@@ -464,7 +464,7 @@ FAULTS = {
     "tasks/length_batches.py": [
         ("start = end", "start = max(start + 1, end - 1)"),
     ],
-    "tasks/translator.py": [
+    "translation/translator.py": [
         ("[*prefix, *ids[:most], *end] if ids", "[*prefix, *ids[:most]] if ids"),
         ("[*prefix, *ids[:most], *end] if ids", "[*prefix, *ids, *end] if ids"),
         ("len(ids) > most", "len(ids) >= most"),

@@ -13,9 +13,9 @@ from keras_transformer import convert
 from keras_transformer.command_line import ProgressOptions, given, run
 from keras_transformer.convert.card import converted_card
 from keras_transformer.errors import UserError
-from keras_transformer.files import check_writable, whole
+from keras_transformer.files import atomic_write, check_writable
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.progress import working
+from keras_transformer.progress import spinner
 
 logger = logging.getLogger("keras_transformer.convert")  # whatever runs as `__main__`
 
@@ -87,7 +87,7 @@ def main(options):
         _check_ending(options.destination)
     check_writable("destination", options.destination, is_folder=True)
     read = getattr(convert, options.format)
-    with working("converting"):
+    with spinner("converting"):
         converted = read(options.source, **_arguments(read, options))
     if isinstance(converted, Transformer):
         _write_model(converted, options.destination)
@@ -121,7 +121,7 @@ def _check_ending(path):
 
 
 def _write_model(model, path):
-    with whole(path) as new:
+    with atomic_write(path) as new:
         model.save(new)
     logger.info(f"The model is in {path}.")
 

@@ -3,8 +3,8 @@
 import itertools
 from pathlib import Path
 
-from keras_transformer.convert.foreign import find_folder
-from keras_transformer.tasks.preset_location import HUGGING_FACE
+from keras_transformer.convert.hf_checkpoint import find_folder
+from keras_transformer.presets.location import HUGGING_FACE
 from keras_transformer.version import __version__
 
 

@@ -10,8 +10,9 @@ from keras_transformer.data.sentencepiece_model import (
     new_proto,
     reordered_proto,
 )
-from keras_transformer.data.tokenizer import START_ID, Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.reserved_ids import START_ID
 
 # SentencePiece models that may lie beside the model: the source's and the target's.
 _ONE = "tokenizer.spm"

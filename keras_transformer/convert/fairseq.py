@@ -1,7 +1,7 @@
 """What the models have in common that fairseq trained, and HuggingFace's transformers keeps."""
 
+from keras_transformer.convert.embedding_tables import Tables
 from keras_transformer.convert.generation import generation_option
-from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.vocabulary import reserve
 from keras_transformer.convert.weights import (
     TORCH_NORM_EPSILON,
@@ -10,10 +10,10 @@ from keras_transformer.convert.weights import (
     hyperparameters,
     stack_places,
 )
-from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.errors import UserError
-from keras_transformer.models.initial_values import filled_later
+from keras_transformer.models.initializers import filled_later
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.reserved_ids import PAD_ID
 
 # Tables of sinusoids that older files have: they are computed.
 _POSITIONS = tuple(

@@ -7,16 +7,16 @@ import numpy as np
 from keras_transformer.convert.ctranslate2_architecture import architecture
 from keras_transformer.convert.ctranslate2_files import read_files
 from keras_transformer.convert.ctranslate2_vocabulary import vocabularies
-from keras_transformer.convert.foreign import find_folder
-from keras_transformer.convert.tables import Tables
+from keras_transformer.convert.embedding_tables import Tables
+from keras_transformer.convert.hf_checkpoint import find_folder
 from keras_transformer.convert.weights import (
     assign,
     halves_to_interleaved,
     stack_places,
 )
-from keras_transformer.models.initial_values import filled_later
+from keras_transformer.models.initializers import filled_later
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.tasks.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 _FILES = (("model.bin", "*.json", "*.txt", "*.md", "*.spm", "*.model"),)
 _SOURCE, _TARGET = "encoder/embeddings_0/weight", "decoder/embeddings/weight"

@@ -1,12 +1,12 @@
 """fairseq's models of WMT 2019, as HuggingFace's transformers keeps them."""
 
 from keras_transformer.convert.fairseq import model_of, order_of
-from keras_transformer.convert.foreign import open_foreign
 from keras_transformer.convert.generation import forced_prefix, search_of
+from keras_transformer.convert.hf_checkpoint import open_foreign
 from keras_transformer.convert.vocabulary import reserve
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 _TABLES = (
     "model.encoder.embed_tokens.weight",

@@ -1,12 +1,12 @@
 """M2M-100 and NLLB-200, as HuggingFace's transformers keeps them."""
 
 from keras_transformer.convert.fairseq import model_of, order_of
-from keras_transformer.convert.foreign import open_foreign
 from keras_transformer.convert.generation import generation_option, search_of
+from keras_transformer.convert.hf_checkpoint import open_foreign
 from keras_transformer.convert.m2m_vocabulary import read_vocabulary
 from keras_transformer.convert.weights import TABLES, names_of_shared
 from keras_transformer.errors import UserError
-from keras_transformer.tasks.translator import Translator
+from keras_transformer.translation.translator import Translator
 
 
 def m2m100(source, source_language=None, target_language=None):

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from keras_transformer.convert.foreign import open_foreign
+from keras_transformer.convert.embedding_tables import Tables
 from keras_transformer.convert.generation import (
     forced_prefix,
     renormalizes_without_padding,
     search_of,
 )
+from keras_transformer.convert.hf_checkpoint import open_foreign
 from keras_transformer.convert.marian_vocabulary import read_sides, source_prefix
-from keras_transformer.convert.tables import Tables
 from keras_transformer.convert.weights import (
     TABLES,
     TORCH_NORM_EPSILON,
@@ -19,11 +19,11 @@ from keras_transformer.convert.weights import (
     names_of_shared,
     stack_places,
 )
-from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.errors import UserError
-from keras_transformer.models.initial_values import filled_later
+from keras_transformer.models.initializers import filled_later
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.tasks.translator import Translator
+from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.translation.translator import Translator
 
 # Configurations of 2020 have more options of BART. Today's transformers ignores all of them, and so
 # does this module where the weights show their effect: `extra_pos_embeddings` (which is

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from keras_transformer.convert.foreign import find_weights
-from keras_transformer.convert.tables import Tables
+from keras_transformer.convert.embedding_tables import Tables
+from keras_transformer.convert.hf_checkpoint import find_weights
 from keras_transformer.convert.torch_names import bias_of, find_names
 from keras_transformer.convert.vocabulary import reserve
 from keras_transformer.convert.weight_files import open_weights
@@ -15,7 +15,7 @@ from keras_transformer.convert.weights import assign, stack_places
 from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
-from keras_transformer.models.initial_values import filled_later
+from keras_transformer.models.initializers import filled_later
 from keras_transformer.models.transformer import Transformer
 
 # Parts of names: as `weights.stack_places` has them, and as PyTorch does.

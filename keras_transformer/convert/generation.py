@@ -4,7 +4,6 @@ import logging
 
 import numpy as np
 
-from keras_transformer.data.tokenizer import UNKNOWN_ID
 from keras_transformer.decoding.beam_search import BeamSearch, greedy
 from keras_transformer.decoding.constraints import (
     BannedTokens,
@@ -15,6 +14,7 @@ from keras_transformer.decoding.constraints import (
 )
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
+from keras_transformer.reserved_ids import UNKNOWN_ID
 
 logger = logging.getLogger(__name__)
 

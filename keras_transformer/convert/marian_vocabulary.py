@@ -7,8 +7,9 @@ from typing import NamedTuple
 from keras_transformer.convert.generation import generation_option
 from keras_transformer.convert.vocabulary import Order, reserve
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
-from keras_transformer.data.tokenizer import START_ID, Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.reserved_ids import START_ID
 
 logger = logging.getLogger(__name__)
 

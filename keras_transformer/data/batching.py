@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from keras_transformer.data.ahead import Ahead
-from keras_transformer.data.epoch_plans import EpochPlans
-from keras_transformer.data.pair_tokens import PlannedBatch, SampledTokens, StoredTokens
+from keras_transformer.data.batch_planner import EpochPlans
+from keras_transformer.data.infinite_dataset import stream_of
+from keras_transformer.data.prefetch import Ahead
 from keras_transformer.data.staged_batches import StagedBatches
-from keras_transformer.data.stream import stream_of
-from keras_transformer.data.tokenizer import END_ID, START_ID
+from keras_transformer.data.token_source import PlannedBatch, SampledTokens, StoredTokens
 from keras_transformer.errors import UserError
 from keras_transformer.options import check_optional, not_negative, positive_integer
+from keras_transformer.reserved_ids import END_ID, START_ID
 
 logger = logging.getLogger(__name__)
 

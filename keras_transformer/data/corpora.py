@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 
-from keras_transformer.data.catalogs import open_catalogs
 from keras_transformer.data.download import fetch_multi30k, fetch_newstest
+from keras_transformer.data.gettext_corpus import open_catalogs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.tatoeba import DEV, TRAIN, Unconnected, open_tatoeba
 from keras_transformer.data.text_corpus import open_text

@@ -4,9 +4,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from keras_transformer.data.tokenizer import END_ID, UNKNOWN_ID
 from keras_transformer.errors import UserError
-from keras_transformer.files import read_json, whole
+from keras_transformer.files import atomic_write, read_json
+from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
 
 _END_OF_WORD = "</w>"
 # What stands for an unknown token in text, as SentencePiece has it.
@@ -86,7 +86,7 @@ class MosesTokenizer:
         Args:
             path: the file.
         """
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_text(self._as_json(), "utf-8")
 
     def fingerprint(self):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_transformer.data.stream import stream_of
+from keras_transformer.data.infinite_dataset import stream_of
 from keras_transformer.errors import UserError
 
 

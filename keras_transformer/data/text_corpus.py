@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from keras_transformer.data.held_out import with_held_out
 from keras_transformer.data.text_files import (
     Pairs,
     aligned_lines,
@@ -15,6 +14,7 @@ from keras_transformer.data.text_files import (
     uncompressed_name,
 )
 from keras_transformer.data.tmx import translation_units
+from keras_transformer.data.train_val_split import with_held_out
 from keras_transformer.errors import UserError
 
 _HELD_OUT = ("val", "test")

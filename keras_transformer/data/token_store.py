@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_transformer.data.mixtures import epoch_counts
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
 from keras_transformer.progress import bar
 
 _FORMAT = 1
@@ -85,7 +85,7 @@ class TokenStore:
         tokenizers = (tokenizer, target_tokenizer or tokenizer)
         largest = max(x.vocabulary_size for x in tokenizers)
         dtype = "uint16" if largest <= 1 << 16 else "uint32"
-        with whole(path) as folder:
+        with atomic_write(path) as folder:
             folder.mkdir()
             texts, ratios = getattr(pairs, "texts", [pairs]), getattr(pairs, "ratios", None)
             total = sum(map(len, texts)) if hasattr(pairs, "__len__") else None

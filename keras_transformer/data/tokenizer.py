@@ -15,11 +15,11 @@ from keras_transformer.data.sentencepiece_model import in_our_order
 from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
 from keras_transformer.options import check_optional, positive_integer, real_number
-from keras_transformer.progress import working
+from keras_transformer.progress import spinner
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 
-PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
 _NORMALIZATION = "nmt_nfkc"  # by default, unless it changes more than this share of the targets
 _LARGEST_CHANGE = 0.001
@@ -189,7 +189,7 @@ class Tokenizer:
         sentences = _readable(_sample(sentences, max_sentences))
         proto = io.BytesIO()
         try:
-            with working("training the vocabulary"):
+            with spinner("training the vocabulary"):
                 sentencepiece.SentencePieceTrainer.train(
                     sentence_iterator=iter(sentences),
                     model_writer=proto,
@@ -277,7 +277,7 @@ class Tokenizer:
         Args:
             path: the file.
         """
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_bytes(self.proto)
 
     def fingerprint(self):
@@ -393,7 +393,7 @@ def _normalization_for(targets):
         remove_extra_whitespaces=False,
     )
     num_characters = num_changed = 0
-    with working("comparing the targets with their normalization"):
+    with spinner("comparing the targets with their normalization"):
         for sentence in targets:
             num_characters += len(sentence)
             if (normalized := normalizer.normalize(sentence)) != sentence:

@@ -8,7 +8,7 @@ from keras_transformer.decoding.candidates import best_candidates
 from keras_transformer.decoding.constraints import BannedTokens, ForcedPrefix, MinLength
 from keras_transformer.decoding.length_penalty import check_alpha, length_penalties, penalised
 from keras_transformer.decoding.search import Search, check_constraints
-from keras_transformer.decoding.settings import shared
+from keras_transformer.decoding.static_fields import shared
 from keras_transformer.errors import UserError
 from keras_transformer.options import not_negative, positive_integer
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.decoding.top_k import top_k
 from keras_transformer.layers.dropout import hash_bits
 from keras_transformer.layers.token_sets import is_one_of
+from keras_transformer.reserved_ids import PAD_ID
 
 
 class Candidates(NamedTuple):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from keras_transformer.decoding.settings import Settings
+from keras_transformer.decoding.static_fields import Settings
 
 
 class Sizes(NamedTuple):

@@ -6,13 +6,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID
-from keras_transformer.decoding.checks import check_padding, hashable_rows, values_of
 from keras_transformer.decoding.constraint import Constraint
-from keras_transformer.decoding.history import followers, longer, mark
-from keras_transformer.decoding.settings import rows, shared
+from keras_transformer.decoding.source_validation import check_padding, hashable_rows, values_of
+from keras_transformer.decoding.static_fields import rows, shared
+from keras_transformer.decoding.token_history import followers, longer, mark
 from keras_transformer.errors import UserError
 from keras_transformer.options import integer, positive_integer, real_number
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 
 _register = keras.saving.register_keras_serializable(package="keras_transformer")
 

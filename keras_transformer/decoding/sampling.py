@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformer.decoding.beam_search import with_constraints
 from keras_transformer.decoding.candidates import sampled_candidates
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.settings import shared
+from keras_transformer.decoding.static_fields import shared
 from keras_transformer.options import integer, positive_integer, real_number
 
 

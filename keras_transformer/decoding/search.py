@@ -5,15 +5,15 @@ import abc
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import PAD_ID, START_ID
-from keras_transformer.decoding.all_cores import search_on_all_cores
-from keras_transformer.decoding.checks import check_source, integers
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.constraint import Constraint
+from keras_transformer.decoding.cpu_parallel import search_on_all_cores
 from keras_transformer.decoding.search_loop import SearchLoop
-from keras_transformer.decoding.settings import Settings, deserialize, serialize
+from keras_transformer.decoding.source_validation import check_source, integers
+from keras_transformer.decoding.static_fields import Settings, deserialize, serialize
 from keras_transformer.errors import UserError
 from keras_transformer.options import positive_integer
+from keras_transformer.reserved_ids import PAD_ID, START_ID
 
 
 class Search(Settings, abc.ABC):

@@ -5,10 +5,9 @@ import functools
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.candidates import uniform_numbers
-from keras_transformer.decoding.choices import choose
 from keras_transformer.decoding.constraint import Progress, Sizes
+from keras_transformer.decoding.next_token_filter import choose
 from keras_transformer.decoding.search_state import (
     Ends,
     State,
@@ -18,6 +17,7 @@ from keras_transformer.decoding.search_state import (
 )
 from keras_transformer.decoding.top_k import gather_rows, top_k
 from keras_transformer.layers.slice_update import slice_update
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 # In the coverage penalty, attention to a source token summed over an output is at least this.
 _SMALLEST_COVERAGE = 1e-9

@@ -14,9 +14,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import PAD_ID
 from keras_transformer.decoding.top_k import gather_rows
 from keras_transformer.layers.slice_update import slice_update
+from keras_transformer.reserved_ids import PAD_ID
 
 
 class Sentences(NamedTuple):

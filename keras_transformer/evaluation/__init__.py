@@ -8,11 +8,6 @@ Translations
 - `compare_translations`: two systems by paired bootstrap resampling, as `Comparison`.
 - `score_placeholders`: how many placeholders were copied, as `PlaceholderScores`.
 - `score_text`: those of a `Translator` on a `ParallelText`; `describe_bleu`: them in one line.
-
-Trees
-
-- `evaluate_trees`, `evaluate_files`: EVALB's figures, as `EvalbScores`; `Parameters`: its options.
-- `score_trees`: those of a `ConstituencyParser` on trees; `describe_evalb`: them in one line.
 """
 
 from keras_transformer.namespace import load_on_demand
@@ -27,15 +22,8 @@ _HOMES = {
     "Comparison": "evaluation.comparison",
     "score_placeholders": "evaluation.placeholders",
     "PlaceholderScores": "evaluation.placeholders",
-    "score_text": "tasks.train_translator",
-    "describe_bleu": "tasks.train_translator",
-    # Trees
-    "evaluate_trees": "evaluation.evalb",
-    "evaluate_files": "evaluation.evalb",
-    "EvalbScores": "evaluation.evalb",
-    "Parameters": "evaluation.evalb",
-    "score_trees": "tasks.train_parser",
-    "describe_evalb": "tasks.train_parser",
+    "score_text": "translation.train_translator",
+    "describe_bleu": "translation.train_translator",
 }
 
 __all__ = [*_HOMES]

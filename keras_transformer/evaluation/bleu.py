@@ -8,7 +8,7 @@ from typing import Any
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.languages import EAST_ASIAN, check_tokenizer, tokenizer_of
 from keras_transformer.options import check_strings
-from keras_transformer.progress import working
+from keras_transformer.progress import spinner
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def score_translations(
     streams = reference_streams(references)
     metrics = make_metrics(tokenize, language)
     check_lengths(hypotheses, streams)
-    with working("scoring"):
+    with spinner("scoring"):
         scores = {name: x.corpus_score(hypotheses, streams) for name, x in metrics.items()}
     signatures = {name: str(x.get_signature()) for name, x in metrics.items()}
     bleu = scores["bleu"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, reference_streams
 from keras_transformer.options import check_strings
-from keras_transformer.progress import working
+from keras_transformer.progress import spinner
 
 # Scores of which resamples are drawn, by their names in `TranslationScores` and in print. (TER is
 # not one of them: it takes minutes.)
@@ -76,7 +76,7 @@ def compare_translations(
     metrics = make_metrics(tokenize, language)
     metrics = {name: metrics[key] for key, name in _METRICS.items()}
     test = PairedTest(systems, metrics, streams, test_type="bs", n_samples=num_samples)
-    with working("drawing samples"):
+    with spinner("drawing samples"):
         signatures, results = test()
     return [
         Comparison(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from keras_transformer.data.tokenizer import END_ID, START_ID, UNKNOWN_ID
 from keras_transformer.errors import UserError
 from keras_transformer.export.ctranslate2_weights import head_dim, set_decoder, set_encoder
 from keras_transformer.export.tokenizer_files import (
@@ -12,8 +11,9 @@ from keras_transformer.export.tokenizer_files import (
     save_tokenizers,
     words_of,
 )
-from keras_transformer.files import whole_folder
+from keras_transformer.files import atomic_write_folder
 from keras_transformer.models.quantization import is_quantized
+from keras_transformer.reserved_ids import END_ID, START_ID, UNKNOWN_ID
 
 _FILES = ["model.bin", "config.json", "*vocabulary.*", "vmap.txt", *TOKENIZER_FILES]
 # Names of activations, in Keras and in CTranslate2.
@@ -64,7 +64,7 @@ def export_ctranslate2(translator, path, quantization=None, vmap=None, force=Tru
     _check_options(path, quantization, vmap, force)
     check_protos(translator)
     converter = ctranslate2_converter(translator)
-    with whole_folder(path, _FILES) as folder:
+    with atomic_write_folder(path, _FILES) as folder:
         converter.convert(
             str(folder), vmap=None if vmap is None else str(vmap), quantization=quantization
         )

@@ -4,7 +4,7 @@ import importlib
 import inspect
 
 from keras_transformer.errors import UserError
-from keras_transformer.progress import working
+from keras_transformer.progress import spinner
 
 # A format -> module of this package and its function of a translator, a path and options.
 _HOMES = {
@@ -38,5 +38,5 @@ def export_as(translator, path, format, **options):
         if option not in known:
             others = f"It has {', '.join(f'`{x}`' for x in known)}." if known else "It has none."
             raise UserError(f'`{option}` is no option of format="{format}". {others}')
-    with working("exporting"):
+    with spinner("exporting"):
         export(translator, path, **options)

@@ -13,7 +13,7 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     stack_places,
 )
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import (
     BannedTokens,
@@ -26,8 +26,9 @@ from keras_transformer.decoding.constraints import (
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
 from keras_transformer.export.tokenizer_files import pieces_of
-from keras_transformer.files import whole_folder
+from keras_transformer.files import atomic_write_folder
 from keras_transformer.models.quantization import is_quantized
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ def export_marian(translator, path):
             f"here ({error}). Install it: pip install safetensors"
         ) from error
     _check(translator)
-    with whole_folder(path, _FILES) as folder:
+    with atomic_write_folder(path, _FILES) as folder:
         folder.mkdir()
         # PyTorch's: transformers asks where a file comes from.
         save_file(_weights(translator.model), folder / "model.safetensors", {"format": "pt"})

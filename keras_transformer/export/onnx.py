@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.export.tokenizer_files import TOKENIZER_FILES, check_protos, save_tokenizers
-from keras_transformer.files import whole_folder
+from keras_transformer.files import atomic_write_folder
 from keras_transformer.layers.padding_mask import padding_mask
 from keras_transformer.models.quantization import is_quantized
 
@@ -40,7 +40,7 @@ def export_onnx(translator, path):
     """
     _check(translator)
     model = translator.model
-    with whole_folder(path, [ENCODER, STEP, *TOKENIZER_FILES]) as folder:
+    with atomic_write_folder(path, [ENCODER, STEP, *TOKENIZER_FILES]) as folder:
         folder.mkdir()
         save_tokenizers(translator, folder)
         _write(_EncoderPart(model), folder / ENCODER)

@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformer.data.line_breaks import BREAKS
-from keras_transformer.data.tokenizer import END_ID, PAD_ID
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole_folder
+from keras_transformer.files import atomic_write_folder
+from keras_transformer.reserved_ids import END_ID, PAD_ID
 from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
 
 # What `str.isspace` takes for white space, and the empty text: an expression of RE2, which has its
@@ -70,7 +70,9 @@ def save_module(make_module, task, path):
         )
     import tensorflow as tf
 
-    with whole_folder(path, ["saved_model.pb", "fingerprint.pb", "variables", "assets*"]) as folder:
+    with atomic_write_folder(
+        path, ["saved_model.pb", "fingerprint.pb", "variables", "assets*"]
+    ) as folder:
         module, signatures = make_module(task)
         # A SavedModel holds what hangs on it by name.
         module.weights = [variable.value for variable in task.model.variables]

@@ -8,7 +8,7 @@ from keras_transformer.models.quantization import (
     with_default_policy,
 )
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.tasks.preset_form import QUANTIZATION
+from keras_transformer.presets.format import QUANTIZATION
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

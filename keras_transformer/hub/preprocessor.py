@@ -3,11 +3,11 @@ import keras_hub
 from keras import ops
 
 from keras_transformer.data.line_breaks import without_breaks
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.hub.backbone import TransformerBackbone
 from keras_transformer.hub.tokenizer import TransformerTokenizer, check_config_file
-from keras_transformer.tasks.preset_files import PREPROCESSOR
-from keras_transformer.tasks.preset_form import SEQUENCE_LENGTH
+from keras_transformer.presets.format import SEQUENCE_LENGTH
+from keras_transformer.presets.preset_files import PREPROCESSOR
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

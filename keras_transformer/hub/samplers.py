@@ -4,7 +4,7 @@ import keras_hub
 from keras_hub import samplers
 
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.make_search import make_search
+from keras_transformer.decoding.resolve_search import make_search
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
 

@@ -5,15 +5,15 @@ import keras_hub
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.checks import check_padding, integers
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
-from keras_transformer.decoding.settings import deserialize, serialize
+from keras_transformer.decoding.source_validation import check_padding, integers
+from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
 from keras_transformer.hub.backbone import TransformerBackbone
 from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor
 from keras_transformer.hub.samplers import as_search
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
 
 # The largest number of source slots searched at once.

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
 from keras_transformer.training.checkpoints import DAMAGE, check_seal, seal
 from keras_transformer.training.replication import is_in_scope
 
@@ -92,7 +92,7 @@ class LowRankAdaptation(keras.Model):
         _check_ending(filepath)
         if not layers:
             raise UserError("The model has no LoRA weights. Call `enable_lora(rank)` first.")
-        with whole(filepath) as new:
+        with atomic_write(filepath) as new:
             with h5py.File(new, "w") as file:
                 file.attrs[_RANK] = layers[0].lora_rank
                 for layer in layers:

@@ -4,12 +4,12 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers import DeterministicAttention
 from keras_transformer.layers.activations import get_activation, serialize_activation
 from keras_transformer.layers.attention_record import recorded_attention
 from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
-from keras_transformer.models.hyperparameters import check_hyperparameters, describe
-from keras_transformer.models.initial_values import embeddings_initializer
+from keras_transformer.models.config_validation import check_hyperparameters, describe
+from keras_transformer.models.encoder_decoder import Decoder, Encoder
+from keras_transformer.models.initializers import embeddings_initializer
 from keras_transformer.models.layout import make_layout_map
 from keras_transformer.models.low_rank import LowRankAdaptation
 from keras_transformer.models.quantization import (
@@ -18,9 +18,9 @@ from keras_transformer.models.quantization import (
     policy_of,
     quantize_by_policy,
 )
-from keras_transformer.models.stacks import Decoder, Encoder
 from keras_transformer.models.training_step import FusedTrainingStep
 from keras_transformer.models.variants import TRAINING_ONLY, get_hyperparameters, get_variant
+from keras_transformer.parsing.deterministic_attention import DeterministicAttention
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -73,13 +73,13 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         decoder_intermediate_dim: d_ff of the decoder. Defaults to `intermediate_dim`.
         word_start_ids: with `leaf_ids`, where each target token of a kind stands for one word of
             the source, as in parsing: the decoder's input at each step has the vector of the next
-            word added to it (`kt.layers.DeterministicAttention`). These are the ids of the source
+            word added to it (`kt.parsing.DeterministicAttention`). These are the ids of the source
             tokens that begin a word. The paper attends by learned weights alone.
         leaf_ids: ids of the target tokens that stand for a word.
         untagged_leaf_id: one of the `leaf_ids`, which the decoder then reads and writes in place of
             each of them: which leaf it is, its tag, is predicted from the encoder's output of the
-            word alone (`kt.layers.WordTagger`). The model's output are the logits of both together,
-            those of `decode` the decoder's; `tag` has the tags.
+            word alone (`kt.parsing.WordTagger`). The model's output are the logits of both
+            together, those of `decode` the decoder's; `tag` has the tags.
         tag_loss_weight: weight of the cross-entropy of tags in the loss. Defaults to 1 with an
             `untagged_leaf_id`, as part of the logits: then it weighs its gradient. Without one,
             there is no tagger by default; with a weight it has a loss beside that of the decoder,
@@ -279,7 +279,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             UserError: if the folder or a part of it is missing or damaged; if there is no such
                 repository, or no network.
         """
-        from keras_transformer.tasks.preset import load_model
+        from keras_transformer.presets.storage import load_model
 
         return load_model(path, cls, dtype=dtype)
 

@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.checks import check_logits
+from keras_transformer.decoding.source_validation import check_logits
 from keras_transformer.progress import bar
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
 

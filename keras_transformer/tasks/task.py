@@ -2,13 +2,13 @@ import numbers
 
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.make_search import make_search
-from keras_transformer.decoding.settings import deserialize, serialize
+from keras_transformer.decoding.resolve_search import make_search
+from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
 from keras_transformer.options import positive_integer
-from keras_transformer.progress import working
-from keras_transformer.tasks.listing import listed
-from keras_transformer.tasks.preset import load_preset, save_preset
+from keras_transformer.presets.listing import listed
+from keras_transformer.presets.storage import load_preset, save_preset
+from keras_transformer.progress import spinner
 
 
 class Task:
@@ -111,7 +111,7 @@ class Task:
                 if there is no such repository, or no network.
         """
         keep_in_user_folder()  # before the model is made: that compiles too
-        with working("loading"):
+        with spinner("loading"):
             preset = load_preset(path, cls.__name__, dtype=dtype)
         saved = cls.default_search if preset.search is None else _search_of(path, preset)
         search = make_search(search, saved)

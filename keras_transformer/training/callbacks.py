@@ -19,7 +19,7 @@ from keras_transformer.errors import UserError
 _LONGEST_WAIT = 60.0
 
 
-class KeepPace(keras.callbacks.Callback):
+class LimitInFlightBatches(keras.callbacks.Callback):
     """Let Keras begin no batch (or execution of several) before the last but one has ended.
 
     The device has enough to do then, and whoever stops a training does not wait for the dozens of

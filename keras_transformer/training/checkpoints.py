@@ -18,7 +18,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import check_room, whole
+from keras_transformer.files import atomic_write, check_room
 from keras_transformer.progress import bar
 from keras_transformer.training.processes import Processes
 
@@ -171,7 +171,7 @@ def average_checkpoints(paths, output_path):
                 )
         for name, tensor in tensors.items():
             sums[name] += tensor
-    with whole(output_path) as new:
+    with atomic_write(output_path) as new:
         try:
             copy_weights(paths[-1], new)
         except DAMAGE as error:
@@ -207,7 +207,7 @@ def narrow_weights(path, dtype):
     """
     if dtype not in _FLOATS:
         raise UserError(f"`weights_dtype` must be one of {', '.join(_FLOATS)}. Received: {dtype!r}")
-    with whole(path) as new:
+    with atomic_write(path) as new:
         check_room(new, Path(path).stat().st_size)
         with h5py.File(path) as file, h5py.File(new, "w") as narrow:
             file.visititems(lambda name, item: _copy_item(narrow, name, item, dtype))

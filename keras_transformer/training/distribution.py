@@ -10,7 +10,7 @@ import keras
 from keras_transformer.errors import UserError
 from keras_transformer.options import (
     check_optional,
-    may_change,
+    mutable_on_resume,
     positive_integer,
     whole_number,
 )
@@ -23,13 +23,13 @@ class DeviceOptions:
 
     deterministic: bool = False
     """The same results in each run, bit for bit, at some cost in speed."""
-    replicas: int | None = may_change(None)
+    replicas: int | None = mutable_on_resume(None)
     """Devices that share each batch, in each process. Defaults to all GPUs, or to one CPU."""
-    coordinator: str | None = may_change(None)
+    coordinator: str | None = mutable_on_resume(None)
     """HOST:PORT of process 0, when several processes train together (JAX)."""
     num_processes: int = 1
     """Processes that train together, on one machine or several: all with the same options."""
-    process_id: int = may_change(0)
+    process_id: int = mutable_on_resume(0)
     """Which of them this is, from 0. Process 0 alone writes checkpoints, logs and the model."""
 
     def check(self):

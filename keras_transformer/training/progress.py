@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.progress import LogEachMinute, is_shown, new_bar, working
+from keras_transformer.progress import LogEachMinute, is_shown, new_bar, spinner
 from keras_transformer.training.callbacks import steps_done
 
 # Batches from one look at what the device has, or at the schedule, to the next.
@@ -143,7 +143,7 @@ class ShowProgress(keras.callbacks.Callback):
             self._open()
         else:
             self._compiling = contextlib.ExitStack()
-            self._compiling.enter_context(working("compiling the first step"))
+            self._compiling.enter_context(spinner("compiling the first step"))
 
     def _open(self):
         if is_shown():

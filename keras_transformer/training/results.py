@@ -6,7 +6,7 @@ import time
 
 import keras
 
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
 from keras_transformer.memory import peak_memory_mib
 from keras_transformer.training.cost import training_flops
 from keras_transformer.training.plot import plot_training
@@ -23,9 +23,9 @@ def write_history(history, folder, interval, steps):
         interval: updates between two values.
         steps: updates at the last one.
     """
-    with whole(folder / "history.json") as path:
+    with atomic_write(folder / "history.json") as path:
         path.write_text(json.dumps(history, indent=2) + "\n", "utf-8")
-    with whole(folder / "training.png") as path:
+    with atomic_write(folder / "training.png") as path:
         plot_training(history, path, interval, steps)
 
 
@@ -80,7 +80,7 @@ def write_results(facts, history, folder):
         history: name -> values, one for each interval.
         folder: the run's folder.
     """
-    with whole(folder / "results.json") as path:
+    with atomic_write(folder / "results.json") as path:
         path.write_text(json.dumps({**facts, "history": history}, indent=2) + "\n", "utf-8")
     cost = f"{facts['seconds']} s in all"
     if facts["peak_memory_mib"]:

@@ -10,15 +10,14 @@ from pathlib import Path
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import remove_leftovers, whole
+from keras_transformer.files import atomic_write, remove_leftovers
 from keras_transformer.options import (
     check_optional,
-    may_change,
+    mutable_on_resume,
     positive_integer,
     positive_number,
     whole_number,
 )
-from keras_transformer.training.agreement import Agreement
 from keras_transformer.training.background import BackgroundJob
 from keras_transformer.training.callbacks import steps_done
 from keras_transformer.training.checkpoints import (
@@ -28,14 +27,15 @@ from keras_transformer.training.checkpoints import (
     seal,
     step_of,
 )
+from keras_transformer.training.early_stopping import best_checkpoints, note_validation
 from keras_transformer.training.processes import Processes
+from keras_transformer.training.stop_sync import Agreement
 from keras_transformer.training.training_state import (
     STATE_ENDING,
     Snapshot,
     TrainingState,
     list_states,
 )
-from keras_transformer.training.validation_choice import best_checkpoints, note_validation
 
 # The newest, and one to fall back on should it be damaged.
 _STATES = 2
@@ -45,18 +45,18 @@ _STATES = 2
 class CheckpointOptions:
     """When to write checkpoints, and how many of them to average (section 6.1)."""
 
-    checkpoint_steps: int | None = may_change(None)
+    checkpoint_steps: int | None = mutable_on_resume(None)
     """Updates between two checkpoints. Defaults to the interval."""
-    checkpoint_minutes: float | None = may_change(None)
+    checkpoint_minutes: float | None = mutable_on_resume(None)
     """Minutes between two checkpoints, in place of updates. The paper's: 10 (section 6.1)."""
-    average: int = may_change(5)
+    average: int = mutable_on_resume(5)
     """How many of the last checkpoints to average into the model (section 6.1)."""
-    keep: int = may_change(0)
+    keep: int = mutable_on_resume(0)
     """How many checkpoints to keep, if more than those to average."""
-    keep_best: str | None = may_change(None)
+    keep_best: str | None = mutable_on_resume(None)
     """Keep and average the checkpoints of the best validations, not the last ones: by val_loss,
     val_accuracy, val_perplexity, and val_bleu or val_f1."""
-    patience: int = may_change(0)
+    patience: int = mutable_on_resume(0)
     """End the training when so many intervals have brought no better validation, by `keep_best`
     or else val_loss. 0: never."""
 
@@ -330,12 +330,12 @@ class RollingCheckpoints(keras.callbacks.Callback):
             old.unlink()
 
     def _write_files(self, snapshot, step, to_average, validation):
-        with whole(self.folder / f"step-{step}.{STATE_ENDING}") as state:
+        with atomic_write(self.folder / f"step-{step}.{STATE_ENDING}") as state:
             snapshot.write(state)
             if to_average:
                 # Before the state is in place: a training that is killed here goes on from an
                 # earlier one, and writes these weights again. The other way they would miss.
-                with whole(self.folder / f"step-{step}.weights.h5") as weights:
+                with atomic_write(self.folder / f"step-{step}.weights.h5") as weights:
                     copy_weights(state, weights)
                     note_validation(weights, validation)
                     seal(weights)

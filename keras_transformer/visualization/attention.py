@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 # The three attentions of section 3.2.3, and what they are called.
 KINDS = {
@@ -73,7 +73,7 @@ class Attention:
         """Write the interactive page: a file of HTML that needs nothing but itself."""
         from keras_transformer.visualization.pages import attention_page
 
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_text(attention_page(self), "utf-8")
 
     def _repr_html_(self):

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from keras_transformer.decoding.replay import (
+from keras_transformer.decoding.beam_trace import (
     CONTINUED,
     DROPPED,
     FINISHED,
@@ -10,7 +10,7 @@ from keras_transformer.decoding.replay import (
     replay,
 )
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.attention import plain_tokens
 
@@ -61,7 +61,7 @@ class BeamTree:
     def save(self, path):
         """Write the picture, if the path ends with .svg, and otherwise the drawing of letters."""
         text = self.svg() if str(path).lower().endswith(".svg") else self.text() + "\n"
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_text(text, "utf-8")
 
     def text(self):
@@ -171,7 +171,7 @@ def beam_tree(task, sentence, num_results=1):
 
     Returns:
         A `BeamTree`. Of a `Transformer` alone, `BeamTree(replay(search, model, token_ids))` is one,
-        with `keras_transformer.decoding.replay.replay`.
+        with `keras_transformer.decoding.beam_trace.replay`.
 
     Raises:
         UserError: if the task's search draws at random, or it is no sentence.

@@ -5,11 +5,11 @@ from html import escape
 
 from keras import ops
 
-from keras_transformer.data.tokenizer import PAD_ID
-from keras_transformer.data.trees import tagged_words, to_bracketed
-from keras_transformer.decoding.replay import replay
+from keras_transformer.decoding.beam_trace import replay
 from keras_transformer.errors import UserError
-from keras_transformer.files import whole
+from keras_transformer.files import atomic_write
+from keras_transformer.parsing.trees import tagged_words, to_bracketed
+from keras_transformer.reserved_ids import PAD_ID
 from keras_transformer.visualization.alignments import Alignment, alignment
 from keras_transformer.visualization.attention import Attention, of_task
 from keras_transformer.visualization.beams import BeamTree, beam_tree_of
@@ -70,7 +70,7 @@ class Explanation:
     def save(self, path):
         """Write the page, if the path ends with .html, and otherwise the text."""
         is_page = str(path).lower().endswith((".html", ".htm"))
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_text(self.html() if is_page else f"{self}\n", "utf-8")
 
     def _repr_html_(self):

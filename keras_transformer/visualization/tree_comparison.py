@@ -3,14 +3,14 @@
 from html import escape
 from typing import NamedTuple
 
-from keras_transformer.data.trees.walk import is_leaf
-from keras_transformer.evaluation.evalb.differences import (
+from keras_transformer.files import atomic_write
+from keras_transformer.parsing.evalb.differences import (
     MATCHED,
     UNMATCHED,
     find_differences,
 )
-from keras_transformer.evaluation.evalb.parameters import Parameters
-from keras_transformer.files import whole
+from keras_transformer.parsing.evalb.parameters import Parameters
+from keras_transformer.parsing.trees.traversal import is_leaf
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.trees import drawn, refuse_deep_trees, tree_text
 
@@ -103,7 +103,7 @@ class TreeComparison:
     def save(self, path):
         """Write the picture, if the path ends with .svg, and otherwise the text."""
         text = self.svg() if str(path).lower().endswith(".svg") else f"{self}\n"
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_text(text, "utf-8")
 
     def _lines(self):
@@ -136,7 +136,7 @@ def compare_trees(gold, predicted, parameters=None):
     Args:
         gold: an `nltk.Tree`.
         predicted: an `nltk.Tree`.
-        parameters: EVALB's, a `kt.evaluation.Parameters`. Defaults to `COLLINS.prm`'s, by which
+        parameters: EVALB's, a `kt.parsing.Parameters`. Defaults to `COLLINS.prm`'s, by which
             punctuation and the root do not count.
 
     Returns:

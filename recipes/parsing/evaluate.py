@@ -10,11 +10,11 @@ from pathlib import Path
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, OneTreeOptions, run
-from keras_transformer.data.treebanks import load_treebank
-from keras_transformer.data.trees import tagged_words, to_bracketed
-from keras_transformer.evaluation.evalb import Parameters, evaluate_trees
-from keras_transformer.files import beside, check_writable, whole
+from keras_transformer.files import atomic_write, check_writable, sibling_path
 from keras_transformer.options import positive_integer
+from keras_transformer.parsing.evalb import Parameters, evaluate_trees
+from keras_transformer.parsing.treebanks import load_treebank
+from keras_transformer.parsing.trees import tagged_words, to_bracketed
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class Options(OneTreeOptions, CommonOptions):
 
 
 def main(options):
-    path = options.trees or beside(options.model, f"{options.split}.trees.txt")
+    path = options.trees or sibling_path(options.model, f"{options.split}.trees.txt")
     check_writable("trees", path)
     if options.output_json:
         check_writable("output_json", options.output_json)
@@ -66,11 +66,11 @@ def main(options):
         facts |= settings(options, parser)
         tell(options, parser, scores, facts)
         if not results:
-            with whole(path) as new:
+            with atomic_write(path) as new:
                 new.write_text("".join(f"{line}\n" for line in predicted), "utf-8")
         results.append({**scores.to_dict(), **facts})
     if options.output_json:
-        with whole(options.output_json) as new:
+        with atomic_write(options.output_json) as new:
             new.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
 
 
@@ -81,7 +81,7 @@ def load(options):
         max_source_length=None,
         tag_dictionary=options.tag_dictionary,
         constrained=options.constrained,
-        **options.search(kt.WordSynchronousBeamSearch),
+        **options.search(kt.parsing.WordSynchronousBeamSearch),
     )
 
 

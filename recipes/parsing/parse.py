@@ -10,9 +10,9 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, OneTreeOptions, StreamOptions, given, run
-from keras_transformer.data.trees import tagged_words, to_bracketed
-from keras_transformer.data.trees.walk import CLOSE, LEAF, walk
-from keras_transformer.data.windows import line_windows
+from keras_transformer.data.line_buffer import line_windows
+from keras_transformer.parsing.trees import tagged_words, to_bracketed
+from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, walk
 from keras_transformer.visualization import tree_text
 from keras_transformer.visualization.trees import load_svgling, trees_svg
 
@@ -50,7 +50,7 @@ def main(options):
     check(options)
     parser = kt.ConstituencyParser.from_preset(
         options.model,
-        **options.search(kt.WordSynchronousBeamSearch),
+        **options.search(kt.parsing.WordSynchronousBeamSearch),
         **given(options, "batch_tokens", "dtype"),
         max_source_length=options.max_source_length,
         constrained=options.constrained,

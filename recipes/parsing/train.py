@@ -17,12 +17,12 @@ class Corpus:
     """Take unary loops, X over X, out of the training trees; all others are scored as they are."""
     extra_trees: Path | None = None
     """File with more trees to train on, such as another parser's output (section 6.3)."""
-    data_dir: Path | None = kt.training.may_change(None)
+    data_dir: Path | None = kt.training.mutable_on_resume(None)
     """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
 
 
 @dataclass(kw_only=True)
-class Options(CommonOptions, kt.training.ParserTrainingOptions):
+class Options(CommonOptions, kt.parsing.ParserTrainingOptions):
     corpus: Corpus
 
 
@@ -31,30 +31,30 @@ def main(options):
 
     # Data (section 6.3) and batching (5.1)
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
-    pairs = kt.training.make_tree_pairs(train, options.trees, load_extra(options.corpus))
-    val_pairs = kt.data.TreePairs(val, linearization=pairs.linearization)
-    tokenizer, symbols = kt.training.make_tree_tokenizer(pairs, options, training)
+    pairs = kt.parsing.make_tree_pairs(train, options.trees, load_extra(options.corpus))
+    val_pairs = kt.parsing.TreePairs(val, linearization=pairs.linearization)
+    tokenizer, symbols = kt.parsing.make_tree_tokenizer(pairs, options, training)
     training = kt.training.check_data(training, pairs, tokenizer, val=val_pairs)
-    words = kt.data.WordTokenizer(tokenizer)
-    first = kt.training.constituents_first(pairs, options.trees)
+    words = kt.parsing.WordTokenizer(tokenizer)
+    first = kt.parsing.constituents_first(pairs, options.trees)
     batches = kt.training.make_batches(pairs, val_pairs, words, options, training, symbols, first)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
-    sizes = kt.training.parser_hyperparameters(tokenizer, symbols, options.trees)
+    sizes = kt.parsing.parser_hyperparameters(tokenizer, symbols, options.trees)
     model = kt.training.make_model(symbols.vocabulary_size, options, training, **sizes)
-    metadata = kt.training.parser_metadata(pairs, symbols, options.trees)
+    metadata = kt.parsing.parser_metadata(pairs, symbols, options.trees)
     parser = kt.ConstituencyParser(model, tokenizer, metadata)
-    quick = kt.training.quick_parser(parser, options.parsing)
+    quick = kt.parsing.quick_parser(parser, options.parsing)
 
     # Training (section 5.2)
     some = list(val)[: options.parsing.val_sentences]
-    f1 = {"val_f1": lambda: round(kt.evaluation.score_trees(quick, some).f1, 2)}
+    f1 = {"val_f1": lambda: round(kt.parsing.score_trees(quick, some).f1, 2)}
     fitted = kt.training.fit(model, *batches, training, options.fitting, options.checkpoints, f1)
 
     # Averaging the last checkpoints (section 6.1), and evaluation
     weights = kt.training.average_weights(model, training, options.checkpoints)
     validation = kt.training.validate(model, batches.val)
-    scores = [kt.evaluation.score_trees(quick, trees) for trees in (some, list(test))]
+    scores = [kt.parsing.score_trees(quick, trees) for trees in (some, list(test))]
     facts, lines = report(options, fitted, weights, validation, *scores)
 
     # Saving
@@ -65,11 +65,11 @@ def main(options):
 def load(corpus, split):
     # Gold trees are what they are, whatever is trained on.
     collapse_unary = corpus.collapse_unary and split == "train"
-    return kt.data.load_treebank(corpus.dataset, split, corpus.data_dir, collapse_unary)
+    return kt.parsing.load_treebank(corpus.dataset, split, corpus.data_dir, collapse_unary)
 
 
 def load_extra(corpus):
-    return corpus.extra_trees and kt.data.Treebank.from_file(
+    return corpus.extra_trees and kt.parsing.Treebank.from_file(
         corpus.extra_trees, collapse_unary=corpus.collapse_unary
     )
 
@@ -92,7 +92,7 @@ def report(options, fitted, weights, validation, val_scores, test_scores):
         "val_f1": after,
         "scores": {"test": test_scores.to_dict()},
     }
-    return facts, [f"test, {search}: {kt.evaluation.describe_evalb(test_scores)}"]
+    return facts, [f"test, {search}: {kt.parsing.describe_evalb(test_scores)}"]
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, ParserSearchOptions, run
-from keras_transformer.data.trees import clean_tree, tagged_words
 from keras_transformer.files import check_writable
+from keras_transformer.parsing.trees import clean_tree, tagged_words
 from keras_transformer.visualization import plot_attention, tree_svg
 from keras_transformer.visualization.trees import load_svgling
 
@@ -36,11 +36,11 @@ def main(options):
     check_writable("output_dir", options.output_dir / "parse.html")
     load_svgling()
     parser = kt.ConstituencyParser.from_preset(
-        options.model, **options.search(kt.WordSynchronousBeamSearch)
+        options.model, **options.search(kt.parsing.WordSynchronousBeamSearch)
     )
     sentence, gold = options.sentence, None
     if sentence.lstrip().startswith("("):
-        trees = [*kt.data.parse_trees([sentence])]
+        trees = [*kt.parsing.parse_trees([sentence])]
         if len(trees) != 1:
             raise kt.UserError(f"Expected one sentence or one tree. Received: {len(trees)} trees")
         gold = clean_tree(trees[0])

@@ -12,7 +12,7 @@ from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, score_translations
 from keras_transformer.evaluation.comparison import compare_translations
-from keras_transformer.files import beside, check_writable, whole
+from keras_transformer.files import atomic_write, check_writable, sibling_path
 
 
 @dataclass(kw_only=True)
@@ -59,7 +59,7 @@ SEARCH = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 
 
 def main(options):
-    path = options.hypotheses or beside(options.model, f"{options.split}.hypotheses.txt")
+    path = options.hypotheses or sibling_path(options.model, f"{options.split}.hypotheses.txt")
     check_writable("hypotheses", path)
     if options.output_json:
         check_writable("output_json", options.output_json)
@@ -82,10 +82,10 @@ def main(options):
     copied = kt.evaluation.score_placeholders(sources, hypotheses)
     if copied.num_placeholders:
         print(copied)
-    with whole(path) as new:
+    with atomic_write(path) as new:
         new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
     if options.output_json:
-        with whole(options.output_json) as new:
+        with atomic_write(options.output_json) as new:
             facts = {**scores.to_dict(), "placeholders": copied.to_dict(), **search}
             new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     if others is not None:

@@ -17,12 +17,12 @@ class Corpus(kt.data.MixtureOptions):
     """Language to translate from."""
     target: str = "de"
     """Language to translate into."""
-    data_dir: Path | None = kt.training.may_change(None)
+    data_dir: Path | None = kt.training.mutable_on_resume(None)
     """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
 
 
 @dataclass(kw_only=True)
-class Options(CommonOptions, kt.training.TranslatorTrainingOptions):
+class Options(CommonOptions, kt.translation.TranslatorTrainingOptions):
     corpus: Corpus
 
 
@@ -32,15 +32,15 @@ def main(options):
     # Data and batching (section 5.1)
     train, val, test = (load(options.corpus, split) for split in ("train", "val", "test"))
     train, left_out = kt.data.filter_pairs(train, options.filters)
-    tokenizers = kt.training.make_tokenizers(train, options.vocabulary, training)
+    tokenizers = kt.translation.make_tokenizers(train, options.vocabulary, training)
     training = kt.training.check_data(training, train, *tokenizers.encoders, val=val)
-    batches = kt.training.make_translation_batches(train, val, tokenizers, options, training)
+    batches = kt.translation.make_translation_batches(train, val, tokenizers, options, training)
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     target = tokenizers.target
     model = kt.training.make_model(target.vocabulary_size, options, training, **tokenizers.sizes)
     origin = {name: getattr(options.corpus, name) for name in ("source", "target", "dataset")}
-    origin |= kt.training.tags_of(train)
+    origin |= kt.translation.tags_of(train)
     translator = kt.Translator(model, target, origin, **tokenizers.parts)
     # The fastest search, for scores: the beam is in `evaluate.py`, and in the model that is saved.
     greedy = kt.Translator(model, target, origin, **tokenizers.parts, search=kt.greedy_search)
@@ -57,8 +57,8 @@ def main(options):
 
     # Saving
     title = f"{options.corpus.source} to {options.corpus.target}, trained on {train.name}"
-    left_out |= kt.training.long_pairs(batches)
-    facts = {**origin, **kt.training.parts_of(train), "left_out": left_out, **facts}
+    left_out |= kt.translation.long_pairs(batches)
+    facts = {**origin, **kt.translation.parts_of(train), "left_out": left_out, **facts}
     if val.prefix:
         translator = translator.tagged(*val.prefix)
     kt.training.save_training(translator, facts, title, lines, options, training, batches, fitted)

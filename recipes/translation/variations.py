@@ -17,7 +17,7 @@ import numpy as np
 import tyro
 
 from keras_transformer.command_line import run
-from keras_transformer.files import check_writable, whole
+from keras_transformer.files import atomic_write, check_writable
 from keras_transformer.models.variants import get_variant
 from keras_transformer.visualization.runs import COLUMNS, sizes_of
 
@@ -58,7 +58,7 @@ def main(options):
         subprocess.run([*command, "--resume"], check=True)
         results[name] = json.loads((folder / "results.json").read_text("utf-8"))
         table = "\n".join(lines(results, rate)) + "\n"
-        with whole(options.output_dir / "table.md") as path:
+        with atomic_write(options.output_dir / "table.md") as path:
             path.write_text(table, "utf-8")
     print(table, end="")
 

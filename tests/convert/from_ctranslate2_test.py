@@ -7,8 +7,8 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
 from keras_transformer.export.ctranslate2 import export_ctranslate2
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.convert.ctranslate2_models import (
     HIDDEN_DIM,
     SPECIAL,

@@ -13,7 +13,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.data.prefixed_tokenizer import check_tags_in_text
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.convert.marian_folder import (
     pieces_of,
     random_config,

@@ -10,8 +10,8 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import constraints
-from keras_transformer.convert.foreign import open_foreign
 from keras_transformer.convert.generation import search_of
+from keras_transformer.convert.hf_checkpoint import open_foreign
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

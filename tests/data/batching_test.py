@@ -8,7 +8,8 @@ import pytest
 from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.small_corpus import store_of
 
 pytestmark = pytest.mark.once

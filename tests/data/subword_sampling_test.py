@@ -13,11 +13,12 @@ import pytest
 
 from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.synthetic import generate
-from keras_transformer.data.tokenizer import UNKNOWN_ID, Tokenizer
-from keras_transformer.data.word_tokens import WordTokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from tests import small_trees
+from keras_transformer.parsing.word_tokens import WordTokenizer
+from keras_transformer.reserved_ids import UNKNOWN_ID
 from tests.helpers import MODULES_ALONE
+from tests.parsing import small_trees
 from tests.small_corpus import sentence_pairs
 
 pytestmark = pytest.mark.once

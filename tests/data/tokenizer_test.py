@@ -8,15 +8,8 @@ import sentencepiece
 import keras_transformer as kt
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.sentencepiece_model import model_proto_class
-from keras_transformer.data.tokenizer import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    UNKNOWN_ID,
-    Tokenizer,
-    VocabularyOptions,
-    make_tokenizer,
-)
+from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions, make_tokenizer
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.small_corpus import sentence_pairs, tokenizer
 
 pytestmark = pytest.mark.once

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_transformer import beam_search, greedy_search
-from keras_transformer.decoding import search_loop, stages
+from keras_transformer.decoding import batch_compaction, search_loop
 from keras_transformer.decoding.length_penalty import penalised
 from tests.decoding.comparison import (
     END,
@@ -206,8 +206,10 @@ def test_narrow_beam_equals_reference(options):
 @pytest.mark.parametrize("options", [ONE, POWER, FULL], ids=str)
 def test_a_full_cache_drops_what_is_not_needed(monkeypatch, options):
     # Room for four steps, then for sixteen, then for all twenty-four.
-    monkeypatch.setattr(stages, "_FIRST_STEPS", 4)
-    called = note_calls(monkeypatch, (search_loop, "without_unused"), (stages, "with_capacity"))
+    monkeypatch.setattr(batch_compaction, "_FIRST_STEPS", 4)
+    called = note_calls(
+        monkeypatch, (search_loop, "without_unused"), (batch_compaction, "with_capacity")
+    )
     searches, model = [], model_of.__wrapped__()  # one that has compiled no search yet
     for seed in SEEDS[:3]:
         searches += assert_equals_reference(reweight(model, seed), extra_length=18, **options)

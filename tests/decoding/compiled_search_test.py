@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import Transformer, greedy_search
-from keras_transformer.decoding import search_loop, stages
+from keras_transformer.decoding import batch_compaction, search_loop
 from tests.decoding.comparison import (
     EVERYTHING,
     FULL,
@@ -60,13 +60,13 @@ def test_deterministic_attention():
 @pytest.mark.each_backend
 def test_growing_and_shrinking_stages(monkeypatch):
     # Room for four steps at first, and half of a batch goes on as soon as half has ended.
-    monkeypatch.setattr(stages, "_FIRST_STEPS", 4)
-    monkeypatch.setattr(stages, "FEWEST_HYPOTHESES", 1)
+    monkeypatch.setattr(batch_compaction, "_FIRST_STEPS", 4)
+    monkeypatch.setattr(batch_compaction, "FEWEST_HYPOTHESES", 1)
     called = note_calls(
         monkeypatch,
         (search_loop, "without_unused"),
-        (stages, "with_capacity"),
-        (stages, "with_batch_size"),
+        (batch_compaction, "with_capacity"),
+        (batch_compaction, "with_batch_size"),
     )
     model = reweight(model_of.__wrapped__(**ONE_LAYER), SEEDS[1])  # it has compiled no search yet
     options = {"beam_size": 3, "alpha": 1.0, "length_penalty": "power", "num_results": 2}

@@ -19,7 +19,7 @@ from keras_transformer.constraints import (
     NoUnknownToken,
     RepetitionPenalty,
 )
-from keras_transformer.decoding.history import followers, longer, mark
+from keras_transformer.decoding.token_history import followers, longer, mark
 from tests.decoding.comparison import model_of, new_model, reweight, without_padding
 from tests.decoding.reference_search import NumpyTransformer, all_outputs, brute_force
 from tests.helpers import assert_close, to_numpy
@@ -212,7 +212,7 @@ def test_constraints_that_leave_nothing_give_an_empty_output():
 def test_a_grammar_combines_with_the_others():
     x, y = 8, 9
     model = new_model()
-    grammar = kt.TreeGrammar((4, 5), (6, 7), (x, y)).over(np.array([2]))
+    grammar = kt.parsing.TreeGrammar((4, 5), (6, 7), (x, y)).over(np.array([2]))
     constraints = (grammar, BannedTokens((5, 3)), ForcedPrefix([[4, x]]), MinLength(7))
     token_ids, _ = kt.beam_search(
         reweight(model, 5), [[10, 11, 2]], extra_length=6, constraints=constraints

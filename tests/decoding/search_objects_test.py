@@ -10,8 +10,8 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer import constraints
 from keras_transformer.decoding import compilation
-from keras_transformer.decoding.make_search import make_search
-from keras_transformer.decoding.settings import deserialize, serialize
+from keras_transformer.decoding.resolve_search import make_search
+from keras_transformer.decoding.static_fields import deserialize, serialize
 from tests.decoding.comparison import new_model, reweight
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
 from tests.helpers import to_numpy
@@ -49,7 +49,7 @@ def test_equal_by_value():
 @pytest.mark.each_backend
 def test_searches_that_hold_arrays_are_equal_by_value():
     prefix, num_words = np.array([[5, 6], [7, 0]]), np.array([2, 1])
-    grammar = kt.TreeGrammar((4,), (5,), (6, 7), leaf_sets=((6,), (7,)))
+    grammar = kt.parsing.TreeGrammar((4,), (5,), (6, 7), leaf_sets=((6,), (7,)))
     searches = [
         kt.BeamSearch(
             constraints=(

@@ -4,9 +4,10 @@ import functools
 
 import numpy as np
 
-from keras_transformer import WordSynchronousBeamSearch, beam_search, constraints, sample
-from keras_transformer.decoding.tree_grammar import TreeGrammar
+from keras_transformer import beam_search, constraints, sample
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.parsing import WordSynchronousBeamSearch
+from keras_transformer.parsing.tree_grammar import TreeGrammar
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
 from tests.helpers import randomize
 

@@ -11,8 +11,9 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.ctranslate2 import ctranslate2_converter, export_ctranslate2
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.helpers import assert_close
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 

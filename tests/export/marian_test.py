@@ -13,11 +13,12 @@ import sentencepiece
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.convert.foreign import open_foreign
 from keras_transformer.convert.generation import search_of
+from keras_transformer.convert.hf_checkpoint import open_foreign
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.marian import _generation, export_marian
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.convert.marian_folder import pieces_of, random_config, spm, vocabulary, write_folder
 from tests.helpers import assert_close
 from tests.small_corpus import new_model, sentence_pairs, tokenizer

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import new_model, tokenizer
 

@@ -15,7 +15,7 @@ from keras_transformer.data.line_breaks import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import WORDS, new_model, sentence_pairs, tokenizer
-from tests.tasks import two_vocabularies_test as two
+from tests.translation import two_vocabularies_test as two
 
 keras_hub = pytest.importorskip("keras_hub")
 hub = pytest.importorskip("keras_transformer.hub")

@@ -92,7 +92,7 @@ def test_evaluation_is_near_that_of_floats():
 # Saving
 
 
-# A preset is saved and loaded on every backend: see `tests/tasks/preset_test.py`.
+# A preset is saved and loaded on every backend: see `tests/presets/storage_test.py`.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "dtype"),

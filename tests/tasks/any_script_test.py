@@ -9,7 +9,8 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.data.tokenizer import UNKNOWN_ID, Tokenizer
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.reserved_ids import UNKNOWN_ID
 
 _RANGES = (
     *("az", "AZ", "àÿ", "αω", "ая", "את", "اي", "अह", "กฮ", "一乿", "가갿", "ぁゔ", "ァヴ"),

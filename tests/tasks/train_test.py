@@ -155,7 +155,9 @@ def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, choice
 
 
 def test_constituents_for_the_first_updates_stopped_and_resumed(texts, tmp_path, monkeypatch):
-    train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
+    train, val = (
+        kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val")
+    )
     parsing = {"beam_size": 1, "extra_length": 30, "val_sentences": 1, "constituent_steps": 3}
 
     def weights(name, **options):
@@ -178,7 +180,7 @@ def test_constituents_for_the_first_updates_stopped_and_resumed(texts, tmp_path,
 
     monkeypatch.setattr(kt.data.TokenBatches, "batch", watched)
     whole, results = weights("whole", steps=5)
-    pairs = kt.data.TreePairs(train)
+    pairs = kt.parsing.TreePairs(train)
     assert seen == {len(pairs), len(pairs.with_constituents())}
     assert 0 < results["epochs"] < 5 and results["training_flops"] > 0
     weights("parts", steps=2)
@@ -192,7 +194,7 @@ def test_constituents_for_the_first_updates_stopped_and_resumed(texts, tmp_path,
 
 
 def test_constituents_to_the_end_or_at_first(texts, tmp_path):
-    train = kt.data.Treebank.from_file(texts / "val.mrg")
+    train = kt.parsing.Treebank.from_file(texts / "val.mrg")
     for options in ({"constituents": True, "constituent_steps": 3}, {"constituent_steps": -1}):
         with pytest.raises(
             kt.UserError, match="`constituent_steps`.*(pass one of them|constituent_steps=-1)"
@@ -201,7 +203,9 @@ def test_constituents_to_the_end_or_at_first(texts, tmp_path):
 
 
 def test_train_a_parser(texts, tmp_path):
-    train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
+    train, val = (
+        kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val")
+    )
     parser = kt.ConstituencyParser.train(
         *(train, val),
         **{**SMALL, "steps": 2, "output_dir": tmp_path},
@@ -242,7 +246,9 @@ def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
 
 
 def test_fine_tuning_a_parser(texts, tmp_path):
-    train, val = (kt.data.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
+    train, val = (
+        kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val")
+    )
     small = {"beam_size": 1, "extra_length": 30, "val_sentences": 1, "batch_tokens": 512}
     first = kt.ConstituencyParser.train(
         *(train, val), **{**SMALL, **small, "steps": 2, "output_dir": tmp_path / "first"}
@@ -266,7 +272,7 @@ def test_fine_tuning_a_parser(texts, tmp_path):
             tune(val, **others)
     (tmp_path / "other.mrg").write_text("( (S (QQ (XYZ dog)) (VBZ runs)) )\n")
     with pytest.raises(kt.UserError, match="symbols that the parser.*does not know: .*QQ"):
-        tune(kt.data.Treebank.from_file(tmp_path / "other.mrg"))
+        tune(kt.parsing.Treebank.from_file(tmp_path / "other.mrg"))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.training import callbacks as callbacks_module
 from keras_transformer.training import progress as progress_module
-from keras_transformer.training.callbacks import KeepPace, LogScore, StopOnNonFinite
+from keras_transformer.training.callbacks import LimitInFlightBatches, LogScore, StopOnNonFinite
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import WholeBatchOptimizer
 from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
@@ -147,7 +147,7 @@ def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
     model = dense_model(skipping(), CountingModel)
     stop = StopOnNonFinite(None, checkpoints)
     callbacks = [
-        KeepPace(),
+        LimitInFlightBatches(),
         LogProgress(lambda batches: 2 * batches, 60),
         SkipNonFinite(),
         stop,
@@ -167,7 +167,7 @@ def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
 @pytest.mark.once
 def test_pace_is_kept(monkeypatch):
     monkeypatch.setattr(callbacks_module, "_LONGEST_WAIT", 30.0)
-    pace = KeepPace()
+    pace = LimitInFlightBatches()
     pace.on_epoch_begin(0)
     pace.on_train_batch_begin(0)
     pace.on_train_batch_begin(1)  # while the first is computed
@@ -189,7 +189,11 @@ def test_progress_is_that_of_the_updates(accumulate):
     optimizer = WholeBatchOptimizer(keras.optimizers.SGD(schedule), accumulate=accumulate)
     model = dense_model(optimizer)
     # Or a thread might have the logs of the thirtieth batch before those of the tenth.
-    callbacks = [KeepPace(), LogProgress(lambda batches: 7 * batches, 80 // accumulate), watch]
+    callbacks = [
+        LimitInFlightBatches(),
+        LogProgress(lambda batches: 7 * batches, 80 // accumulate),
+        watch,
+    ]
     history = model.fit(
         stream(), steps_per_epoch=40, epochs=2, callbacks=callbacks, verbose=0
     ).history

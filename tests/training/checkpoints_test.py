@@ -11,7 +11,7 @@ from keras_transformer.training.checkpoints import (
     narrow_weights,
     save_weights,
 )
-from keras_transformer.training.validation_choice import best_checkpoints
+from keras_transformer.training.early_stopping import best_checkpoints
 from tests.helpers import error_of, randomize, to_numpy
 
 pytestmark = pytest.mark.once

@@ -23,11 +23,11 @@ import numpy as np
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.training.checkpoints import datasets, list_checkpoints
-from keras_transformer.training.fitting import fit_in_parts, plan_parts
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import TokenAccuracy
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.schedules import NoamSchedule
+from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import find_start, list_states
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 

@@ -15,9 +15,9 @@ import pytest
 from keras_transformer.errors import TrainingStopped
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training.checkpoints import list_checkpoints
-from keras_transformer.training.fitting import fit_in_parts, plan_parts
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
+from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import Snapshot, list_states, newest_state
 from tests.helpers import MODULES_ALONE, normal, to_numpy
 

@@ -12,8 +12,8 @@ import keras_transformer as kt
 from keras_transformer.visualization import alignment, plot_attention
 from tests.decoding.reference_search import NumpyTransformer
 from tests.helpers import assert_close, normal, randomize, to_numpy
+from tests.parsing.small_trees import new_parser, trees
 from tests.small_corpus import new_model, tokenizer
-from tests.small_trees import new_parser, trees
 
 SOURCE, TARGET = [7, 9, 5, 11, 6, 2], [8, 5, 10, 2]
 SIZES = {"num_layers": 2, "hidden_dim": 16, "intermediate_dim": 8, "num_heads": 2}

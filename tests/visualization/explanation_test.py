@@ -5,8 +5,8 @@ from html import unescape
 import pytest
 
 import keras_transformer as kt
+from tests.parsing.small_trees import new_parser, new_tagging_parser, trees
 from tests.small_corpus import new_model, tokenizer
-from tests.small_trees import new_parser, new_tagging_parser, trees
 
 
 def test_a_translation(tmp_path):

@@ -7,12 +7,12 @@ import pytest
 from nltk import Tree
 
 import keras_transformer as kt
-from keras_transformer.decoding.replay import BeamHistory, Hypothesis
-from keras_transformer.evaluation.evalb.differences import find_differences
+from keras_transformer.decoding.beam_trace import BeamHistory, Hypothesis
+from keras_transformer.parsing.evalb.differences import find_differences
 from keras_transformer.visualization import BeamTree, beam_tree, compare_trees, tree_svg, tree_text
 from tests.helpers import error_of
+from tests.parsing.small_trees import trees
 from tests.small_corpus import new_model, tokenizer
-from tests.small_trees import trees
 
 pytestmark = pytest.mark.once
 
@@ -126,7 +126,7 @@ def test_what_evalb_cannot_compare():
 
 def test_brackets_are_those_of_the_scores():
     """Against EVALB's figures, of trees in which brackets were taken out, put in and renamed."""
-    parameters, generator = kt.evaluation.Parameters.named("COLLINS"), random.Random(1)
+    parameters, generator = kt.parsing.Parameters.named("COLLINS"), random.Random(1)
     for gold in trees()[:40]:
         predicted = gold.copy(deep=True)
         for place in predicted.treepositions("postorder"):
@@ -137,7 +137,7 @@ def test_brackets_are_those_of_the_scores():
                 if generator.random() < 0.3:
                     node[:] = [Tree(generator.choice(["NP", "S"]), list(node))]
         differences = find_differences(gold, predicted, parameters)
-        (scores,) = kt.evaluation.evaluate_trees([gold], [predicted], parameters).sentence_scores
+        (scores,) = kt.parsing.evaluate_trees([gold], [predicted], parameters).sentence_scores
         for statuses, total in (
             (differences.gold, scores.gold_brackets),
             (differences.predicted, scores.predicted_brackets),

@@ -1,0 +1,257 @@
+"""Which sentence pairs are in which batch of which epoch."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.data.bucketing import assign_shapes, merge_shapes, plan_shapes
+
+
+class EpochPlans:
+    """The plans of all epochs: nothing but the arguments, and the epoch's number, decides them.
+
+    A program is compiled for each shape of a batch when it first comes. More shapes waste less on
+    padding, but the programs take a time that many batches could be trained in. So the first epochs
+    have few of the shapes, and others come when they pay: an epoch has the number of shapes that
+    would be best if as many epochs came after it as went before.
+
+    Args:
+        source_lengths: int array `(pairs,)`.
+        target_lengths: int array `(pairs,)`.
+        batch_tokens: the largest number of source slots in a batch, and of target slots.
+        num_shapes: the largest number of shapes.
+        rows_multiple: number that divides the rows of every batch.
+        seed: seed of the shuffling. None: all epochs are the same, and not shuffled.
+        compile_batches: the number of batches that train in the time that a program takes to
+            compile. With 0 all epochs have all shapes.
+        parts: list of tuples of two integers: the number of pairs of each part of the corpus, one
+            part after the other, and how many of them an epoch has. A part that is too small is
+            repeated. Of one that is too large each epoch has another sample. None: all pairs are
+            one part, and each epoch has all of them.
+
+    Attributes:
+        shapes: int array `(shapes, 2)` of (source, target) lengths.
+        rows: int array `(shapes,)`: the rows of each shape's batches, the same in all epochs.
+        num_batches_at_last: the number of batches in an epoch of all shapes.
+        counts: float array `(pairs,)`: how often an epoch has each pair, on average.
+    """
+
+    def __init__(
+        self,
+        source_lengths,
+        target_lengths,
+        batch_tokens,
+        num_shapes,
+        rows_multiple=1,
+        seed=None,
+        compile_batches=0,
+        parts=None,
+    ):
+        lengths = source_lengths, target_lengths
+        self.seed = seed
+        self.shapes = plan_shapes(*lengths, num_shapes)
+        num_pairs = len(source_lengths)
+        self._pools = _pools(
+            assign_shapes(*lengths, self.shapes),
+            len(self.shapes),
+            parts or [(num_pairs, num_pairs)],
+        )
+        self.counts = self._count(num_pairs)
+        sizes = np.array([sum(pool.size for pool in pools) for pools in self._pools])
+        # Row by row with more of the shapes, up to all of them.
+        self._merged = merge_shapes(self.shapes, sizes)
+        sizes = np.stack([np.bincount(row, sizes, len(row)) for row in self._merged]).astype(int)
+        self._slots = sizes @ self.shapes.sum(axis=1)
+        self._program_slots = compile_batches * 2 * batch_tokens
+        used = sizes[self._stage(0) :]
+        self.rows = np.array(
+            [
+                _rows(used[:, k], batch_tokens // shape.max(), rows_multiple)
+                for k, shape in enumerate(self.shapes)
+            ]
+        )
+        self._num_batches = -(-sizes // self.rows)
+        self.num_batches_at_last = int(self._num_batches[-1].sum())
+        # One thread makes batches while another may ask for the pairs of one: both of these are
+        # replaced, never changed.
+        self._first_steps = np.zeros(1, int)
+        self._plans = {}
+
+    def num_shapes(self, epoch):
+        """The number of shapes in an epoch."""
+        return int((self._num_batches[self._stage(epoch)] > 0).sum())
+
+    def num_batches(self, epoch):
+        """The number of batches in an epoch."""
+        return int(self._num_batches[self._stage(epoch)].sum())
+
+    def num_slots(self, epoch):
+        """The number of slots, source and target, in the batches of an epoch."""
+        slots = self.rows * self.shapes.sum(axis=1)
+        return int(self._num_batches[self._stage(epoch)] @ slots)
+
+    def first_step(self, epoch):
+        """The number of batches before an epoch."""
+        steps = self._first_steps
+        if epoch >= len(steps):
+            steps = self._first_steps = self._count_steps(2 * epoch)
+        return int(steps[epoch])
+
+    def position(self, step):
+        """The epoch of a batch that is counted from the beginning, and its index there."""
+        steps = self._first_steps
+        while step >= steps[-1]:
+            steps = self._first_steps = self._count_steps(2 * len(steps))
+        epoch = int(np.searchsorted(steps, step, side="right")) - 1
+        return epoch, step - int(steps[epoch])
+
+    def pairs(self, epoch, index):
+        """The index of a batch's shape, and those of its sentence pairs."""
+        buckets, batches = self._plan(epoch)
+        shape, index = batches[index]
+        rows = self.rows[shape]
+        return shape, buckets[shape][index * rows : (index + 1) * rows]
+
+    def _count_steps(self, epochs):
+        """The number of batches before each epoch, and after the last."""
+        return np.cumsum([0, *(self.num_batches(epoch) for epoch in range(epochs))])
+
+    def _stage(self, epoch):
+        """The row of `_merged` that an epoch has."""
+        epochs = 2 * epoch + 1
+        num_programs = np.arange(len(self._slots))
+        return int((epochs * self._slots + self._program_slots * num_programs).argmin())
+
+    def _plan(self, epoch):
+        """The pairs of each shape, and (shape, batch within the shape) of each batch."""
+        plan = self._plans.get(epoch)
+        if plan is None:
+            stage = self._stage(epoch)
+            buckets = _join(self._drawn(epoch), self._merged[stage])
+            counts = self._num_batches[stage]
+            batches = [(shape, i) for shape, count in enumerate(counts) for i in range(count)]
+            order = np.arange(len(batches))
+            if self.seed is not None:
+                rng = np.random.default_rng((self.seed, epoch))
+                buckets = [rng.permutation(bucket) for bucket in buckets]
+                order = rng.permutation(len(batches))
+            order = self._first_two_first(order, [shape for shape, _ in batches])
+            plan = buckets, [batches[i] for i in order]
+            # The last one too: batches of two epochs may share an update.
+            self._plans = dict([*list(self._plans.items())[-1:], (epoch, plan)])
+        return plan
+
+    def _drawn(self, epoch):
+        """The pairs of each shape that are in an epoch."""
+        drawn = ([pool.drawn(self.seed, epoch) for pool in pools] for pools in self._pools)
+        return [np.concatenate([np.zeros(0, int), *parts]) for parts in drawn]
+
+    def _count(self, num_pairs):
+        if self.seed is None:  # all epochs are the same
+            return np.bincount(np.concatenate(self._drawn(0)), minlength=num_pairs).astype(float)
+        counts = np.zeros(num_pairs)
+        for pools in self._pools:
+            for pool in pools:
+                counts[pool.pairs] = pool.size / len(pool.pairs)
+        return counts
+
+    def _first_two_first(self, order, shape_of_batch):
+        """Begin with a batch of the largest shape, then one that differs from it in both lengths.
+
+        Memory then runs out in the first step or never. And Keras on TensorFlow, which reads off
+        the first two batches which axes vary, sees that both lengths do.
+        """
+        last = len(order) - 1
+        shapes = self.shapes[shape_of_batch]
+        differs = (shapes != shapes[last]).all(axis=1)
+        second = int(differs.argmax()) if differs.any() else 0
+        rest = order[(order != second) & (order != last)]
+        return np.concatenate([[last], [second] if last else [], rest]).astype(int)
+
+
+class _Pool(NamedTuple):
+    """The pairs of one part of the corpus and of one shape, of which an epoch has a number.
+
+    The number is fixed, so that all epochs have the same batches: sampling is stratified by shape.
+    """
+
+    pairs: np.ndarray
+    copies: int  # of all pairs in each epoch
+    rest: int  # pairs more, fewer than all
+
+    @property
+    def size(self):
+        return self.copies * len(self.pairs) + self.rest
+
+    def drawn(self, seed, epoch):
+        """The pairs of an epoch. No pair is in a second sample before all were in one."""
+        copies = np.tile(self.pairs, self.copies)
+        if not self.rest:
+            return copies
+        if seed is None:
+            seed = epoch = 0
+        order = np.random.default_rng((seed, 0, 1 + int(self.pairs[0]))).permutation(self.pairs)
+        first = epoch * self.rest % len(order)
+        rest = order.take(range(first, first + self.rest), mode="wrap")
+        return np.concatenate([copies, rest])
+
+
+def _pools(shape_of_pair, num_shapes, parts):
+    """For each shape, the `_Pool` of each part that has pairs of this shape."""
+    pools, start = [[] for _ in range(num_shapes)], 0
+    for length, count in parts:
+        copies, rest = divmod(count, length) if length else (0, 0)
+        buckets = _buckets(shape_of_pair[start : start + length], num_shapes)
+        shares = _shares(np.array([len(bucket) for bucket in buckets]), rest)
+        for of_shape, bucket, share in zip(pools, buckets, shares):
+            if len(bucket):
+                of_shape.append(_Pool(start + bucket, copies, int(share)))
+        start += length
+    return pools
+
+
+def _shares(sizes, count):
+    """Divide a sample among shapes by the numbers of their pairs.
+
+    Where the sample is large enough, each shape has a pair at least: all pairs come to be drawn.
+
+    Args:
+        sizes: int array: the pairs of each shape.
+        count: the size of the sample, less than the number of pairs.
+    """
+    least = np.minimum(sizes, 1)
+    least = least if least.sum() <= count else np.zeros_like(sizes)
+    left = np.cumsum(sizes - least)
+    return least + np.diff(left * (count - least.sum()) // max(left[-1], 1), prepend=0)
+
+
+def _buckets(shape_of_pair, num_shapes):
+    """For each shape, the indices of its pairs."""
+    order = np.argsort(shape_of_pair, kind="stable")
+    sizes = np.bincount(shape_of_pair, minlength=num_shapes)
+    return np.split(order, np.cumsum(sizes)[:-1])
+
+
+def _join(buckets, merged):
+    """For each shape, the pairs of all that are merged into it."""
+    nothing = buckets[0][:0]
+    return [
+        np.concatenate([nothing, *(bucket for bucket, into in zip(buckets, merged) if into == k)])
+        for k in range(len(buckets))
+    ]
+
+
+def _rows(sizes, largest, multiple):
+    """The rows of a shape's batches: as few batches as `largest` allows, filled evenly.
+
+    Even filling leaves less than one row a batch to padding; full batches and a rest would leave
+    half a batch a shape on average.
+
+    Args:
+        sizes: int array: the shape's pairs, one number for each plan that may have it.
+        largest: the largest number of rows.
+        multiple: number that divides the rows.
+    """
+    needed = -(-max(int(sizes.max()), 1) // multiple) * multiple
+    rows = np.arange(multiple, min(largest, needed) + 1, multiple)
+    return rows[(-(-sizes[:, None] // rows)).sum(axis=0).argmin()]

@@ -1,0 +1,191 @@
+"""A search of one sentence again, step by step in Python, to see what lived and what was dropped.
+
+The compiled loops keep no more of a search than they need. Here the same steps, of the same loop,
+are made one at a time, and looked at in between.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.decoding.batch_compaction import Inputs, begin
+from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.decoding.search_state import without_unused
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.word_sync_loop import WordState
+from keras_transformer.reserved_ids import PAD_ID
+
+# What became of a hypothesis.
+CONTINUED, FINISHED, LIVE, DROPPED = "continued", "finished", "live", "dropped"
+
+
+class Hypothesis(NamedTuple):
+    """The beginning of an output, or the whole, that a search held.
+
+    Attributes:
+        tokens: tuple of token ids, without the start token.
+        status: `"finished"`; `"live"`: it lived when the search stopped, and could not win any
+            more; `"dropped"`: nothing that continues it found a place; or `"continued"`.
+        score: the log-probability of the tokens; of one that is finished, the score by which the
+            search ranks it.
+        step: of the search, from 1 on, that it came out of; None of one that is finished.
+    """
+
+    tokens: tuple
+    status: str
+    score: float
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class BeamHistory:
+    """All hypotheses of a search of one sentence.
+
+    Attributes:
+        hypotheses: list of `Hypothesis`, each after the one that it continues.
+        results: list of those that the search gives, the best first.
+        num_steps: how many steps the search took.
+    """
+
+    hypotheses: list
+    results: list
+    num_steps: int
+
+
+def replay(search, model, encoder_token_ids, num_results=1, constraints=()):
+    """Search as a `BeamSearch` or a `WordSynchronousBeamSearch` does, and keep all hypotheses.
+
+    ```python
+    history = replay(kt.BeamSearch(), model, [[5, 6, 2]])
+    ```
+
+    Args:
+        search: the search.
+        model: a `Transformer`.
+        encoder_token_ids: int array `(1, source)`, as the search takes it.
+        num_results: how many outputs are asked for. The search stops when it has so many that
+            nothing live can beat.
+        constraints: further constraints.
+
+    Returns:
+        A `BeamHistory`.
+
+    Raises:
+        UserError: if the search draws at random and so has no beam, if there is not exactly one
+            sentence, or if an argument is wrong as for the search.
+    """
+    search, token_ids, num_results, limits = search.checked(
+        model, encoder_token_ids, num_results, constraints
+    )
+    _check(search, limits)
+    # Room for all that ever finish, so that none is forgotten. When nothing can win any more is
+    # then asked here, for the number of results that are wanted.
+    room = int(limits[0]) * search.num_live(num_results)
+    steps, finished = _steps(search, model, token_ids, num_results, int(limits[0]), room)
+    return _history(steps, finished, num_results)
+
+
+def _check(search, limits):
+    if search.draws:
+        raise UserError(
+            "A search that draws at random has no beam to look at. Pass a beam search. "
+            f"Received: search={search!r}"
+        )
+    if len(limits) != 1 or not limits[0]:
+        raise UserError(
+            "`encoder_token_ids` must be one sentence, (1, source), with tokens in it. Received: "
+            f"{len(limits)} rows, the first of up to {limits[0] if len(limits) else 0} outputs"
+        )
+
+
+def _steps(search, model, token_ids, num_results, limit, room):
+    """A dict of tokens -> log-probability of what lives after each step; and tokens -> score of
+    what has finished.
+    """
+    rows, shared = search.row_tensors(), search.shared_tensors()
+    inputs = Inputs(token_ids, rows, shared, search.seed_value())
+    options = {"template": search.template(), "num_results": room}
+    sentences, state = _run(_first_state, model, inputs, length=limit, **options)
+    inputs = inputs._replace(encoder_token_ids=(), rows=())
+    places, steps, goes_on = [()], [], True
+    while goes_on:
+        if int(state.used) + search.num_live(num_results) > state.ancestors.shape[-1]:
+            state = _run(_without_unused, model, state)
+        state = _run(_next_state, model, sentences, state, inputs, **options)
+        places, scores = _places(state, places), _array(state.scores)[0]
+        steps.append({places[i]: float(scores[i]) for i in np.flatnonzero(scores > -np.inf)})
+        finished = _array(state.finished_scores)[0]
+        best = _array(search.penalised(ops.max(state.scores, axis=1), limit))
+        goes_on = bool(steps[-1]) and best[0] > finished[num_results - 1]
+    tokens = _array(_run(_finished_tokens, model, sentences, state, inputs, **options))[0]
+    count = int((finished > -np.inf).sum())
+    return steps, dict(zip(map(_plain, tokens[:count]), finished.tolist()))
+
+
+def _history(steps, finished, num_results):
+    parents = {tokens[:-1] for tokens in (*finished, *(x for step in steps for x in step))}
+    hypotheses, seen = [], set()
+    for number, live in enumerate(steps, start=1):
+        for tokens, score in live.items():
+            if tokens in seen:  # one that waits for others, with as many words
+                continue
+            seen.add(tokens)
+            status = CONTINUED if tokens in parents else LIVE if tokens in steps[-1] else DROPPED
+            hypotheses.append(Hypothesis(tokens, status, score, number))
+    ended = [Hypothesis(tokens, FINISHED, score) for tokens, score in finished.items()]
+    return BeamHistory([*hypotheses, *ended], ended[:num_results], len(steps))
+
+
+def _places(state, before):
+    """The tokens of the hypothesis in each place of the beam; `before`: one step before."""
+    if isinstance(state, WordState):
+        return list(map(_plain, _array(state.tokens)[0]))
+    step = int(state.step) - 1
+    before = before + [()] * (state.scores.shape[1] - len(before))
+    parents, tokens = (_array(x)[0, step].tolist() for x in (state.parents, state.tokens))
+    return [(*before[parent], token) for parent, token in zip(parents, tokens)]
+
+
+def _plain(tokens):
+    return tuple(int(token) for token in tokens if token != PAD_ID)
+
+
+def _array(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+def _run(function, model, *tensors, **options):
+    """Call a program, compiled but on TensorFlow: there it would be one for axes of all sizes, and
+    a step must know that of the beam.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return function(model, *tensors, **options)
+    return run_compiled(function, model, *tensors, **options)
+
+
+# Programs
+
+
+def _first_state(model, inputs, template, num_results, length):
+    loop, state = begin(model, inputs, template, num_results, length, steps=length)
+    return loop.sentences, state
+
+
+def _next_state(model, sentences, state, inputs, template, num_results):
+    return _loop(model, sentences, inputs, template, num_results).next_state(state)
+
+
+def _without_unused(model, state):
+    return without_unused(state)
+
+
+def _finished_tokens(model, sentences, state, inputs, template, num_results):
+    return _loop(model, sentences, inputs, template, num_results).finished_tokens(state)
+
+
+def _loop(model, sentences, inputs, template, num_results):
+    search = template.filled(inputs.shared)
+    return search.loop_class(search, num_results, model, sentences, inputs.seed)

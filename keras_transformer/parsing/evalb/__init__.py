@@ -1,0 +1,18 @@
+"""EVALB's scores of constituency trees, computed as Sekine and Collins's C program does.
+
+`evaluate_trees` and `evaluate_files` score in Python. On the command line
+`python -m keras_transformer.parsing.evalb` prints what the C program prints.
+"""
+
+from keras_transformer.parsing.evalb.evaluate import evaluate_files, evaluate_trees
+from keras_transformer.parsing.evalb.parameters import Parameters
+from keras_transformer.parsing.evalb.scores import EvalbScores, SentenceScores, Summary
+
+__all__ = [
+    "EvalbScores",
+    "Parameters",
+    "SentenceScores",
+    "Summary",
+    "evaluate_files",
+    "evaluate_trees",
+]

@@ -1,0 +1,163 @@
+"""EVALB's parameter files.
+
+COLLINS.prm, new.prm and nk.prm lie beside this file as they were published: the first two with
+EVALB (Satoshi Sekine, Michael Collins, David Ellis), the third with Nikita Kitaev's copy of it. All
+are in the public domain (the Unlicense).
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.evalb.text import read_lines
+
+_FOLDER = Path(__file__).parent
+
+# Keyword of a file -> field.
+_INTEGERS = {"DEBUG": "debug", "MAX_ERROR": "max_error", "CUTOFF_LEN": "cutoff_length"}
+_LABELS = {
+    "DELETE_LABEL": "delete_labels",
+    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
+    "QUOTE_LABEL": "quote_labels",
+}
+_PAIRS = {"EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}
+_KEYWORDS = (*_INTEGERS, "LABELED", *_LABELS, *_PAIRS)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What EVALB leaves to its user. The defaults are those of the C program without a file.
+
+    Published figures were mostly scored with `Parameters.named("COLLINS")`.
+
+    Attributes:
+        max_error: the C program stops at error number `max_error + 2`. Here every sentence is
+            scored; the command line says where the C program would have stopped.
+        cutoff_length: the second summary is of the sentences of at most so many words.
+        labeled: whether brackets must agree in label, not only in span.
+        delete_labels: a word with such a tag is left out; a bracket with such a label is left out,
+            but not what is in it.
+        delete_labels_for_length: words with such a tag do not count in a sentence's length. All
+            others do, those of `delete_labels` too.
+        quote_labels: where one tree's quote (`'`, `"` or `/`) is left out for its tag and the
+            other's is not, it is put back, if both tags are among these.
+        equal_labels: pairs of labels or tags that count as equal, in both directions.
+        equal_words: pairs of words that count as equal, in both directions.
+        debug: the C program's level of debugging output, which there is none of here.
+    """
+
+    max_error: int = 10
+    cutoff_length: int = 40
+    labeled: bool = True
+    delete_labels: frozenset[str] = frozenset()
+    delete_labels_for_length: frozenset[str] = frozenset()
+    quote_labels: frozenset[str] = frozenset()
+    equal_labels: frozenset[tuple[str, str]] = frozenset()
+    equal_words: frozenset[tuple[str, str]] = frozenset()
+    debug: int = 0
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Parameters":
+        """Reads a parameter file.
+
+        Args:
+            path: the file, as EVALB's `.prm`.
+
+        Returns:
+            A `Parameters`.
+
+        Raises:
+            UserError: if the file cannot be read, or has a line that is not understood (the C
+                program leaves such a line out).
+        """
+        fields = {name: set() for name in (*_LABELS.values(), *_PAIRS.values())}
+        for number, line in enumerate(read_lines(path), start=1):
+            line = line.rstrip(" \t\n\r\f\v")
+            if line.startswith("#") or len(line) < 3:  # as the C program has it
+                continue
+            keyword, *values = re.split(r"\s+", line, flags=re.ASCII)
+            try:
+                _set(fields, keyword, values)
+            except ValueError as error:
+                raise UserError(f"{path}, line {number}: {error} Received: {line!r}") from None
+        return cls(**{name: _frozen(value) for name, value in fields.items()})
+
+    @classmethod
+    def named(cls, name: str) -> "Parameters":
+        """Parameters that are in wide use.
+
+        Args:
+            name: `"COLLINS"`; `"new"`, which also leaves out `S1`, `?` and `!` and puts quotes
+                back; or `"nk"`, which is `"new"` with a `max_error` of 10,000.
+
+        Returns:
+            A `Parameters`.
+
+        Raises:
+            UserError: if there are none of this name.
+        """
+        if name not in named_parameters():
+            raise UserError(
+                f"`name` must be one of {', '.join(named_parameters())}. Received: name={name!r}"
+            )
+        return cls.from_file(_FOLDER / f"{name}.prm")
+
+    def same_label(self, label: str, other: str) -> bool:
+        """Whether two labels count as equal.
+
+        Args:
+            label: a label or tag.
+            other: another.
+        """
+        return _same(label, other, self.equal_labels)
+
+    def same_word(self, word: str, other: str) -> bool:
+        """Whether two words count as equal.
+
+        Args:
+            word: a word.
+            other: another.
+        """
+        return _same(word, other, self.equal_words)
+
+    def deletes_bracket(self, label: str) -> bool:
+        """Whether a bracket is left out for its label.
+
+        Args:
+            label: a bracket's label.
+        """
+        # A bracket goes by labels that are equal, a word by its very tag: such is EVALB.
+        return any(self.same_label(label, deleted) for deleted in self.delete_labels)
+
+
+def named_parameters() -> list[str]:
+    """The names that `Parameters.named` takes."""
+    return sorted(path.stem for path in _FOLDER.glob("*.prm"))
+
+
+def _set(fields: dict, keyword: str, values: list[str]) -> None:
+    if keyword not in _KEYWORDS:
+        raise UserError(f"a line must begin with one of {', '.join(_KEYWORDS)}, or with #.")
+    expected = 2 if keyword in _PAIRS else 1
+    if len(values) != expected:
+        raise UserError(f"{keyword} takes {expected} value{'s' * (expected > 1)}.")
+    if keyword in _LABELS:
+        fields[_LABELS[keyword]].add(values[0])
+    elif keyword in _PAIRS:
+        fields[_PAIRS[keyword]].add((values[0], values[1]))
+    else:
+        if not re.fullmatch(r"[+-]?[0-9]+", values[0]):
+            raise UserError(f"{keyword} takes an integer.")
+        if keyword == "LABELED":
+            fields["labeled"] = int(values[0]) != 0
+        else:
+            fields[_INTEGERS[keyword]] = int(values[0])
+
+
+def _frozen(value):
+    return frozenset(value) if isinstance(value, set) else value
+
+
+def _same(first: str, second: str, pairs: frozenset[tuple[str, str]]) -> bool:
+    return first == second or (first, second) in pairs or (second, first) in pairs

@@ -1,0 +1,146 @@
+"""A tree as EVALB sees it: words, tags and labelled spans, less what is to be deleted."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.evalb.parameters import Parameters
+
+# "(TAG word)", or an opening bracket with its label, or a closing one, or what should not be there.
+# Only ASCII spaces separate: a no-break space belongs to its word.
+_TOKEN = re.compile(r"\((?P<label>[^\s()]*)(?:\s+(?P<word>[^\s()]*)\))?|\)|[^\s()]+", re.ASCII)
+_QUOTES = ("'", '"', "/")
+_END = object()
+
+
+@dataclass
+class Bracket:
+    """A label and the words, counted without the deleted ones, from `start` up to `end`."""
+
+    label: str
+    start: int
+    end: int
+
+
+@dataclass
+class Quote:
+    """A quote that may have to be put back.
+
+    Attributes:
+        word: the quote.
+        tag: its part of speech.
+        position: number of the words before it that were kept.
+        num_opened: number of the brackets opened before it.
+        enclosing: the brackets that are open around it.
+    """
+
+    word: str
+    tag: str
+    position: int
+    num_opened: int
+    enclosing: tuple[Bracket, ...]
+
+
+@dataclass
+class Sentence:
+    """The words that were kept, their tags, and the brackets in the order of their opening.
+
+    `length` also counts words that were not kept; `open_brackets` is empty once all is read.
+    """
+
+    parameters: Parameters
+    words: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    brackets: list[Bracket] = field(default_factory=list)
+    quotes: list[Quote] = field(default_factory=list)
+    length: int = 0
+    open_brackets: list[Bracket] = field(default_factory=list)
+
+    def open(self, label: str) -> None:
+        bracket = Bracket(label, len(self.words), len(self.words))
+        self.brackets.append(bracket)
+        self.open_brackets.append(bracket)
+
+    def close(self) -> None:
+        self.open_brackets.pop().end = len(self.words)
+
+    def add_word(self, tag: str, word: str) -> None:
+        if tag not in self.parameters.delete_labels_for_length:
+            self.length += 1
+        if tag in self.parameters.quote_labels and word in _QUOTES:
+            enclosing = tuple(self.open_brackets)
+            self.quotes.append(Quote(word, tag, len(self.words), len(self.brackets), enclosing))
+        if tag not in self.parameters.delete_labels:
+            self.words.append(word)
+            self.tags.append(tag)
+
+    def put_back(self, number: int) -> None:
+        """Inserts quote `number`, which was deleted, among the words."""
+        quote = self.quotes[number]
+        self.words.insert(quote.position, quote.word)
+        self.tags.insert(quote.position, quote.tag)
+        for bracket in self.brackets[quote.num_opened :]:
+            bracket.start += 1
+            bracket.end += 1
+        for bracket in quote.enclosing:
+            bracket.end += 1
+        for later in self.quotes[number:]:
+            later.position += 1
+
+
+def read_sentence(tree: Any, parameters: Parameters) -> Sentence:
+    """Reads a bracketed string or an `nltk.Tree`.
+
+    Raises:
+        UserError: if brackets do not pair, or if a word does not stand alone under its tag.
+    """
+    sentence = Sentence(parameters)
+    if isinstance(tree, str):
+        _read_string(tree, sentence)
+    elif _is_tree(tree):
+        _read_tree(tree, sentence)
+    else:
+        raise UserError(f"{type(tree).__name__} is neither an nltk Tree nor a bracketed string.")
+    return sentence
+
+
+def _read_string(text: str, sentence: Sentence) -> None:
+    for token in _TOKEN.finditer(text):
+        label, word = token["label"], token["word"]
+        if word is not None:
+            sentence.add_word(label, word)
+        elif label is not None:
+            sentence.open(label)
+        elif token[0] != ")":
+            raise UserError(
+                f"{token[0]!r} stands where a bracket should. Write words as (TAG word)."
+            )
+        elif not sentence.open_brackets:
+            raise UserError("a closing bracket has no opening one.")
+        else:
+            sentence.close()
+    if sentence.open_brackets:
+        raise UserError(f"brackets that are not closed: {len(sentence.open_brackets)}.")
+
+
+def _read_tree(tree: Any, sentence: Sentence) -> None:
+    """Walks with a stack of its own: a parser's output can nest deeper than Python's."""
+    waiting = [iter([tree])]
+    while waiting:
+        node = next(waiting[-1], _END)
+        if node is _END:
+            waiting.pop()
+            if waiting:
+                sentence.close()
+        elif not _is_tree(node):
+            raise UserError(f"the word {node!r} does not stand alone under its tag.")
+        elif len(node) == 1 and not _is_tree(node[0]):
+            sentence.add_word(node.label(), node[0])
+        else:
+            sentence.open(node.label())
+            waiting.append(iter(node))
+
+
+def _is_tree(node: Any) -> bool:
+    return hasattr(node, "label")

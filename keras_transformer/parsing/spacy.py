@@ -1,0 +1,263 @@
+"""A parser as a component of spaCy's pipelines. Importing this module makes it known to spaCy.
+
+```python
+import spacy
+import keras_transformer.parsing.spacy
+
+nlp = spacy.blank("en")
+nlp.add_pipe("sentencizer")
+nlp.add_pipe("keras_transformer_parser", config={"preset": "saved_models/craft_parser"})
+(sentence,) = nlp("The dog runs.").sents
+sentence._.parse_string  # "(S (NP (DT The) (NN dog)) (VP (VBZ runs)) (. .))"
+[(span.text, span._.labels) for span in sentence._.constituents]
+```
+
+Extensions of spans, and of tokens as spans of one token:
+
+- `labels`: tuple of the labels of the constituents that are exactly the span, the outermost first.
+  Empty where there is none.
+- `parse_string`: its tree in brackets, or None for a span that is neither a constituent nor a word.
+- `constituents`: tuple of spans: those of all constituents inside, itself included, and of words.
+- `children`: tuple of the spans of the largest of them that are smaller than the span.
+- `parent`: the span of the smallest constituent around, or None.
+
+spaCy's tokens are the words, but for straight quotation marks, which the parser reads as two
+backquotes or two apostrophes, as in treebanks. A token of white space is in no tree, neither is a
+sentence that is longer than `max_source_length`. White space at the ends of a span is ignored.
+
+Trees are stored by the characters that they cover, so `span.as_doc(copy_user_data=True)`,
+`Doc.from_docs` and the retokenizer keep them. If tokens are merged, `parse_string` still has the
+words that were parsed, and a constituent that begins or ends within a token is not a span.
+
+(This is no entry point of spaCy: it loads those wherever it makes a pipeline, and each would load
+Keras.)
+"""
+
+import itertools
+import re
+
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, walk
+
+try:
+    from spacy.language import Language
+    from spacy.tokens import Span, Token
+    from spacy.util import minibatch
+except ImportError as error:
+    raise UserError('spaCy is missing: pip install "keras-transformer[spacy]".') from error
+
+NAME = "keras_transformer_parser"
+# spaCy moves an entry of `user_data` together with its text if the key has this form: ("._.", name,
+# first character, character after the last). The name needs no extension.
+_KEY = f"{NAME}_nodes"
+_DOCS = 64  # docs parsed together, where `nlp.pipe` does not say
+
+
+class ParserComponent:
+    """Writes the trees of a doc's sentences into it.
+
+    Args:
+        parser: a `ConstituencyParser`.
+    """
+
+    def __init__(self, parser):
+        self.parser = parser
+
+    def __call__(self, doc):
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream, batch_size=_DOCS):
+        """The docs of a stream with their trees; the sentences of `batch_size` of them together."""
+        for docs in minibatch(stream, batch_size):
+            tokens = [[_words_of(sentence) for sentence in doc.sents] for doc in docs]
+            words = [[*map(_spelling, sentence)] for doc in tokens for sentence in doc]
+            parses = self.parser.parse(words)
+            for doc, sentences in zip(docs, tokens):
+                trees = [parse.tree for parse in itertools.islice(parses, len(sentences))]
+                _remove_trees(doc)
+                for span, words, tree in zip(doc.sents, sentences, trees):
+                    # A sentence without a tree has an entry too: the component ran.
+                    nodes = {_characters(span): [[], None]}
+                    if tree is not None:
+                        nodes |= _nodes(tree, words)
+                    for (start, end), node in nodes.items():
+                        doc.user_data["._.", _KEY, start, end] = node
+                yield doc
+
+
+@Language.factory(
+    NAME,
+    default_config={"beam_size": None, "batch_tokens": 1024, "dtype": None},
+    requires=["doc.sents"],
+)
+def make_component(
+    nlp, name, preset: str, beam_size: int | None, batch_tokens: int, dtype: str | None
+):
+    """The component of a preset: see `ConstituencyParser.from_preset`."""
+    from keras_transformer.parsing.constituency_parser import ConstituencyParser
+
+    options = {} if beam_size is None else {"beam_size": beam_size}
+    parser = ConstituencyParser.from_preset(
+        preset, dtype=dtype, batch_tokens=batch_tokens, **options
+    )
+    return ParserComponent(parser)
+
+
+def _words_of(sentence):
+    return [token for token in sentence if not token.is_space]
+
+
+def _spelling(token):
+    """A word as treebanks spell it: a straight quotation mark opens or closes there."""
+    if token.text != '"':
+        return _one_word(token.text)
+    before = token.nbor(-1) if token.i else None
+    opens = before is None or before.is_space or before.whitespace_ or before.text in "([{"
+    return "``" if opens else "''"
+
+
+def _one_word(text):
+    """Tokens that were merged have a space in them; a word of a tree may have one of Unicode's."""
+    return re.sub(r"\s", "\u00a0", text, flags=re.ASCII)
+
+
+def _nodes(tree, words):
+    """The nodes of a tree: a dict of (first character, character after the last) -> the labels of
+    the constituents there, the outermost first, and the tag of the word there or None.
+
+    The nodes are in the order of a walk. Their values are plain lists: a doc is written to disk
+    with them.
+
+    Args:
+        tree: the tree.
+        words: the token of each of its words.
+    """
+    nodes, around, position = [], [], 0
+    for step, node in walk(tree):
+        if step == CLOSE:
+            nodes[around.pop()][1] = _end(words[position - 1])
+            continue
+        nodes.append([words[position].idx, None, node.label(), step == LEAF])
+        if step == LEAF:
+            nodes[-1][1] = _end(words[position])
+            position += 1
+        else:
+            around.append(len(nodes) - 1)
+    found = {}
+    for start, end, label, is_word in nodes:
+        node = found.setdefault((start, end), [[], None])
+        if is_word:
+            node[1] = label
+        else:
+            node[0].append(label)
+    return found
+
+
+def _end(token):
+    return token.idx + len(token.text)
+
+
+def _characters(span):
+    """The first character and the one after the last, without white space around them."""
+    words = _words_of(span)
+    return (words[0].idx, _end(words[-1])) if words else (span.start_char, span.end_char)
+
+
+def _is_tree_key(key):
+    return isinstance(key, tuple) and len(key) == 4 and key[:2] == ("._.", _KEY)
+
+
+def _remove_trees(doc):
+    for key in [*filter(_is_tree_key, doc.user_data)]:
+        del doc.user_data[key]
+
+
+def _nodes_of(doc):
+    """(First character, character after the last, labels, tag) of each node in the doc."""
+    found = [(*key[2:], *node) for key, node in doc.user_data.items() if _is_tree_key(key)]
+    if not found and len(doc):
+        raise UserError(f"The doc has no trees: the pipeline has no component {NAME!r} that ran.")
+    # A doc that was made of a span has entries of the text around it, too.
+    length = _end(doc[-1]) if len(doc) else 0
+    return [
+        (start, end, labels, tag)
+        for start, end, labels, tag in found
+        if 0 <= start and end <= length and (labels or tag is not None)
+    ]
+
+
+def _inside(span):
+    """The nodes inside a span in the order of a walk, without those around it."""
+    begin, stop = _characters(span)
+    return [node for node in _nodes_of(span.doc) if begin <= node[0] and node[1] <= stop]
+
+
+def _spans(doc, nodes):
+    """The nodes' spans, without the nodes that begin or end within a token."""
+    spans = [doc.char_span(start, end) for start, end, *_ in nodes]
+    return tuple(span for span in spans if span is not None)
+
+
+def _labels(span):
+    nodes = _inside(span)
+    return tuple(nodes[0][2]) if nodes and nodes[0][:2] == _characters(span) else ()
+
+
+def _parse_string(span):
+    from keras_transformer.parsing.trees import escape
+
+    nodes = _inside(span)
+    if not nodes or nodes[0][:2] != _characters(span):
+        return None
+    parts, ends = [], []
+    for start, end, labels, tag in nodes:
+        parts += [f"({label}" for label in labels]
+        ends += [end] * len(labels)
+        if tag is None:
+            continue
+        word = _one_word(span.doc.text[start:end])
+        parts.append(f"({tag} {escape(word)})")
+        # A constituent ends with its last word.
+        while ends and ends[-1] == end:
+            ends.pop()
+            parts[-1] += ")"
+    return " ".join(parts)
+
+
+def _constituents(span):
+    return _spans(span.doc, _inside(span))
+
+
+def _children(span):
+    children, end = [], 0
+    for child in _constituents(span):
+        if child.start_char >= end and _characters(child) != _characters(span):
+            children.append(child)
+            end = child.end_char
+    return tuple(children)
+
+
+def _parent(span):
+    begin, stop = _characters(span)
+    around = [
+        node
+        for node in _nodes_of(span.doc)
+        if node[0] <= begin and stop <= node[1] and node[1] - node[0] > stop - begin
+    ]
+    spans = _spans(span.doc, sorted(around, key=lambda node: node[1] - node[0]))
+    return spans[0] if spans else None
+
+
+def _of_token(get):
+    return lambda token: get(token.doc[token.i : token.i + 1])
+
+
+for _name, _get in {
+    "labels": _labels,
+    "parse_string": _parse_string,
+    "constituents": _constituents,
+    "children": _children,
+    "parent": _parent,
+}.items():
+    Span.set_extension(_name, getter=_get, force=True)
+    Token.set_extension(_name, getter=_of_token(_get), force=True)

@@ -1,0 +1,297 @@
+"""Train a constituency parser, from trees to a model folder (section 6.3)."""
+
+import copy
+from dataclasses import dataclass, field
+
+from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.errors import UserError
+from keras_transformer.options import from_keywords, positive_integer
+from keras_transformer.parsing.evalb import Parameters, evaluate_trees
+from keras_transformer.parsing.tag_dictionary import TagDictionary
+from keras_transformer.parsing.tree_options import TreeOptions, make_linearization, tags_from
+from keras_transformer.parsing.tree_pairs import TreePairs
+from keras_transformer.parsing.tree_symbols import TreeSymbols
+from keras_transformer.parsing.trees import UNKNOWN_TAG, tagged_words, to_bracketed
+from keras_transformer.parsing.trees.traversal import LEAF
+from keras_transformer.parsing.word_tokenizers import word_tokenizer_of
+from keras_transformer.parsing.word_tokens import WordTokenizer
+from keras_transformer.tasks.init_from_preset import initial_symbols
+from keras_transformer.tasks.pipeline import (
+    TrainingOptions,
+    begin_training,
+    make_batches,
+    make_model,
+    make_tokenizer,
+    save_training,
+)
+from keras_transformer.training.context import check_data
+from keras_transformer.training.trainer import average_weights, fit, validate
+
+
+@dataclass(kw_only=True)
+class TreeVocabularyOptions(VocabularyOptions):
+    """The vocabulary of a parser (section 6.3)."""
+
+    vocabulary_size: int = 4000
+    """Size of the vocabulary: symbols of trees, and BPE of the words. The paper's: 16000, and 32000
+    with extra trees."""
+
+
+@dataclass(kw_only=True)
+class ParsingOptions:
+    """How trees are searched for where they are scored."""
+
+    extra_length: int = 300
+    """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    beam_size: int = 4
+    """Live hypotheses of a sentence where trees are scored. `evaluate.py` takes the paper's 21."""
+    alpha: float = 0.3
+    """Strength of the length penalty (section 6.3)."""
+    val_sentences: int = 500
+    """How many validation sentences to parse at each interval."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        positive_integer("val_sentences", self.val_sentences)
+        self.search()
+
+    def search(self):
+        """The `BeamSearch` of these options."""
+        return BeamSearch(self.beam_size, self.alpha, extra_length=self.extra_length)
+
+
+@dataclass(kw_only=True)
+class ParserTrainingOptions(TrainingOptions):
+    """Options of a parser's training.
+
+    Attributes:
+        trees: `TreeOptions`: what to predict.
+        parsing: `ParsingOptions`: how trees are searched for where they are scored.
+    """
+
+    vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
+    trees: TreeOptions = field(default_factory=TreeOptions)
+    parsing: ParsingOptions = field(default_factory=ParsingOptions)
+
+    scores = ("val_f1",)
+
+
+def train_parser(task_class, train, val, extra=None, **options):
+    """Train a parser: see `ConstituencyParser.train`.
+
+    Args:
+        task_class: `ConstituencyParser`, or a class derived from it.
+        train: `Treebank` to train on.
+        val: `Treebank` to validate on.
+        extra: a second `Treebank` to train on.
+        **options: those of `ParserTrainingOptions`.
+
+    Returns:
+        A `task_class`.
+
+    Raises:
+        UserError: if an option or a tree is wrong, or the output folder holds another training.
+    """
+    options = from_keywords(ParserTrainingOptions, options)
+    run = begin_training(options)
+
+    # Data (section 6.3) and batching (5.1)
+    pairs = make_tree_pairs(train, options.trees, extra)
+    val_pairs = TreePairs(val, linearization=pairs.linearization)
+    tokenizer, symbols = make_tree_tokenizer(pairs, options, run)
+    run = check_data(run, pairs, tokenizer, val=val_pairs)
+    first = constituents_first(pairs, options.trees)
+    words = WordTokenizer(tokenizer)
+    batches = make_batches(pairs, val_pairs, words, options, run, symbols, first)
+
+    # Model (section 3), optimizer (5.3), regularisation (5.4)
+    sizes = parser_hyperparameters(tokenizer, symbols, options.trees)
+    model = make_model(symbols.vocabulary_size, options, run, **sizes)
+    metadata = parser_metadata(pairs, symbols, options.trees)
+    parser = task_class(model, tokenizer, metadata)
+    quick = quick_parser(parser, options.parsing)
+
+    # Training (section 5.2)
+    some = list(val)[: options.parsing.val_sentences]
+    scores = {"val_f1": lambda: round(score_trees(quick, some).f1, 2)}
+    fitted = fit(model, *batches, run, options.fitting, options.checkpoints, scores)
+
+    # Averaging the last checkpoints (section 6.1), and evaluation
+    weights = average_weights(model, run, options.checkpoints)
+    validation = validate(model, batches.val)
+    result = score_trees(quick, some)
+
+    # Saving
+    facts = {"dataset": train.name, "validation": validation, "scores": {"val": result.to_dict()}}
+    title = f"Constituency parsing, trained on {train.name}"
+    line = f"{len(some)} sentences of validation, {weights}: {describe_evalb(result)}"
+    save_training(parser, facts, title, [line], options, run, batches, fitted)
+    return parser
+
+
+def make_tree_pairs(train, options, extra=None):
+    """The pairs (words, symbols) to train on: `TreePairs` as `TreeOptions` say.
+
+    Args:
+        train: a `Treebank`.
+        options: `TreeOptions`.
+        extra: a second `Treebank`, such as the output of another parser.
+
+    Raises:
+        UserError: if constituents are to be trained on to the end and for a number of updates.
+    """
+    steps = options.constituent_steps
+    if steps < 0 or (steps and options.constituents):
+        raise UserError(
+            "`constituents` trains on constituents to the end, and `constituent_steps` for so many "
+            f"updates at first: pass one of them. Received: constituents={options.constituents}, "
+            f"constituent_steps={steps}"
+        )
+    return TreePairs(
+        train,
+        extra=extra,
+        extra_ratio=options.extra_ratio,
+        constituents=options.constituents,
+        linearization=make_linearization(options),
+    )
+
+
+def constituents_first(pairs, options):
+    """What to train on at first, if constituents are for a part of the training alone.
+
+    Args:
+        pairs: what `make_tree_pairs` returned.
+        options: `TreeOptions`.
+
+    Returns:
+        The argument `first` of `make_batches`: the pairs with those of constituents, and the number
+        of updates; or None.
+    """
+    steps = options.constituent_steps
+    return (pairs.with_constituents(), steps) if steps else None
+
+
+def make_tree_tokenizer(pairs, options, run):
+    """Train the vocabulary of words and of the symbols of trees, or read a resumed training's.
+
+    Args:
+        pairs: what `make_tree_pairs` returned.
+        options: `ParserTrainingOptions`.
+        run: the `Run`.
+
+    Returns:
+        The tuple `(tokenizer, symbols)` of the `Tokenizer` and the `TreeSymbols`.
+    """
+    symbols = pairs.survey.symbols
+    if tags_from(options.trees) == "tagger":
+        untagged = pairs.linearization.symbol_of(LEAF, UNKNOWN_TAG)
+        symbols = sorted({*symbols, untagged})
+    if init := run.settings["init"]:
+        symbols = initial_symbols(init, symbols, pairs.linearization)
+    words = pairs.sentences()
+    tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
+    return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)
+
+
+def parser_hyperparameters(tokenizer, symbols, options):
+    """What makes a `Transformer` a parser's: an embedding of its own for the words, which are never
+    among the targets, and, if it is to know, what tells which of them comes next.
+
+    Args:
+        tokenizer: the `Tokenizer` of the words.
+        symbols: the `TreeSymbols`.
+        options: `TreeOptions`.
+
+    Returns:
+        A dict of arguments of `Transformer`.
+    """
+    words = {"source_vocabulary_size": tokenizer.vocabulary_size}
+    if not options.deterministic_attention:
+        return words
+    leaves = symbols.leaves()
+    return {
+        **words,
+        "word_start_ids": tokenizer.word_start_ids,
+        "leaf_ids": sorted(leaves.values()),
+        "untagged_leaf_id": leaves[UNKNOWN_TAG] if tags_from(options) == "tagger" else None,
+        "tag_loss_weight": options.tag_loss_weight,
+    }
+
+
+def parser_metadata(pairs, symbols, options):
+    """What a `ConstituencyParser` needs to know of the trees that it was trained on.
+
+    Args:
+        pairs: what `make_tree_pairs` returned.
+        symbols: its `TreeSymbols`.
+        options: `TreeOptions`.
+
+    Returns:
+        A dict of JSON values.
+    """
+    metadata = {
+        "dataset": pairs.name,
+        "symbols": symbols.symbols,
+        "linearization": symbols.linearization.serialize(),
+        "max_openings": pairs.survey.max_openings,
+        "word_tokenizer": options.word_tokenizer or word_tokenizer_of(pairs.name),
+    }
+    if options.tag_dictionary and tags_from(options) != "none":
+        counts = pairs.survey.tag_counts
+        dictionary = TagDictionary.from_counts(counts, options.tag_dictionary)
+        metadata["tag_dictionary"] = dictionary.to_dict()
+    return metadata
+
+
+def quick_parser(parser, options):
+    """The parser, with the search that trees are scored with while it is trained.
+
+    Args:
+        parser: a `ConstituencyParser`.
+        options: `ParsingOptions`.
+
+    Raises:
+        UserError: if one of them is out of its range.
+    """
+    options.check()
+    quick = copy.copy(parser)
+    quick.search = options.search()
+    quick.max_source_length = None  # but for learned positions, every sentence has its tree
+    return quick
+
+
+def score_trees(parser, trees):
+    """The `EvalbScores` of a parser's trees, with the parameters of COLLINS.prm.
+
+    Args:
+        parser: a `ConstituencyParser`.
+        trees: the gold trees, a list of `nltk.Tree`.
+
+    Returns:
+        `EvalbScores`.
+    """
+    predicted = parser([[word for word, _ in tagged_words(tree)] for tree in trees])
+    # A sentence that is too long for the model's positions has none, and is a skip sentence.
+    lines = [to_bracketed(tree) if tree else "" for tree in predicted]
+    return evaluate_trees(map(to_bracketed, trees), lines, Parameters.named("COLLINS"))
+
+
+def describe_evalb(result):
+    """The `EvalbScores` that `score_trees` returns in one line.
+
+    Args:
+        result: `EvalbScores`.
+
+    Returns:
+        A string.
+    """
+    return (
+        f"F1 {result.f1:.2f}, recall {result.recall:.2f}, precision {result.precision:.2f}, "
+        f"complete match {result.complete_match:.2f} (EVALB, COLLINS.prm; {result.errors} error "
+        f"and {result.skipped} skip sentences: {result.strict_f1:.2f} F1 with these as wrong)"
+    )

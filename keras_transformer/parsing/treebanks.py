@@ -1,0 +1,250 @@
+"""Treebanks: the trees of a corpus, read from files, cleaned and split."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from keras_transformer.data.corpora import SYNTHETIC_SEED, SYNTHETIC_SIZES
+from keras_transformer.data.text_files import check_choice, find_files, missing_files
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.penn_treebank import find_penn_treebank
+from keras_transformer.parsing.tree_cache import TreeCache
+from keras_transformer.parsing.trees import clean_tree, parse_trees, read_trees
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+SPLITS = ("train", "val", "test")
+CRAFT_VAL_ARTICLES = 3
+
+_Trees = Callable[[], Iterable["Tree"]]  # Starts to read a treebank.
+
+
+class Treebank:
+    """The cleaned trees of one split of a treebank.
+
+    Creating the object reads and cleans all trees, so that bad input is reported at once, and keeps
+    them in a temporary file (see `TreeCache`). Every `iter()` starts a new pass over that file: the
+    treebank's own are read once, and what is done to them later changes nothing. Trees are
+    streamed, never held in memory. Those in which traces are all there is cannot be cleaned; they
+    are left out and counted.
+
+    Args:
+        name: name of the treebank.
+        split: name of the split, such as `"train"`.
+        trees: function without arguments that returns an iterator of trees as they are in the
+            treebank; called once.
+        collapse_unary: whether unary loops are taken out, as for `clean_tree`.
+
+    Attributes:
+        num_left_out: number of trees without any word.
+
+    Raises:
+        UserError: if there are no trees, or by `trees` where it finds bad input.
+
+    Example:
+
+    >>> treebank = load_treebank("synthetic", "val")
+    >>> len(treebank)
+    1000
+    >>> for tree in treebank: ...
+    """
+
+    def __init__(self, name: str, split: str, trees: _Trees, collapse_unary: bool = False):
+        self.name = name
+        self.split = split
+        self.collapse_unary = collapse_unary
+        self.num_left_out = 0
+        self._cache = TreeCache(self._cleaned(trees()))
+        if len(self) == 0:
+            raise UserError(f"The split {split!r} of {name} is empty: it holds no tree with words.")
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | PathLike,
+        name: str = "trees",
+        split: str = "train",
+        collapse_unary: bool = False,
+    ) -> "Treebank":
+        """Takes the trees of one file, plain or compressed (`.gz`, `.bz2`, `.xz`).
+
+        Args:
+            path: the file, as `read_trees` takes it.
+            name: name of the treebank.
+            split: name of the split.
+            collapse_unary: whether unary loops are taken out.
+
+        Returns:
+            A `Treebank`.
+
+        Raises:
+            UserError: as `read_trees`, or if no tree has words.
+        """
+        return cls(name, split, partial(read_trees, path), collapse_unary)
+
+    def __iter__(self) -> Iterator["Tree"]:
+        return iter(self._cache)
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def __repr__(self) -> str:
+        left_out = f", {self.num_left_out:,} without words left out" if self.num_left_out else ""
+        return f"<Treebank {self.name} {self.split}: {len(self):,} trees{left_out}>"
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of all trees in order: equal exactly where the trees are equal."""
+        return self._cache.fingerprint
+
+    def _cleaned(self, trees: Iterable["Tree"]) -> Iterator["Tree"]:
+        for tree in trees:
+            cleaned = clean_tree(tree, self.collapse_unary)
+            if cleaned is None:
+                self.num_left_out += 1
+            else:
+                yield cleaned
+
+
+def load_treebank(
+    dataset: str,
+    split: str,
+    data_dir: str | PathLike | None = None,
+    collapse_unary: bool = False,
+) -> Treebank:
+    """Loads one split of a treebank by name.
+
+    | Name | Treebank | Files in `data_dir` |
+    |---|---|---|
+    | `synthetic` | English sentences of the built-in grammar | none |
+    | `ptb` | Wall Street Journal, Penn Treebank | `wsj_0001.mrg`, …, anywhere below |
+    | `craft` | articles of biology | `train.mrg`, `dev.mrg` |
+    | `trees` | any trees | `train.mrg`, `val.mrg` or `dev.mrg`, `test.mrg` |
+
+    The files of `craft` and `trees` may also lie in a folder of that name in `data_dir`.
+
+    Of the Penn Treebank, sections 02 to 21 are `train` (39,832 trees), 22 is `val` (1,700) and 23
+    `test` (2,416); a section is the files whose names begin with its number, `wsj_0201.mrg` and so
+    on. Where there are only sections 00 and 01, as in the sample that NLTK distributes, wsj_0001 to
+    wsj_0159 are `train`, to wsj_0179 `val` and to wsj_0199 `test`. A section or a file of the
+    sample that is not there is an error.
+
+    CRAFT has no public test split: its `test` is `dev.mrg`, and its `val` the last three articles
+    of `train.mrg` (980 trees of 18,951), which `train` is without. An article begins with a TITLE.
+
+    Args:
+        dataset: a name from the table (the keys of `TREEBANKS`).
+        split: `"train"`, `"val"` or `"test"`.
+        data_dir: folder that holds the treebanks.
+        collapse_unary: whether unary loops are taken out, as for `clean_tree`.
+
+    Returns:
+        A `Treebank`.
+
+    Raises:
+        UserError: if an argument or a file is wrong.
+    """
+    check_choice("dataset", dataset, TREEBANKS)
+    check_choice("split", split, SPLITS)
+    folder = None if data_dir is None else Path(data_dir)
+    return Treebank(dataset, split, TREEBANKS[dataset](split, folder), collapse_unary)
+
+
+# The built-in corpus
+
+
+def _open_synthetic(split: str, data_dir: Path | None) -> _Trees:
+    return partial(_synthetic_trees, split)
+
+
+def _synthetic_trees(split: str) -> Iterator["Tree"]:
+    return parse_trees(_synthetic_brackets(split), "the built-in corpus")
+
+
+@cache  # Drawing sentences takes longer than reading their trees.
+def _synthetic_brackets(split: str) -> tuple[str, ...]:
+    from keras_transformer.data import synthetic
+
+    examples = synthetic.generate(split, SYNTHETIC_SIZES[split], seed=SYNTHETIC_SEED)
+    return tuple(example.tree for example in examples)
+
+
+# The Penn Treebank
+
+
+def _open_ptb(split: str, data_dir: Path | None) -> _Trees:
+    return partial(_trees_of_files, find_penn_treebank(split, data_dir))
+
+
+def _trees_of_files(paths: Iterable[Path]) -> Iterator["Tree"]:
+    return chain.from_iterable(map(read_trees, paths))
+
+
+# CRAFT
+
+
+def _open_craft(split: str, data_dir: Path | None) -> _Trees:
+    names = ["dev.mrg" if split == "test" else "train.mrg"]
+    paths = find_files(data_dir, "craft", names)
+    if not paths:
+        raise missing_files(
+            data_dir,
+            "craft",
+            names,
+            "Expected Penn-style trees. The treebank is at https://github.com/UCDenver-ccp/CRAFT.",
+        )
+    if split == "test":
+        return partial(read_trees, *paths)
+    return partial(_craft_trees, *paths, split)
+
+
+def _craft_trees(path: Path, split: str) -> Iterator["Tree"]:
+    last: deque[list[Tree]] = deque()
+    for article in _articles(read_trees(path)):
+        last.append(article)
+        if len(last) > CRAFT_VAL_ARTICLES:
+            article = last.popleft()
+            if split == "train":
+                yield from article
+    if split == "val":
+        yield from chain.from_iterable(last)
+
+
+def _articles(trees: Iterable["Tree"]) -> Iterator[list["Tree"]]:
+    """The trees of one article after another."""
+    article: list[Tree] = []
+    for tree in trees:
+        sentence = tree if tree.label() else tree[0]
+        if article and sentence.label() == "TITLE":
+            yield article
+            article = []
+        article.append(tree)
+    yield article
+
+
+# Any trees
+
+
+def _open_trees(split: str, data_dir: Path | None) -> _Trees:
+    for stem in ("val", "dev") if split == "val" else (split,):
+        if paths := find_files(data_dir, "trees", [f"{stem}.mrg"]):
+            return partial(read_trees, *paths)
+    alternative = " (or dev.mrg)" if split == "val" else ""
+    raise missing_files(
+        data_dir, "trees", [f"{split}.mrg{alternative}"], "Expected Penn-style trees."
+    )
+
+
+TREEBANKS: Mapping[str, Callable[[str, Path | None], _Trees]] = MappingProxyType(
+    {
+        "synthetic": _open_synthetic,
+        "ptb": _open_ptb,
+        "craft": _open_craft,
+        "trees": _open_trees,
+    }
+)

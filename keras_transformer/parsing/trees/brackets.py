@@ -1,0 +1,230 @@
+"""Trees in the Penn Treebank's brackets: reading and writing them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keras_transformer.data.text_files import read_lines
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, OPEN, Step, walk
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+# Words end at ASCII white space alone: there are treebanks with a thin space inside a word.
+# A leaf on one line is one token, as it is most of a file.
+_TOKEN = re.compile(r"\(([^()\s]+)\s+([^()\s]+)\)|[()]|[^()\s]+", re.ASCII)
+_UNSAFE = re.compile(r"[()\s]", re.ASCII)
+_TEXTS = {OPEN: (" ({}", ""), LEAF: (" ({} ", ")"), CLOSE: (")", "")}
+_ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
+_ALL_ESCAPES = {**_ESCAPES, "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
+
+
+def read_trees(path: str | PathLike) -> Iterator["Tree"]:
+    """Reads the trees of a UTF-8 file, plain or compressed (`.gz`, `.bz2`, `.xz`), as they are.
+
+    A tree may be on one line or on many, with an empty outer bracket, `( (S …) )`, or without. The
+    file is streamed: only one tree is held at a time. Tags and words such as `-LRB-` stay as they
+    are written.
+
+    Args:
+        path: the file.
+
+    Returns:
+        An iterator over the trees; the label of an empty outer bracket is `""`.
+
+    Raises:
+        UserError: while iterating, if the file is missing, empty or not UTF-8, if its brackets are
+            not balanced, if there is text outside the trees, or if a tree has an empty bracket or
+            a word without a tag. The message names the file and the line.
+    """
+    path = Path(path)
+    return parse_trees(read_lines(path, "trees in Penn-style brackets"), str(path))
+
+
+def parse_trees(lines: Iterable[str], name: str = "text") -> Iterator["Tree"]:
+    """Reads the trees of some lines of text, as `read_trees` reads those of a file.
+
+    Args:
+        lines: the lines; a tree may be on one or on many.
+        name: what to call the text in error messages.
+
+    Returns:
+        An iterator over the trees.
+
+    Raises:
+        UserError: while iterating, as `read_trees`.
+    """
+    builder = _TreeBuilder()
+    start, first_line, is_empty = 0, "", True
+    for number, line in enumerate(lines, start=1):
+        for match in _TOKEN.finditer(line):
+            if builder.is_between_trees:
+                start, first_line = number, line
+            try:
+                tree = builder.add(*match.group(0, 1, 2))
+            except _BadTree as error:
+                begin = "" if start == number else f" (the tree begins on line {start})"
+                raise UserError(
+                    f"{name}, line {number}{begin}: {error} Found: {_beginning(line)}"
+                ) from None
+            if tree is not None:
+                is_empty = False
+                yield tree
+    if not builder.is_between_trees:
+        raise UserError(
+            f"{name}, line {start}: the tree that begins here is not closed at the end of the "
+            f"text. Expected a ')' for each '('. Found: {_beginning(first_line)}"
+        )
+    if is_empty:
+        raise UserError(f"{name} holds no tree. Expected trees in Penn-style brackets.")
+
+
+class _BadTree(Exception):
+    """What is wrong with a tree, without the place."""
+
+
+class _TreeBuilder:
+    """Makes trees from brackets, labels and words as they come."""
+
+    def __init__(self):
+        from nltk import Tree
+
+        self._tree = Tree
+        # Label (None until it comes) and children of each open bracket, from the root down.
+        self._open: list[tuple[str | None, list]] = []
+
+    @property
+    def is_between_trees(self) -> bool:
+        return not self._open
+
+    def add(self, token: str, tag: str | None, word: str | None) -> "Tree | None":
+        """Takes the next bracket, label, word or leaf; returns a tree when it is complete."""
+        if tag is not None:
+            return self._put(self._tree(tag, [word]))
+        if token == "(":
+            self._check_label()
+            self._open.append((None, []))
+        elif not self._open:
+            problem = "')' without its '('." if token == ")" else "text outside the trees."
+            raise _BadTree(f"{problem} Expected trees such as (S (NP (PRP I)) (VP (VBP do))).")
+        elif token == ")":
+            return self._end()
+        elif self._open[-1][0] is None:
+            self._open[-1] = (token, self._open[-1][1])
+        else:
+            self._open[-1][1].append(token)
+        return None
+
+    def _check_label(self) -> None:
+        """Called where a tree begins: only the outermost bracket around it may lack a label."""
+        if self._open and self._open[-1][0] is None:
+            # This is the first sign of it where the next tree begins inside an unclosed one.
+            if len(self._open) > 1:
+                raise _BadTree(
+                    "a bracket without a label inside a tree. Expected (LABEL …); is a ')' missing?"
+                )
+            self._open[-1] = ("", self._open[-1][1])
+
+    def _end(self) -> "Tree | None":
+        label, children = self._open.pop()
+        if not children:
+            raise _BadTree(f"an empty bracket: ({label or ''}). Expected (TAG word) or (LABEL …).")
+        words = [child for child in children if isinstance(child, str)]
+        if words and len(children) > 1:
+            raise _BadTree(
+                f"the word {words[0]!r} has no tag of its own in a bracket of {len(children)} "
+                "parts. Expected (TAG word)."
+            )
+        return self._put(self._tree(label, children))
+
+    def _put(self, tree: "Tree") -> "Tree | None":
+        if not self._open:
+            return tree
+        self._check_label()
+        self._open[-1][1].append(tree)
+        return None
+
+
+def _beginning(line: str) -> str:
+    return repr(line.strip()[:60])
+
+
+def to_bracketed(tree: "Tree") -> str:
+    """Writes a tree in Penn brackets on one line, as EVALB and others read it.
+
+    Args:
+        tree: a tree.
+
+    Returns:
+        Such as `"(S (NP (PRP I)) (VP (VBP do)))"`.
+
+    Raises:
+        UserError: if a label or word is empty or has a bracket or white space in it, if a word has
+            no tag, or if a constituent is empty.
+    """
+    parts: list[str] = []
+    for step, node in walk(tree):
+        label = node.label()
+        if step != CLOSE and (label or step == LEAF or node is not tree):
+            _safe("label", label)  # only the outermost bracket may lack one
+        before, after = text_around(step, label)
+        parts += (before, _safe("word", node[0]) if step == LEAF else "", after)
+    return "".join(parts).lstrip()
+
+
+def text_around(step: Step, label: str) -> tuple[str, str]:
+    """What a step around a tree writes in brackets: before the word of a leaf, and after it.
+
+    Args:
+        step: `"open"`, `"leaf"` or `"close"`.
+        label: the label of the constituent, or the tag of the leaf.
+
+    Returns:
+        The two texts. Those of all steps, with the words between them and without the space that
+        they begin with, are the tree as `to_bracketed` writes it.
+    """
+    before, after = _TEXTS[step]
+    return before.format(label), after
+
+
+def _safe(what: str, text: str) -> str:
+    if not text or _UNSAFE.search(text):
+        raise UserError(
+            f"A {what} in a bracketed tree must be free of brackets and white space, and not "
+            f"empty; `escape` writes brackets as -LRB- and -RRB-. Received: {what}={text!r}"
+        )
+    return text
+
+
+def escape(word: str) -> str:
+    """Writes round brackets in a word as the Penn Treebank does: -LRB- and -RRB-.
+
+    Square brackets and braces stay: they harm no tree, and not every treebank escapes them.
+
+    Args:
+        word: a word of running text.
+
+    Returns:
+        The word as it may stand in a tree.
+    """
+    for mark, code in _ESCAPES.items():
+        word = word.replace(mark, code)
+    return word
+
+
+def unescape(word: str) -> str:
+    r"""Writes a word of the Penn Treebank as in running text.
+
+    Args:
+        word: a word of a tree.
+
+    Returns:
+        The word with brackets for -LRB-, -RRB-, -LSB-, -RSB-, -LCB- and -RCB-, `/` for `\/` and
+        `*` for `\*`.
+    """
+    for mark, code in _ALL_ESCAPES.items():
+        word = word.replace(code, mark)
+    return word.replace("\\/", "/").replace("\\*", "*")

@@ -1,0 +1,105 @@
+"""Raw text to words, split and spelled as in the treebank that a parser was trained on.
+
+Each treebank has its own rules of what is a word, and a parser reads best what is split as its
+training sentences were. So its metadata name one of these:
+
+- `"treebank"`: the Penn Treebank's rules, by nltk's `TreebankWordTokenizer`. A hyphen is a part of
+  its word: `well-known`.
+- `"craft"`: those of CRAFT's articles of biology: `p53 - dependent`, `Fgf9 + / −`, `5 ' - GGT`.
+
+Both write round brackets as `-LRB-` and `-RRB-`, and straight quotes as two backquotes and two
+apostrophes.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from keras_transformer.data.text_files import check_choice
+from keras_transformer.parsing.trees import escape
+
+DEFAULT_WORD_TOKENIZER = "treebank"
+
+# CRAFT splits at hyphens, but not behind these: they keep it more often than not in its training
+# trees. (So do `10-fold` and `X-ray`.)
+_PREFIXES = (
+    "anti|auto|co|cross|extra|hetero|inter|intra|mid|multi|non|over|pan|post|pre|pseudo|re|semi|sub"
+)
+# A full stop is a part of these and of initials, but for the one that ends the sentence.
+_ABBREVIATIONS = (
+    "al|ca|cat|cf|chr|Co|Corp|Drs?|etc|Figs?|figs?|Inc|Jr|Ltd|[Nn]os?|Prof|[Rr]efs?|St|vs|[A-Z]"
+)
+_IONS = "(?:Ca|Cu|Fe|Mg|Mn|Zn)[23]|K|NADP?|Na"
+# Marks that are words of their own wherever they stand. All else but white space and full stops is
+# of words: letters and digits of any script, accents, emoji and what joins them.
+_MARKS = r"\-‐‑–—−/+=<>~∼±×·•%&#*^|\[\](){},;:?!`\"“”„«»'‘’′″…°¤™®©→←↔≤≥$€£"
+_LETTER = rf"[^\s.{_MARKS}]"
+_CRAFT = re.compile(
+    rf"""
+      (?:(?:https?|ftp)://|www\.)\S*[\w/]           # an address, without the marks after it
+    | \d{{1,3}}(?:,\d{{3}})+(?!,?\d)(?:\.\d+)?      # 10,000
+    | \.\d+                                         # .05
+    | °[CF]\b
+    | \.\.+ | \*+ | ``
+    | (?:{_IONS})\+(?!/)                            # Ca2+
+    | [Xx]-rays?\b
+    | \d[\d.]*-fold\b
+    | can(?=not\b)
+    | {_LETTER}+?(?=n['’]t\b) | n['’]t\b            # did n't
+    | ['’](?:s|ll|re|ve|d|m)\b
+    | [^\W\d_]['’][A-Z]\w+                          # O'Brien
+    | (?:[^\W\d_]\.){{2,}}                          # e.g.
+    | (?:{_ABBREVIATIONS})\.(?!\w|\s*[\])}}"”’']*\s*$)
+    | (?:(?i:{_PREFIXES})-)?{_LETTER}+(?:\.{_LETTER}+)*
+    | \S
+    """,
+    re.VERBOSE,
+)
+
+
+def tokenize_words(text: str, name: str = DEFAULT_WORD_TOKENIZER) -> list[str]:
+    """Splits a sentence into words.
+
+    Args:
+        text: a sentence of running text.
+        name: which rules: a key of `WORD_TOKENIZERS`.
+
+    Returns:
+        The words, in the spelling of the treebank.
+
+    Raises:
+        UserError: if there are no such rules.
+    """
+    check_choice("word_tokenizer", name, WORD_TOKENIZERS)
+    return WORD_TOKENIZERS[name](text)
+
+
+def _treebank_words(text: str) -> list[str]:
+    from nltk.tokenize import TreebankWordTokenizer
+
+    return TreebankWordTokenizer().tokenize(text, convert_parentheses=True)
+
+
+def _craft_words(text: str) -> list[str]:
+    words: list[str] = []
+    is_quoted = False
+    for match in _CRAFT.finditer(text):
+        word = match[0]
+        if word == '"':
+            word, is_quoted = ("''" if is_quoted else "``"), not is_quoted
+        elif word.startswith(("’", "n’")) and len(word) > 1:
+            word = word.replace("’", "'")
+        words.append(escape(word))
+    return words
+
+
+WORD_TOKENIZERS: Mapping[str, Callable[[str], list[str]]] = MappingProxyType(
+    {"treebank": _treebank_words, "craft": _craft_words}
+)
+# Those of treebanks that have a name. The others are in the Penn Treebank's spelling, or taken so.
+_OF_TREEBANKS = {"craft": "craft"}
+
+
+def word_tokenizer_of(dataset: str) -> str:
+    """The name of the rules by which a treebank, such as `"craft"`, splits words."""
+    return _OF_TREEBANKS.get(dataset, DEFAULT_WORD_TOKENIZER)

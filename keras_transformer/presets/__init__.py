@@ -1,0 +1,1 @@
+"""Presets: trained models in KerasHub's form, read and written without KerasHub."""

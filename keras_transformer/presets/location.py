@@ -1,0 +1,134 @@
+"""Where a preset is: a folder, a name of `saved_models/`, or a repository of a hub."""
+
+import re
+from pathlib import Path
+
+from keras_transformer.errors import UserError
+from keras_transformer.presets.preset_files import (
+    CARD,
+    CONFIG,
+    METADATA,
+    PREPROCESSOR,
+    SHARDS,
+    TAG_DICTIONARY,
+    TASK,
+    WEIGHTS,
+)
+from keras_transformer.presets.preset_tokenizers import SOURCE_TOKENIZER, TOKENIZER
+
+HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
+# What is downloaded: what a preset has, and no more of what may be in the repository.
+_FILES = (
+    *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
+    *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),
+    *(f"assets/{name}/*" for name in (TOKENIZER, SOURCE_TOKENIZER)),
+    *(SHARDS, "model_*.weights.h5"),
+    "tokenizer.spm",
+)
+# A repository, and perhaps a revision of it.
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_KAGGLE_MODEL = re.compile(r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/\d+)?", re.IGNORECASE)
+
+
+def saved_models():
+    """The folder of presets beside the package, which a checkout has and a wheel has not."""
+    return Path(__file__).parents[2] / "saved_models"
+
+
+def locate(preset):
+    """The folder of a preset; one of a hub is downloaded, if it is not in that hub's cache.
+
+    Args:
+        preset: a folder, the name of one in `saved_models` where that is beside the package,
+            `hf://user/repository` or `hf://user/repository@revision`, or
+            `kaggle://user/model/keras/variation`, perhaps with a version after it.
+
+    Returns:
+        The path of a folder.
+
+    Raises:
+        UserError: if there is none, the package of the hub is not installed, or its repository
+            cannot be read.
+    """
+    name = str(preset)
+    if name.startswith(HUGGING_FACE):
+        return download_repository(name, _FILES)
+    if name.startswith(KAGGLE):
+        return _from_kaggle(name)
+    if Path(preset).is_dir():
+        return Path(preset)
+    if name == Path(name).name and (saved_models() / name).is_dir():
+        return saved_models() / name
+    raise UserError(f"There is no model folder {preset}.{_known_names(name)}")
+
+
+def _known_names(name):
+    """What else a name could be, for who passed one that is none."""
+    if name != Path(name).name:
+        return ""
+    if not saved_models().is_dir():
+        return " (Names of `saved_models` are known in a checkout of keras_transformer alone.)"
+    names = sorted(path.parent.name for path in saved_models().glob(f"*/{CONFIG}"))
+    return f" Names that are known: {', '.join(names)}."
+
+
+def download_repository(name, patterns):
+    """The folder of a repository at Hugging Face: downloaded, or taken from the hub's cache.
+
+    Args:
+        name: `hf://user/repository`, perhaps followed by `@revision`.
+        patterns: patterns of the names of the files that are wanted.
+
+    Returns:
+        The path of a folder.
+
+    Raises:
+        UserError: if there is no such repository, no network, or the hub's package is missing.
+    """
+    repository = name.removeprefix(HUGGING_FACE)
+    if not _REPOSITORY.fullmatch(repository):
+        raise UserError(
+            f"A repository at Hugging Face is named hf://user/repository. Received: {name}"
+        )
+    repository, _, revision = repository.partition("@")
+    huggingface_hub = _client("huggingface_hub", name)
+    try:
+        path = huggingface_hub.snapshot_download(
+            repository, revision=revision or None, allow_patterns=list(patterns)
+        )
+    # Its errors are of many kinds, some of them of the library that it asks the network with.
+    except Exception as error:
+        raise _not_read(name, error) from error
+    return Path(path)
+
+
+def _from_kaggle(name):
+    model = name.removeprefix(KAGGLE)
+    if not _KAGGLE_MODEL.fullmatch(model):
+        raise UserError(
+            f"A preset at Kaggle is named kaggle://user/model/keras/variation. Received: {name}"
+        )
+    kagglehub = _client("kagglehub", name)
+    try:
+        path = kagglehub.model_download(model)
+    except Exception as error:
+        raise _not_read(name, error) from error
+    return Path(path)
+
+
+def _client(package, name):
+    try:
+        return __import__(package)
+    except ImportError as error:
+        raise UserError(
+            f"{name} is read with the package `{package}`, which cannot be imported here "
+            f"({error}). Install it: pip install {package}"
+        ) from error
+
+
+def _not_read(name, error):
+    (reason, *_) = [*str(error).strip().splitlines(), ""]
+    return UserError(
+        f"{name} cannot be downloaded, and is not in the cache. Look at the name and the network, "
+        f"or pass a local folder. ({type(error).__name__}: {reason})"
+    )

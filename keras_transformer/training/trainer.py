@@ -1,0 +1,358 @@
+"""Compile, fit and average: sections 5.2 and 6.1."""
+
+import contextlib
+import importlib.util
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import keras
+
+from keras_transformer.errors import UserError
+from keras_transformer.options import check_optional, mutable_on_resume, positive_integer
+from keras_transformer.progress import spinner
+from keras_transformer.training.callbacks import (
+    LimitInFlightBatches,
+    LogScore,
+    StopOnNonFinite,
+    TensorBoard,
+)
+from keras_transformer.training.checkpoints import (
+    average_checkpoints,
+    list_checkpoints,
+    load_weights,
+)
+from keras_transformer.training.delayed_jit import CompileLater, first_compiled_batch, xla_pays
+from keras_transformer.training.early_stopping import (
+    StopEarly,
+    best_checkpoints,
+    check_choice_of_checkpoints,
+    has_ended,
+)
+from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.training.processes import tell_of_lost_connections
+from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
+from keras_transformer.training.results import write_history
+from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
+from keras_transformer.training.signals import stop_on_signals
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class FitOptions:
+    """How long to train, and how often to validate (section 5.2)."""
+
+    steps: int = mutable_on_resume(7500)
+    """Number of updates."""
+    interval: int = 500
+    """Updates between two validations."""
+    steps_per_execution: int = mutable_on_resume(1)
+    """Batches that Keras trains on before it looks at logs, checkpoints and signals (JAX,
+    TensorFlow): several where a step takes the device a few milliseconds."""
+
+    def check(self):
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "steps", "interval", "steps_per_execution")
+
+
+class Fitted(NamedTuple):
+    """What `fit` returns."""
+
+    history: dict  # as Keras keeps it: name -> values, one for each interval
+    seconds: float  # of training, those before it was resumed included
+
+
+class Part(NamedTuple):
+    """A part of a training whose epochs have one length: one call of Keras's `fit`."""
+
+    first_batch: int  # of the whole training, from 0
+    first_epoch: int
+    end_epoch: int
+    batches_per_epoch: int
+
+
+def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1, r_drop=0.0):
+    """Compile a model for its training, and give it the state that the training goes on from.
+
+    The loss is the token mean over the batch of all replicas: see `TokenBatches`.
+
+    Args:
+        model: a `Transformer`, made in `run.devices.scope()`.
+        optimizer: a `WholeBatchOptimizer`.
+        label_smoothing: ε_ls (section 5.4).
+        run: the `Run`.
+        steps_per_execution: how many batches Keras trains on at once.
+        r_drop: α of R-Drop: see `Transformer.compile`. 0: none.
+
+    Raises:
+        UserError: if `r_drop` is out of its range, or the training that goes on had another model
+            or optimizer.
+    """
+    with run.devices.scope():
+        model.compile(
+            optimizer=optimizer,
+            loss=LabelSmoothedCrossentropy(label_smoothing, reduction="sum"),
+            weighted_metrics=[TokenAccuracy(), Perplexity()],
+            jit_compile=run.devices.jit_compile and not _compiles_later(run),
+            steps_per_execution=steps_per_execution,
+            **({"r_drop": r_drop} if r_drop else {}),  # other models have none
+        )
+        # TensorFlow would trace a first step that makes variables twice.
+        model.optimizer.build(model.trainable_variables)
+        run.start.restore(model, run.processes)
+    logger.info("%s parameters", f"{model.count_params():,}")
+
+
+def fit(model, train_batches, val_batches, run, options, checkpoint_options, scores=None):
+    """Train (section 5.2), in intervals that end with a validation.
+
+    Writes checkpoints, and at the end `history.json` and `training.png`, into the run's folder. Of
+    several processes, process 0 does.
+
+    Whenever it is stopped or killed, the same call on a resumed run comes to the same weights,
+    validations and scores. The means of training in the history, such as the loss, are those of an
+    interval as far as it was trained since the last start.
+
+    Args:
+        model: a model that `compile_model` has compiled.
+        train_batches: `TokenBatches`, or `StagedBatches`, to train on.
+        val_batches: `TokenBatches` to validate on.
+        run: the `Run`.
+        options: `FitOptions`.
+        checkpoint_options: `CheckpointOptions`.
+        scores: dict of names in the history, such as `"val_bleu"`, and functions without arguments
+            that return a number: called at the end of each interval.
+
+    Returns:
+        `Fitted`.
+
+    Raises:
+        UserError: if the loss is infinite or not a number, a checkpoint cannot be written, or
+            another process has ended.
+        TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
+    """
+    options.check()
+    checkpoint_options.check()
+    scores = scores or {}
+    uses_ema = model.optimizer.inner_optimizer.use_ema
+    check_choice_of_checkpoints(checkpoint_options, scores, uses_ema)
+    num_batches = options.steps * train_batches.accumulate
+    interval = options.interval * train_batches.accumulate
+    check_executions(model.steps_per_execution, interval, num_batches, run.start.batches)
+    checkpoints = RollingCheckpoints(
+        run.checkpoints_folder,
+        keep=max(checkpoint_options.keep, checkpoint_options.average),
+        every_steps=checkpoint_options.checkpoint_steps,
+        every_minutes=checkpoint_options.checkpoint_minutes,
+        start=run.start,
+        run=run.settings,
+        num_batches=num_batches,
+        processes=run.processes,
+        best_by=checkpoint_options.keep_best,
+    )
+    compile_later = _compile_later(model, run, train_batches, val_batches, num_batches)
+    by, patience = checkpoint_options.keep_best or "val_loss", checkpoint_options.patience
+    ended = has_ended(checkpoints.history.get(by, []), by, patience)
+    with _progress(run, options) as show, stop_on_signals(checkpoints), tell_of_lost_connections():
+        fit_in_parts(
+            model,
+            train_batches.stream,
+            [] if ended else plan_parts(run.start.batches, num_batches, interval),
+            validation_data=val_batches,
+            callbacks=[
+                *compile_later,
+                *_callbacks(model, train_batches, run, options, checkpoints, scores),
+                *show,
+                *([StopEarly(by, patience, checkpoints)] if patience else []),
+                checkpoints,
+            ],
+            verbose=0,
+        )
+    every = options.interval, options.steps
+    run.processes.first(lambda: write_history(checkpoints.history, run.folder, *every))
+    return Fitted(checkpoints.history, checkpoints.seconds)
+
+
+def plan_parts(first_batch, num_batches, interval):
+    """Part a training so that its epochs end at multiples of the interval, wherever it begins.
+
+    Args:
+        first_batch: the number of batches that were consumed already.
+        num_batches: those of the whole training.
+        interval: batches of an epoch.
+
+    Returns:
+        A list of `Part`: the rest of an epoch that was left, whole epochs, and a short last one, as
+        far as there are such.
+    """
+    parts = []
+    while first_batch < num_batches:
+        epoch, within = divmod(first_batch, interval)
+        left = num_batches - first_batch
+        if within or left < interval:
+            size, epochs = min(interval - within, left), 1
+        else:
+            size, epochs = interval, left // interval
+        parts.append(Part(first_batch, epoch, epoch + epochs, size))
+        first_batch += size * epochs
+    return parts
+
+
+def fit_in_parts(model, stream, parts, **options):
+    """Call Keras's `fit` for one part of a training after the other, until a callback stops it.
+
+    Args:
+        model: a compiled model.
+        stream: function that takes the number of batches to skip, and returns the others without
+            end, such as `TokenBatches.stream`.
+        parts: what `plan_parts` returns.
+        **options: further arguments of `fit`.
+    """
+    for part in parts:
+        model.fit(
+            stream(part.first_batch),
+            shuffle=False,  # the batches are planned
+            initial_epoch=part.first_epoch,
+            epochs=part.end_epoch,
+            steps_per_epoch=part.batches_per_epoch,
+            **options,
+        )
+        if model.stop_training:
+            return
+
+
+def average_weights(model, run, options):
+    """Average the last checkpoints into the model (section 6.1), or those of the best validations,
+    or take its moving average.
+
+    Args:
+        model: the model after `fit`.
+        run: the `Run`.
+        options: `CheckpointOptions`.
+
+    Returns:
+        Words that say what the weights are.
+
+    Raises:
+        UserError: if a checkpoint is missing or damaged.
+    """
+    if model.optimizer.inner_optimizer.use_ema:
+        model.optimizer.overwrite_with_average(model.trainable_variables)
+        return "moving average of the weights"
+    averaged = run.folder / "averaged.weights.h5"
+
+    def average():
+        if options.keep_best:
+            paths = best_checkpoints(run.checkpoints_folder, options.keep_best, options.average)
+        else:
+            paths = list_checkpoints(run.checkpoints_folder)[-options.average :]
+        average_checkpoints(paths, averaged)
+        return len(paths)
+
+    count = run.processes.first(average)
+    load_weights(model, averaged, run.processes)
+    if options.keep_best:
+        return f"best {count} checkpoints by {options.keep_best}, averaged"
+    return f"last {count} checkpoints averaged"
+
+
+def validate(model, batches):
+    """Loss and metrics on the validation text.
+
+    Args:
+        model: the compiled model.
+        batches: the validation text's `TokenBatches`.
+
+    Returns:
+        A dict of numbers: `"loss"`, `"accuracy"` and `"perplexity"`.
+    """
+    with spinner("validating"):
+        return model.evaluate(batches, verbose=0, return_dict=True)
+
+
+def check_executions(at_once, interval, num_batches, first_batch):
+    """Raise a `UserError` if intervals do not consist of whole executions.
+
+    Keras would end the last one of an interval in the next.
+
+    Args:
+        at_once: how many batches Keras trains on at once.
+        interval: batches between two validations.
+        num_batches: those of the whole training.
+        first_batch: the number of batches that were consumed already.
+    """
+    if at_once == 1:
+        return
+    if keras.backend.backend() == "torch":
+        raise UserError(
+            "Keras trains on one batch after the other on PyTorch. Pass `steps_per_execution=1`. "
+            f"Received: steps_per_execution={at_once}"
+        )
+    batches = {"`interval`": interval, "`steps`": num_batches, "the checkpoint": first_batch}
+    for name, value in batches.items():
+        if at_once < 1 or value % at_once:
+            raise UserError(
+                "`steps_per_execution` must be positive, and divide the batches of an interval, of "
+                "the whole training, and of that part of it which is done. Received: "
+                f"steps_per_execution={at_once}, where {name} is at batch {value}. Pass "
+                "`steps_per_execution=1`, or another divisor."
+            )
+
+
+def _compiles_later(run):
+    """Whether a training begins without XLA, although the devices can have it."""
+    return run.devices.jit_compile and keras.backend.backend() == "tensorflow"
+
+
+def _compile_later(model, run, train_batches, val_batches, num_batches):
+    """What has the training compiled, if it is not from the beginning; says what will be."""
+    num_shapes, first = len(train_batches.shapes), 0
+    if _compiles_later(run):
+        first = first_compiled_batch(num_shapes, num_batches) if xla_pays(model) else None
+    if first is None or not run.devices.jit_compile:
+        return []
+    logger.info(
+        "A program is compiled for each shape of a batch when it first comes%s: that batch takes "
+        "seconds longer, or minutes where the model is large. Shapes: %d in training, %d in "
+        "validation.",
+        f" after batch {first:,}" if first else "",
+        num_shapes,
+        len(val_batches.shapes),
+    )
+    return [CompileLater(first, run.start.batches)] if first else []
+
+
+@contextlib.contextmanager
+def _progress(run, options):
+    """Yield the callbacks that show progress: of several processes, one has them."""
+    if run.devices.shard[0]:
+        yield []
+        return
+    with contextlib.closing(ShowProgress(options.steps, options.interval)) as show:
+        yield [show]
+
+
+def _callbacks(model, train_batches, run, options, checkpoints, scores):
+    return [
+        LimitInFlightBatches(),
+        LogProgress(train_batches.target_tokens, options.steps),
+        SkipNonFinite()
+        if model.optimizer.skip_nonfinite
+        else StopOnNonFinite(train_batches, checkpoints),
+        *(LogScore(name, score) for name, score in scores.items()),
+        *(_tensorboard(run.folder) if run.processes.is_writer else []),
+    ]
+
+
+def _tensorboard(folder):
+    """TensorBoard's log is written by TensorFlow, which the other backends do without."""
+    if importlib.util.find_spec("tensorflow") is None:
+        logger.info("No TensorBoard log: tensorflow is not installed.")
+        return []
+    return [TensorBoard(folder / "tensorboard")]

@@ -1,0 +1,177 @@
+import bz2
+import gzip
+import io
+import lzma
+import os
+import threading
+
+import pytest
+
+from keras_transformer.data.line_buffer import in_windows, line_windows
+
+pytestmark = pytest.mark.once
+
+
+def windows_of(data, size=None):
+    return list(line_windows(io.BytesIO(data), "text", size))
+
+
+# Of any stream
+
+
+def failing(count):
+    yield from range(count)
+    raise OSError("no more")
+
+
+def test_windows_of_a_stream():
+    assert list(in_windows(range(7), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(in_windows(range(6), 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert list(in_windows([], 3)) == []
+
+
+@pytest.mark.parametrize("count", [0, 2, 3, 4])
+def test_what_comes_before_an_error_is_not_lost(count):
+    seen = []
+    with pytest.raises(OSError, match="no more"):
+        for window in in_windows(failing(count), 3):
+            seen += window
+    assert seen == list(range(count))
+
+
+def test_no_more_is_read_than_a_window():
+    read = []
+    stream = in_windows((read.append(i) or i for i in range(9)), 4)
+    assert next(stream) == [0, 1, 2, 3] == read
+    assert next(stream) == [4, 5, 6, 7] and len(read) == 8
+
+
+# Of lines
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+def test_lines_of_a_file(size):
+    windows = windows_of(b"a\r\n\nb\rc\n\x00 \xc3\xa9\nlast", size)
+    lines = ["a", "", "b\rc", "\x00 é", "last"]
+    assert windows == [lines[i : i + size] for i in range(0, 5, size)]
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"\xef\xbb\xbf", []),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
+    ],
+)
+def test_ends_and_byte_order_marks(data, lines):
+    for size in (1, 5):
+        assert [line for window in windows_of(data, size) for line in window] == lines
+
+
+def test_lines_longer_than_what_is_read_at_once():
+    lines = ["x" * 100_000, "é" * 70_000, "", "y" * 200_000]
+    assert windows_of("\n".join(lines).encode()) == [lines]
+
+
+def test_a_file_makes_full_windows():
+    data = b"a line\n" * 30_000
+    assert [len(window) for window in windows_of(data)] == [4096] * 7 + [30_000 - 7 * 4096]
+
+
+@pytest.mark.parametrize("bad", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("size", [1, 2, 4, 100])
+def test_lines_before_one_that_is_no_utf8(bad, size):
+    lines = [b"one", b"two", b"three", b"four", b"five"]
+    lines[bad - 1] = b"\xff\xfe"
+    seen = []
+    with pytest.raises(ValueError, match=f"text, line {bad}: not valid UTF-8"):
+        for window in line_windows(io.BytesIO(b"\n".join(lines)), "text", size):
+            seen += window
+    assert seen == [line.decode() for line in lines[: bad - 1]]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("Собака бежит.\n".encode("utf-16-le"), "text, line 1: NUL or control bytes, as in UTF-16"),
+        ("A dog.\n".encode("utf-16"), "text, line 1: NUL or control bytes, as in UTF-16"),
+        (gzip.compress(b"A dog.\n"), "text is compressed with gzip. Decompress it first."),
+        (bz2.compress(b"A dog.\n"), "text is compressed with bzip2. Decompress it first."),
+        (lzma.compress(b"A dog.\n"), "text is compressed with xz. Decompress it first."),
+    ],
+    ids=["utf-16-le", "utf-16", "gzip", "bzip2", "xz"],  # gzip's bytes have the time in them
+)
+def test_a_stream_that_is_no_utf8_text_is_named(data, message):
+    for size in (1, 5):
+        with pytest.raises(ValueError, match=message):
+            windows_of(data, size)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_window_holds_a_line(size):
+    with pytest.raises(ValueError, match=f"buffer_size={size}"):
+        windows_of(b"a", size)
+
+
+# Of lines that somebody else still writes
+
+
+@pytest.fixture
+def pipe():
+    reading, writing = os.pipe()
+    with open(reading, "rb") as reader, open(writing, "wb", buffering=0) as writer:
+        # Who waits for more than there is finds the end, and the test fails.
+        timer = threading.Timer(30, writer.close)
+        timer.start()
+        yield reader, writer
+        timer.cancel()
+
+
+@pytest.mark.parametrize("size", [1, 3, None])
+def test_a_line_does_not_wait_for_the_next(pipe, size):
+    reader, writer = pipe
+    windows = line_windows(reader, "pipe", size)
+    for text in ("one", "", "three"):
+        writer.write(f"{text}\nunfini".encode())
+        assert next(windows) == [text]
+        writer.write(b"shed\n")
+        assert next(windows) == ["unfinished"]
+    writer.write(b"last")
+    writer.close()
+    assert next(windows) == ["last"]
+    assert next(windows, None) is None
+
+
+def test_lines_that_are_there_share_a_window(pipe):
+    reader, writer = pipe
+    windows = line_windows(reader, "pipe", 3)
+    writer.write(b"1\n2\n3\n4\n5\n")
+    assert next(windows) == ["1", "2", "3"]
+    assert next(windows) == ["4", "5"]
+
+
+def test_a_program_that_goes_on_fills_the_windows(pipe):
+    reader, writer = pipe
+
+    def write():  # more than a pipe holds
+        with writer:
+            writer.write(b"a line of some length\n" * 20_000)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    sizes = [len(window) for window in line_windows(reader, "pipe")]
+    thread.join()
+    assert sum(sizes) == 20_000 and max(sizes) == 4096
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="the system has no such terminals")
+def test_a_terminal_gives_a_line_at_a_time():
+    master, slave = os.openpty()
+    with open(slave, "rb") as terminal:
+        os.write(master, b"one\ntwo\n")
+        windows = line_windows(terminal, "terminal")
+        assert [next(windows), next(windows)] == [["one"], ["two"]]
+    os.close(master)

@@ -1,0 +1,474 @@
+import keras
+import numpy as np
+import pytest
+from nltk import Tree
+
+import keras_transformer as kt
+from keras_transformer.parsing.constituency_parser import ConstituencyParser
+from keras_transformer.parsing.sentence_words import words_of
+from keras_transformer.parsing.tag_dictionary import TagDictionary
+from keras_transformer.parsing.trees import (
+    LabelledBrackets,
+    consensus,
+    linearize,
+    parse_trees,
+    rebuild,
+    to_bracketed,
+    unescape,
+)
+from tests.parsing.small_trees import (
+    new_parser,
+    new_parser_of,
+    symbols,
+    tag_dictionary,
+    tokenizer,
+    trees,
+)
+from tests.parsing.unlabelled_closers import UnlabelledClosers
+
+SENTENCES = [tree.leaves() for tree in trees()[:12]]
+ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½", "\u00a0"], ["x" * 50]]
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return new_parser()
+
+
+@pytest.mark.each_backend
+def test_trees_are_over_exactly_the_words(parser):
+    sentences = SENTENCES + ODD
+    for words, parse in zip(sentences, parser.parse(sentences), strict=True):
+        expected = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in words]
+        assert parse.tree.leaves() == expected
+        assert rebuild(*linearize(parse.tree)) == parse.tree
+        assert not parse.repairs and np.isfinite(parse.score)
+        assert {subtree.label() for subtree in parse.tree.subtrees()} <= {
+            symbol.strip("()") for symbol in symbols()
+        }
+
+
+def test_results_keep_the_order_of_the_sentences(parser):
+    together = parser(SENTENCES)
+    assert [tree.leaves() for tree in together] == SENTENCES
+    assert parser(SENTENCES[3:4]) == together[3:4]
+
+
+def test_a_bracket_is_read_as_it_is_in_trees(parser):
+    # As symbols, "(NP" and ")" would be something else to the vocabulary.
+    written, escaped = parser.parse([["(NP", "runs", ")"], ["-LRB-NP", "runs", "-RRB-"]])
+    assert written.tree == escaped.tree and written.score == escaped.score
+
+
+def test_without_words_there_is_no_tree(parser):
+    assert parser(["", ["Hello"], [], "  "])[1].leaves() == ["Hello"]
+    assert [tree is None for tree in parser(["", ["Hello"], [], "  "])] == [1, 0, 1, 1]
+    assert parser([]) == []
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_a_sentence_that_is_too_long_has_no_tree(constrained):
+    parser = new_parser(max_source_length=12, constrained=constrained)
+    lengths = [len(ids) + 1 for ids in tokenizer().encode(["runs", "runs " * 30])]
+    assert lengths[0] <= 12 < lengths[1]
+    short, long, empty = parser.parse([["runs"], ["runs"] * 30, []])
+    assert short.tree.leaves() == ["runs"] and not short.is_too_long
+    assert long[:3] == (None, 0.0, {}) and long.is_too_long
+    assert empty.tree is None and not empty.is_too_long
+
+
+def test_the_longest_sentence_has_a_tree():
+    (ids,) = tokenizer().encode(["He runs ."])
+    for room, is_too_long in ((1, False), (0, True)):
+        (parse,) = new_parser(max_source_length=len(ids) + room).parse([["He", "runs", "."]])
+        assert parse.is_too_long == is_too_long
+
+
+def test_words_of_which_the_vocabulary_has_nothing(parser):
+    # SentencePiece leaves nothing of a space without width, and an output has room for 24 more
+    # tokens than its source: each word must have one.
+    for parse in parser.parse([["\u200b"] * 23, ["\u200b"] * 200]):
+        assert set(parse.tree.leaves()) == {"\u200b"}
+
+
+def test_windows_are_answered_one_by_one(parser):
+    asked = []
+
+    def windows():
+        for window in (["He runs.", ""], ["She sees him."]):
+            asked.append(window)
+            yield window
+
+    for count, parses in enumerate(parser.parse_windows(windows()), start=1):
+        assert len(asked) == count
+        assert [parse.tree for parse in parses] == parser(asked[-1])
+    assert count == 2
+
+
+@pytest.mark.once
+def test_text_is_split_as_in_the_penn_treebank():
+    assert words_of('He can\'t (really) say "no".').words == [
+        *("He", "ca", "n't", "-LRB-", "really", "-RRB-", "say", "``", "no", "''", "."),
+    ]
+    assert words_of(["as", ("it", "PRP"), ("is.", None)]) == (
+        ["as", "it", "is."],
+        [None, "PRP", None],
+    )
+
+
+def test_raw_text_is_split_as_the_metadata_say(parser, tmp_path):
+    assert parser(["a well-known dog."])[0].leaves() == ["a", "well-known", "dog", "."]
+    parser = new_parser()
+    parser.metadata["word_tokenizer"] = "craft"
+    parser.save_to_preset(tmp_path / "preset")
+    craft = kt.ConstituencyParser.from_preset(tmp_path / "preset", extra_length=24, beam_size=3)
+    expected = ["a", "well", "-", "known", "dog", "."]
+    assert craft(["a well-known dog."])[0].leaves() == expected
+    assert craft([["a", "well-known"]])[0].leaves() == ["a", "well-known"]
+    with pytest.raises(ValueError, match="`word_tokenizer` must be one of"):
+        metadata = {**parser.metadata, "word_tokenizer": "alien"}
+        ConstituencyParser(parser.model, tokenizer(), metadata)
+
+
+def test_several_parses_of_a_sentence(parser):
+    best = list(parser.parse(SENTENCES[:3]))
+    for one, several in zip(best, parser.parse([*SENTENCES[:3]], num_results=3), strict=True):
+        assert several.tree == one.tree and not one.others
+        parses = [several, *several.others]
+        scores = [parse.score for parse in parses]
+        assert len(parses) == 3 and scores == sorted(scores, reverse=True)
+        assert len({str(parse.tree) for parse in parses}) == 3
+        assert {tuple(parse.tree.leaves()) for parse in parses} == {tuple(one.tree.leaves())}
+    (empty,) = parser.parse([[]], num_results=3)
+    assert empty.tree is None and empty.others == ()
+    with pytest.raises(ValueError, match="no larger than `beam_size`"):
+        list(parser.parse(SENTENCES[:1], num_results=4))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [".", ",", "``", "''", ":", ";", "!?", "..."],
+        [*"()[]{}", "-LRB-", "(S", ")S", "()"],
+        ["👩\u200d🔬", "🙂", "🇩🇪"],
+        ["\u00a0", "\u2003", "\u3000", "\u2028", "a\u2009b"],
+        ["\u200b", "\ufeff", "\u200d", "a\u200b"],
+        ["\x00", "\x7f", "e\u0301"],
+    ],
+)
+def test_odd_words_have_a_tree_over_exactly_them(parser, words):
+    (tree,) = parser([words])
+    assert list(map(unescape, tree.leaves())) == [*map(unescape, words)]
+    assert next(iter(parse_trees([to_bracketed(tree)]))) == tree
+
+
+@pytest.mark.slow
+def test_very_long_words_and_sentences():
+    parser = new_parser(beam_size=1, max_source_length=1200)
+    word, sentence, together = parser.parse([["x" * 10_000], ["he"] * 500, ["x" * 500]])
+    assert word.is_too_long and together.tree.leaves() == ["x" * 500]
+    assert sentence.tree.leaves() == ["he"] * 500
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("word", ["", "a b", "\t", None, 3, "a\ud83d"])
+def test_what_is_no_word(parser, word):
+    with pytest.raises(ValueError, match="A word must be a string that is not empty"):
+        parser([["He", word]])
+
+
+def test_unconstrained_outputs_are_repaired_and_counted():
+    parses = list(new_parser(constrained=False).parse(SENTENCES))
+    for words, parse in zip(SENTENCES, parses):
+        assert parse.tree.leaves() == words
+    assert sum(sum(parse.repairs.values()) for parse in parses) > len(parses)
+
+
+def test_words_have_tags_of_the_dictionary(parser):
+    def are_in_dictionary(parser):
+        dictionary = tag_dictionary()
+        return [
+            all(
+                tag in dictionary.tag_sets[kind]
+                for (_, tag), kind in zip(tree.pos(), dictionary.kinds_of(tree.leaves()))
+            )
+            for tree in parser(SENTENCES + ODD)
+        ]
+
+    # The model is not trained: without the dictionary, tags are as good as random.
+    assert all(are_in_dictionary(parser))
+    assert not any(are_in_dictionary(new_parser(tag_dictionary=False))[: len(SENTENCES)])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"tag_dictionary": False}, {"constrained": False}], ids=str
+)
+def test_tags_that_are_given(options):
+    parser = new_parser(**options)
+    tags = sorted(parser.symbols.leaves())
+    # Tags that no dictionary would have, for every third word.
+    tagged = [
+        [(word, tags[i % len(tags)] if i % 3 == 0 else None) for i, word in enumerate(words)]
+        for words in SENTENCES
+    ]
+    dictionary = parser.tag_dictionary
+    for sentence, tree in zip(tagged, parser(tagged)):
+        assert tree.leaves() == [word for word, _ in sentence]
+        for (word, tag), (_, predicted) in zip(sentence, tree.pos()):
+            if tag is not None:
+                assert predicted == tag
+            elif dictionary:
+                assert predicted in dictionary.tag_sets[dictionary.kinds_of([word])[0]]
+
+
+@pytest.mark.parametrize("tag_dictionary", [True, False])
+def test_the_parser_s_own_tags_change_nothing(tag_dictionary):
+    # A greedy search takes the best of what is allowed, and its own choice still is.
+    parser = new_parser(beam_size=1, alpha=0.0, tag_dictionary=tag_dictionary)
+    parses = list(parser.parse(SENTENCES))
+    given = parser.parse([parse.tree.pos() for parse in parses])
+    for parse, same in zip(parses, given):
+        assert same.tree == parse.tree and same.score == pytest.approx(parse.score, abs=1e-4)
+
+
+def test_leaves_without_tags_take_those_that_are_given():
+    parser = new_parser_of(LabelledBrackets(keep_tags=False))
+    words = SENTENCES[0]
+    (tree,) = parser([[(word, f"T{i}") for i, word in enumerate(words)]])
+    assert tree.pos() == [(word, f"T{i}") for i, word in enumerate(words)]
+    assert [tag for _, tag in parser([words])[0].pos()] == ["XX"] * len(words)
+
+
+def test_a_tag_of_another_treebank(parser):
+    (tree,) = parser([[("He", "ALIEN"), ("sees", "VBZ"), "."]])
+    assert [tag for _, tag in tree.pos()][:2] == ["ALIEN", "VBZ"]
+
+
+def test_a_tag_with_brackets(parser):
+    # As NLTK's tagger gives it.
+    (tree,) = parser([[("(", "("), ("He", "X)")]])
+    assert tree.pos() == [("-LRB-", "-LRB-"), ("He", "X-RRB-")]
+    assert next(iter(parse_trees([to_bracketed(tree)]))) == tree
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("tag", [3, "", "N N", "\ud83d"])
+def test_what_is_no_tag(parser, tag):
+    with pytest.raises(ValueError, match="tag must be a string, such as a word is, or None"):
+        parser([[("He", tag)]])
+
+
+@pytest.mark.once
+def test_text_with_half_of_a_character(parser):
+    with pytest.raises(ValueError, match="half of a character"):
+        parser(["He runs\ud83d."])
+
+
+def test_samples_are_trees_too():
+    options = {"search": kt.sample, "temperature": 3.0, "seed": 1}
+    for words, tree in zip(SENTENCES, new_parser(**options)(SENTENCES)):
+        assert tree.leaves() == words
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_a_search_by_words_is_told_the_leaves(constrained, tmp_path):
+    options = {
+        "search": kt.parsing.WordSynchronousBeamSearch,
+        "beam_size": 2,
+        "constrained": constrained,
+    }
+    parser = new_parser(**options)
+    trees = parser(SENTENCES)
+    assert [tree.leaves() for tree in trees] == SENTENCES
+    leaves = tuple(parser.symbols.leaves().values())
+    parser.search = kt.parsing.WordSynchronousBeamSearch(2, word_ids=leaves, extra_length=24)
+    assert parser(SENTENCES) == trees
+    parser.save_to_preset(tmp_path / "preset")
+    loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset", constrained=constrained)
+    assert loaded.search == parser.search and loaded(SENTENCES) == trees
+
+
+def test_preset_keeps_the_symbols(parser, tmp_path):
+    parser.save_to_preset(tmp_path / "preset", card="# A parser\n")
+    loaded = kt.ConstituencyParser.from_preset(
+        tmp_path / "preset", extra_length=24, batch_tokens=1024, beam_size=3
+    )
+    assert loaded(SENTENCES) == parser(SENTENCES)
+    with pytest.raises(ValueError, match="does not hold a model for Translator"):
+        kt.Translator.from_preset(tmp_path / "preset")
+
+
+@pytest.mark.once
+def test_the_paper_s_search_is_the_default():
+    parser = ConstituencyParser(new_parser().model, tokenizer(), {"symbols": list(symbols())})
+    assert parser.search == kt.BeamSearch(beam_size=21, alpha=0.3, extra_length=300)
+    assert parser.extra_length == 300 and parser.constrained
+
+
+@pytest.mark.once
+def test_a_string_is_no_list_of_sentences(parser):
+    with pytest.raises(ValueError, match="parsed one by one"):
+        parser("The dog runs.")
+
+
+@pytest.mark.once
+def test_symbols_are_needed():
+    with pytest.raises(ValueError, match='as "symbols"'):
+        ConstituencyParser(new_parser().model, tokenizer(), {})
+
+
+@pytest.mark.once
+def test_symbols_and_words_need_no_vocabulary_in_common(tmp_path):
+    parser = new_parser(counts_words=True)
+    sizes = parser.model.hyperparameters
+    assert sizes["vocabulary_size"] == 4 + len(symbols()) < tokenizer().vocabulary_size
+    assert sizes["source_vocabulary_size"] == tokenizer().vocabulary_size
+    parser.save_to_preset(tmp_path / "preset")
+    loaded = kt.ConstituencyParser.from_preset(
+        tmp_path / "preset", extra_length=24, batch_tokens=1024, beam_size=3
+    )
+    assert loaded(SENTENCES[:2]) == parser(SENTENCES[:2])
+    # The first of the symbols has the id 4: these logits end before the last of them.
+    small = kt.Transformer(len(symbols()), 1, 16, 32, 2, source_vocabulary_size=60)
+    with pytest.raises(ValueError, match="do not belong together"):
+        ConstituencyParser(small, tokenizer(), {"symbols": list(symbols())})
+
+
+@pytest.mark.parametrize("counts_words", [False, True])
+def test_a_model_that_learned_one_tree_gives_it(counts_words):
+    """From a tree to its symbols, through training and search, and back."""
+    tree = Tree.fromstring("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP him))) (. .))")
+    words, sequence = linearize(tree)
+    parser = new_parser(counts_words=counts_words)
+    source = np.array([[*tokenizer().encode([" ".join(words)])[0], 2]])
+    target = np.array([[*parser.symbols.encode([" ".join(sequence)])[0], 2]])
+    inputs = {
+        "encoder_token_ids": source,
+        "decoder_token_ids": np.concatenate([[[1]], target[:, :-1]], axis=1),
+    }
+    parser.model.compile(keras.optimizers.Adam(0.02), loss=kt.LabelSmoothedCrossentropy(0.0))
+    for _ in range(40):
+        parser.model.train_on_batch(inputs, target)
+    (parse,) = parser.parse([words])
+    assert parse.tree == tree
+
+
+# The tag dictionary
+
+
+@pytest.mark.once
+def test_a_preset_keeps_the_tag_dictionary_of_a_parser_that_does_not_use_it(tmp_path):
+    for options in ({}, {"tag_dictionary": False}, {"constrained": False}):
+        parser = new_parser(**options)
+        assert "tag_dictionary" not in parser.metadata
+        parser.save_to_preset(tmp_path / "preset")
+        loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset")
+        assert loaded.tag_dictionary.to_dict() == tag_dictionary().to_dict()
+        assert loaded.metadata == parser.metadata
+    without = kt.ConstituencyParser.from_preset(tmp_path / "preset", tag_dictionary=False)
+    assert without.tag_dictionary is None and without.grammar.leaf_sets == ()
+    assert new_parser(constrained=False).tag_dictionary is None
+
+
+@pytest.mark.once
+def test_tag_dictionary_as_an_argument(tmp_path):
+    other = TagDictionary.from_trees(trees(), min_count=1)
+    parser = new_parser(tag_dictionary=other)
+    assert parser.tag_dictionary is other
+    parser.save_to_preset(tmp_path / "preset")
+    loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset")
+    assert loaded.tag_dictionary.to_dict() == other.to_dict() != tag_dictionary().to_dict()
+
+
+@pytest.mark.once
+def test_tag_dictionary_of_other_trees():
+    with pytest.raises(ValueError, match="no symbols of its tags ALIEN, TAG"):
+        new_parser(tag_dictionary=TagDictionary([["NN", "TAG", "ALIEN"]], []))
+
+
+# Another linearisation
+def test_preset_keeps_the_linearization(tmp_path):
+    options = {"extra_length": 24, "batch_tokens": 1024, "beam_size": 3, "constrained": False}
+    parser = new_parser_of(UnlabelledClosers(), **options)
+    assert ")" in parser.symbols.symbols
+    expected = parser(SENTENCES)
+    assert [tree.leaves() for tree in expected] == SENTENCES
+    parser.save_to_preset(tmp_path / "preset")
+    loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset", **options)
+    assert type(loaded.symbols.linearization) is UnlabelledClosers
+    assert loaded(SENTENCES) == expected
+    with pytest.raises(ValueError, match="of the linearization .*Received: linearization="):
+        kt.ConstituencyParser.from_preset(tmp_path / "preset", linearization=LabelledBrackets())
+
+
+@pytest.mark.once
+def test_the_present_linearization_is_the_default():
+    assert new_parser().symbols.linearization == LabelledBrackets()
+    without_tags = LabelledBrackets(keep_tags=False)
+    parser = new_parser(linearization=without_tags)
+    assert parser.metadata["linearization"] == without_tags.serialize()
+    with pytest.raises(ValueError, match="is no symbol of the linearization"):
+        new_parser(linearization=UnlabelledClosers())
+
+
+def test_a_consensus_of_the_beam(parser):
+    agreeing = new_parser(decision="consensus")
+    several = 0
+    found = parser.parse(SENTENCES[:4], num_results=3)
+    for parse, best in zip(agreeing.parse(SENTENCES[:4]), found, strict=True):
+        trees = [each.tree for each in (best, *best.others)]
+        # A score is log P / lp(|y|), with alpha 0.3; a tree has a symbol for each leaf, two for
+        # each constituent, and the end token.
+        penalties = [((5 + size_of(tree)) / 6) ** 0.3 for tree in trees]
+        scores = [each.score for each in (best, *best.others)]
+        weights = [np.exp(x * penalty) for x, penalty in zip(scores, penalties)]
+        tree, agreement = consensus(trees, weights)
+        assert (parse.tree, parse.others) == (tree, ())
+        assert parse.score == pytest.approx(agreement) and 0 < parse.score <= 1
+        several += tree != best.tree
+    assert several  # else the best alone would do
+    assert agreeing([[]]) == [None]
+
+
+def size_of(tree):
+    return 2 * sum(1 for _ in tree.subtrees()) - len(tree.leaves()) + 1
+
+
+def test_several_results_are_those_of_the_beam(parser):
+    agreeing = new_parser(decision="consensus")
+    for found, expected in zip(*(x.parse(SENTENCES[:2], 2) for x in (agreeing, parser))):
+        assert found == expected
+
+
+def test_a_preset_keeps_the_decision(tmp_path):
+    new_parser(decision="consensus").save_to_preset(tmp_path / "model")
+    load = ConstituencyParser.from_preset
+    assert load(tmp_path / "model").decision == "consensus"
+    assert load(tmp_path / "model", decision="best").decision == "best" == new_parser().decision
+    with pytest.raises(kt.UserError, match="`decision` must be"):
+        new_parser(decision="mean")
+
+
+def test_a_consensus_of_one_sample():
+    parser = new_parser(search=kt.Sampling(seed=1), decision="consensus")
+    assert [tree.leaves() for tree in parser(SENTENCES[:3])] == SENTENCES[:3]
+
+
+@pytest.mark.once
+def test_the_summary_tells_of_a_consensus(capsys):
+    new_parser(decision="consensus").summary()
+    assert "the consensus of trees over the sentence's words" in capsys.readouterr().out
+
+
+@pytest.mark.once
+def test_scores_of_a_training():
+    options = kt.parsing.ParsingOptions(beam_size=2)
+    quick = kt.parsing.quick_parser(new_parser(), options)
+    assert kt.parsing.score_trees(quick, trees()[:3]).sentences == 3
+    # As of a model whose positions are too few for one of them.
+    quick.max_source_length = max(len(tree.leaves()) for tree in trees()[:3])
+    longer = Tree("S", [*trees()[0], *trees()[1], *trees()[2]])
+    assert kt.parsing.score_trees(quick, [longer]).skipped == 1
+    for number in (0, -1):
+        with pytest.raises(kt.UserError, match=f"`val_sentences` .*={number}"):
+            kt.parsing.quick_parser(new_parser(), kt.parsing.ParsingOptions(val_sentences=number))

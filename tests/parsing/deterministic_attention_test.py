@@ -1,0 +1,97 @@
+"""The next word's vector, worked out by hand."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.parsing import DeterministicAttention
+from tests.helpers import assert_close, gradient, normal, to_numpy
+
+# 5 and 6 begin words, 7 and 8 go on with them. 3 and 4 are leaves.
+LAYER = {"word_start_ids": [6, 5], "leaf_ids": [3, 4]}
+SOURCE = np.array([[5, 7, 8, 6, 2, 0, 0], [7, 5, 6, 8, 5, 7, 2]], "int32")
+TARGET = np.array([[1, 9, 3, 9, 4, 10], [1, 3, 4, 3, 3, 9]], "int32")
+WORDS = [
+    [[0, 1, 2], [3], [4]],  # the words' tokens, then the end token
+    [[1], [2, 3], [4, 5], [6]],
+]
+NEXT = [[0, 0, 1, 1, 2, 2], [0, 1, 2, 3, 4, 4]]
+
+
+def expected(sequence):
+    result = np.zeros((2, 6, 4))
+    for row in range(2):
+        for position, word in enumerate(NEXT[row]):
+            if word < len(WORDS[row]):
+                result[row, position] = sequence[row, WORDS[row][word]].mean(axis=0)
+    return result
+
+
+@pytest.mark.each_backend
+def test_mean_over_the_next_words_tokens():
+    sequence = normal(2, 7, 4)
+    layer = DeterministicAttention(**LAYER)
+    assert_close(layer(sequence, SOURCE, TARGET), expected(sequence))
+    assert_close(layer.next_words(TARGET), NEXT)
+    assert not layer.weights
+
+
+@pytest.mark.each_backend
+def test_step_by_step():
+    sequence, layer = normal(2, 7, 4), DeterministicAttention(**LAYER)
+    words = layer.word_vectors(sequence, SOURCE)
+    steps = [layer.vectors_at(words, np.array(NEXT)[:, i : i + 1]) for i in range(6)]
+    assert_close(ops.concatenate(steps, axis=1), layer(sequence, SOURCE, TARGET), atol=0)
+
+
+def test_ids_beyond_all_that_are_named():
+    layer = DeterministicAttention(**LAYER)
+    assert to_numpy(layer.is_leaf(np.array([[2, 3, 4, 5, 99_999]]))).tolist() == [
+        [False, True, True, False, False]
+    ]
+
+
+def test_padding_gives_zeros():
+    layer = DeterministicAttention(**LAYER)
+    nothing = layer(normal(2, 7, 4), np.zeros_like(SOURCE), TARGET)
+    assert_close(nothing, np.zeros((2, 6, 4)), atol=0)
+
+
+def test_there_is_no_word_after_the_last_token():
+    # As many words as tokens, and more leaves than words.
+    source, target = np.array([[5, 6]], "int32"), np.array([[1, 3, 3, 3, 4]], "int32")
+    sequence, zeros = normal(1, 2, 4), np.zeros(4)
+    vectors = to_numpy(DeterministicAttention(**LAYER)(sequence, source, target))
+    assert_close(vectors[0], [*sequence[0], zeros, zeros, zeros])
+
+
+def test_gradient():
+    layer, weights = DeterministicAttention(**LAYER), normal(2, 6, 4, seed=1)
+
+    def total(x):
+        return ops.sum(layer(x, SOURCE, TARGET) * ops.convert_to_tensor(weights))
+
+    by_hand = np.zeros((2, 7, 4))
+    for row in range(2):
+        for position, word in enumerate(NEXT[row]):
+            if word < len(WORDS[row]):
+                tokens = WORDS[row][word]
+                by_hand[row, tokens] += weights[row, position] / len(tokens)
+    assert_close(gradient(total, normal(2, 7, 4)), by_hand)
+
+
+@pytest.mark.once
+def test_config():
+    layer = DeterministicAttention(**LAYER, end_id=9, dtype="bfloat16", name="mine")
+    copy = keras.layers.deserialize(keras.layers.serialize(layer))
+    assert copy.get_config() == layer.get_config()
+    assert copy.word_start_ids == [5, 6] and copy.end_id == 9
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["word_start_ids", "leaf_ids"])
+@pytest.mark.parametrize("wrong", [[], [-1], [0.5]])
+def test_ids_are_checked(name, wrong):
+    with pytest.raises(ValueError, match=f"`{name}` must be ids of tokens"):
+        DeterministicAttention(**{**LAYER, name: wrong})

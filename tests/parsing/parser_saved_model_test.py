@@ -1,0 +1,87 @@
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.parsing.parser_saved_model import kinds_table, tree_writer
+from keras_transformer.parsing.tag_dictionary import TagDictionary
+from keras_transformer.parsing.tree_symbols import TreeSymbols
+from keras_transformer.parsing.trees import InOrderBrackets, to_bracketed
+from tests.parsing.small_trees import new_parser, new_tagging_parser, tokenizer_of, trees
+from tests.parsing.unlabelled_closers import UnlabelledClosers
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="a SavedModel is made by TensorFlow"
+)
+
+SENTENCES = [tree.leaves() for tree in trees()[:10]]
+ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½"], ["x" * 20], []]
+# Words of which SentencePiece leaves nothing, or makes two; too long.
+ODD += [["\u200b", "runs", "a\u00a0b", "the", "\u200b", "dog"], ["runs"] * 45]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.each_backend),
+        pytest.param({"search": kt.parsing.WordSynchronousBeamSearch}, marks=pytest.mark.slow),
+    ],
+)
+def test_gives_what_python_gives(options, tmp_path):
+    gives_what_python_gives(
+        new_parser(max_source_length=45, counts_words=True, **options), tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"tag_dictionary": False}, marks=pytest.mark.slow)]
+)
+def test_gives_the_tags_of_a_tagger(options, tmp_path):
+    parser = new_tagging_parser(InOrderBrackets(), max_source_length=45, **options)
+    gives_what_python_gives(parser, tmp_path)
+
+
+def gives_what_python_gives(parser, tmp_path):
+    import tensorflow as tf
+
+    parser.export(tmp_path / "saved_model")
+    serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]
+    sentences = SENTENCES + ODD
+    outputs = serve(text=tf.constant([" ".join(words) for words in sentences]))
+    parses = list(parser.parse(sentences))
+    expected = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
+    assert [tree.decode() for tree in outputs["tree"].numpy()] == expected
+    assert [parse.is_too_long for parse in parses] == [False] * (len(parses) - 1) + [True]
+    scores = np.array([parse.score for parse in parses])
+    np.testing.assert_allclose(outputs["score"], scores, rtol=1e-4)
+    assert serve(text=tf.constant([], tf.string))["tree"].shape == (0,)
+
+
+def test_dictionary_of_a_treebank_without_frequent_words():
+    import tensorflow as tf
+
+    dictionary = TagDictionary.from_trees(trees()[:3], min_count=1000)
+    assert not dictionary.kinds
+    assert kinds_table(dictionary)[tf.constant([["The", "dog"]])].numpy().tolist() == [[0, 0]]
+
+
+def test_only_a_constrained_parser_is_exported(tmp_path):
+    with pytest.raises(ValueError, match="constrained=False"):
+        new_parser(constrained=False).export(tmp_path / "saved_model")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("linearization", [UnlabelledClosers(), InOrderBrackets()])
+def test_writes_the_trees_of_another_linearization(linearization):
+    import tensorflow as tf
+
+    inventory = linearization.inventory(trees())
+    symbols = TreeSymbols(inventory, tokenizer_of(tuple(inventory)), linearization)
+    words, lines = zip(*map(linearization.linearize, trees()[:10]))
+    token_ids = tf.ragged.constant(symbols.encode(map(" ".join, lines)), dtype="int32")
+    # With the end, and places after it.
+    token_ids = tf.pad(
+        tf.pad(token_ids.to_tensor(), [[0, 0], [0, 1]], constant_values=2), [[0, 0], [0, 3]]
+    )
+    texts = tree_writer(symbols)(token_ids, tf.ragged.constant(words))
+    assert [text.decode() for text in texts.numpy()] == list(map(to_bracketed, trees()[:10]))

@@ -1,0 +1,82 @@
+"""Trees of the built-in corpus, a tokenizer of them, and a parser small enough for tests."""
+
+import functools
+
+from nltk import Tree
+
+from keras_transformer.data.synthetic import generate
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.parsing.constituency_parser import ConstituencyParser
+from keras_transformer.parsing.tag_dictionary import TagDictionary
+from keras_transformer.parsing.train_parser import parser_hyperparameters
+from keras_transformer.parsing.tree_options import TreeOptions
+from keras_transformer.parsing.tree_symbols import TreeSymbols
+from keras_transformer.parsing.trees import LabelledBrackets, symbol_inventory
+from tests.helpers import randomize
+
+VOCABULARY_SIZE = 300
+
+
+@functools.cache
+def trees():
+    return [Tree.fromstring(example.tree) for example in generate("train", 200)]
+
+
+@functools.cache
+def symbols():
+    return tuple(symbol_inventory(trees()))
+
+
+@functools.cache
+def tokenizer():
+    return tokenizer_of(symbols())
+
+
+def tokenizer_of(symbols):
+    sentences = [" ".join(tree.leaves()) for tree in trees()]
+    return Tokenizer.train(sentences, VOCABULARY_SIZE, user_defined_symbols=symbols)
+
+
+@functools.cache
+def tag_dictionary():
+    return TagDictionary.from_trees(trees())
+
+
+def new_parser(**options):
+    metadata = {"symbols": list(symbols()), "tag_dictionary": tag_dictionary().to_dict()}
+    return _new_parser(tokenizer(), metadata, **options)
+
+
+def new_parser_of(linearization, **options):
+    """As `new_parser`, with another linearisation and without a tag dictionary."""
+    symbols = linearization.inventory(trees())
+    metadata = {"symbols": symbols, "linearization": linearization.serialize()}
+    return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)
+
+
+def new_tagging_parser(linearization=None, **options):
+    """As `new_parser`, with a tagger in place of tags in the trees that the decoder writes."""
+    linearization = linearization or LabelledBrackets()
+    symbols = sorted({*linearization.inventory(trees()), "(XX)"})
+    metadata = {
+        "symbols": symbols,
+        "linearization": linearization.serialize(),
+        "tag_dictionary": tag_dictionary().to_dict(),
+    }
+    tokenizer = tokenizer_of(tuple(symbols))
+    return _new_parser(tokenizer, metadata, TreeOptions(tags="tagger"), **options)
+
+
+def _new_parser(tokenizer, metadata, counts_words=False, **options):
+    # Without a count of words, as of earlier versions: one vocabulary of symbols and words.
+    target_size, sizes_of_parser = VOCABULARY_SIZE, {}
+    if counts_words:
+        symbols = TreeSymbols(metadata["symbols"], tokenizer)
+        target_size = symbols.vocabulary_size
+        tree_options = TreeOptions() if counts_words is True else counts_words
+        sizes_of_parser = parser_hyperparameters(tokenizer, symbols, tree_options)
+    model = Transformer(target_size, 1, 16, 32, 2, dropout=0.0, **sizes_of_parser)
+    sizes = {"extra_length": 24, "batch_tokens": 1024}
+    beam = {} if "search" in options else {"beam_size": 3}
+    return ConstituencyParser(randomize(model), tokenizer, metadata, **{**sizes, **beam, **options})

@@ -1,0 +1,61 @@
+import json
+
+import pytest
+from nltk import Tree
+
+from keras_transformer.parsing.tag_dictionary import TagDictionary
+
+pytestmark = pytest.mark.once
+
+
+def trees(*lines):
+    """A tree for each line of `tag/word`."""
+    return [
+        Tree("S", [Tree(tag, [word]) for tag, word in (pair.split("/") for pair in line.split())])
+        for line in lines
+    ]
+
+
+TREES = trees("DT/the NN/run", "DT/the VB/run", "NN/dog ,/, NN/cat", "DT/the ,/, VB/go")
+
+
+def test_a_frequent_word_keeps_to_its_tags_and_others_to_those_of_many_words():
+    dictionary = TagDictionary.from_trees(TREES, min_count=2, min_words=2)
+    sets = [dictionary.tag_sets[kind] for kind in dictionary.kinds_of(["the", ",", "run"])]
+    assert sets == [["DT"], [","], ["NN", "VB"]]
+    # Three words are nouns, two are verbs; one is an article, one a comma.
+    assert dictionary.tag_sets[0] == ["NN", "VB"]
+    assert dictionary.kinds_of(["dog", "alien", "Run", "", "run "]) == [0] * 5
+
+
+def test_where_no_tag_has_many_words_unknown_ones_may_have_any():
+    dictionary = TagDictionary.from_trees(TREES, min_count=4, min_words=4)
+    assert dictionary.tag_sets == [[",", "DT", "NN", "VB"]]
+    assert dictionary.kinds_of(["the"]) == [0]
+
+
+def test_slips_of_the_annotators_are_left_out():
+    commas = trees(*["NN/dog ,/,"] * 500, "NN/dog NN/,")
+    assert TagDictionary.from_trees(commas).tag_sets[1:] == [[","], ["NN"]]
+    dictionary = TagDictionary.from_trees(commas, min_share=0)
+    assert dictionary.tag_sets[1:] == [[",", "NN"], ["NN"]]
+
+
+def test_json_makes_the_same_dictionary():
+    dictionary = TagDictionary.from_trees(TREES, min_count=1)
+    again = TagDictionary(**json.loads(json.dumps(dictionary.to_dict())))
+    assert again.kinds == dictionary.kinds and again.tag_sets == dictionary.tag_sets
+    assert again.kinds_of(["cat", "go"]) == dictionary.kinds_of(["cat", "go"]) != [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("tag_sets", "words"), [([], []), ([["NN"], []], ["a"]), ([["NN"]], ["a"]), ([["NN"]] * 2, [])]
+)
+def test_wrong_sets(tag_sets, words):
+    with pytest.raises(ValueError, match="words for each further set"):
+        TagDictionary(tag_sets, words)
+
+
+def test_wrong_count():
+    with pytest.raises(ValueError, match="`min_count` must be a positive integer.*min_count=0"):
+        TagDictionary.from_trees(TREES, min_count=0)

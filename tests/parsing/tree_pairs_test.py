@@ -1,0 +1,111 @@
+import pytest
+from nltk import Tree
+
+from keras_transformer.parsing.tag_dictionary import count_tags
+from keras_transformer.parsing.tree_pairs import TreePairs
+from keras_transformer.parsing.treebanks import Treebank
+from keras_transformer.parsing.trees import parse_trees, tagged_words
+
+pytestmark = pytest.mark.once
+
+
+def test_trees_of_thousands_of_levels_are_trained_on():
+    deep = "(S (NP (NN dog))" * 3000 + ")" * 3000
+    pairs = TreePairs(Treebank("x", "train", lambda: parse_trees([deep])))
+    assert list(pairs.sentences()) == ["dog " * 2999 + "dog"]
+    assert len(list(pairs)) == 1
+    (tree,) = parse_trees([deep])
+    assert count_tags([tree]) == {"dog": {"NN": 3000}}
+    assert tagged_words(tree)[:2] == [("dog", "NN")] * 2
+
+
+def treebank(size, label):
+    trees = [f"({label} (DT the) (NN dog{i}))" for i in range(size)]
+    return Treebank(label, "train", lambda: map(Tree.fromstring, trees))
+
+
+def test_pairs_of_words_and_symbols():
+    pairs = TreePairs(treebank(2, "NP"))
+    assert (
+        list(pairs)
+        == list(pairs)
+        == [
+            ("the dog0", "(NP (DT) (NN) )NP"),
+            ("the dog1", "(NP (DT) (NN) )NP"),
+        ]
+    )
+    assert len(pairs) == 2 and pairs.split == "train"
+    assert list(TreePairs(treebank(1, "NP"), keep_tags=False)) == [
+        ("the dog0", "(NP (XX) (XX) )NP")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gold", "extra", "ratio", "expected"),
+    [
+        (2, 2, 1.0, (2, 2)),
+        (2, 20, 1.0, (20, 20)),  # the gold trees ten times
+        (2, 20, 5.0, (4, 20)),
+        (20, 2, 1.0, (20, 20)),
+        (20, 2, 0.5, (20, 10)),
+        (3, 4, 1.0, (3, 4)),  # as near as whole copies allow
+    ],
+)
+def test_the_smaller_treebank_is_repeated(gold, extra, ratio, expected):
+    pairs = TreePairs(treebank(gold, "A"), extra=treebank(extra, "B"), extra_ratio=ratio)
+    symbols = [symbols for _, symbols in pairs]
+    counts = tuple(sum(line.startswith(f"({label} ") for line in symbols) for label in "AB")
+    assert counts == expected and len(pairs) == sum(expected)
+
+
+def test_constituents_of_more_than_one_word():
+    bracketed = "(S (NP (DT the) (NN dog)) (VP (VBZ runs) (ADVP (RB home))) (. .))"
+    one = Treebank(
+        "x", "train", lambda: [Tree.fromstring(bracketed), Tree("X", [Tree("UH", ["o"])])]
+    )
+    pairs = TreePairs(one, constituents=True)
+    words, symbols = zip(*pairs)
+    assert words == ("the dog runs home .", "the dog", "runs home", "o")
+    assert symbols[1:] == ("(NP (DT) (NN) )NP", "(VP (VBZ) (ADVP (RB) )ADVP )VP", "(X (UH) )X")
+    assert len(pairs) == 4
+    with_extra = TreePairs(one, extra=treebank(4, "A"), constituents=True)
+    assert len(with_extra) == len(list(with_extra)) == 2 * 4 + 4
+    # They are no sentences for the vocabulary.
+    assert list(pairs.sentences()) == ["the dog runs home .", "o"]
+    whole = TreePairs(one)
+    assert len(whole) == 2 and list(whole.with_constituents()) == list(pairs)
+    assert len(whole.with_constituents()) == 4 and len(whole) == len(list(whole)) == 2
+    assert whole.with_constituents().fingerprint() == pairs.fingerprint()
+
+
+def test_a_unary_chain_over_a_word_is_no_constituent_of_more_than_one():
+    bracketed = "(S (X (Y (NN a))) (X (Y (NN b) (NN c))))"
+    one = Treebank("x", "train", lambda: [Tree.fromstring(bracketed)])
+    words = [words for words, _ in TreePairs(one, constituents=True)]
+    assert words == ["a b c", "b c", "b c"]
+
+
+def test_sentences_and_survey_are_of_both_treebanks():
+    pairs = TreePairs(treebank(2, "A"), extra=treebank(4, "B"), keep_tags=False)
+    assert list(pairs.sentences()) == [words for words, _ in pairs]
+    assert pairs.name == "A" and len(list(pairs.sentences())) == 8
+    assert pairs.survey.symbols == ["(A", "(B", "(XX)", ")A", ")B"]
+    assert pairs.survey.tag_counts["the"] == {"DT": 2}  # neither repeated, nor of the extra trees
+
+
+def test_fingerprint_tells_what_differs():
+    fingerprints = {
+        TreePairs(treebank(2, "A")).fingerprint(),
+        TreePairs(treebank(2, "B")).fingerprint(),
+        TreePairs(treebank(2, "A"), keep_tags=False).fingerprint(),
+        TreePairs(treebank(2, "A"), constituents=True).fingerprint(),
+        TreePairs(treebank(2, "A"), extra=treebank(2, "B")).fingerprint(),
+        TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=2.0).fingerprint(),
+    }
+    assert len(fingerprints) == 6
+    assert TreePairs(treebank(2, "A")).fingerprint() in fingerprints
+
+
+def test_wrong_ratio():
+    with pytest.raises(ValueError, match="`extra_ratio` must be a positive number.*extra_ratio=0"):
+        TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=0)

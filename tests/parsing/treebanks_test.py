@@ -1,0 +1,223 @@
+import ast
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.data.corpora import SYNTHETIC_SIZES, load_parallel_text
+from keras_transformer.data.synthetic import english_text
+from keras_transformer.parsing import penn_treebank, treebanks
+from keras_transformer.parsing.treebanks import TREEBANKS, Treebank, load_treebank
+from keras_transformer.parsing.trees import to_bracketed
+
+pytestmark = pytest.mark.once
+
+SPLITS = ("train", "val", "test")
+
+
+def write(folder: Path, **texts: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, text in texts.items():
+        (folder / f"{stem}.mrg").write_text(text)
+    return folder
+
+
+def brackets(treebank: Treebank) -> list[str]:
+    return [to_bracketed(tree) for tree in treebank]
+
+
+def error_of(*args, **kwargs) -> str:
+    with pytest.raises(ValueError) as error:
+        load_treebank(*args, **kwargs)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+# A treebank
+
+
+def test_trees_are_cleaned_and_passes_repeated(tmp_path):
+    write(tmp_path, train="( (NP-SBJ (NP-1 (NN a)) (NP (-NONE- *))) )\n(S (NN b))\n")
+    treebank = load_treebank("trees", "train", tmp_path)
+    assert brackets(treebank) == brackets(treebank) == ["(NP (NP (NN a)))", "(S (NN b))"]
+    first, second = iter(treebank), iter(treebank)
+    assert next(first) == next(second)
+    assert len(treebank) == 2 and treebank.num_left_out == 0
+    assert repr(treebank) == "<Treebank trees train: 2 trees>"
+    collapsed = load_treebank("trees", "train", str(tmp_path), collapse_unary=True)
+    assert brackets(collapsed) == ["(NP (NN a))", "(S (NN b))"]
+    assert collapsed.fingerprint() != treebank.fingerprint()
+
+
+def test_files_are_read_once(tmp_path):
+    write(tmp_path, train="( (S (NN a)) )\n(S (NN b))\n")
+    treebank = load_treebank("trees", "train", tmp_path)
+    fingerprint = treebank.fingerprint()
+    write(tmp_path, train="(S (NN c")
+    assert brackets(treebank) == brackets(treebank) == ["(S (NN a))", "(S (NN b))"]
+    assert treebank.fingerprint() == fingerprint
+    (tmp_path / "train.mrg").unlink()
+    assert len(treebank) == len(list(treebank)) == 2
+
+
+def test_from_file(tmp_path):
+    write(tmp_path, a="(TOP (S (NN a)))")
+    treebank = Treebank.from_file(tmp_path / "a.mrg", "silver", collapse_unary=True)
+    assert (treebank.name, treebank.split, treebank.collapse_unary) == ("silver", "train", True)
+    assert brackets(treebank) == ["(S (NN a))"]
+
+
+def test_trees_of_nothing_but_traces_are_left_out_and_counted(tmp_path):
+    write(tmp_path, train="(S (NN a))\n( (S (-NONE- *)) )\n(S (NN b))", test="(S (-NONE- *))")
+    treebank = load_treebank("trees", "train", tmp_path)
+    assert brackets(treebank) == ["(S (NN a))", "(S (NN b))"]
+    assert (len(treebank), treebank.num_left_out) == (2, 1)
+    assert repr(treebank) == "<Treebank trees train: 2 trees, 1 without words left out>"
+    assert "'test' of trees is empty" in error_of("trees", "test", tmp_path)
+
+
+def test_fingerprint_tells_clean_trees_apart(tmp_path):
+    texts = ["(S (NN a))(S (NN b))", "(S (NN b))(S (NN a))", "(S (NN a))(S (NNS b))"]
+    prints = [
+        Treebank.from_file(write(tmp_path, a=text) / "a.mrg").fingerprint()
+        for text in [*texts, "( (S-X\n (NN a)))\n\n(TOP (S (NN b)))"]
+    ]
+    assert len(set(prints)) == 3 and prints[0] == prints[3] and len(prints[0]) == 64
+
+
+# Treebanks by name
+
+
+@pytest.mark.parametrize("below", ["", "trees"])
+def test_any_trees(tmp_path, below):
+    folder = write(tmp_path / below, **{split: f"(S (NN {split}))" for split in SPLITS})
+    for split in SPLITS:
+        assert brackets(load_treebank("trees", split, tmp_path)) == [f"(S (NN {split}))"]
+    (folder / "val.mrg").rename(folder / "dev.mrg")
+    assert brackets(load_treebank("trees", "val", tmp_path)) == ["(S (NN val))"]
+
+
+@pytest.mark.parametrize("below", ["", "craft"])
+def test_craft_holds_its_last_articles_out(tmp_path, below):
+    article = "( (TITLE (NN a{0})) )\n( (S (NN b{0})) )\n( (S (TITLE (NN c{0}))) )\n"
+    train = "".join(article.format(number) for number in range(5))
+    write(tmp_path / below, train=train, dev=article.format("d"))
+    words = {
+        split: [tree.leaves()[0] for tree in load_treebank("craft", split, tmp_path)]
+        for split in SPLITS
+    }
+    assert words["train"] == ["a0", "b0", "c0", "a1", "b1", "c1"]
+    assert words["val"] == ["a2", "b2", "c2", "a3", "b3", "c3", "a4", "b4", "c4"]
+    assert words["test"] == ["ad", "bd", "cd"]
+
+
+def test_craft_without_enough_articles(tmp_path):
+    write(tmp_path, train="( (S (NN a)) )\n(TITLE (NN b))\n(UH c)\n")
+    assert brackets(load_treebank("craft", "val", tmp_path)) == [
+        "(S (NN a))",
+        "(TITLE (NN b))",
+        "(UH c)",
+    ]
+    assert "'train' of craft is empty" in error_of("craft", "train", tmp_path)
+
+
+def test_penn_treebank(tmp_path):
+    for number in range(1, 200):
+        write(tmp_path / "mrg", **{f"wsj_{number:04}": f"( (S-1 (CD {number})) )"})
+    words = [[tree.leaves()[0] for tree in load_treebank("ptb", s, tmp_path)] for s in SPLITS]
+    assert [len(split) for split in words] == [159, 20, 20]
+    assert [*words[0], *words[1], *words[2]] == [str(number) for number in range(1, 200)]
+
+
+def test_synthetic():
+    treebank = load_treebank("synthetic", "val", data_dir="/no/such/folder")
+    assert len(treebank) == SYNTHETIC_SIZES["val"] == 1_000
+    # The same sentences in the same order as the corpus for translation has.
+    pairs = load_parallel_text("synthetic", "val")
+    for tree, (english, _) in zip(treebank, pairs):
+        assert english_text(to_bracketed(tree)) == english
+    assert {tree.label() for tree in treebank} == {"S"}
+    assert treebank.fingerprint() == load_treebank("synthetic", "val").fingerprint()
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    "arguments, parts",
+    [
+        (("ctb", "train"), ["`dataset` must be one of synthetic, ptb, craft, trees", "'ctb'"]),
+        (("synthetic", "dev"), ["`split` must be one of train, val, test", "split='dev'"]),
+        (("craft", "val"), ["craft needs `data_dir`", "train.mrg", "github.com"]),
+        (("craft", "test"), ["craft needs `data_dir`", "dev.mrg"]),
+        (("trees", "val"), ["trees needs `data_dir`", "val.mrg (or dev.mrg)"]),
+        (("ptb", "val"), ["ptb needs `data_dir`", "wsj_0001.mrg"]),
+    ],
+)
+def test_wrong_arguments(arguments, parts):
+    message = error_of(*arguments)
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize("dataset", sorted(TREEBANKS.keys() - {"synthetic"}))
+def test_missing_folder_and_file(tmp_path, dataset):
+    message = error_of(dataset, "train", tmp_path / "nowhere")
+    assert "`data_dir`" in message and str(tmp_path / "nowhere") in message
+    message = error_of(dataset, "train", tmp_path)
+    assert "not found in" in message and str(tmp_path) in message
+
+
+def test_damaged_file_is_reported_at_once(tmp_path):
+    write(tmp_path, train="(S (NN a))\n(S (NN b)\n")
+    message = error_of("trees", "train", tmp_path)
+    assert f"{tmp_path / 'train.mrg'}, line 2:" in message
+    write(tmp_path, test="")
+    assert "test.mrg is empty" in error_of("trees", "test", tmp_path)
+
+
+# The real treebanks
+
+CORPORA = os.environ.get("KERAS_TRANSFORMER_DATA")
+needs_corpora = pytest.mark.skipif(
+    not CORPORA, reason="set KERAS_TRANSFORMER_DATA to the folder that holds craft/ and ptb_sample/"
+)
+
+
+@needs_corpora
+@pytest.mark.parametrize(
+    "dataset, split, size",
+    [("ptb", "train", 3_396), ("ptb", "val", 273), ("ptb", "test", 245), ("craft", "test", 2_780)],
+)
+def test_sizes(dataset, split, size):
+    treebank = load_treebank(dataset, split, CORPORA)
+    assert (len(treebank), treebank.num_left_out) == (size, 0)
+
+
+@needs_corpora
+def test_split_of_craft():
+    path = Path(CORPORA, "craft", "train.mrg")
+    # One tree a line, articles from TITLE to TITLE: no need to parse them.
+    lines = path.read_text().rstrip("\n").split("\n")
+    starts = [n for n, line in enumerate(lines) if line.startswith("( (TITLE")]
+    assert len(load_treebank("craft", "val", CORPORA)) == len(lines) - starts[-3] == 980
+
+
+# What importing needs
+
+MODULES = [treebanks, penn_treebank, *map(sys.modules.get, sorted(
+    name for name in sys.modules if name.startswith("keras_transformer.parsing.trees")
+))]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_importing_needs_only_the_standard_library(module):
+    roots = set()
+    for node in ast.parse(Path(module.__file__).read_text()).body:
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots.add(node.module.partition(".")[0])
+    assert roots <= sys.stdlib_module_names | {"keras_transformer"}

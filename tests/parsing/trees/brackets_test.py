@@ -1,0 +1,158 @@
+"""Reading and writing trees in brackets."""
+
+import gzip
+
+import pytest
+from nltk import Tree
+
+from keras_transformer.parsing.trees import (
+    escape,
+    parse_trees,
+    read_trees,
+    to_bracketed,
+    unescape,
+)
+
+pytestmark = pytest.mark.once
+
+DOG = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))"
+
+
+def read(tmp_path, text: str | bytes) -> list[Tree]:
+    path = tmp_path / "trees.mrg"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return list(read_trees(path))
+
+
+def error_of(tmp_path, text: str | bytes) -> str:
+    with pytest.raises(ValueError) as error:
+        read(tmp_path, text)
+    message = str(error.value)
+    assert str(tmp_path / "trees.mrg") in message and "\n" not in message
+    return message
+
+
+def test_one_a_line_and_over_many_lines(tmp_path):
+    many_lines = "\n(S\n  (NP (DT The)\n(NN\n dog) )\n\n  (VP\t(VBZ runs) ))"
+    dog = Tree("S", [Tree("NP", [Tree("DT", ["The"]), Tree("NN", ["dog"])]),
+                     Tree("VP", [Tree("VBZ", ["runs"])])])  # fmt: skip
+    assert read(tmp_path, DOG) == [dog]
+    assert read(tmp_path, f"{DOG}\n{many_lines}\n{DOG}{DOG}(UH Yes)\n") == [dog] * 4 + [
+        Tree("UH", ["Yes"])
+    ]
+
+
+def test_outer_brackets_stay(tmp_path):
+    trees = read(tmp_path, f"( {DOG} )\n({DOG})\n(\n {DOG} (. .))\n(TOP {DOG})\n( S (NN a))")
+    assert [tree.label() for tree in trees] == ["", "", "", "TOP", "S"]
+    assert [len(tree) for tree in trees] == [1, 1, 2, 1, 1]
+
+
+def test_tags_and_words_stay_as_they_are(tmp_path):
+    text = "(NP-SBJ=2 (-LRB- -LRB-) (CD 1\\/2) (-NONE- *T*-1) (-RRB- -RCB-) ('' '') (NN Ähre))"
+    (tree,) = read(tmp_path, text)
+    assert to_bracketed(tree) == text
+
+
+def test_a_word_may_hold_a_space_that_is_not_ascii(tmp_path):
+    (tree,) = read(tmp_path, "(NP (NN a\u200ab) (NN \u00a0))")
+    assert tree.leaves() == ["a\u200ab", "\u00a0"]
+
+
+def test_byte_order_mark_carriage_returns_and_gzip(tmp_path):
+    assert len(read(tmp_path, b"\xef\xbb\xbf" + f"{DOG}\r\n{DOG}\r\n".encode())) == 2
+    path = tmp_path / "trees.gz"
+    path.write_bytes(gzip.compress(DOG.encode()))
+    assert [to_bracketed(tree) for tree in read_trees(path)] == [DOG]
+
+
+def test_only_one_tree_is_held():
+    lines = iter([DOG, DOG, ")"])
+    trees = parse_trees(lines)
+    next(trees)
+    assert next(lines) == DOG
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        (f"{DOG}\n{DOG})\n", ["line 2:", "')' without its '('", DOG + ")'"]),
+        (f"{DOG}\n(S (NP (DT The)\n (NN dog)\n", ["line 2:", "not closed", "'(S (NP (DT The)'"]),
+        (f"( {DOG}\n( {DOG} )\n", ["line 2 (the tree begins on line 1)", "is a ')' missing?"]),
+        (f"{DOG}\nThe dog\n", ["line 2:", "text outside the trees", "'The dog'"]),
+        (f"{DOG} dog\n", ["line 1:", "text outside the trees"]),
+        (f"{DOG}\n()\n", ["line 2:", "an empty bracket: ()"]),
+        ("(S (NP )\n(VP (VBZ runs)))", ["line 1:", "an empty bracket: (NP)"]),
+        ("(S\n(NP The (NN dog)))", ["line 2 (the tree", "'The' has no tag of its own"]),
+        ("(S\n(NP (DT The) dog))", ["line 2 (the tree", "'dog' has no tag of its own"]),
+        ("(NN the dog)", ["line 1:", "'the' has no tag of its own"]),
+        ("", ["is empty", "Penn-style"]),
+        (" \n\n", ["holds no tree", "Penn-style"]),
+        (f"{DOG}\n".encode() + b"(NN \xff)", ["line 2: not valid UTF-8"]),
+    ],
+)
+def test_damaged_files(tmp_path, text, parts):
+    message = error_of(tmp_path, text)
+    for part in parts:
+        assert part in message
+
+
+def test_at_most_60_characters_are_shown(tmp_path):
+    line = "(S " + "(NN dog) " * 100
+    assert error_of(tmp_path, line).endswith(f"Found: {line[:60]!r}")
+
+
+def test_a_file_cut_anywhere_in_its_last_tree_is_an_error(tmp_path):
+    text = f"{DOG}\n{DOG}"
+    for end in range(len(DOG) + 2, len(text)):
+        error_of(tmp_path, text[:end])
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ValueError, match=r"no file .*nothing\.mrg"):
+        next(read_trees(tmp_path / "nothing.mrg"))
+
+
+# Writing
+
+
+def test_brackets_are_on_one_line_and_read_again():
+    trees = [DOG, "(UH Yes)", f"( {DOG} (. .))", f"(TOP {DOG} {DOG})"]
+    assert [to_bracketed(tree) for tree in parse_trees(trees)] == trees
+
+
+@pytest.mark.parametrize(
+    "tree, part",
+    [
+        (Tree("NN", ["f(x"]), "word='f(x'"),
+        (Tree("NN", ["a b"]), "word='a b'"),
+        (Tree("NN", [""]), "word=''"),
+        (Tree("N)", ["a"]), "label='N)'"),
+        (Tree("", ["a"]), "label=''"),
+        (Tree("S", [Tree("", [Tree("NN", ["a"])])]), "label=''"),
+        (Tree("S", ["a", "b"]), "'a'. Expected (TAG word)"),
+        (Tree("S", [Tree("NN", ["a"]), "b"]), "'b'. Expected (TAG word)"),
+        (Tree("S", [Tree("NP", [])]), "is empty: (NP )"),
+    ],
+)
+def test_what_brackets_cannot_hold(tree, part):
+    with pytest.raises(ValueError) as error:
+        to_bracketed(tree)
+    assert part in str(error.value)
+
+
+def test_escape():
+    assert [escape(word) for word in ("(", "f(x)", "[", "a/b")] == [
+        "-LRB-",
+        "f-LRB-x-RRB-",
+        "[",
+        "a/b",
+    ]
+    codes = ["-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "1\\/2", "\\*", "f-LRB-x-RRB-"]
+    assert [unescape(word) for word in codes] == [*"()[]{}", "1/2", "*", "f(x)"]
+
+
+def test_no_depth_is_too_great():
+    line = "(NP " * 20_000 + "(NN dog)" + ")" * 20_000
+    (tree,) = parse_trees([line])
+    assert to_bracketed(tree) == line

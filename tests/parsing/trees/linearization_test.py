@@ -1,0 +1,173 @@
+"""A linearisation is one class: another one works with all that takes a linearisation."""
+
+import random
+
+import pytest
+from nltk import Tree
+
+from keras_transformer.errors import UserError
+from keras_transformer.parsing.tree_pairs import TreePairs
+from keras_transformer.parsing.tree_symbols import TreeSymbols
+from keras_transformer.parsing.treebanks import Treebank
+from keras_transformer.parsing.trees import (
+    LabelledBrackets,
+    Linearization,
+    linearize,
+    repair,
+    to_bracketed,
+)
+from tests.parsing.small_trees import trees
+from tests.parsing.unlabelled_closers import UnlabelledClosers
+
+pytestmark = pytest.mark.once
+
+DOG = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))"
+WORDS = ["The", "dog", "runs"]
+SYMBOLS = ["(S", "(NP", "(DT)", "(NN)", ")", "(VP", "(VBZ)", ")", ")"]
+UNLABELLED = UnlabelledClosers()
+
+
+class Names:
+    """A stand-in for a tokenizer, of symbols alone."""
+
+    def __init__(self, symbols):
+        self.pieces = ["pad", "start", "end", "unknown", *symbols]
+        self.vocabulary_size = len(self.pieces)
+
+    def ids_of(self, symbols):
+        return [self.pieces.index(symbol) for symbol in symbols]
+
+
+def test_trees_go_to_symbols_and_back():
+    assert UNLABELLED.linearize(Tree.fromstring(DOG)) == (WORDS, SYMBOLS)
+    for tree in trees():
+        words, symbols = UNLABELLED.linearize(tree)
+        assert UNLABELLED.rebuild(words, symbols) == tree
+        assert repair(words, symbols, UNLABELLED) == (tree, {})
+    assert UNLABELLED.inventory([Tree.fromstring(DOG)]) == sorted({*SYMBOLS})
+
+
+@pytest.mark.parametrize(
+    ("words", "symbols", "part"),
+    [
+        (WORDS, SYMBOLS[:-1], "the S opened last is never closed"),
+        (WORDS, [*SYMBOLS, ")"], "symbol 9, ')', comes after the end"),
+        (["a"], [")", "(NN)"], "symbol 0, ')', comes where nothing is open"),
+        (["a"], ["(S", "(NP", ")", "(NN)", ")"], "symbol 2, ')', comes where a NP is empty"),
+        (["a"], ["(S", "(NN)", ")S"], "symbol 2, ')S', is none of '(NP', '(NN)' and ')'"),
+    ],
+)
+def test_not_a_tree(words, symbols, part):
+    with pytest.raises(UserError) as error:
+        UNLABELLED.rebuild(words, symbols)
+    assert part in str(error.value)
+
+
+def test_pairs():
+    treebank = Treebank("dogs", "train", lambda: [Tree.fromstring(DOG)])
+    pairs = TreePairs(treebank, linearization=UNLABELLED, constituents=True)
+    assert list(pairs) == [(" ".join(WORDS), " ".join(SYMBOLS)), ("The dog", "(NP (DT) (NN) )")]
+    assert pairs.fingerprint() != TreePairs(treebank, constituents=True).fingerprint()
+    without_tags = TreePairs(treebank, linearization=LabelledBrackets(keep_tags=False))
+    assert without_tags.fingerprint() == TreePairs(treebank, keep_tags=False).fingerprint()
+    with pytest.raises(UserError, match="`keep_tags` configures the default"):
+        TreePairs(treebank, keep_tags=False, linearization=UNLABELLED)
+
+
+def test_one_symbol_closes_every_label():
+    names = Names(["(A", "(B", "(x)", "(y)", ")"])
+    symbols = TreeSymbols(names.pieces[4:], names, UNLABELLED)
+    opening, closing = symbols.brackets()
+    assert [names.pieces[i] for i in opening] == ["(A", "(B"]
+    assert [names.pieces[i] for i in closing] == [")", ")"]
+    assert {tag: names.pieces[i] for tag, i in symbols.leaves().items()} == {"x": "(x)", "y": "(y)"}
+
+
+def test_symbols_of_another_linearization():
+    with pytest.raises(UserError, match=r"'\)S' is no symbol of the linearization"):
+        TreeSymbols(["(S", ")S"], Names(["(S", ")S"]), UNLABELLED)
+
+
+@pytest.mark.parametrize(
+    ("words", "symbols", "expected", "repairs"),
+    [
+        ("a b", "(S (NP (D) (V)", "(S (NP (D a) (V b)))", {"missing_closer": 2}),
+        ("a b", "(S (NP (D) ) ) (V) )", "(S (NP (D a)) (V b))", {"extra_closer": 1}),
+        ("a", "(S (D) ) )", "(S (D a))", {"extra_closer": 1}),
+        ("a b", "(D) (N) )", "(X (D a) (N b))", {"missing_opener": 1}),
+        ("a", "(S (NP ) (D) )", "(S (D a))", {"empty_constituent": 1}),
+        ("a b", "(S (D) ) (S (V) )", "(TOP (S (D a)) (S (V b)))", {"several_roots": 1}),
+        ("a b", "(S (D) )", "(S (D a) (XX b))", {"missing_leaf": 1}),
+        ("a", "(S (D) )S )", "(S (D a))", {"unknown_symbol": 1}),
+    ],
+)
+def test_repairs_by_hand(words, symbols, expected, repairs):
+    tree, counts = repair(words.split(), symbols.split(), UNLABELLED)
+    assert to_bracketed(tree) == expected and dict(counts) == repairs
+
+
+def test_any_symbols_are_repaired():
+    draw = random.Random(0)
+    symbols = ["(S", "(NP", "(D)", "(N)", ")", ")", ")S", ""]
+    num_mended = 0
+    for _ in range(3_000):
+        words = draw.choices(["a", "b", ","], k=draw.randint(1, 4))
+        drawn = draw.choices(symbols, k=draw.randint(0, 12))
+        tree, repairs = repair(words, drawn, UNLABELLED)
+        assert tree.leaves() == words
+        assert repair(*UNLABELLED.linearize(tree), UNLABELLED) == (tree, {})
+        if repairs:
+            num_mended += 1
+            with pytest.raises(UserError):
+                UNLABELLED.rebuild(words, drawn)
+        else:
+            assert UNLABELLED.rebuild(words, drawn) == tree
+    assert 2_700 < num_mended < 3_000
+
+
+@pytest.mark.parametrize("linearization", [LabelledBrackets(), UNLABELLED], ids=["own", "other"])
+def test_symbols_write_brackets(linearization):
+    for tree in trees():
+        words, symbols = linearization.linearize(tree)
+        left, text = iter(words), ""
+        for symbol in symbols:
+            before, after = linearization.text_around(symbol)
+            text += before + (next(left) if linearization.step_of(symbol)[0] == "leaf" else "")
+            text += after
+        assert text.strip() == to_bracketed(tree)
+
+
+# What a preset says of it
+
+
+def test_the_front_is_the_class():
+    tree = Tree.fromstring(DOG)
+    for keep_tags in (True, False):
+        assert linearize(tree, keep_tags) == LabelledBrackets(keep_tags).linearize(tree)
+
+
+@pytest.mark.parametrize(
+    "linearization",
+    [LabelledBrackets(), LabelledBrackets(keep_tags=False), UNLABELLED],
+    ids=lambda linearization: type(linearization).__name__,
+)
+def test_serialized(linearization):
+    again = Linearization.deserialize(linearization.serialize())
+    assert type(again) is type(linearization)
+    assert again.get_config() == linearization.get_config()
+
+
+@pytest.mark.parametrize(
+    ("serialized", "message"),
+    [
+        ({"class_name": "Alien", "config": {}}, "no linearization 'Alien', only LabelledBrackets"),
+        ({"class_name": "LabelledBrackets"}, 'its "class_name" and its "config"'),
+        ({"class_name": "LabelledBrackets", "config": 3}, 'its "class_name" and its "config"'),
+        ({"class_name": ["S"], "config": {}}, "no linearization"),
+        ("LabelledBrackets", 'its "class_name" and its "config"'),
+        ({"class_name": "LabelledBrackets", "config": {"size": 3}}, "No LabelledBrackets has"),
+    ],
+)
+def test_wrongly_serialized(serialized, message):
+    with pytest.raises(UserError, match=message):
+        Linearization.deserialize(serialized)

@@ -1,0 +1,155 @@
+"""Trees as symbols and back."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from nltk import Tree
+
+from keras_transformer.parsing.trees import (
+    clean_tree,
+    linearize,
+    most_openings,
+    parse_symbol,
+    parse_trees,
+    read_trees,
+    rebuild,
+    symbol_inventory,
+)
+
+pytestmark = pytest.mark.once
+
+DOG = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))"
+WORDS = ["The", "dog", "runs"]
+SYMBOLS = ["(S", "(NP", "(DT)", "(NN)", ")NP", "(VP", "(VBZ)", ")VP", ")S"]
+
+
+def tree_of(text: str) -> Tree:
+    (tree,) = parse_trees([text])
+    return tree
+
+
+def test_linearize():
+    assert linearize(tree_of(DOG)) == (WORDS, SYMBOLS)
+    words, symbols = linearize(tree_of(DOG), keep_tags=False)
+    assert words == WORDS
+    assert symbols == ["(S", "(NP", "(XX)", "(XX)", ")NP", "(VP", "(XX)", ")VP", ")S"]
+
+
+def test_single_leaf():
+    assert linearize(tree_of("(UH Yes)")) == (["Yes"], ["(UH)"])
+    assert rebuild(["Yes"], ["(UH)"]) == tree_of("(UH Yes)")
+
+
+def test_rebuild():
+    assert rebuild(WORDS, SYMBOLS) == tree_of(DOG)
+    assert rebuild(("a b", "(", ""), SYMBOLS).leaves() == ["a b", "(", ""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(NP (-LRB- -LRB-) (NN a) (-RRB- -RRB-))",
+        "(PP (IN in) (NP (NP (NN a)) (NP (NP (NN b)))))",
+        "(NN (NN a))",  # a constituent and a tag of one name
+        "(TOP ($ $) (: --) (`` ``) (, ,) (WP$ whose))",
+    ],
+)
+def test_round_trip(text):
+    assert rebuild(*linearize(tree_of(text))) == tree_of(text)
+
+
+@pytest.mark.parametrize(
+    "words, symbols, part",
+    [
+        (WORDS, SYMBOLS[:-1], "the S opened last is never closed"),
+        (WORDS, [*SYMBOLS, ")S"], "symbol 9, ')S', comes after the end"),
+        (WORDS, [*SYMBOLS, "(NN)"], "symbol 9, '(NN)', comes after the end"),
+        (WORDS[:2], SYMBOLS, "more leaves than the 2 words"),
+        ([*WORDS, "."], SYMBOLS, "3 leaves for 4 words"),
+        (["a"], ["(S", "(NN)", ")NP"], "symbol 2, ')NP', comes where a S is open"),
+        (["a"], ["(S", "(NP", ")NP", "(NN)", ")S"], "symbol 2, ')NP', comes where a NP is empty"),
+        (["a"], [")NP", "(NN)"], "symbol 0, ')NP', comes where nothing is open"),
+        (["a"], ["(S", "a", ")S"], "symbol 1, 'a', is none of"),
+        ([], ["(S", ")S"], "a S is empty"),
+        ([], [], "neither symbols nor words"),
+        (["a"], [], "0 leaves for 1 words"),
+    ],
+)
+def test_not_a_tree(words, symbols, part):
+    with pytest.raises(ValueError) as error:
+        rebuild(words, symbols)
+    assert part in str(error.value) and "`repair`" in str(error.value)
+
+
+def test_symbols_of_bad_labels():
+    for label in ("", "N P", "N)", "(N", "N\n"):
+        for tree in (Tree(label, ["a"]), Tree(label, [Tree("NN", ["a"])])):
+            with pytest.raises(ValueError, match="Received: label="):
+                linearize(tree)
+    with pytest.raises(ValueError, match="no tag of its own"):
+        linearize(Tree("S", ["a", "b"]))
+
+
+def test_parse_symbol():
+    assert parse_symbol("(NP") == ("open", "NP")
+    assert parse_symbol("(NP)") == ("leaf", "NP")
+    assert parse_symbol(")NP") == ("close", "NP")
+    assert parse_symbol("(``)") == ("leaf", "``")
+    for unknown in ("", "(", ")", "()", "NP", "(N P", "((N", "))N", "(N))", ")N)", "(N\n", "<s>"):
+        assert parse_symbol(unknown) == (None, "")
+
+
+def test_symbol_inventory():
+    trees = [tree_of(DOG), tree_of("(NP (NN a) (, ,))")]
+    inventory = symbol_inventory(trees)
+    assert inventory == sorted({*SYMBOLS, "(,)"})
+    assert symbol_inventory(iter(trees), keep_tags=False) == sorted(
+        ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "(XX)"]
+    )
+
+
+def test_most_openings():
+    trees = [tree_of(DOG), tree_of("(S (A (B (N a) (C (D (N b))))))")]
+    assert most_openings(trees) == 3 and most_openings(trees[:1]) == 2
+    assert most_openings([tree_of("(S (N a) (A (N b)))")]) == 1
+
+
+def test_no_depth_is_too_great():
+    symbols = ["(NP"] * 20_000 + ["(NN)"] + [")NP"] * 20_000
+    assert linearize(rebuild(["a"], symbols)) == (["a"], symbols)
+
+
+# Real treebanks
+
+CORPORA = os.environ.get("KERAS_TRANSFORMER_DATA")
+
+
+@pytest.mark.skipif(
+    not CORPORA, reason="set KERAS_TRANSFORMER_DATA to the folder that holds craft/ and ptb_sample/"
+)
+@pytest.mark.parametrize(
+    "files, size",
+    [
+        pytest.param("craft/train.mrg", 18_951, marks=pytest.mark.slow),
+        pytest.param("ptb_sample/mrg/*.mrg", 3_914, marks=pytest.mark.slow),
+        ("craft/dev.mrg", 2_780),
+    ],
+)
+def test_rebuilding_real_trees_is_the_identity(files, size):
+    count, seen = 0, set()
+    for path in Path(CORPORA).glob(files):
+        for original in read_trees(path):
+            tree = clean_tree(original)
+            count += 1
+            words, symbols = linearize(tree)
+            assert rebuild(words, symbols) == tree
+            seen.update(symbols)
+            without_tags = [re.sub(r"\(.*\)", "(XX)", symbol) for symbol in symbols]
+            assert linearize(tree, keep_tags=False) == (words, without_tags)
+            assert linearize(rebuild(words, without_tags)) == (words, without_tags)
+    assert count == size
+    # No trace, function tag or index is left.
+    for symbol in seen:
+        assert re.fullmatch(r"[A-Z]+\$?|-[LR]RB-|[.,:$#]|``|''", parse_symbol(symbol)[1])

@@ -1,0 +1,17 @@
+"""A second linearisation: what the package takes in the place of its own is one class."""
+
+from keras_transformer.parsing.trees import LABELLED_BRACKETS, Linearization
+from keras_transformer.parsing.trees.traversal import CLOSE
+
+
+class UnlabelledClosers(Linearization):
+    """As `LabelledBrackets`, but `)` closes every constituent."""
+
+    def symbol_of(self, step, label):
+        return ")" if step == CLOSE else LABELLED_BRACKETS.symbol_of(step, label)
+
+    def step_of(self, symbol):
+        if symbol == ")":
+            return CLOSE, None
+        step, label = LABELLED_BRACKETS.step_of(symbol)
+        return (None, None) if step == CLOSE else (step, label)

@@ -1,0 +1,83 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.parsing.treebanks import load_treebank
+from keras_transformer.parsing.trees import unescape
+from keras_transformer.parsing.word_tokenizers import tokenize_words, word_tokenizer_of
+
+CORPORA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "/nowhere"))
+
+pytestmark = pytest.mark.once
+
+
+def test_the_penn_treebank_s_words():
+    assert tokenize_words('He can\'t (really) say "no" to well-known men.') == [
+        *("He", "ca", "n't", "-LRB-", "really", "-RRB-", "say", "``", "no", "''"),
+        *("to", "well-known", "men", "."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        # Hyphens, slashes and dashes, with words that keep theirs.
+        ("p53-dependent", "p53 - dependent"),
+        ("anti-Sam68-treated non-BC X-ray 10-fold", "anti-Sam68 - treated non-BC X-ray 10-fold"),
+        ("Fgf9+/− and/or 5'-GGT", "Fgf9 + / − and / or 5 ' - GGT"),
+        ("days 12–14, 0.5±0.1 mm", "days 12 – 14 , 0.5 ± 0.1 mm"),
+        # Brackets
+        ("cells [51,52].", "cells [ 51 , 52 ] ."),
+        ("(see Fig. 2A)", "-LRB- see Fig. 2A -RRB-"),
+        # Numbers, units, ions
+        ("1,000 of 4,100,000; 2.5%", "1,000 of 4,100,000 ; 2.5 %"),
+        ("p<0.05, at 37 °C, Ca2+-dependent", "p < 0.05 , at 37 °C , Ca2+ - dependent"),
+        ("3×10−4 ~50 ratio 1:100", "3 × 10 − 4 ~ 50 ratio 1 : 100"),
+        # Full stops: of abbreviations and initials, and of the sentence
+        ("Li et al. [5] saw E. coli, e.g. two.", "Li et al. [ 5 ] saw E. coli , e.g. two ."),
+        ("By Smith et al.", "By Smith et al ."),
+        ("(It ran.)", "-LRB- It ran . -RRB-"),
+        ("See http://x.org/a-b_c.html.", "See http://x.org/a-b_c.html ."),
+        # Quotes and contractions
+        ('a "dark" and a "light" one', "a `` dark '' and a `` light '' one"),
+        ("the “rod-like” cell", "the “ rod - like ” cell"),
+        ("It cannot, it doesn’t fit O'Brien's", "It can not , it does n't fit O'Brien 's"),
+        # Other scripts, accents that are characters of their own, and emoji that are joined
+        ("nai\u0308ve 中文 👩\u200d🔬 ok", "nai\u0308ve 中文 👩\u200d🔬 ok"),
+        (" \u2009\n", ""),
+    ],
+)  # fmt: skip
+def test_craft_s_words(text, words):
+    assert tokenize_words(text, "craft") == words.split(" ") * bool(words)
+
+
+@pytest.mark.parametrize("character", ["a", "1", ".", "-", "1,000,", "a.", "'", "can", "Fig. "])
+def test_ten_thousand_characters_are_no_trouble(character):
+    text = character * (10_000 // len(character))
+    assert "".join(map(unescape, tokenize_words(text, "craft"))) == text.replace(" ", "")
+
+
+@pytest.mark.skipif(not (CORPORA / "craft").is_dir(), reason="no CRAFT")
+def test_craft_s_own_sentences():
+    """Without the spaces that running text surely has not, nearly all have their words again."""
+    num, num_same = 0, 0
+    for tree in load_treebank("craft", "val", CORPORA):
+        words = [unescape(word) for word in tree.leaves()]
+        text = " ".join(words)
+        for mark in (" .", " ,", " ;", " :", " )", " ]", " %", " 's"):
+            text = text.replace(mark, mark[1:])
+        for mark in ("( ", "[ "):
+            text = text.replace(mark, mark[0])
+        for mark in (" - ", " – ", " / "):
+            text = text.replace(mark, mark.strip())
+        num += 1
+        num_same += tokenize_words(text, "craft") == tree.leaves()
+    assert num_same / num > 0.95
+
+
+def test_a_treebank_has_its_rules():
+    assert word_tokenizer_of("craft") == "craft"
+    assert word_tokenizer_of("ptb") == word_tokenizer_of("trees") == "treebank"
+    with pytest.raises(ValueError, match="`word_tokenizer` must be one of .*Received: .*'alien'"):
+        tokenize_words("He runs.", "alien")

@@ -1,0 +1,106 @@
+import runpy
+import shutil
+import sys
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.presets import registry
+from keras_transformer.presets.location import saved_models
+from keras_transformer.presets.registry import (
+    details,
+    licence_in,
+    preset_folders,
+    score_in,
+    summary,
+)
+from tests.small_corpus import new_model, tokenizer
+
+pytestmark = pytest.mark.once
+
+
+def run(monkeypatch, capsys, *arguments):
+    """`python -m keras_transformer`: the exit status, and what is printed."""
+    monkeypatch.setattr(sys, "argv", ["keras_transformer", *arguments])
+    status = 0
+    try:
+        runpy.run_module("keras_transformer", run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        status = stop.code
+    return status, *capsys.readouterr()
+
+
+def test_list(monkeypatch, capsys):
+    status, output, errors = run(monkeypatch, capsys, "list")
+    assert (status, errors) == (0, "")
+    heads, *rows = output.splitlines()
+    assert heads.split() == [
+        *("name", "task", "languages", "parameters", "size", "score", "licence")
+    ]
+    assert [row.split()[0] for row in rows] == sorted(x.name for x in saved_models().iterdir())
+    (words,) = (row.split() for row in rows if row.startswith("multi30k_en_de "))
+    assert words == [
+        *("multi30k_en_de", "Translator", "en-de", "2,086,912"),
+        *("4.9", "MB", "BLEU", "40.83", "research-use"),
+    ]
+    assert "F1 82.16" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
+
+
+def test_list_of_a_folder(monkeypatch, capsys, tmp_path):
+    kt.Translator(new_model(), tokenizer()).save_to_preset(tmp_path / "mine", card="")
+    _, output, _ = run(monkeypatch, capsys, "list", "--folder", str(tmp_path))
+    assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
+    (tmp_path / "another").mkdir()
+    (tmp_path / "another" / "config.json").write_text('{"model_type": "marian"}')
+    status, output, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path))
+    assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
+    assert status == 0 and "another is no preset" in errors
+    status, _, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path / "mine"))
+    assert status == 2 and errors.count("\n") == 1 and "no presets in" in errors
+
+
+def test_list_without_a_checkout(monkeypatch, tmp_path):
+    monkeypatch.setattr(registry, "saved_models", lambda: tmp_path / "none")
+    with pytest.raises(kt.UserError, match="in a checkout"):
+        preset_folders()
+
+
+def test_info(monkeypatch, capsys):
+    status, output, _ = run(monkeypatch, capsys, "info", "craft_parser")
+    assert status == 0
+    assert "tokens: 4000" in output and "num_layers=4" in output and "102 in all" in output
+    assert output.rstrip().endswith("beam 21: F1 83.67, by consensus")
+    for name in ("craft_praser", "hf://x"):
+        status, output, errors = run(monkeypatch, capsys, "info", name)
+        assert status == 2 and output == "" and errors.count("\n") == 1 and name in errors
+    status, _, errors = run(monkeypatch, capsys, "info")
+    assert status == 2 and "name of a preset" in errors
+
+
+def test_details_of_two_vocabularies(tmp_path):
+    translator = kt.Translator(
+        new_model(source_vocabulary_size=60), tokenizer(), {"source": "en", "target": "de"},
+        source_prefix=["t"], target_prefix=["a"], search=kt.BeamSearch(7),
+    )  # fmt: skip
+    translator.save_to_preset(tmp_path / "preset")
+    values = details(tmp_path / "preset")
+    assert (values["source prefix"], values["target prefix"]) == ("t", "a")
+    assert values["search"].startswith("keras_transformer>BeamSearch beam_size=7")
+    assert values["languages"] == "en-de" and values["folder"] == str(tmp_path / "preset")
+
+
+def test_upgrade(monkeypatch, capsys, tmp_path):
+    shutil.copytree(saved_models() / "multi30k_en_de", tmp_path / "preset")
+    assert run(monkeypatch, capsys, "upgrade", str(tmp_path / "preset"))[0] == 0
+    before = summary(saved_models() / "multi30k_en_de")
+    assert summary(tmp_path / "preset") == {**before, "name": "preset"}
+
+
+def test_scores_and_licences_of_cards():
+    card = "- val: BLEU 1.5\n- test, greedy: BLEU 2.25 (x), chrF 3\n- test, beam 4: BLEU 3\n- x"
+    assert score_in(card) == "BLEU 3"
+    assert score_in("- dev:\n  - F1 7.5, beam 4: F1 6\n") == "F1 7.5"
+    assert score_in("") == licence_in("") == ""
+    assert licence_in("---\nlicense: mit\n---\n# A card\n") == "mit"
+    assert licence_in("---\nlicense: other\nlicense_name: mine\n---\n") == "mine"
+    assert licence_in("# A card\n\n- licence: Apache 2.0\n") == "Apache 2.0"

@@ -1,0 +1,102 @@
+"""A training that begins with a converted model: two tokenizers, and tokens before sentences."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+import keras_transformer as kt
+from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer
+from keras_transformer.reserved_ids import START_ID
+from tests.convert import from_fsmt_test, from_m2m100_test
+from tests.convert.fairseq_folders import text
+from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
+from tests.helpers import to_numpy
+from tests.small_corpus import sentence_pairs, tokenizer
+
+
+def marian(folder):
+    """Two tokenizers of one vocabulary, and the name of the target's language before sources."""
+    names = vocabulary((spm(0), spm(1)), more=(">>deu<<", ">>fra<<"))
+    config = {**random_config(2), "share_encoder_decoder_embeddings": True}
+    write_folder(folder, vocabularies=[names], **{**config, "vocab_size": len(names)})
+    return kt.convert.marian(folder, target_language="fra")
+
+
+def m2m100(folder):
+    """One tokenizer, and languages before both sides."""
+    from_m2m100_test.make_folder(folder)
+    return from_m2m100_test.convert(folder)
+
+
+def fsmt(folder):
+    """Words as Moses has them, and a vocabulary a side."""
+    from_fsmt_test.make_folder(folder)
+    return kt.convert.fsmt(folder)
+
+
+def log_loss(translator, pairs):
+    """The mean of -log p of all tokens that the model predicts, sentence by sentence."""
+    losses = []
+    for source, target in pairs:
+        expected = translator.output_ids(target)
+        inputs = {
+            "encoder_token_ids": np.array([translator.source_ids(source)], "int32"),
+            "decoder_token_ids": np.array([[START_ID, *expected[:-1]]], "int32"),
+        }
+        (logits,) = to_numpy(translator.model(inputs)).astype("float64")
+        losses += [-row[i] for row, i in zip(log_softmax(logits, axis=-1), expected)]
+    return np.mean(losses)
+
+
+@pytest.mark.parametrize(
+    "convert", [*(pytest.param(x, marks=pytest.mark.slow) for x in (marian, m2m100)), fsmt]
+)
+def test_begins_with_a_converted_model(convert, tmp_path):
+    translator = convert(tmp_path / "theirs")
+    translator.save_to_preset(tmp_path / "preset")
+    pairs = sentence_pairs(12) if convert is marian else [*zip(text(12), text(12, side=1))]
+    train, val = (
+        kt.data.ParallelText("made-up", "train", "en", "de", lambda x=x: x)
+        for x in (pairs, pairs[:3])
+    )
+    options = {"dropout": 0.0, "peak_learning_rate": 1e-9, "num_shapes": 1, "average": 1}
+    options |= {"init": str(tmp_path / "preset"), "output_dir": tmp_path / "run", "interval": 1}
+    tuned = kt.Translator.train(train, val, steps=1, **options)
+    for x, y in zip(tuned.model.get_weights(), translator.model.get_weights(), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+    # What it is trained and validated on is what it reads and predicts in a search.
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    expected = np.exp(log_loss(translator, pairs[:3]))
+    assert results["validation"]["perplexity"] == pytest.approx(expected, rel=1e-3)
+    again = kt.Translator.from_preset(tmp_path / "run" / "model", search=kt.greedy_search)
+    assert again.tokenizer.fingerprint() == translator.tokenizer.fingerprint()
+    assert again.source_tokenizer.fingerprint() == translator.source_tokenizer.fingerprint()
+    prefixes = translator.source_prefix, translator.target_prefix
+    assert (again.source_prefix, again.target_prefix) == prefixes
+    if convert is fsmt:
+        with pytest.raises(kt.UserError, match="`subword_sampling` needs a SentencePiece model"):
+            kt.Translator.train(train, val, steps=1, **options, overwrite=True, subword_sampling=1)
+    else:  # goes on, with other tokens for the same words
+        kt.Translator.train(train, val, steps=2, **options, overwrite=True, subword_sampling=0.5)
+
+
+@pytest.mark.once
+def test_a_prefix_is_part_of_what_is_stored_and_never_sampled(tmp_path):
+    plain = tokenizer()
+    prefixed = PrefixedTokenizer(plain, ["▁the"])
+    (first,) = plain.ids_of(["▁the"])
+    sentences = [source for source, _ in sentence_pairs(20)]
+    ids = prefixed.encode(sentences)
+    assert ids == [[first, *rest] for rest in plain.encode(sentences)]
+    sampler = prefixed.sampler(1.0)
+    drawn = sampler(ids, 3)
+    assert drawn != ids and [x[1:] for x in drawn] == plain.sampler(1.0)([x[1:] for x in ids], 3)
+    assert {x[0] for x in drawn} == {first}
+    text = kt.data.ParallelText("made-up", "train", "en", "de", lambda: sentence_pairs(5))
+    store = kt.data.TokenStore.build_once(tmp_path, text, plain)
+    again = kt.data.TokenStore.build_once(tmp_path, text, prefixed)
+    assert store.fingerprint != again.fingerprint and again.source[0][0] == first
+    with pytest.raises(kt.UserError, match="no token 'nothing'"):
+        PrefixedTokenizer(plain, ["nothing"])

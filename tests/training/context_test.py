@@ -1,0 +1,79 @@
+import errno
+import fcntl
+import os
+
+import keras
+import pytest
+
+from keras_transformer.training.context import RunOptions, begin_run
+from keras_transformer.training.distribution import DeviceOptions
+from keras_transformer.training.training_state import save_state
+from tests.helpers import error_of
+from tests.small_corpus import quick_model
+
+
+def go_on(folder, settings=None, **options):
+    run_options = RunOptions(output_dir=folder, **options)
+    return begin_run(run_options, DeviceOptions(), 10, settings or {})
+
+
+def write_state(folder, was):
+    model = quick_model()
+    model.compile("sgd", "mse")
+    model.optimizer.build(model.trainable_variables)
+    (folder / "checkpoints").mkdir()
+    path = folder / "checkpoints" / "step-3.state.weights.h5"
+    save_state(model, path, step=3, batches=3, seconds=0.0, history={}, run=was)
+
+
+@pytest.mark.parametrize(
+    ("was", "expected"),
+    [({}, False), ({"few_shapes_first": False}, False), ({"few_shapes_first": True}, True)],
+)
+def test_a_training_goes_on_with_the_plans_that_it_began_with(tmp_path, was, expected):
+    at_first = keras.backend.backend() == "jax"
+    assert go_on(tmp_path).settings["few_shapes_first"] == at_first
+    write_state(tmp_path, was)
+    run = go_on(tmp_path, resume=True)
+    assert (run.start.step, run.settings["few_shapes_first"]) == (3, expected)
+    assert go_on(tmp_path, overwrite=True).settings["few_shapes_first"] == at_first
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_in_which_a_training_runs_is_refused(tmp_path, resume):
+    handle = os.open(tmp_path / ".lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)  # as another process does
+    try:
+        assert "Another training is running in" in error_of(lambda: go_on(tmp_path, resume=resume))
+    finally:
+        os.close(handle)
+    run = go_on(tmp_path, resume=resume)
+    assert run.lock is go_on(tmp_path).lock
+
+
+@pytest.mark.once
+def test_an_output_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    message = error_of(lambda: go_on(tmp_path / "file"))
+    assert "`output_dir` must be a folder. Received: " in message and "is a file" in message
+    assert "Not a directory. Pass another `output_dir`" in error_of(
+        lambda: go_on(tmp_path / "file" / "run")
+    )
+
+    def read_only(path, *args, **options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert "Read-only file system" in error_of(lambda: go_on(tmp_path / "run"))
+
+
+def test_a_training_goes_on_with_the_default_normalization_of_an_earlier_version(tmp_path):
+    write_state(tmp_path, {"normalization": "nmt_nfkc"})
+    for given in (None, "nmt_nfkc"):
+        run = go_on(tmp_path, {"normalization": given}, resume=True)
+        assert run.settings["normalization"] == "nmt_nfkc"
+    with pytest.raises(
+        ValueError, match="normalization=identity in place of normalization=nmt_nfkc"
+    ):
+        go_on(tmp_path, {"normalization": "identity"}, resume=True)
