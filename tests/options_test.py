@@ -31,7 +31,7 @@ COMMON = tuple(
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
     --subword-sampling --steps
     --steps-per-execution --warmup-steps --cooldown-steps --peak-learning-rate --dropout
-    --label-smoothing --r-drop --interval --checkpoint-steps --checkpoint-minutes --average --keep
+    --label-smoothing --interval --checkpoint-steps --checkpoint-minutes --average --keep
     --keep-best --patience
     --ema --accumulate --clip-norm
     --skip-nonfinite --no-skip-nonfinite --precision --deterministic --no-deterministic
@@ -81,7 +81,7 @@ FIXED = {
 # Those of later versions: a state that lacks one was trained with its default.
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
-    *("cooldown_steps", "num_decoder_layers", "subword_sampling", "r_drop", "init"),
+    *("cooldown_steps", "num_decoder_layers", "subword_sampling", "init"),
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),

@@ -61,7 +61,6 @@ def plan_batches(
     first=None,
     samplers=None,
     source_end=True,
-    second_source=False,
 ):
     """Plan the batches of a training and of its validation (section 5.1).
 
@@ -78,7 +77,6 @@ def plan_batches(
             before `train_store`. Its batches have shapes of their own.
         samplers: see `TokenBatches`; for the training text.
         source_end: whether sources end with the end token.
-        second_source: see `TokenBatches`; for the training text.
 
     Returns:
         The tuple `(train_batches, val_batches)` of `TokenBatches`; with `first`, `train_batches`
@@ -98,7 +96,6 @@ def plan_batches(
             accumulate=accumulate,
             compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
             samplers=samplers,
-            second_source=second_source,
             **alike,
         )
         _tell(batches)
@@ -133,7 +130,7 @@ class TokenBatches(keras.utils.PyDataset):
     A batch is a tuple `(inputs, targets, sample_weights)`:
     - `inputs`: `{"encoder_token_ids": (rows, source), "decoder_token_ids": (rows, target)}` int32.
       The source ends with the end token, where `source_end` says so; the decoder's input begins
-      with the start token. With `second_source` also `"second_encoder_token_ids"`, like the first.
+      with the start token.
     - `targets`: `(rows, target)` int32, ending with the end token.
     - `sample_weights`: `(rows, target)` float32, 0 at padding. In training they sum to 1 in each
       batch: with a loss of `reduction="sum"` the loss is the token mean over the global batch,
@@ -160,7 +157,6 @@ class TokenBatches(keras.utils.PyDataset):
             epoch, and that of the targets; each may be None. None: all tokens as in the store. The
             lengths that batches are planned for are larger with it: see `SampledTokens`.
         source_end: whether sources end with the end token.
-        second_source: whether each source is segmented twice: for R-Drop, with `samplers`.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
@@ -187,16 +183,13 @@ class TokenBatches(keras.utils.PyDataset):
         compile_batches=0,
         samplers=None,
         source_end=True,
-        second_source=False,
     ):
         super().__init__()
         positive_integer("batch_tokens", batch_tokens)
         positive_integer("num_shapes", num_shapes)
         sampled = samplers and any(samplers)
         self.tokens = (
-            SampledTokens(store, samplers, seed, accumulate, second_source)
-            if sampled
-            else StoredTokens(store)
+            SampledTokens(store, samplers, seed, accumulate) if sampled else StoredTokens(store)
         )
         _check(self.tokens.lengths, batch_tokens, rows_multiple, shard)
         self.store = store

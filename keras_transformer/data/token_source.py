@@ -73,18 +73,16 @@ class SampledTokens:
             they are.
         seed: seed of what is drawn.
         keep: how many batches are asked for again and again: those that share an update.
-        second_source: whether there is a second segmentation of each source.
 
     Attributes:
         lengths, mean_lengths: as those of `StoredTokens`.
     """
 
-    def __init__(self, store, samplers, seed, keep=1, second_source=False):
+    def __init__(self, store, samplers, seed, keep=1):
         self._sides = store.source, store.target
         self._samplers = samplers
         self._seed = seed
         self._keep = keep
-        self._sides_drawn = (0, 1, 0) if second_source else (0, 1)
         means, variances = zip(*(_length_moments(*side) for side in zip(self._sides, samplers)))
         self.mean_lengths = tuple((mean + 1).astype("float32") for mean in means)
         self.lengths = tuple(
@@ -94,32 +92,29 @@ class SampledTokens:
         self._drawn = {}
 
     def padded(self, batch, rows):
-        """As `StoredTokens.padded`, and the second segmentation of the sources, if there is one."""
+        """As `StoredTokens.padded`."""
         return tuple((ids[rows], lengths[rows]) for ids, lengths in self._draw_batch(batch))
 
     def num_target_tokens(self, batch):
         """As `StoredTokens.num_target_tokens`."""
-        _, (_, lengths), *_ = self._draw_batch(batch)
+        _, (_, lengths) = self._draw_batch(batch)
         return int(lengths.sum()) + len(lengths)
 
     def _draw_batch(self, batch):
         key = batch.epoch, batch.index
         drawn = self._drawn.get(key)
         if drawn is None:
-            drawn = tuple(
-                self._draw_side(side, batch, number)
-                for number, side in enumerate(self._sides_drawn)
-            )
+            drawn = tuple(self._draw_side(side, batch) for side in (0, 1))
             # Replaced, never changed: several threads may ask.
             self._drawn = dict([*list(self._drawn.items())[-self._keep :], (key, drawn)])
         return drawn
 
-    def _draw_side(self, side, batch, number):
+    def _draw_side(self, side, batch):
         sequences, sampler, length = self._sides[side], self._samplers[side], batch.shape[side]
         if sampler is None:
             return sequences.padded(batch.pairs, length), sequences.lengths[batch.pairs]
         stored = [sequences[pair].tolist() for pair in batch.pairs]
-        state = np.random.SeedSequence((self._seed, batch.epoch, batch.index, number))
+        state = np.random.SeedSequence((self._seed, batch.epoch, batch.index, side))
         ids = _draw_to_fit(sampler, stored, length - 1, state.generate_state(_TRIES))
         lengths = np.array([len(sentence) for sentence in ids], int)
         padded = np.zeros((len(ids), length), "int32")

@@ -10,7 +10,6 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.models.class_weights import take_class_weight, weigh_classes
-from keras_transformer.options import not_negative
 from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
 from keras_transformer.training.losses import (
     OTHER_SHAPE,
@@ -24,8 +23,6 @@ from keras_transformer.training.metrics import Perplexity, TokenAccuracy, TokenM
 
 # What the inputs of a fused step hold beside the token ids; the weights in training alone.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
-# Another segmentation of the same sources, which the second pass of R-Drop reads.
-_SECOND_SOURCE = "second_encoder_token_ids"
 _QUANTIZED = "the embedding is quantised, and the loss needs it in floats"
 # What a step consists of. A class that overrides one of them may want logits there.
 _METHODS = ("call", "compute_loss", "compute_metrics", "train_step", "test_step")
@@ -49,7 +46,6 @@ class FusedTrainingStep(keras.Model):
 
     # As compiled; and why the steps cannot be fused, in words, or None.
     _fused, _obstacle = "auto", None
-    r_drop = 0.0
     _class_weight = None
 
     def compile(
@@ -61,7 +57,6 @@ class FusedTrainingStep(keras.Model):
         weighted_metrics=None,
         *args,
         fused="auto",
-        r_drop=0.0,
         **kwargs,
     ):
         """Configure the model for training, as `keras.Model.compile`.
@@ -75,19 +70,11 @@ class FusedTrainingStep(keras.Model):
                 overrides none of `call`, `compute_loss`, `compute_metrics`, `train_step` and
                 `test_step`, and the embedding is not quantised. True raises an error elsewhere;
                 with false there are logits always.
-            r_drop: α of R-Drop (Wu et al., 2021): each batch is trained on twice at once, with
-                different dropout, and what differs between the two predictions is added to the
-                loss; see `fused_crossentropy`. Takes fused steps. Where the inputs have
-                `"second_encoder_token_ids"`, the second pass reads these: another segmentation of
-                each source (Wang et al., 2021). 0: none.
 
         Raises:
-            UserError: if `fused` is none of these, or true where it is impossible, or `r_drop`
-                likewise. (If the model is quantised later, its next step raises it.)
+            UserError: if `fused` is not one of these, or is true where fused steps are not
+                possible. (If the model is quantized later, its next step raises the error.)
         """
-        not_negative("r_drop", r_drop)
-        if r_drop and fused is False:
-            raise UserError("`r_drop` takes fused steps: leave `fused` out. Received: fused=False")
         if fused not in ("auto", True, False):
             raise UserError(f'`fused` must be "auto", True or False. Received: fused={fused!r}')
         obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
@@ -96,13 +83,12 @@ class FusedTrainingStep(keras.Model):
                 "The loss of the tagger is computed in fused steps alone, which are impossible: "
                 f"{obstacle or '`fused=False`'}. Leave `tag_loss_weight` out of the model."
             )
-        if fused is True or r_drop:
-            option = f"r_drop={r_drop}" if r_drop else "fused=True"
-            _insist(not obstacle, obstacle, option)
-            _insist(not self._embedding_is_quantized(), _QUANTIZED, option)
+        if fused is True:
+            _require_fused_steps(not obstacle, obstacle)
+            _require_fused_steps(not self._embedding_is_quantized(), _QUANTIZED)
         _warn_of_padding(loss, metrics, weighted_metrics)
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, *args, **kwargs)
-        self._fused, self._obstacle, self.r_drop = fused, obstacle, r_drop
+        self._fused, self._obstacle = fused, obstacle
 
     def get_compile_config(self):
         config = super().get_compile_config()
@@ -110,8 +96,7 @@ class FusedTrainingStep(keras.Model):
             return config
         # Only what a loaded model would not choose by itself: Keras passes this to the `compile` of
         # `keras.Model` when it clones a model.
-        own = {"fused": False} if self._fused is False else {}
-        return {**config, **own, **({"r_drop": self.r_drop} if self.r_drop else {})}
+        return {**config, **({"fused": False} if self._fused is False else {})}
 
     def compile_from_config(self, config):
         # Not the parent's, which calls no `compile` that is overridden.
@@ -167,24 +152,16 @@ class FusedTrainingStep(keras.Model):
 
     def call(self, inputs, training=None, mask=None):
         if not (isinstance(inputs, dict) and _TARGETS in inputs):
-            return super().call(_of_one_pass(inputs), training=training, mask=mask)
+            return super().call(inputs, training=training, mask=mask)
         y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
-        r_drop = self.r_drop if _WEIGHTS in inputs else 0.0
-        passes = 2 if r_drop else 1
-        sequence, embeddings, further_losses = self.logit_factors(
-            _of_two_passes(inputs) if r_drop else inputs, training
-        )
+        sequence, embeddings, further_losses = self.logit_factors(inputs, training)
         if _WEIGHTS in inputs:
-            sequence = _side_by_side(sequence) if r_drop else sequence
-            scores = fused_crossentropy(
-                sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing, r_drop
-            )
+            scores = fused_crossentropy(sequence, embeddings, y_true, inputs[_WEIGHTS], smoothing)
         else:
             scores = score_tokens(sequence, embeddings, y_true, smoothing)
         losses = scores.losses
         if further_losses is not None:
-            further = further_losses(ops.repeat(y_true, passes, axis=0))
-            losses = losses + (ops.mean(_side_by_side(further), axis=2) if r_drop else further)
+            losses = losses + further_losses(y_true)
         # A structure of tensors, as JAX must have it.
         return losses, scores.log_probs, scores.is_predicted
 
@@ -203,8 +180,7 @@ class FusedTrainingStep(keras.Model):
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
             return False
         if self._embedding_is_quantized():
-            _insist(self._fused is not True, _QUANTIZED)
-            _insist(not self.r_drop, _QUANTIZED, f"r_drop={self.r_drop}")
+            _require_fused_steps(self._fused is not True, _QUANTIZED)
         return not self._embedding_is_quantized()
 
     def _embedding_is_quantized(self):
@@ -295,11 +271,10 @@ def _errors_of_targets():
         ) from error
 
 
-def _insist(is_possible, obstacle, option="fused=True"):
+def _require_fused_steps(is_possible, obstacle):
     """Raise a `UserError` if steps that must be fused cannot be."""
     if not is_possible:
-        name = option.split("=")[0]
-        raise UserError(f"`{option}` is impossible: {obstacle}. Leave `{name}` out.")
+        raise UserError(f"`fused=True` is impossible: {obstacle}. Leave `fused` out.")
 
 
 def _tensors(inputs):
@@ -321,27 +296,3 @@ def _of_tokens(sample_weight, y):
 def _as_one(y_pred):
     """A fused step's output as one thing, which Keras passes on to loss and metrics."""
     return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred
-
-
-def _of_one_pass(inputs):
-    """The inputs without those of another pass."""
-    if not (isinstance(inputs, dict) and _SECOND_SOURCE in inputs):
-        return inputs
-    return {name: value for name, value in inputs.items() if name != _SECOND_SOURCE}
-
-
-def _of_two_passes(inputs):
-    """Both passes of each row beside one another: devices that share the batch have both of their
-    rows, and drop what one device would."""
-    source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
-    sources = ops.stack([source, inputs.get(_SECOND_SOURCE, source)], axis=1)
-    return {
-        "encoder_token_ids": ops.reshape(sources, (-1, ops.shape(source)[1])),
-        "decoder_token_ids": ops.repeat(target, 2, axis=0),
-    }
-
-
-def _side_by_side(values):
-    """Two passes of each row, `(2 batch, target, ...)`, as `(batch, target, 2, ...)`."""
-    sizes = ops.shape(values)[1], *values.shape[2:]
-    return ops.swapaxes(ops.reshape(values, (-1, 2, *sizes)), 1, 2)

@@ -7,7 +7,6 @@ from typing import Literal
 from keras_transformer.errors import UserError
 from keras_transformer.options import (
     check_optional,
-    not_negative,
     positive_integer,
     positive_number,
     probability,
@@ -100,11 +99,6 @@ class ModelOptions:
     """P_drop (section 5.4), if not the variant's."""
     label_smoothing: float | None = None
     """epsilon_ls (section 5.4), if not the variant's."""
-    r_drop: float = 0.0
-    """α of R-Drop (Wu et al., 2021; 5, say): train on each batch twice at once, with different
-    dropout, and add to the loss what differs between the two predictions. A step takes twice as
-    long. Where subwords are sampled, each pass reads another segmentation of the source (Wang et
-    al., 2021). 0: none."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """What the layers compute in; weights are float32. In float16 the loss is scaled."""
 
@@ -117,7 +111,6 @@ class ModelOptions:
         get_hyperparameters(self)
         check_optional(positive_integer, self, "num_layers", "num_decoder_layers")
         check_optional(probability, self, "dropout", "label_smoothing")
-        not_negative("r_drop", self.r_drop)
 
 
 def get_hyperparameters(options):

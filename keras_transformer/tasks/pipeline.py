@@ -209,7 +209,6 @@ def make_batches(
             first=(stores["first"], updates) if first else None,
             samplers=samplers,
             source_end=source_end,
-            second_source=bool(options.model.r_drop and samplers),
         )
     )
 
@@ -284,8 +283,7 @@ def make_model(vocabulary_size, options, run, **overrides):
             loss_scaling=model.dtype_policy.compute_dtype == "float16",
         )
     at_once = options.fitting.steps_per_execution
-    smoothing, r_drop = hyperparameters["label_smoothing"], options.model.r_drop
-    compile_model(model, optimizer, smoothing, run, at_once, r_drop)
+    compile_model(model, optimizer, hyperparameters["label_smoothing"], run, at_once)
     return model
 
 

@@ -14,7 +14,7 @@ from keras_transformer.training.losses import TokenScores, is_argmax, logit_of
 _NUM_PARTS = 8
 
 
-def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing, r_drop=0.0):
+def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
     """`LabelSmoothedCrossentropy` of the logits `sequence E^T`, without making them all at once.
 
     With logits z, their softmax p, the true token y and the weight w of a token, the gradient of
@@ -28,26 +28,15 @@ def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing, r
     So the gradient is right for any loss that is proportional to the weighted sum of the `losses`
     with these weights, such as their mean; a gradient of `log_probs` there is none.
 
-    With R-Drop (Wu et al., 2021) each token has two distributions P_1 and P_2, of two passes with
-    different dropout, and the loss, half of the paper's, is
-
-    ```
-    (loss_1 + loss_2) / 2 + α/4 (KL(P_1 || P_2) + KL(P_2 || P_1))
-    ```
-
-    so that α is the paper's, and the loss of passes that agree is that of one of them.
-
     Args:
-        sequence: float tensor `(batch, target, hidden_dim)`, the decoder's output; with `r_drop`
-            those of both passes, `(batch, target, 2, hidden_dim)`.
+        sequence: float tensor `(batch, target, hidden_dim)`, the decoder's output.
         embeddings: float tensor `(vocabulary_size, hidden_dim)`, E (section 3.4).
         y_true: int32 tensor `(batch, target)`, the true token ids, as of `prepare_targets`.
         weights: float32 tensor `(batch, target)`.
         label_smoothing: ε_ls.
-        r_drop: α. 0: there is one pass.
 
     Returns:
-        `TokenScores`; with `r_drop`, all but the losses are of the first pass.
+        `TokenScores`.
     """
     embeddings = ops.cast(embeddings, sequence.dtype)
     constant, table = ops.stop_gradient(sequence), ops.stop_gradient(embeddings)
@@ -56,7 +45,7 @@ def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing, r
     relative = weights / ops.where(largest > 0, largest, 1.0)
 
     def of_rows(sequence, y_true, weights):
-        return _score_and_derive(sequence, y_true, weights, table, label_smoothing, r_drop)
+        return _score_and_derive(sequence, y_true, weights, table, label_smoothing)
 
     (*scores, sequence_gradient), table_gradient = _on_each_device(
         of_rows, constant, y_true, relative
@@ -107,7 +96,7 @@ def _num_devices(batch_size):
     return 1 if batch_size % num_devices else num_devices
 
 
-def _score_and_derive(sequence, y_true, weights, table, label_smoothing, r_drop):
+def _score_and_derive(sequence, y_true, weights, table, label_smoothing):
     """The scores of some rows and the gradient of their sequence; and the gradient of the table."""
     table_transposed, table_mean = ops.transpose(table), _mean_embedding(table)
     split = [_split(x) for x in (sequence, y_true, weights)]
@@ -116,10 +105,6 @@ def _score_and_derive(sequence, y_true, weights, table, label_smoothing, r_drop)
 
     def of_part(part):
         x, y, w = (ops.take(parts, part, axis=0) for parts in split)
-        shape, of_token = ops.shape(x), w
-        if r_drop:  # the passes of a token one after the other, each with half of its weight
-            x = ops.reshape(x, (-1, x.shape[-1]))
-            y, w = ops.repeat(y, 2), ops.repeat(w / 2, 2)
         logits = ops.cast(ops.matmul(x, table_transposed), "float32")
         values, exponentials, total = _scores_of(logits, x, y, table_mean, label_smoothing)
         is_true = token_ids == y[:, None]
@@ -127,13 +112,10 @@ def _score_and_derive(sequence, y_true, weights, table, label_smoothing, r_drop)
             is_true, (w * (1 - label_smoothing + share))[:, None], w[:, None] * share
         )
         gradient = exponentials * (w / total)[:, None] - targets
-        if r_drop:
-            values, of_disagreement = _with_disagreement(values, logits, of_token, r_drop)
-            gradient = gradient + of_disagreement
         gradient = ops.cast(gradient, table.dtype)
         x_gradient = ops.cast(ops.matmul(gradient, table), "float32")
         product = ops.matmul(ops.transpose(gradient), x)
-        return (*values, ops.reshape(x_gradient, shape)), ops.cast(product, "float32")
+        return (*values, x_gradient), ops.cast(product, "float32")
 
     sequence_zeros = ops.zeros_like(split[0], dtype="float32")
     zeros = (*_zero_scores(split[1]), sequence_zeros)
@@ -172,27 +154,6 @@ def _scores_of(logits, x, y_true, table_mean, label_smoothing):
     losses = log_normalizer - (1 - label_smoothing) * true_logit - label_smoothing * mean_logit
     values = losses, true_logit - log_normalizer, is_argmax(y_true, logits, maximum)
     return values, exponentials, total
-
-
-def _with_disagreement(values, logits, weights, r_drop):
-    """R-Drop: the scores of tokens from those of their passes, which alternate; and the weighted
-    gradient of what the disagreement adds to the losses, with respect to the logits.
-
-    That of `KL(P || Q) + KL(Q || P)` with respect to the logits of P is, with `d = log P - log Q`,
-
-    ```
-    P_v (d_v - KL(P || Q)) + P_v - Q_v
-    ```
-    """
-    log_probs = ops.reshape(ops.log_softmax(logits), (-1, 2, logits.shape[-1]))
-    probs = ops.exp(log_probs)
-    difference = log_probs - ops.flip(log_probs, axis=1)
-    divergence = ops.sum(probs * difference, axis=-1, keepdims=True)
-    gradient = probs * (difference - divergence) + probs - ops.flip(probs, axis=1)
-    gradient = (r_drop / 4 * weights)[:, None, None] * gradient
-    losses, *others = (ops.reshape(x, (-1, 2)) for x in values)
-    losses = ops.mean(losses, axis=1) + r_drop / 4 * ops.sum(divergence, axis=(1, 2))
-    return (losses, *(x[:, 0] for x in others)), ops.reshape(gradient, ops.shape(logits))
 
 
 def _zero_scores(tokens):

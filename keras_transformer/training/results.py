@@ -50,7 +50,6 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
         lengths, counts = batches.tokens.mean_lengths, batches.plans.counts
         return training_flops(hyperparameters, vocabulary_size, *lengths, counts)
 
-    twice = 2 if model.r_drop else 1
     target_tokens = train_batches.target_tokens(batches)
     return {
         "backend": keras.backend.backend(),
@@ -61,9 +60,7 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
         "hyperparameters": dict(hyperparameters),
         "epochs": round(float(train_batches.epochs(batches)), 2),
         "training_flops": sum(
-            twice * epochs * flops(stage)
-            for stage, epochs in train_batches.passes(batches)
-            if epochs
+            epochs * flops(stage) for stage, epochs in train_batches.passes(batches) if epochs
         ),
         "seconds": round(time.time() - run.began + run.start.seconds),
         "seconds_of_fit": round(fitted.seconds),

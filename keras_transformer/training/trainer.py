@@ -77,7 +77,7 @@ class Part(NamedTuple):
     batches_per_epoch: int
 
 
-def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1, r_drop=0.0):
+def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1):
     """Compile a model for its training, and give it the state that the training goes on from.
 
     The loss is the token mean over the batch of all replicas: see `TokenBatches`.
@@ -88,11 +88,9 @@ def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1,
         label_smoothing: ε_ls (section 5.4).
         run: the `Run`.
         steps_per_execution: how many batches Keras trains on at once.
-        r_drop: α of R-Drop: see `Transformer.compile`. 0: none.
 
     Raises:
-        UserError: if `r_drop` is out of its range, or the training that goes on had another model
-            or optimizer.
+        UserError: if the resumed training had another model or optimizer.
     """
     with run.devices.scope():
         model.compile(
@@ -101,7 +99,6 @@ def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1,
             weighted_metrics=[TokenAccuracy(), Perplexity()],
             jit_compile=run.devices.jit_compile and not _compiles_later(run),
             steps_per_execution=steps_per_execution,
-            **({"r_drop": r_drop} if r_drop else {}),  # other models have none
         )
         # TensorFlow would trace a first step that makes variables twice.
         model.optimizer.build(model.trainable_variables)

@@ -106,23 +106,6 @@ def test_a_side_without_a_sampler_is_as_it_is_stored(store, samplers):
     assert sum((x > 2).sum() for x in sources) > 1.1 * store.source.lengths.sum()
 
 
-def test_a_second_segmentation_of_each_source(store, samplers):
-    one = epoch(TokenBatches(store, samplers=samplers, **SIZES), 0)
-    two = epoch(TokenBatches(store, samplers=samplers, second_source=True, **SIZES), 0)
-    seconds = []
-    for (inputs, *others), (expected, *expected_others) in zip(two, one, strict=True):
-        seconds.append({"encoder_token_ids": inputs.pop("second_encoder_token_ids")})
-        assert_same((inputs, *others), (expected, *expected_others))
-    found = [(second, target, None) for second, (_, target, _) in zip(seconds, two)]
-    assert texts(found) == texts(one)
-    same = [
-        (x == y).all()
-        for second, (inputs, *_) in zip(seconds, two)
-        for x, y in zip(second["encoder_token_ids"], inputs["encoder_token_ids"])
-    ]
-    assert np.mean(same) < 0.5
-
-
 def test_what_never_fits_stays_as_it_is(store):
     """A sampler that says that it makes nothing longer, and makes all things longer."""
 

@@ -155,7 +155,7 @@ class Distilled(Transformer):
 class Called(Transformer):
     def call(self, inputs, training=None, mask=None):
         logits = super().call(inputs, training=training, mask=mask)
-        assert logits.shape[-1] == 50  # as two of them would be compared by R-Drop
+        assert logits.shape[-1] == 50  # as a consistency loss would compare them
         return logits
 
 
@@ -406,68 +406,3 @@ def test_row_weights_where_there_are_as_many_rows_as_positions():
         model.set_weights(models[0].get_weights())
         losses.append(model.test_on_batch(inputs, TARGET[:, :6], weights))
     assert losses == pytest.approx(losses[:1] * 3)
-
-
-def r_drop_step(alpha, dropout, **options):
-    keras.utils.set_random_seed(3)
-    model = Transformer(50, 1, 16, 32, 2, dropout=dropout, **options)
-    model.compile(keras.optimizers.SGD(0.1), loss=LabelSmoothedCrossentropy(), r_drop=alpha)
-    logs = model.train_on_batch(INPUTS, TARGET, return_dict=True)
-    return logs["loss"], model
-
-
-def test_r_drop_compares_two_passes_of_different_dropout():
-    (plain, one), (same, two) = r_drop_step(0.0, 0.0), r_drop_step(5.0, 0.0)
-    assert same == pytest.approx(plain, rel=1e-5)
-    for x, y in zip(one.get_weights(), two.get_weights(), strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-5)
-    # With the same dropout, the loss is a sum of which one term is proportional to alpha.
-    losses = [r_drop_step(alpha, 0.3)[0] for alpha in (1e-9, 2.0, 4.0)]
-    assert losses[1] - losses[0] > 0.01
-    assert losses[2] - losses[0] == pytest.approx(2 * (losses[1] - losses[0]), rel=1e-3)
-    # Of validation there is one pass, without dropout.
-    assert two.test_on_batch(INPUTS, TARGET) == pytest.approx(one.test_on_batch(INPUTS, TARGET))
-
-
-@pytest.mark.parametrize("tagger", [{"untagged_leaf_id": 9}, {"tag_loss_weight": 0.5}], ids=str)
-def test_r_drop_of_passes_that_agree_is_one_of_them_with_a_tagger(tagger):
-    (plain, one), (same, two) = (r_drop_step(x, 0.0, **LEAVES, **tagger) for x in (0.0, 5.0))
-    assert same == pytest.approx(plain, rel=1e-5)
-    for x, y in zip(one.get_weights(), two.get_weights(), strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-5)
-
-
-def test_r_drop_compares_two_segmentations_of_a_source():
-    other = np.flip(SOURCE[:, :-1], axis=1)
-    other = np.concatenate([other, SOURCE[:, -1:]], axis=1)
-    both = {**INPUTS, "second_encoder_token_ids": other}
-
-    def losses(inputs, alpha):
-        _, model = r_drop_step(alpha, 0.0)
-        return model.train_on_batch(inputs, TARGET, return_dict=True)["loss"]
-
-    plain = [losses({**INPUTS, "encoder_token_ids": x}, 0.0) for x in (SOURCE, other)]
-    assert plain[0] != pytest.approx(plain[1], rel=1e-4)
-    # Two that differ, without dropout: the mean of their losses, and something proportional to α.
-    none, some, twice = (losses(both, alpha) for alpha in (1e-9, 2.0, 4.0))
-    assert none == pytest.approx(np.mean(plain), rel=1e-6)
-    assert twice - none == pytest.approx(2 * (some - none), rel=1e-2) and some > none + 1e-3
-    # Where nothing is compared the second is not read.
-    assert losses(both, 0.0) == pytest.approx(plain[0])
-    model = r_drop_step(0.0, 0.0)[1]
-    np.testing.assert_array_equal(model.predict_on_batch(both), model.predict_on_batch(INPUTS))
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"r_drop": -1.0}, "`r_drop` must be a number, 0 or larger"),
-        ({"r_drop": 1.0, "fused": False}, "`r_drop` takes fused steps"),
-        ({"r_drop": 1.0, "loss": Doubled()}, "`r_drop=1.0` is impossible: `loss` is not a"),
-    ],
-    ids=["negative", "not fused", "another loss"],
-)
-def test_where_r_drop_is_impossible(options, words):
-    with pytest.raises(ValueError, match=words):
-        small(**options)

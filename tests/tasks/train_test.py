@@ -15,7 +15,6 @@ from keras_transformer.training.training_state import list_states
 SMALL = {
     **{"vocabulary_size": 300, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},
     **{"num_shapes": 1, "interval": 2, "average": 2, "seed": 3, "subword_sampling": 0.2},
-    "r_drop": 1.0,
 }
 
 

@@ -35,7 +35,6 @@ RUNS = {
     "adam": lambda: WholeBatchOptimizer(
         keras.optimizers.Adam(0.03, epsilon=1e-4), loss_scaling=True, dynamic_growth_steps=4
     ),
-    "r_drop": functools.partial(keras.optimizers.SGD, 0.5),
     "float16": lambda: WholeBatchOptimizer(keras.optimizers.SGD(0.5)),
 }
 
@@ -61,9 +60,7 @@ def train(name, devices, rows_multiple):
         train_batches = make_batches(
             folder,
             rows_multiple,
-            num_shapes=1
-            if name in ("sgd", "r_drop")
-            else 2,  # a Transformer takes a while to compile
+            num_shapes=1 if name == "sgd" else 2,  # A Transformer takes a while to compile.
             kind=Spoiled if name == "adam" else TokenBatches,
             shard=devices.shard,
             accumulate=3 if name == "accumulated" else 1,
@@ -74,7 +71,7 @@ def train(name, devices, rows_multiple):
         with devices.scope(), dtype_policy(policy):
             model = (
                 new_model(dropout=0.3, attention_dropout=0.2)
-                if name in ("sgd", "r_drop")
+                if name == "sgd"
                 else quick_model(dropout=0.3)
             )
             model.compile(
@@ -83,7 +80,6 @@ def train(name, devices, rows_multiple):
                 weighted_metrics=[TokenAccuracy(), Perplexity()],
                 # XLA, which not all devices have, would take most of the time.
                 jit_compile=keras.backend.backend() == "jax",
-                **({"r_drop": 3.0} if name == "r_drop" else {}),
             )
         # One step an epoch: the history then has every step's loss.
         history = model.fit(
