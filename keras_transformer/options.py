@@ -1,20 +1,12 @@
-"""Options as dataclasses that hold one another, defined beside the code of each stage; checks of
-arguments."""
+"""Options as dataclasses that contain one another, each defined next to the stage that uses it."""
 
 import dataclasses
 import difflib
-import numbers
-import operator
-import reprlib
 import typing
-from collections.abc import Iterable
-
-import numpy as np
 
 from keras_transformer.errors import UserError
 
 _MAY_CHANGE = "may_change_on_resume"
-_NO_STRINGS = "`{}` must be a list of strings. Received: {}"
 
 
 def mutable_on_resume(default=dataclasses.MISSING):
@@ -103,95 +95,6 @@ def _check_choice(field, value):
 
 def _is_group(field):
     return dataclasses.is_dataclass(field.type)
-
-
-def check_optional(check, options, *names):
-    """Check those of some fields of a dataclass that are not None.
-
-    Args:
-        check: function of a name and a value, such as `positive_integer`.
-        options: the dataclass instance.
-        *names: of the fields.
-    """
-    for name in names:
-        if (value := getattr(options, name)) is not None:
-            check(name, value)
-
-
-def integer(name, value, least, at_least):
-    """A Python integer of any integer, NumPy's too.
-
-    Args:
-        name: the argument's name.
-        value: what was passed for it.
-        least: the smallest value that is allowed.
-        at_least: words that say so, such as "a positive integer".
-
-    Raises:
-        UserError: if it is none, or too small.
-    """
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number < least:
-        raise UserError(f"`{name}` must be {at_least}. Received: {name}={value}")
-    return number
-
-
-def positive_integer(name, value):
-    return integer(name, value, 1, "a positive integer")
-
-
-def whole_number(name, value):
-    return integer(name, value, 0, "an integer, 0 or larger")
-
-
-def real_number(name, value, is_allowed, expected):
-    """A Python float of any real number for which `is_allowed` is true.
-
-    Raises:
-        UserError: if it is none.
-    """
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not is_allowed(value):
-        raise UserError(f"`{name}` must be {expected}. Received: {name}={value}")
-    return float(value)
-
-
-def not_negative(name, value):
-    return real_number(name, value, lambda x: 0 <= x < np.inf, "a number, 0 or larger")
-
-
-def positive_number(name, value):
-    return real_number(name, value, lambda x: 0 < x < np.inf, "a positive number")
-
-
-def probability(name, value):
-    return real_number(name, value, lambda x: 0 <= x < 1, "at least 0 and less than 1")
-
-
-def check_strings(name, values, first=0):
-    """A list of the values, each of which must be a string.
-
-    Args:
-        name: the argument's name.
-        values: iterable of strings; one string is not a list of them.
-        first: the index of the first value, where the list is a part of the argument.
-
-    Raises:
-        UserError: if the values are one string, or one of them is not a string.
-    """
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise UserError(_NO_STRINGS.format(name, f"{name}={reprlib.repr(values)}"))
-    values = list(values)
-    for index, value in enumerate(values, first):
-        if not isinstance(value, str):
-            received = f"{name}[{index}]={reprlib.repr(value)}"
-            raise UserError(_NO_STRINGS.format(name, received))
-    return values
 
 
 def check_options(options):

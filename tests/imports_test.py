@@ -100,7 +100,7 @@ def run_python(script):
 
 # Which way
 
-FOR_ALL = {"errors", "files", "interrupts", "options", "progress", "reserved_ids"}
+FOR_ALL = {"errors", "files", "interrupts", "options", "progress", "reserved_ids", "validation"}
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
@@ -113,6 +113,7 @@ MAY_IMPORT = {
     "options": set(),
     "progress": set(),
     "tensorflow_start": set(),
+    "validation": set(),
     "memory": set(),
     "version": set(),
     "command_line": {"compilation_cache", "memory"},

@@ -95,22 +95,3 @@ def test_library_prints_nothing_and_names_no_flag(path):
 def test_prints_and_flags_are_found():
     assert prints_and_flags('x = 1\nprint(x)\ny = "pass --resume"\n') == ([2], [3])
     assert prints_and_flags('x = f"-- {1} --"\n') == ([], [])
-
-
-def test_no_function_is_long():
-    """40 lines, docstring aside; in training, its data and what trains tasks."""
-    long = []
-    folders = [PACKAGE / "training", *(PACKAGE.parent / "recipes").glob("*/train.py")]
-    files = [PACKAGE / "options.py", PACKAGE / "command_line.py", *folders[1:]]
-    files += [
-        *folders[0].glob("*.py"),
-        *PACKAGE.glob("*/train_*.py"),
-        PACKAGE / "tasks" / "pipeline.py",
-    ]
-    for path in files:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                body = node.body[ast.get_docstring(node) is not None :]
-                if body and node.end_lineno - body[0].lineno >= 40:
-                    long.append(f"{path.name} {node.name}")
-    assert not long

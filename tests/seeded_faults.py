@@ -447,6 +447,8 @@ FAULTS = {
     ],
     "options.py": [
         ("elif not field.metadata.get(_MAY_CHANGE):", "else:"),
+    ],
+    "validation.py": [
         ("if number is None or number < least:", "if number is None:"),
     ],
     "training/distribution.py": [

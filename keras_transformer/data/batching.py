@@ -12,8 +12,8 @@ from keras_transformer.data.prefetch import Ahead
 from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.token_source import PlannedBatch, SampledTokens, StoredTokens
 from keras_transformer.errors import UserError
-from keras_transformer.options import check_optional, not_negative, positive_integer
 from keras_transformer.reserved_ids import END_ID, START_ID
+from keras_transformer.validation import check_optional, not_negative, positive_integer
 
 logger = logging.getLogger(__name__)
 

@@ -13,15 +13,9 @@ from keras_transformer.data.gettext_corpus import open_catalogs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.tatoeba import DEV, TRAIN, Unconnected, open_tatoeba
 from keras_transformer.data.text_corpus import open_text
-from keras_transformer.data.text_files import (
-    Pair,
-    Pairs,
-    aligned_lines,
-    check_choice,
-    find_files,
-    missing_files,
-)
+from keras_transformer.data.text_files import Pair, Pairs, aligned_lines, find_files, missing_files
 from keras_transformer.errors import UserError
+from keras_transformer.validation import check_choice
 
 SYNTHETIC_SIZES = MappingProxyType({"train": 40_000, "val": 1_000, "test": 1_000})
 SYNTHETIC_SEED = 0

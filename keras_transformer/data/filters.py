@@ -11,8 +11,8 @@ from keras_transformer.data.mixtures import Mixture, TaggedText
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
-from keras_transformer.options import check_optional, positive_integer, real_number
 from keras_transformer.progress import bar
+from keras_transformer.validation import check_optional, positive_integer, real_number
 
 logger = logging.getLogger(__name__)
 

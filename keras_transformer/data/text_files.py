@@ -7,7 +7,7 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
@@ -32,14 +32,6 @@ _MAGIC_LENGTH = 10
 
 # UTF-16 and UTF-32 write most letters with one of these bytes.
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\v\f\r"})
-
-
-def check_choice(argument: str, value: str, choices: Collection[str] | None) -> None:
-    """Raises an error if the value of an argument is none of the choices; None allows any."""
-    if choices is not None and value not in choices:
-        raise UserError(
-            f"`{argument}` must be one of {', '.join(choices)}. Received: {argument}={value!r}"
-        )
 
 
 def check_folder(data_dir: Path) -> None:

@@ -13,12 +13,11 @@ from typing import Literal
 
 from keras_transformer.data.sentencepiece_model import in_our_order
 from keras_transformer.data.subword_sampling import SubwordSampler
-from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
-from keras_transformer.options import check_optional, positive_integer, real_number
 from keras_transformer.progress import spinner
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from keras_transformer.validation import check_choice, check_optional, positive_integer, real_number
 
 NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
 _NORMALIZATION = "nmt_nfkc"  # by default, unless it changes more than this share of the targets

@@ -10,7 +10,7 @@ from keras_transformer.decoding.length_penalty import check_alpha, length_penalt
 from keras_transformer.decoding.search import Search, check_constraints
 from keras_transformer.decoding.static_fields import shared
 from keras_transformer.errors import UserError
-from keras_transformer.options import not_negative, positive_integer
+from keras_transformer.validation import not_negative, positive_integer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -11,8 +11,8 @@ from keras_transformer.decoding.source_validation import check_padding, hashable
 from keras_transformer.decoding.static_fields import rows, shared
 from keras_transformer.decoding.token_history import followers, longer, mark
 from keras_transformer.errors import UserError
-from keras_transformer.options import integer, positive_integer, real_number
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from keras_transformer.validation import integer, positive_integer, real_number
 
 _register = keras.saving.register_keras_serializable(package="keras_transformer")
 

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.options import real_number
+from keras_transformer.validation import real_number
 
 # With a larger one, penalties of long outputs are beyond float32, and scores are 0.
 _LARGEST_ALPHA = 10

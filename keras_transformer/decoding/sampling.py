@@ -10,7 +10,7 @@ from keras_transformer.decoding.beam_search import with_constraints
 from keras_transformer.decoding.candidates import sampled_candidates
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import shared
-from keras_transformer.options import integer, positive_integer, real_number
+from keras_transformer.validation import integer, positive_integer, real_number
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -12,8 +12,8 @@ from keras_transformer.decoding.search_loop import SearchLoop
 from keras_transformer.decoding.source_validation import check_source, integers
 from keras_transformer.decoding.static_fields import Settings, deserialize, serialize
 from keras_transformer.errors import UserError
-from keras_transformer.options import positive_integer
 from keras_transformer.reserved_ids import PAD_ID, START_ID
+from keras_transformer.validation import positive_integer
 
 
 class Search(Settings, abc.ABC):

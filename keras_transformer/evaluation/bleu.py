@@ -7,8 +7,8 @@ from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.languages import EAST_ASIAN, check_tokenizer, tokenizer_of
-from keras_transformer.options import check_strings
 from keras_transformer.progress import spinner
+from keras_transformer.validation import check_strings
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, reference_streams
-from keras_transformer.options import check_strings
 from keras_transformer.progress import spinner
+from keras_transformer.validation import check_strings
 
 # Scores of which resamples are drawn, by their names in `TranslationScores` and in print. (TER is
 # not one of them: it takes minutes.)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import check_strings
+from keras_transformer.validation import check_strings
 
 # `%s` and `%-5.2f`, with the place of its argument; Qt's `%1` and `%L1`; `{name}`, `{0:d}`, `${x}`;
 # tags and entities. A `%` before a space is per cent.

@@ -1,7 +1,7 @@
 """What the arguments of a `Transformer` may be."""
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import not_negative, positive_number
+from keras_transformer.validation import not_negative, positive_number
 
 
 def check_hyperparameters(config):

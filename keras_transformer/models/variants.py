@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import (
+from keras_transformer.validation import (
     check_optional,
     positive_integer,
     positive_number,

@@ -6,7 +6,6 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.line_buffer import in_windows
-from keras_transformer.data.text_files import check_choice
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.in_order_grammar import InOrderTreeGrammar
@@ -29,6 +28,7 @@ from keras_transformer.progress import spinner
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
+from keras_transformer.validation import check_choice
 
 # By the order of a linearisation.
 _GRAMMARS = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}

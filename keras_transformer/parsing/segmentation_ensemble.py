@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from keras import ops
 
-from keras_transformer.options import positive_integer
+from keras_transformer.validation import positive_integer
 
 # Of Provilkov et al. (2020), and with a unigram vocabulary α of Kudo (2018).
 _STRENGTH = 0.1

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import positive_integer
 from keras_transformer.parsing.trees import tagged_words
+from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:
     from nltk import Tree

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
-from keras_transformer.options import from_keywords, positive_integer
+from keras_transformer.options import from_keywords
 from keras_transformer.parsing.evalb import Parameters, evaluate_trees
 from keras_transformer.parsing.tag_dictionary import TagDictionary
 from keras_transformer.parsing.tree_options import TreeOptions, make_linearization, tags_from
@@ -27,6 +27,7 @@ from keras_transformer.tasks.pipeline import (
 )
 from keras_transformer.training.context import check_data
 from keras_transformer.training.trainer import average_weights, fit, validate
+from keras_transformer.validation import positive_integer
 
 
 @dataclass(kw_only=True)

@@ -3,15 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_transformer.data.text_files import check_choice
 from keras_transformer.errors import UserError
-from keras_transformer.options import (
-    check_optional,
-    mutable_on_resume,
-    positive_number,
-    whole_number,
-)
+from keras_transformer.options import mutable_on_resume
 from keras_transformer.parsing.trees import InOrderBrackets, LabelledBrackets
+from keras_transformer.validation import check_choice, check_optional, positive_number, whole_number
 
 
 @dataclass(kw_only=True)

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import positive_number
 from keras_transformer.parsing.tree_survey import TreeSurvey, survey_trees
 from keras_transformer.parsing.treebanks import Treebank
 from keras_transformer.parsing.trees import LabelledBrackets, Linearization, tagged_words
 from keras_transformer.parsing.trees.traversal import OPEN, is_leaf, walk
+from keras_transformer.validation import positive_number
 
 if TYPE_CHECKING:
     from nltk import Tree

@@ -10,11 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from keras_transformer.data.corpora import SYNTHETIC_SEED, SYNTHETIC_SIZES
-from keras_transformer.data.text_files import check_choice, find_files, missing_files
+from keras_transformer.data.text_files import find_files, missing_files
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.penn_treebank import find_penn_treebank
 from keras_transformer.parsing.tree_cache import TreeCache
 from keras_transformer.parsing.trees import clean_tree, parse_trees, read_trees
+from keras_transformer.validation import check_choice
 
 if TYPE_CHECKING:
     from nltk import Tree

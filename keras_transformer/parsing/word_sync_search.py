@@ -9,9 +9,9 @@ from keras_transformer.decoding.length_penalty import check_alpha, penalised
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import shared
 from keras_transformer.errors import UserError
-from keras_transformer.options import integer, positive_integer
 from keras_transformer.parsing.word_sync_loop import WordLoop
 from keras_transformer.reserved_ids import END_ID
+from keras_transformer.validation import integer, positive_integer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

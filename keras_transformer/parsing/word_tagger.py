@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.token_sets import is_one_of
-from keras_transformer.options import positive_number
+from keras_transformer.validation import positive_number
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

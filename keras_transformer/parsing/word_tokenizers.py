@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from keras_transformer.data.text_files import check_choice
 from keras_transformer.parsing.trees import escape
+from keras_transformer.validation import check_choice
 
 DEFAULT_WORD_TOKENIZER = "treebank"
 

@@ -5,10 +5,10 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.resolve_search import make_search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
-from keras_transformer.options import positive_integer
 from keras_transformer.presets.listing import listed
 from keras_transformer.presets.storage import load_preset, save_preset
 from keras_transformer.progress import spinner
+from keras_transformer.validation import positive_integer
 
 
 class Task:

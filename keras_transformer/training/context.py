@@ -10,9 +10,10 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderLock, remove_leftovers
-from keras_transformer.options import integer, mutable_on_resume
+from keras_transformer.options import mutable_on_resume
 from keras_transformer.training.distribution import Devices, use_devices
 from keras_transformer.training.training_state import TrainingState, as_json, find_start
+from keras_transformer.validation import integer
 
 _SEEDS = "an integer from 0 to 2^32 - 1"
 

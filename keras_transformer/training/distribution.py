@@ -8,13 +8,9 @@ from dataclasses import dataclass
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import (
-    check_optional,
-    mutable_on_resume,
-    positive_integer,
-    whole_number,
-)
+from keras_transformer.options import mutable_on_resume
 from keras_transformer.training.processes import Processes, end_at_once_after_errors
+from keras_transformer.validation import check_optional, positive_integer, whole_number
 
 
 @dataclass(kw_only=True)

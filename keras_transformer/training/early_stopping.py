@@ -8,8 +8,8 @@ import h5py
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import whole_number
 from keras_transformer.training.checkpoints import list_checkpoints, opened
+from keras_transformer.validation import whole_number
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import keras
 
-from keras_transformer.options import (
+from keras_transformer.training.schedules import CooldownSchedule, NoamSchedule
+from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
+from keras_transformer.validation import (
     check_optional,
     positive_integer,
     positive_number,
     probability,
     whole_number,
 )
-from keras_transformer.training.schedules import CooldownSchedule, NoamSchedule
-from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 
 
 @dataclass(kw_only=True)

@@ -11,13 +11,7 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, remove_leftovers
-from keras_transformer.options import (
-    check_optional,
-    mutable_on_resume,
-    positive_integer,
-    positive_number,
-    whole_number,
-)
+from keras_transformer.options import mutable_on_resume
 from keras_transformer.training.background import BackgroundJob
 from keras_transformer.training.callbacks import steps_done
 from keras_transformer.training.checkpoints import (
@@ -35,6 +29,12 @@ from keras_transformer.training.training_state import (
     Snapshot,
     TrainingState,
     list_states,
+)
+from keras_transformer.validation import (
+    check_optional,
+    positive_integer,
+    positive_number,
+    whole_number,
 )
 
 # The newest, and one to fall back on should it be damaged.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import check_optional, mutable_on_resume, positive_integer
+from keras_transformer.options import mutable_on_resume
 from keras_transformer.progress import spinner
 from keras_transformer.training.callbacks import (
     LimitInFlightBatches,
@@ -36,6 +36,7 @@ from keras_transformer.training.progress import LogProgress, ShowProgress, SkipN
 from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
+from keras_transformer.validation import check_optional, positive_integer
 
 logger = logging.getLogger(__name__)
 

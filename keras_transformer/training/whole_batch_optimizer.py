@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import positive_integer, positive_number
 from keras_transformer.training.replication import call_if, replica_context, summed_over_replicas
+from keras_transformer.validation import positive_integer, positive_number
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

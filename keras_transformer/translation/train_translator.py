@@ -10,7 +10,7 @@ from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer, check_t
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
-from keras_transformer.options import check_optional, from_keywords, positive_integer
+from keras_transformer.options import from_keywords
 from keras_transformer.tasks.init_from_preset import initial_preset
 from keras_transformer.tasks.pipeline import (
     TrainingOptions,
@@ -22,6 +22,7 @@ from keras_transformer.tasks.pipeline import (
 )
 from keras_transformer.training.context import check_data
 from keras_transformer.training.trainer import average_weights, fit, validate
+from keras_transformer.validation import check_optional, positive_integer
 
 
 @dataclass(kw_only=True)

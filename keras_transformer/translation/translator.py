@@ -16,7 +16,6 @@ from keras_transformer.data.line_buffer import in_windows
 from keras_transformer.data.prefixed_tokenizer import tag_tokens
 from keras_transformer.decoding.constraints import ForcedPrefix
 from keras_transformer.errors import UserError
-from keras_transformer.options import check_strings
 from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import (
@@ -25,6 +24,7 @@ from keras_transformer.tasks.task import (
     check_is_no_string,
     check_is_sentence,
 )
+from keras_transformer.validation import check_strings
 
 _MOST_NAMED = 5
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, OneTreeOptions, run
 from keras_transformer.files import atomic_write, check_writable, sibling_path
-from keras_transformer.options import positive_integer
 from keras_transformer.parsing.evalb import Parameters, evaluate_trees
 from keras_transformer.parsing.treebanks import load_treebank
 from keras_transformer.parsing.trees import tagged_words, to_bracketed
+from keras_transformer.validation import positive_integer
 
 
 @dataclass(kw_only=True)
