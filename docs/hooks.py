@@ -52,10 +52,13 @@ def formula(match):
 
 
 def reference(module):
-    """A heading and the docstring of each name of a namespace, in the order of its table."""
+    """Return a heading and the docstring of each name of a namespace, in the order of its table."""
     namespace = importlib.import_module(module)
+    short = module.replace("keras_transformer", "kt")
     blocks = []
     for name in namespace.__all__:
         thing = getattr(namespace, name)
-        blocks.append(f"::: {thing.__module__}.{name}")
+        # Readers see the name that they write, not the module that defines it.
+        heading = f"    options: {{ heading: {short}.{name}, toc_label: {name} }}"
+        blocks.append(f"::: {thing.__module__}.{thing.__name__}\n{heading}")
     return "\n\n".join(blocks)

@@ -24,14 +24,12 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
-from keras_transformer.training.checkpoints import average_checkpoints
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 from keras_transformer.translation.translator import Translator
 from keras_transformer.version import __version__
-from keras_transformer.visualization.attention import attention_weights
 
 __all__ = [
     "BeamSearch",
@@ -46,8 +44,6 @@ __all__ = [
     "UserError",
     "WholeBatchOptimizer",
     "__version__",
-    "attention_weights",
-    "average_checkpoints",
     "beam_search",
     "constraints",
     "convert",

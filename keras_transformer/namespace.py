@@ -1,22 +1,38 @@
-"""Public namespaces: tables of what is loaded when it is first asked for (PEP 562)."""
+"""Public namespaces, whose names are loaded on first use (PEP 562)."""
 
+import ast
 import importlib
+from collections.abc import Callable
+from pathlib import Path
 
 
-def load_on_demand(namespace, homes):
-    """The `__getattr__` and `__dir__` of a package that loads its public names on demand.
+def load_on_demand(
+    namespace: str, path: str
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` for a package that loads its names on demand.
+
+    The names stand once, in the stub next to the package's `__init__.py`, as lines
+    `from module import name as name`. Editors and type checkers read the same stub.
 
     Args:
-        namespace: name of the package.
-        homes: dict of name -> the module that has it, below `keras_transformer`.
+        namespace: `__name__` of the package.
+        path: `__file__` of the package.
 
     Returns:
-        The two functions.
+        The list of the public names in the order of the stub, and the two functions.
     """
+    stub = ast.parse(Path(path).with_suffix(".pyi").read_text("utf-8"))
+    modules = {
+        alias.asname: (node.module, alias.name)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
-    def get(name):
-        if name not in homes:
+    def get(name: str) -> object:
+        if name not in modules:
             raise AttributeError(f"module {namespace!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"keras_transformer.{homes[name]}"), name)
+        module, original = modules[name]
+        return getattr(importlib.import_module(module), original)
 
-    return get, lambda: sorted(homes)
+    return list(modules), get, lambda: sorted(modules)

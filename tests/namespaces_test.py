@@ -5,7 +5,10 @@ And the library leaves to command lines what is theirs.
 import ast
 import importlib
 import inspect
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,55 @@ def test_no_name_is_a_module_s_too(namespace):
 def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="keras_transformer.data.*ParalelText"):
         _ = kt.data.ParalelText
+
+
+def test_jedi_resolves_each_name():
+    import jedi
+
+    project = jedi.Project(PACKAGE.parent)
+    names = [f"{namespace}.{name}" for namespace in NAMESPACES for name in public(namespace)]
+    lines = ["import keras_transformer as kt", *(f"kt.{name}" for name in names), "kt.data.Paralel"]
+    script = jedi.Script("\n".join(lines), project=project)
+    unresolved = [
+        line
+        for number, line in enumerate(lines[1:], 2)
+        if not any(
+            found.type in ("class", "function")
+            for found in script.goto(number, len(line), follow_imports=True)
+        )
+    ]
+    assert unresolved == ["kt.data.Paralel"]
+
+
+def test_pyright_resolves_each_name_and_finds_misspelt_ones(tmp_path):
+    names = [f"kt.{namespace}.{name}" for namespace in NAMESPACES for name in public(namespace)]
+    misspelt = [f"kt.{namespace}.no_such_name" for namespace in NAMESPACES]
+    lines = ["import keras_transformer as kt", *(f"print({name})" for name in names + misspelt)]
+    (tmp_path / "names.py").write_text("\n".join(lines))
+    settings = {"include": ["names.py"], "extraPaths": [str(PACKAGE.parent)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    process = subprocess.run([*command, "-p", tmp_path], capture_output=True, text=True)
+    wrong = [
+        lines[error["range"]["start"]["line"]]
+        for error in json.loads(process.stdout)["generalDiagnostics"]
+    ]
+    assert wrong == [f"print({name})" for name in misspelt]
+
+
+def public(namespace):
+    return getattr(kt, namespace).__all__
+
+
+def test_each_public_name_has_one_namespace():
+    homes = {}
+    for namespace in (*NAMESPACES, "constraints", "layers", None):
+        module = getattr(kt, namespace) if namespace else kt
+        for name in module.__all__:
+            homes.setdefault(name, []).append(namespace or "kt")
+    twice = {name: found for name, found in homes.items() if len(found) > 1}
+    # A training has a stage of that name, which calls the one of the data.
+    assert twice == {"make_tokenizer": ["data", "training"]}
 
 
 def test_names_are_loaded_when_asked_for():

@@ -12,14 +12,4 @@ Each function reads a folder, or `hf://user/repository`, and runs no code of it.
 
 from keras_transformer.namespace import load_on_demand
 
-# The modules are called `from_...`: one called as its function would hide it when it is loaded.
-_HOMES = {
-    "marian": "convert.from_marian",
-    "m2m100": "convert.from_m2m100",
-    "fsmt": "convert.from_fsmt",
-    "ctranslate2": "convert.from_ctranslate2",
-    "torch": "convert.from_torch",
-}
-
-__all__ = [*_HOMES]
-__getattr__, __dir__ = load_on_demand(__name__, _HOMES)
+__all__, __getattr__, __dir__ = load_on_demand(__name__, __file__)

@@ -27,31 +27,4 @@ Batches (section 5.1)
 
 from keras_transformer.namespace import load_on_demand
 
-_HOMES = {
-    # Corpora
-    "ParallelText": "data.parallel_text",
-    "load_parallel_text": "data.corpora",
-    "TaggedText": "data.mixtures",
-    "Mixture": "data.mixtures",
-    "MixtureOptions": "data.mixtures",
-    "load_mixture": "data.mixtures",
-    "catalog_pairs": "data.gettext_corpus",
-    "FilterOptions": "data.filters",
-    "filter_pairs": "data.filters",
-    "split_sentences": "data.sentences",
-    # Vocabulary
-    "VocabularyOptions": "data.tokenizer",
-    "make_tokenizer": "data.tokenizer",
-    "Tokenizer": "data.tokenizer",
-    "MosesTokenizer": "data.moses_tokenizer",
-    "SubwordSampler": "data.subword_sampling",
-    # Batches
-    "TokenStore": "data.token_store",
-    "BatchingOptions": "data.batching",
-    "plan_batches": "data.batching",
-    "TokenBatches": "data.batching",
-    "StagedBatches": "data.staged_batches",
-}
-
-__all__ = [*_HOMES]
-__getattr__, __dir__ = load_on_demand(__name__, _HOMES)
+__all__, __getattr__, __dir__ = load_on_demand(__name__, __file__)

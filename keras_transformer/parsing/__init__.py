@@ -32,46 +32,4 @@ Evaluation
 
 from keras_transformer.namespace import load_on_demand
 
-_HOMES = {
-    # Corpora
-    "Treebank": "parsing.treebanks",
-    "load_treebank": "parsing.treebanks",
-    "TreePairs": "parsing.tree_pairs",
-    "TreeSymbols": "parsing.tree_symbols",
-    "symbol_inventory": "parsing.trees",
-    "most_openings": "parsing.trees",
-    "parse_trees": "parsing.trees",
-    "read_trees": "parsing.trees",
-    "to_bracketed": "parsing.trees",
-    "consensus": "parsing.trees",
-    "TagDictionary": "parsing.tag_dictionary",
-    "tokenize_words": "parsing.word_tokenizers",
-    "WordTokenizer": "parsing.word_tokens",
-    # Model and search
-    "DeterministicAttention": "parsing.deterministic_attention",
-    "WordTagger": "parsing.word_tagger",
-    "TreeGrammar": "parsing.tree_grammar",
-    "InOrderTreeGrammar": "parsing.in_order_grammar",
-    "WordSynchronousBeamSearch": "parsing.word_sync_search",
-    # Training
-    "ParserTrainingOptions": "parsing.train_parser",
-    "TreeOptions": "parsing.tree_options",
-    "ParsingOptions": "parsing.train_parser",
-    "make_linearization": "parsing.tree_options",
-    "make_tree_pairs": "parsing.train_parser",
-    "constituents_first": "parsing.train_parser",
-    "make_tree_tokenizer": "parsing.train_parser",
-    "parser_hyperparameters": "parsing.train_parser",
-    "parser_metadata": "parsing.train_parser",
-    "quick_parser": "parsing.train_parser",
-    # Evaluation
-    "evaluate_trees": "parsing.evalb",
-    "evaluate_files": "parsing.evalb",
-    "EvalbScores": "parsing.evalb",
-    "Parameters": "parsing.evalb",
-    "score_trees": "parsing.train_parser",
-    "describe_evalb": "parsing.train_parser",
-}
-
-__all__ = [*_HOMES]
-__getattr__, __dir__ = load_on_demand(__name__, _HOMES)
+__all__, __getattr__, __dir__ = load_on_demand(__name__, __file__)

@@ -7,16 +7,4 @@
 
 from keras_transformer.namespace import load_on_demand
 
-_HOMES = {
-    "TranslatorTrainingOptions": "translation.train_translator",
-    "TranslatorVocabularyOptions": "translation.train_translator",
-    "Tokenizers": "translation.train_translator",
-    "make_tokenizers": "translation.train_translator",
-    "make_translation_batches": "translation.train_translator",
-    "long_pairs": "translation.train_translator",
-    "tags_of": "translation.train_translator",
-    "parts_of": "translation.train_translator",
-}
-
-__all__ = [*_HOMES]
-__getattr__, __dir__ = load_on_demand(__name__, _HOMES)
+__all__, __getattr__, __dir__ = load_on_demand(__name__, __file__)

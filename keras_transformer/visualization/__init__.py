@@ -28,31 +28,4 @@ The paper, and trainings
 
 from keras_transformer.namespace import load_on_demand
 
-_HOMES = {
-    # Attention
-    "Attention": "visualization.attention",
-    "attention_weights": "visualization.attention",
-    "plot_attention": "visualization.attention_figures",
-    "attention_page": "visualization.pages",
-    "Alignment": "visualization.alignments",
-    "alignment": "visualization.alignments",
-    # Searches
-    "BeamTree": "visualization.beams",
-    "beam_tree": "visualization.beams",
-    # Trees
-    "tree_text": "visualization.trees",
-    "tree_svg": "visualization.trees",
-    "TreeComparison": "visualization.tree_comparison",
-    "compare_trees": "visualization.tree_comparison",
-    # Together
-    "Explanation": "visualization.explanation",
-    # The paper
-    "plot_position_encodings": "visualization.paper_figures",
-    "plot_learning_rates": "visualization.paper_figures",
-    "plot_layer_types": "visualization.layer_types",
-    "plot_runs": "visualization.runs",
-    "variations_table": "visualization.runs",
-}
-
-__all__ = [*_HOMES]
-__getattr__, __dir__ = load_on_demand(__name__, _HOMES)
+__all__, __getattr__, __dir__ = load_on_demand(__name__, __file__)

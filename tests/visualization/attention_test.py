@@ -57,7 +57,7 @@ def numpy_weights(model, source, target):
 )
 def test_weights_follow_the_paper_s_formulas(options):
     model = model_of(**options)
-    attention = kt.attention_weights(model, SOURCE, TARGET)
+    attention = kt.visualization.attention_weights(model, SOURCE, TARGET)
     for kind, expected in numpy_weights(model, SOURCE, TARGET).items():
         weights = getattr(attention, kind)
         assert_close(weights, np.array(expected))
@@ -73,8 +73,8 @@ def test_weights_follow_the_paper_s_formulas(options):
 
 def test_nothing_looks_at_padding():
     model = model_of()
-    alone = kt.attention_weights(model, SOURCE, TARGET)
-    padded = kt.attention_weights(model, [*SOURCE, 0, 0], TARGET)
+    alone = kt.visualization.attention_weights(model, SOURCE, TARGET)
+    padded = kt.visualization.attention_weights(model, [*SOURCE, 0, 0], TARGET)
     assert (padded.cross[..., 6:] == 0).all() and (padded.encoder[..., 6:] == 0).all()
     assert_close(padded.cross[..., :6], alone.cross)
     assert padded.source_tokens[-1] == "<pad>"
@@ -84,7 +84,7 @@ def test_nothing_looks_at_padding():
 def test_they_are_what_the_layers_outputs_are_made_with(options):
     source = list(range(3, 20)) * 2  # longer than a block of a window
     model = model_of(**options)
-    attention = kt.attention_weights(model, source, TARGET)
+    attention = kt.visualization.attention_weights(model, source, TARGET)
     layer, ids = model.encoder.layers[0].self_attention, np.array([source])
     inputs = model.encoder.embed(ids)
     _, value = layer.project(inputs)
@@ -99,9 +99,9 @@ def test_of_a_search():
     ids, _, expected = kt.BeamSearch(extra_length=3)(model, [SOURCE], return_attention=True)
     (output,) = to_numpy(ids)[0]
     output = output[output != 0]
-    attention = kt.attention_weights(model, SOURCE, output)
+    attention = kt.visualization.attention_weights(model, SOURCE, output)
     assert_close(attention.cross, to_numpy(expected)[0, 0, :, :, : len(output)])
-    greedy = kt.attention_weights(model, SOURCE)
+    greedy = kt.visualization.attention_weights(model, SOURCE)
     ids, _ = kt.greedy_search(model, [SOURCE])
     assert greedy.cross.shape[2] == (to_numpy(ids) != 0).sum()
 
@@ -109,23 +109,23 @@ def test_of_a_search():
 @pytest.mark.slow
 def test_of_a_quantised_model():
     model = model_of(num_layers=1)
-    expected = kt.attention_weights(model, SOURCE, TARGET).cross
+    expected = kt.visualization.attention_weights(model, SOURCE, TARGET).cross
     model.quantize("int8")
-    weights = kt.attention_weights(model, SOURCE, TARGET).cross
+    weights = kt.visualization.attention_weights(model, SOURCE, TARGET).cross
     assert_close(weights.sum(axis=-1), np.ones((1, 2, 4)))
     assert 0 < np.abs(weights - expected).max() < 0.1
 
 
 def test_of_sentences():
     translator = kt.Translator(new_model(), tokenizer(), extra_length=3, target_prefix=["▁dog"])
-    attention = kt.attention_weights(translator, "the cat runs", "a dog")
+    attention = kt.visualization.attention_weights(translator, "the cat runs", "a dog")
     assert attention.source_tokens[-1] == attention.target_tokens[-1] == "</s>"
     assert "".join(attention.source_tokens[:-1]).replace("▁", "") == "thecatruns"
     target = "".join(attention.target_tokens[:-1]).replace("▁", "")
     assert target == "dogadog"  # after the prefix
     (translation,) = translator(["the cat runs"])
-    found = kt.attention_weights(translator, "the cat runs")
-    again = kt.attention_weights(translator, "the cat runs", translation)
+    found = kt.visualization.attention_weights(translator, "the cat runs")
+    again = kt.visualization.attention_weights(translator, "the cat runs", translation)
     if found.target_tokens == again.target_tokens:  # else the search found another segmentation
         assert_close(found.cross, again.cross)
     source, (ids, _) = translator.search_sentence("the cat runs")
@@ -135,10 +135,10 @@ def test_of_sentences():
 
 def test_of_a_parser():
     parser, tree = new_parser(counts_words=True), trees()[0]
-    attention = kt.attention_weights(parser, tree.leaves(), tree)
+    attention = kt.visualization.attention_weights(parser, tree.leaves(), tree)
     _, symbols = parser.symbols.linearization.linearize(tree)
     assert attention.target_tokens == [*symbols, "</s>"]
-    found = kt.attention_weights(parser, " ".join(tree.leaves()[:3]))
+    found = kt.visualization.attention_weights(parser, " ".join(tree.leaves()[:3]))
     assert_close(found.cross.sum(-1), np.ones(found.cross.shape[:-1]))
 
 
@@ -155,7 +155,7 @@ def test_of_a_parser():
 )
 def test_what_is_no_sentence_of_ids(source, target, message):
     with pytest.raises(kt.UserError, match=message):
-        kt.attention_weights(model_of(num_layers=1), source, target)
+        kt.visualization.attention_weights(model_of(num_layers=1), source, target)
 
 
 @pytest.mark.once
@@ -163,7 +163,7 @@ def test_what_is_no_sentence():
     translator = kt.Translator(new_model(), tokenizer(), extra_length=3)
     for sentence, message in ((["the dog"], "Pass one sentence"), (" ", "nothing to search for")):
         with pytest.raises(kt.UserError, match=message):
-            kt.attention_weights(translator, sentence)
+            kt.visualization.attention_weights(translator, sentence)
 
 
 # Pictures

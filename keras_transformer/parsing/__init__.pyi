@@ -1,0 +1,45 @@
+# Corpora
+from keras_transformer.parsing.treebanks import Treebank as Treebank
+from keras_transformer.parsing.treebanks import load_treebank as load_treebank
+from keras_transformer.parsing.tree_pairs import TreePairs as TreePairs
+from keras_transformer.parsing.tree_symbols import TreeSymbols as TreeSymbols
+from keras_transformer.parsing.trees import symbol_inventory as symbol_inventory
+from keras_transformer.parsing.trees import most_openings as most_openings
+from keras_transformer.parsing.trees import parse_trees as parse_trees
+from keras_transformer.parsing.trees import read_trees as read_trees
+from keras_transformer.parsing.trees import to_bracketed as to_bracketed
+from keras_transformer.parsing.trees import consensus as consensus
+from keras_transformer.parsing.tag_dictionary import TagDictionary as TagDictionary
+from keras_transformer.parsing.word_tokenizers import tokenize_words as tokenize_words
+from keras_transformer.parsing.word_tokens import WordTokenizer as WordTokenizer
+
+# Model and search
+from keras_transformer.parsing.deterministic_attention import (
+    DeterministicAttention as DeterministicAttention,
+)
+from keras_transformer.parsing.word_tagger import WordTagger as WordTagger
+from keras_transformer.parsing.tree_grammar import TreeGrammar as TreeGrammar
+from keras_transformer.parsing.in_order_grammar import InOrderTreeGrammar as InOrderTreeGrammar
+from keras_transformer.parsing.word_sync_search import (
+    WordSynchronousBeamSearch as WordSynchronousBeamSearch,
+)
+
+# Training
+from keras_transformer.parsing.train_parser import ParserTrainingOptions as ParserTrainingOptions
+from keras_transformer.parsing.tree_options import TreeOptions as TreeOptions
+from keras_transformer.parsing.train_parser import ParsingOptions as ParsingOptions
+from keras_transformer.parsing.tree_options import make_linearization as make_linearization
+from keras_transformer.parsing.train_parser import make_tree_pairs as make_tree_pairs
+from keras_transformer.parsing.train_parser import constituents_first as constituents_first
+from keras_transformer.parsing.train_parser import make_tree_tokenizer as make_tree_tokenizer
+from keras_transformer.parsing.train_parser import parser_hyperparameters as parser_hyperparameters
+from keras_transformer.parsing.train_parser import parser_metadata as parser_metadata
+from keras_transformer.parsing.train_parser import quick_parser as quick_parser
+
+# Evaluation
+from keras_transformer.parsing.evalb import evaluate_trees as evaluate_trees
+from keras_transformer.parsing.evalb import evaluate_files as evaluate_files
+from keras_transformer.parsing.evalb import EvalbScores as EvalbScores
+from keras_transformer.parsing.evalb import Parameters as Parameters
+from keras_transformer.parsing.train_parser import score_trees as score_trees
+from keras_transformer.parsing.train_parser import describe_evalb as describe_evalb
