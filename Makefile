@@ -15,6 +15,9 @@ ONE := $(firstword $(filter torch,$(BACKENDS)) $(BACKENDS))
 ONCE = $(if $(filter-out $(ONE),$*), and not once)
 SHORT = not slow$(if $(filter-out torch,$*), and (each_backend or once))$(ONCE)
 LONG = (slow$(if $(filter-out torch,$*), or not (each_backend or once)))$(ONCE)
+# Under further backends `make test` collects only the files with such tests: reading all takes
+# longer than running these.
+FILES = $(if $(filter-out $(ONE),$*),$(shell grep -rl --include="*_test.py" each_backend tests))
 # A test runs on one core, so there are as many workers; each holds up to 3 GB.
 PYTEST = KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) COVERAGE_FILE=.coverage-data/$* \
 	.venv/bin/python $(COVERAGE) -m pytest -q --durations 20 -n $(WORKERS) --dist loadfile $(ARGS)
@@ -36,7 +39,7 @@ test-short-% test-long-%: export XLA_FLAGS := --xla_backend_optimization_level=0
 	--xla_llvm_disable_expensive_passes=true
 test-short-%: .venv/installed
 	@echo "== KERAS_BACKEND=$*"
-	$(PYTEST) -m "$(SHORT)"
+	$(PYTEST) -m "$(SHORT)" $(FILES)
 
 test-long-%: .venv/installed
 	@echo "== KERAS_BACKEND=$*, what takes long"
