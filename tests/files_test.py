@@ -366,7 +366,7 @@ def die(*arguments):
 def first_alone(old, new):
     os.rename(old, new)
     os.replace = die
-whole = runpy.run_path({module!r})["whole"]
+atomic_write = runpy.run_path({module!r})["atomic_write"]
 with atomic_write({path!r}) as new:
     {make}
     new.write_text("half")

@@ -272,7 +272,7 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     assert "100.00 of the other: p = 0.00" in printed
     # Where nothing can be written at the end, scores are printed all the same.
     with monkeypatch.context() as patch:
-        patch.setattr(files, "whole", fail_to_write)
+        patch.setattr(files, "atomic_write", fail_to_write)
         with pytest.raises(OSError, match="disk full"):
             call(monkeypatch, "evaluate.py", *arguments, *greedy)
     assert "BLEU|nrefs:1" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from nltk import Tree
 from keras_transformer.data.synthetic import generate
 from tests.helpers import conversation
 
-RECIPE = Path(__file__).parent.parent / "recipes" / "parsing"
+RECIPE = Path(__file__).parents[2] / "recipes" / "parsing"
 SIZES = {"train": 300, "val": 8, "test": 10}
 # The search of these tests: a short one.
 SEARCH = ("--beam-size", "2", "--extra-length", "30")
