@@ -20,7 +20,6 @@ from keras_transformer.training.losses import (
     token_weights,
 )
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy, TokenMean
-from keras_transformer.validation import not_negative
 
 # What the inputs of a fused step hold beside the token ids; the weights in training alone.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
