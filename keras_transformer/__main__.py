@@ -1,7 +1,7 @@
-"""Tells what presets there are, and what is in them.
+"""List the available presets, and describe one.
 
-`list` prints a line for each preset in a folder; `info NAME` what one is made of, and its card;
-`upgrade NAME` writes one of an earlier version in KerasHub's form, in its place.
+`list` prints one line per preset in a folder; `info NAME` prints the parts of a preset and its
+card.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,14 @@ from keras_transformer.command_line import run
 from keras_transformer.errors import UserError
 from keras_transformer.presets.location import locate
 from keras_transformer.presets.registry import card_of, details, preset_folders, summaries
-from keras_transformer.presets.storage import upgrade_preset
 
 
 @dataclass(kw_only=True)
 class Options:
-    command: tyro.conf.Positional[Literal["list", "info", "upgrade"]]
+    command: tyro.conf.Positional[Literal["list", "info"]]
     """What to do."""
     name: tyro.conf.Positional[str | None] = None
-    """A preset, for `info` and `upgrade`: a folder, a name that `list` prints, hf://user/repository
+    """A preset, for `info`: a folder, a name that `list` prints, hf://user/repository
     or kaggle://user/model/keras/variation."""
     folder: Path | None = None
     """Folder of presets, for `list`. Defaults to saved_models in a checkout."""
@@ -36,9 +35,6 @@ def main(options):
     if options.name is None:
         raise UserError(f"`{options.command}` takes the name of a preset: `list` prints some.")
     path = locate(options.name)
-    if options.command == "upgrade":
-        upgrade_preset(path)
-        return
     for name, value in details(path).items():
         print(f"{name}: {value}")
     if card := card_of(path):

@@ -125,7 +125,7 @@ MAY_IMPORT = {
     "training": {"memory"},
     "visualization": {"layers", "models", "decoding", "parsing", *LEAVES},
     "figures": {"command_line", "visualization"},
-    "presets": {"models", "version", "parsing", *LEAVES},
+    "presets": {"models", "version", *LEAVES},
     "tasks": {"compilation_cache", "models", "decoding", "presets", "version", *LEAVES},
     "translation": {"tasks", "presets", "models", "decoding", "layers", *LEAVES},
     "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},

@@ -5,8 +5,7 @@ from keras import ops
 from keras_transformer.data.line_breaks import without_breaks
 from keras_transformer.hub.backbone import TransformerBackbone
 from keras_transformer.hub.tokenizer import TransformerTokenizer, check_config_file
-from keras_transformer.presets.format import SEQUENCE_LENGTH
-from keras_transformer.presets.preset_files import PREPROCESSOR
+from keras_transformer.presets.format import PREPROCESSOR, SEQUENCE_LENGTH
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 

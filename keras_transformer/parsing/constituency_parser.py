@@ -24,6 +24,7 @@ from keras_transformer.parsing.word_sync_search import WordSynchronousBeamSearch
 from keras_transformer.parsing.word_tags import WordTags
 from keras_transformer.parsing.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
 from keras_transformer.parsing.word_tokens import WordTokenizer
+from keras_transformer.presets.format import TAG_DICTIONARY
 from keras_transformer.progress import spinner
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.tasks.search_stream import search_stream
@@ -187,14 +188,19 @@ class ConstituencyParser(Task):
         }
 
     @classmethod
-    def _parts_of(cls, preset):
-        if preset.tag_dictionary is None:
-            return super()._parts_of(preset)
-        tag_dictionary = preset.tag_dictionary.to_dict()
-        return {"metadata": {**preset.metadata, "tag_dictionary": tag_dictionary}}
+    def _parts_of(cls, config):
+        values = config.tag_dictionary
+        if values is None:
+            return super()._parts_of(config)
+        try:
+            TagDictionary.from_dict(values)
+        except UserError as error:
+            raise UserError(f"{config.path / TAG_DICTIONARY} is damaged: {error}") from error
+        return {"metadata": {**config.metadata, "tag_dictionary": values}}
 
     def _preset_parts(self):
-        return {"tag_dictionary": self._own_tag_dictionary}
+        own = self._own_tag_dictionary
+        return {"tag_dictionary": None if own is None else own.to_dict()}
 
     def _grammar(self, leaf_sets):
         leaves = tuple(self.word_tags.leaves.values())

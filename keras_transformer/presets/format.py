@@ -1,95 +1,113 @@
-"""A preset's files in KerasHub's form: objects of Keras as JSON, each with its class's name.
+"""The form of a preset: KerasHub's JSON files, and the dataclass that declares what they hold.
 
-They are written and read here as what they are, JSON, without KerasHub, and no class is made that a
-file names. The classes of those names are in `keras_transformer.hub`.
+The files are JSON objects of Keras, each with the name of its class. They are read and written here
+without KerasHub, and no class that a file names is instantiated. The classes themselves are in
+`keras_transformer.hub`.
 """
 
+import dataclasses
 import datetime
-from typing import Any, NamedTuple
+import json
+from pathlib import Path
+from typing import Any
 
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import read_json
 from keras_transformer.models.quantization import is_quantized, policy_of
-from keras_transformer.presets.preset_files import (
-    CONFIG,
-    METADATA,
-    PREPROCESSOR,
-    TAG_DICTIONARY,
-    TASK,
-    check_is_there,
-    check_objects,
-    write_json,
-)
-from keras_transformer.presets.preset_tokenizers import (
-    SOURCE_TOKENIZER,
-    TOKENIZER,
-    read_tokenizer,
-    write_tokenizer,
-)
 from keras_transformer.version import __version__
+
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+TASK, PREPROCESSOR = "task.json", "preprocessor.json"
+TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
+# In place of the weights, if there are more than 10 GB of them: a list of several files.
+SHARDS = "model.weights.json"
+# Everything that a preset folder holds, and the SavedModel that may be made in it.
+PARTS = (CONFIG, METADATA, TASK, PREPROCESSOR, TAG_DICTIONARY, CARD, SHARDS, "*.weights.h5")
+PARTS += ("*tokenizer.json", "assets", "saved_model")
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 
 PACKAGE = "keras_transformer"
 BACKBONE = "TransformerBackbone"
-# The lengths that KerasHub's preprocessing pads to, unless it is told others.
+# The default lengths to which KerasHub's preprocessing pads.
 SEQUENCE_LENGTH = 256
-# Of a quantised model, its dtype once more: see `hub.TransformerBackbone`.
+# The dtype of a quantized model, stored a second time: see `hub.TransformerBackbone`.
 QUANTIZATION = "quantization"
 _OF_EVERY_MODEL = ("name", "trainable", "dtype", QUANTIZATION)
 
 
-class Contents(NamedTuple):
-    """What a preset holds beside its weights."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PresetConfig:
+    """Everything that a preset holds besides the weights and the model card.
 
-    task: str | None  # the name of the class that it is for; None if it does not say
-    hyperparameters: dict[str, Any]
-    dtype: Any  # as Keras serialises a policy, or None
-    metadata: dict[str, Any]
-    search: dict[str, Any] | None
-    tokenizer: Any  # None if there is none
-    source_tokenizer: Any  # None if there is no other
-    source_prefix: tuple = ()
-    target_prefix: tuple = ()
+    Attributes:
+        task: name of the class that uses the preset, such as `"Translator"`, or None.
+        hyperparameters: the arguments of `Transformer`. The model's own are written.
+        dtype: the model's dtype policy as Keras serializes it, or None. The model's own is written.
+        metadata: dict of JSON values, such as the languages.
+        search: dict of JSON values that describe the task's search, or None.
+        tokenizer: the `Tokenizer`, or None if the folder has none.
+        source_tokenizer: the source's `Tokenizer`, if the source has its own.
+        source_prefix: tokens before each source, as strings.
+        target_prefix: tokens before each target, as strings.
+        source_end: whether sources end with the end token.
+        tag_dictionary: a parser's tag dictionary as JSON values, or None.
+        path: the folder from which the preset was read.
+    """
+
+    task: str | None = None
+    hyperparameters: dict[str, Any] = dataclasses.field(default_factory=dict)
+    dtype: Any = None
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    search: dict[str, Any] | None = None
+    tokenizer: Any = None
+    source_tokenizer: Any = None
+    source_prefix: tuple[str, ...] = ()
+    target_prefix: tuple[str, ...] = ()
     source_end: bool = True
-    tag_dictionary: Any = None  # JSON values
-    tag_dictionary_file: str = TAG_DICTIONARY
+    tag_dictionary: Any = None
+    path: Path | None = None
+
+    def to_files(self, model, tokenizers: dict[str, Any]) -> dict[str, Any]:
+        """Return the JSON files of a preset, except the tokenizers' own.
+
+        Args:
+            model: the `Transformer`.
+            tokenizers: dict from `TOKENIZER` and `SOURCE_TOKENIZER` to the JSON of each tokenizer.
+
+        Returns:
+            A dict from the names of the files to JSON values.
+        """
+        config = {"name": "transformer_backbone", "trainable": True}
+        config["dtype"] = _serialized_policy(policy_of(model))
+        if is_quantized(model):
+            config[QUANTIZATION] = config["dtype"]
+        backbone = serialized(BACKBONE, {**config, **model.hyperparameters})
+        preprocessor = _preprocessor(model, tokenizers, self)
+        files = {
+            CONFIG: backbone,
+            PREPROCESSOR: preprocessor,
+            TASK: _task(backbone, preprocessor, self),
+            METADATA: _metadata(model),
+        }
+        if self.tag_dictionary is not None:
+            files[TAG_DICTIONARY] = self.tag_dictionary
+        return files
+
+
+def hyperparameters_of(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Transformer` among the entries of a backbone's configuration."""
+    return {name: value for name, value in config.items() if name not in _OF_EVERY_MODEL}
 
 
 def serialized(class_name, config):
-    """An object of `keras_transformer.hub`, as `keras.saving.serialize_keras_object` gives it."""
+    """Return the JSON of an object of `keras_transformer.hub`, as Keras serializes it."""
     return {
         "module": f"{PACKAGE}.hub",
         "class_name": class_name,
         "config": config,
         "registered_name": f"{PACKAGE}>{class_name}",
     }
-
-
-def write_contents(folder, model, contents):
-    """Write all files but weights and card.
-
-    Args:
-        folder: path of a folder.
-        model: the `Transformer`.
-        contents: `Contents`; hyperparameters and dtype are the model's.
-    """
-    config = {"name": "transformer_backbone", "trainable": True}
-    config["dtype"] = _serialized_policy(policy_of(model))
-    if is_quantized(model):
-        config[QUANTIZATION] = config["dtype"]
-    backbone = serialized(BACKBONE, {**config, **model.hyperparameters})
-    tokenizers = {TOKENIZER: write_tokenizer(folder, TOKENIZER, contents.tokenizer)}
-    if contents.source_tokenizer is not None:
-        source = write_tokenizer(folder, SOURCE_TOKENIZER, contents.source_tokenizer)
-        tokenizers[SOURCE_TOKENIZER] = source
-    preprocessor = _preprocessor(model, tokenizers, contents)
-    write_json(folder / CONFIG, backbone)
-    write_json(folder / PREPROCESSOR, preprocessor)
-    write_json(folder / TASK, _task(backbone, preprocessor, contents))
-    write_json(folder / METADATA, _metadata(model))
-    if contents.tag_dictionary is not None:
-        write_json(folder / TAG_DICTIONARY, contents.tag_dictionary)
 
 
 def _serialized_policy(policy):
@@ -105,38 +123,38 @@ def _serialized_policy(policy):
     }
 
 
-def _preprocessor(model, tokenizers, contents):
+def _preprocessor(model, tokenizers, preset):
     length = min(SEQUENCE_LENGTH, model.hyperparameters["max_length"] or SEQUENCE_LENGTH)
     config = {
         **tokenizers,
         "config_file": PREPROCESSOR,
         "encoder_sequence_length": length,
         "decoder_sequence_length": length,
-        "source_prefix": list(contents.source_prefix),
-        "target_prefix": list(contents.target_prefix),
+        "source_prefix": list(preset.source_prefix),
+        "target_prefix": list(preset.target_prefix),
     }
-    if not contents.source_end:
+    if not preset.source_end:
         config["source_end"] = False
     return serialized("TransformerSeq2SeqLMPreprocessor", config)
 
 
-def _task(backbone, preprocessor, contents):
+def _task(backbone, preprocessor, preset):
     config = {
         "backbone": backbone,
         "preprocessor": preprocessor,
         "name": "transformer_seq_2_seq_lm",
-        "task": contents.task,
-        "metadata": contents.metadata,
+        "task": preset.task,
+        "metadata": preset.metadata,
     }
-    if contents.search is not None:
-        config["search"] = contents.search
-    if contents.tag_dictionary is not None:
+    if preset.search is not None:
+        config["search"] = preset.search
+    if preset.tag_dictionary is not None:
         config["has_tag_dictionary"] = True
     return serialized("TransformerSeq2SeqLM", config)
 
 
 def _metadata(model):
-    """What KerasHub notes, and shows on pages of models."""
+    """Return what KerasHub records, and shows on pages of models."""
     return {
         "keras_version": keras.__version__,
         "keras_transformer_version": __version__,
@@ -146,48 +164,30 @@ def _metadata(model):
     }
 
 
-def read_contents(path, config):
-    """What `write_contents`, or KerasHub, wrote.
-
-    Args:
-        path: the folder.
-        config: what is in its `config.json`.
-
-    Raises:
-        UserError: if a file is damaged or missing, or of a class that is none of ours.
-    """
-    hyperparameters = dict(_config_of(path / CONFIG, config, BACKBONE))
-    hyperparameters = {x: y for x, y in hyperparameters.items() if x not in _OF_EVERY_MODEL}
-    preprocessor = _optional(path, PREPROCESSOR, "TransformerSeq2SeqLMPreprocessor")
-    task = _optional(path, TASK, "TransformerSeq2SeqLM")
-    check_objects(path / TASK, task, "metadata", "search")
-    has_source = preprocessor.get(SOURCE_TOKENIZER) is not None
-    return Contents(
-        task.get("task"),
-        hyperparameters,
-        config["config"].get("dtype"),
-        task.get("metadata") or {},
-        task.get("search"),
-        read_tokenizer(path, TOKENIZER) if (path / f"{TOKENIZER}.json").is_file() else None,
-        read_tokenizer(path, SOURCE_TOKENIZER) if has_source else None,
-        *(_strings(path, preprocessor, f"{side}_prefix") for side in ("source", "target")),
-        source_end=bool(preprocessor.get("source_end", True)),
-        tag_dictionary=_tag_dictionary(path, task),
-    )
-
-
-def _optional(path, part, class_name):
-    """The configuration of an object, or nothing where its file is not there."""
+def check_is_there(path, part):
     if not (path / part).is_file():
-        return {}
-    return _config_of(path / part, read_json(path / part), class_name)
+        raise UserError(
+            f"The model folder {path} is not whole: {part} is missing. Copy it again, or train "
+            "the model again."
+        )
 
 
-def _config_of(path, values, class_name):
-    """The configuration of a serialised object.
+def write_json(path, values):
+    path.write_text(json.dumps(values, indent=2) + "\n", "utf-8")
+
+
+def check_objects(path, config, *names):
+    """Raise a `UserError` if an entry of a configuration is there, and no object of JSON."""
+    for name in names:
+        if not isinstance(config.get(name), dict | None):
+            raise UserError(f'{path} is damaged: its "{name}" is no object of JSON.')
+
+
+def config_of(path, values, class_name):
+    """Return the configuration of a serialized object.
 
     Raises:
-        UserError: if it is none, or its class is another.
+        UserError: if the values are not such an object, or its class is another.
     """
     if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
         raise UserError(f'{path} is damaged: it has no "config", as an object of Keras has.')
@@ -200,15 +200,8 @@ def _config_of(path, values, class_name):
     return values["config"]
 
 
-def _strings(path, config, name):
+def strings_of(path, config, name):
     tokens = config.get(name) or []
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise UserError(f'{path / PREPROCESSOR} is damaged: its "{name}" are no strings.')
     return tuple(tokens)
-
-
-def _tag_dictionary(path, task):
-    if not task.get("has_tag_dictionary"):
-        return None
-    check_is_there(path, TAG_DICTIONARY)
-    return read_json(path / TAG_DICTIONARY)

@@ -4,17 +4,18 @@ import re
 from pathlib import Path
 
 from keras_transformer.errors import UserError
-from keras_transformer.presets.preset_files import (
+from keras_transformer.presets.format import (
     CARD,
     CONFIG,
     METADATA,
     PREPROCESSOR,
     SHARDS,
+    SOURCE_TOKENIZER,
     TAG_DICTIONARY,
     TASK,
+    TOKENIZER,
     WEIGHTS,
 )
-from keras_transformer.presets.preset_tokenizers import SOURCE_TOKENIZER, TOKENIZER
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 # What is downloaded: what a preset has, and no more of what may be in the repository.
@@ -23,7 +24,6 @@ _FILES = (
     *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(f"assets/{name}/*" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(SHARDS, "model_*.weights.h5"),
-    "tokenizer.spm",
 )
 # A repository, and perhaps a revision of it.
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")

@@ -1,4 +1,4 @@
-"""What there is to know of presets without loading them: for `python -m keras_transformer`."""
+"""List and describe presets without loading their weights: `python -m keras_transformer`."""
 
 import logging
 import re
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
-from keras_transformer.presets.listing import listed
+from keras_transformer.presets.format import CARD, CONFIG, METADATA
 from keras_transformer.presets.location import saved_models
-from keras_transformer.presets.preset_files import CARD, CONFIG, METADATA
 from keras_transformer.presets.storage import read_preset
 
 logger = logging.getLogger(__name__)
 
+_MOST_LISTED = 8  # entries of a list that are shown
 _SCORE = re.compile(r"\b(?:BLEU|F1) \d+(?:\.\d+)?")
 # In the front matter of a card, as hubs read it, or among the lines of one.
 _LICENCES = (
@@ -118,3 +118,16 @@ def _parameter_count(path):
     file = Path(path) / METADATA
     values = read_json(file) if file.is_file() else None
     return values.get("parameter_count") if isinstance(values, dict) else None
+
+
+def listed(values):
+    """Return the entries of a dict that are not empty in one line, long lists cut short."""
+    return ", ".join(
+        f"{name}={_short(value)}" for name, value in values.items() if value not in (None, [], ())
+    )
+
+
+def _short(value):
+    if isinstance(value, list | tuple) and len(value) > _MOST_LISTED:
+        return f"[{', '.join(map(repr, value[:_MOST_LISTED]))}, ... {len(value)} in all]"
+    return repr(value)

@@ -3,7 +3,7 @@
 It is a preset of KerasHub, with its file names and its JSON: see `keras_transformer.hub`.
 
 - `config.json`: the model's hyperparameters and dtype;
-- `model.weights.h5`: the weights; of KerasHub's, if there are more than 10 GB of them,
+- `model.weights.h5`: the weights; if KerasHub wrote more than 10 GB of them,
   `model.weights.json` and the files that it names;
 - `tokenizer.json`, `assets/tokenizer/vocabulary.spm`: the SentencePiece model; where the source has
   one of its own, `source_tokenizer.json` and `assets/source_tokenizer/` too;
@@ -14,105 +14,105 @@ It is a preset of KerasHub, with its file names and its JSON: see `keras_transfo
 - `README.md`: the model card, if there is one.
 """
 
+import dataclasses
+import importlib
 import inspect
+import re
 import shutil
-from pathlib import Path
-from typing import Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import keras
 
-from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder, read_json
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.parsing.tag_dictionary import TagDictionary
-from keras_transformer.presets.earlier_presets import read_earlier_contents
-from keras_transformer.presets.format import Contents, read_contents, write_contents
-from keras_transformer.presets.location import locate
-from keras_transformer.presets.preset_files import (
+from keras_transformer.presets.format import (
+    BACKBONE,
     CARD,
     CONFIG,
     PARTS,
+    PREPROCESSOR,
+    SHARDS,
+    SOURCE_TOKENIZER,
+    TAG_DICTIONARY,
+    TASK,
+    TOKENIZER,
     WEIGHTS,
+    PresetConfig,
     check_is_there,
+    check_objects,
+    config_of,
+    hyperparameters_of,
+    serialized,
+    strings_of,
+    write_json,
 )
-from keras_transformer.presets.preset_tokenizers import TOKENIZER
-from keras_transformer.presets.preset_weights import check_size, load_preset_weights, weights_files
-from keras_transformer.training.checkpoints import narrow_weights, save_weights
+from keras_transformer.presets.location import locate
+from keras_transformer.training.checkpoints import (
+    DAMAGE,
+    checked_tensors,
+    count_weights,
+    load_weights,
+    narrow_weights,
+    save_weights,
+)
+from keras_transformer.training.cost import least_parameters
 
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
+# The names that Keras gives to several files of weights. No others are opened.
+_SHARD = re.compile(r"model_\d+\.weights\.h5")
+# A class's name in a preset -> where the class is, and the file that it `save`s and is made
+# `from_file`. No other class is ever imported.
+_CLASSES = {
+    "TransformerTokenizer": ("data.tokenizer", "Tokenizer", "vocabulary.spm"),
+    "MosesTokenizer": ("data.moses_tokenizer", "MosesTokenizer", "vocabulary.json"),
+}
 
 
 class Preset(NamedTuple):
-    """What a preset folder holds."""
+    """A loaded preset."""
 
     model: Transformer
-    tokenizer: Tokenizer
-    metadata: dict[str, Any]  # JSON values
-    search: dict[str, Any] | None  # JSON values
-    tag_dictionary: TagDictionary | None
-    source_tokenizer: Tokenizer | None  # None if it is the same
-    source_prefix: tuple[str, ...]
-    target_prefix: tuple[str, ...]
-    source_end: bool
+    config: PresetConfig
 
 
 def save_preset(
-    path,
-    task,
-    model,
-    tokenizer,
-    metadata,
-    card=None,
-    search=None,
-    tag_dictionary=None,
-    source_tokenizer=None,
-    source_prefix=(),
-    target_prefix=(),
-    source_end=True,
-    weights_dtype=None,
-):
-    """Write a preset folder: whole, or not at all.
+    path: str | Path,
+    model: Transformer,
+    config: PresetConfig,
+    card: str | None = None,
+    weights_dtype: str | None = None,
+) -> None:
+    """Write a preset folder: completely, or not at all.
 
     Args:
-        path: the folder; one that stands there already is replaced.
-        task: name of the class that uses the preset, such as `"Translator"`.
+        path: the folder. An existing preset is replaced.
         model: a `Transformer`.
-        tokenizer: a `Tokenizer`.
-        metadata: dict of JSON values, such as the languages.
+        config: everything else that the preset holds.
         card: text of the model card, in Markdown. None keeps the card of the folder that is
             replaced, if it has one; an empty string leaves none.
-        search: dict of JSON values that describe the task's search, if the preset is to have one.
-        tag_dictionary: `TagDictionary` of a parser.
-        source_tokenizer: the source's `Tokenizer`, if it is another.
-        source_prefix: tokens before each source, as strings.
-        target_prefix: tokens before each target, as strings.
-        source_end: whether sources end with the end token.
         weights_dtype: `"float16"` for a file of half the size. Defaults to the weights' own.
 
     Raises:
-        UserError: if a tokenizer is of a class that presets do not hold, weights cannot be kept in
-            that dtype, or what stands at `path` is not only a preset.
+        UserError: if a tokenizer's class cannot be stored in a preset, the weights cannot be stored
+            in that dtype, or `path` holds more than a preset.
     """
-    contents = Contents(
-        task,
-        model.hyperparameters,
-        None,
-        metadata,
-        search,
-        tokenizer,
-        None if source_tokenizer is tokenizer else source_tokenizer,
-        source_prefix,
-        target_prefix,
-        source_end,
-        None if tag_dictionary is None else tag_dictionary.to_dict(),
-    )
+    if config.source_tokenizer is config.tokenizer:
+        config = dataclasses.replace(config, source_tokenizer=None)
+    tokenizers = {TOKENIZER: config.tokenizer, SOURCE_TOKENIZER: config.source_tokenizer}
     old_card = Path(path) / CARD
     with atomic_write_folder(path, PARTS) as folder:
         folder.mkdir()
-        write_contents(folder, model, contents)
+        written = {
+            name: _write_tokenizer(folder, name, tokenizer)
+            for name, tokenizer in tokenizers.items()
+            if tokenizer is not None
+        }
+        for name, values in config.to_files(model, written).items():
+            write_json(folder / name, values)
         if card:
             (folder / CARD).write_text(card, "utf-8")
         elif card is None and old_card.is_file():
@@ -122,12 +122,12 @@ def save_preset(
             narrow_weights(folder / WEIGHTS, weights_dtype)
 
 
-def load_preset(path, task, dtype=None):
-    """Load what `save_preset`, an earlier version of it, or KerasHub wrote.
+def load_preset(path: str | Path, task: str, dtype=None) -> Preset:
+    """Load a preset that `save_preset` or KerasHub wrote.
 
     Args:
-        path: the folder, or a name that `preset_location.locate` knows.
-        task: name of the class that wants to use it.
+        path: the folder, or a name that `location.locate` knows.
+        task: name of the class that uses the preset.
         dtype: dtype or dtype policy of the model.
 
     Returns:
@@ -138,30 +138,19 @@ def load_preset(path, task, dtype=None):
             there is no such repository, or no network.
     """
     path = locate(path)
-    contents = read_preset(path)
-    if contents.task not in (None, task):
-        raise UserError(f"{path} does not hold a model for {task}, but for {contents.task}.")
-    if contents.tokenizer is None:
+    config = read_preset(path)
+    if config.task not in (None, task):
+        raise UserError(f"{path} does not hold a model for {task}, but for {config.task}.")
+    if config.tokenizer is None:
         check_is_there(path, f"{TOKENIZER}.json")
-    tag_dictionary = _tag_dictionary(path, contents)
-    model = new_model(Transformer, path, contents, dtype)
-    check_vocabularies(path, contents)
+    model = new_model(Transformer, config, dtype)
+    check_vocabularies(config)
     load_preset_weights(model, path)
-    return Preset(
-        model,
-        contents.tokenizer,
-        contents.metadata,
-        contents.search,
-        tag_dictionary,
-        contents.source_tokenizer,
-        contents.source_prefix,
-        contents.target_prefix,
-        contents.source_end,
-    )
+    return Preset(model, config)
 
 
 def load_model(path, model_class, dtype=None):
-    """Load the model of a preset alone, which needs no tokenizer.
+    """Load only the model of a preset, which needs no tokenizer.
 
     Args:
         path: as for `load_preset`.
@@ -175,75 +164,95 @@ def load_model(path, model_class, dtype=None):
         UserError: as `load_preset`, of any task.
     """
     path = locate(path)
-    model = new_model(model_class, path, read_preset(path), dtype)
+    model = new_model(model_class, read_preset(path), dtype)
     load_preset_weights(model, path)
     return model
 
 
-def read_preset(path):
-    """The `Contents` of a preset folder, in the present form or an earlier one.
+def read_preset(path: str | Path) -> PresetConfig:
+    """Read what a preset folder holds besides its weights.
+
+    Args:
+        path: the folder.
 
     Raises:
-        UserError: if the folder or a part of it is missing or damaged.
+        UserError: if the folder or a part of it is missing or damaged, of a class that is not from
+            this package, or of a form that is no longer read.
     """
     path = Path(path)
     check_is_there(path, CONFIG)
     config = read_json(path / CONFIG)
-    if isinstance(config, dict) and "model_type" in config:
+    _check_form(path, config)
+    weights_files(path)
+    backbone = config_of(path / CONFIG, config, BACKBONE)
+    preprocessor = _optional(path, PREPROCESSOR, "TransformerSeq2SeqLMPreprocessor")
+    task = _optional(path, TASK, "TransformerSeq2SeqLM")
+    check_objects(path / TASK, task, "metadata", "search")
+    has_source = preprocessor.get(SOURCE_TOKENIZER) is not None
+    has_tokenizer = (path / f"{TOKENIZER}.json").is_file()
+    return PresetConfig(
+        path=path,
+        task=task.get("task"),
+        hyperparameters=hyperparameters_of(backbone),
+        dtype=backbone.get("dtype"),
+        metadata=task.get("metadata") or {},
+        search=task.get("search"),
+        tokenizer=_read_tokenizer(path, TOKENIZER) if has_tokenizer else None,
+        source_tokenizer=_read_tokenizer(path, SOURCE_TOKENIZER) if has_source else None,
+        source_prefix=strings_of(path, preprocessor, "source_prefix"),
+        target_prefix=strings_of(path, preprocessor, "target_prefix"),
+        source_end=bool(preprocessor.get("source_end", True)),
+        tag_dictionary=_tag_dictionary(path, task),
+    )
+
+
+def _check_form(path, config):
+    if not isinstance(config, dict) or "registered_name" in config:
+        return
+    if "model_type" in config:
         raise UserError(
             f"{path} is no preset, but a model of transformers (model_type={config['model_type']!r}"
             "). Some of those are made one by `keras_transformer.convert`."
         )
-    weights_files(path)
-    is_of_keras_hub = isinstance(config, dict) and "registered_name" in config
-    return (read_contents if is_of_keras_hub else read_earlier_contents)(path, config)
+    if {"format", "task", "model"} <= config.keys():
+        raise UserError(
+            f"{path} is a preset of form {config['format']!r}, which is no longer read. Rebuild "
+            "it: train the model again."
+        )
 
 
-def upgrade_preset(path):
-    """Write a preset of an earlier version in the present form, in its place.
+def _optional(path, part, class_name):
+    """Return the configuration of an object, or an empty dict if its file is missing."""
+    if not (path / part).is_file():
+        return {}
+    return config_of(path / part, read_json(path / part), class_name)
 
-    Weights and card stay as they are, byte for byte.
+
+def _tag_dictionary(path, task):
+    if not task.get("has_tag_dictionary"):
+        return None
+    check_is_there(path, TAG_DICTIONARY)
+    return read_json(path / TAG_DICTIONARY)
+
+
+def new_model(model_class: type, config: PresetConfig, dtype=None):
+    """Return the model of a preset with random weights.
 
     Args:
-        path: the folder, which is replaced whole, or not at all.
-
-    Raises:
-        UserError: if the folder or a part of it is missing or damaged, or there is more in it than
-            a preset.
-    """
-    path = Path(path)
-    contents = read_preset(path)
-    model = new_model(Transformer, path, contents, None)
-    with atomic_write_folder(path, PARTS) as folder:
-        folder.mkdir()
-        write_contents(folder, model, contents)
-        card = [CARD] if (path / CARD).is_file() else []
-        for name in (*card, *weights_files(path)):
-            shutil.copyfile(path / name, folder / name)
-
-
-def _tag_dictionary(path, contents):
-    if contents.tag_dictionary is None:
-        return None
-    try:
-        return TagDictionary.from_dict(contents.tag_dictionary)
-    except UserError as error:
-        raise UserError(f"{path / contents.tag_dictionary_file} is damaged: {error}") from error
-
-
-def new_model(model_class, path, contents, dtype):
-    """The model of a preset's `Contents`, with random weights.
+        model_class: `Transformer`, or a class derived from it.
+        config: what `read_preset` returned.
+        dtype: dtype or dtype policy of the model.
 
     Raises:
         UserError: if they describe none, one with what is not known here, or one of more weights
             than the preset has.
     """
-    hyperparameters = contents.hyperparameters
+    path, hyperparameters = config.path, config.hyperparameters
     _check_activation(path, hyperparameters.get("activation"))
-    if contents.dtype is not None:
-        dtype = _policy(path, contents.dtype, dtype)
+    if config.dtype is not None:
+        dtype = _policy(path, config.dtype, dtype)
     parameters = inspect.signature(Transformer).parameters.values()
-    check_size(Path(path), {**{x.name: x.default for x in parameters}, **hyperparameters})
+    _check_size(path, {**{x.name: x.default for x in parameters}, **hyperparameters})
     try:
         return model_class(**{**hyperparameters, "dtype": dtype})
     except (TypeError, ValueError) as error:
@@ -256,7 +265,7 @@ def _policy(path, saved, dtype):
         if not _is_policy(saved):
             raise TypeError
         if isinstance(saved, dict) and saved["class_name"] == "DTypePolicy":
-            saved = saved["config"]["name"]  # to import no TensorFlow: see `preset_form`
+            saved = saved["config"]["name"]  # to import no TensorFlow: see `format.py`
         policies = as_policy_map(saved)
         if len(policies):
             return with_default_policy(policies, dtype)
@@ -301,27 +310,167 @@ def _check_activation(path, activation):
         )
 
 
-def check_vocabularies(path, contents):
-    """Hold the tokenizers of a preset to the model's vocabularies.
+def check_vocabularies(config: PresetConfig) -> None:
+    """Check that the tokenizers of a preset fit the model's vocabularies.
 
     Args:
-        path: the folder.
-        contents: its `Contents`, with a tokenizer.
+        config: what `read_preset` returned, with a tokenizer.
 
     Raises:
-        UserError: if they are not of as many tokens.
+        UserError: if their sizes differ.
     """
-    sizes = contents.hyperparameters
+    sizes = config.hyperparameters
     target_size = sizes.get("vocabulary_size")
     source_size = sizes.get("source_vocabulary_size") or target_size
-    if contents.metadata.get("symbols"):
+    if config.metadata.get("symbols"):
         target_size = source_size  # A parser's targets are some of the tokens: it checks which.
     for name, size, tokenizer in (
-        ("tokenizer", target_size, contents.tokenizer),
-        ("source's tokenizer", source_size, contents.source_tokenizer or contents.tokenizer),
+        ("tokenizer", target_size, config.tokenizer),
+        ("source's tokenizer", source_size, config.source_tokenizer or config.tokenizer),
     ):
         if size != tokenizer.vocabulary_size:
             raise UserError(
-                f"{path}: {CONFIG} and the {name} do not belong together: {size} and "
+                f"{config.path}: {CONFIG} and the {name} do not belong together: {size} and "
                 f"{tokenizer.vocabulary_size} tokens."
             )
+
+
+def weights_files(path):
+    """The names of the files that hold a preset's weights.
+
+    Args:
+        path: the preset folder.
+
+    Returns:
+        A list of names: one file, or the list of several, and these.
+
+    Raises:
+        UserError: if one is missing, or the list is damaged.
+    """
+    if (path / WEIGHTS).is_file() or not (path / SHARDS).is_file():
+        check_is_there(path, WEIGHTS)
+        return [WEIGHTS]
+    shards = _shards(path / SHARDS)
+    for name in shards:
+        check_is_there(path, name)
+    return [SHARDS, *shards]
+
+
+def _check_size(path, hyperparameters):
+    """Compare the model that a preset describes with its weights, before it takes memory.
+
+    Args:
+        path: the preset folder.
+        hyperparameters: dict of the arguments of `Transformer`, as they stand in the preset.
+
+    Raises:
+        UserError: if the model has more weights than the files, or a file is damaged.
+    """
+    least = least_parameters(hyperparameters)
+    name, *shards = weights_files(path)
+    found = sum(count_weights(path / file) for file in shards or [name])
+    if least > found:
+        raise UserError(
+            f"{path / CONFIG} and {name} do not belong together: the model has at least {least:,} "
+            f"weights, and the file {found:,}."
+        )
+
+
+def load_preset_weights(model, path, processes=None):
+    """Give a functional model the weights of a preset.
+
+    Args:
+        model: the model.
+        path: the preset folder.
+        processes: the `Processes` that train the model, of which process 0 reads a single file, and
+            all read several. Defaults to this one alone.
+
+    Raises:
+        UserError: if a file is missing or damaged, or of another model.
+    """
+    name, *shards = weights_files(path)
+    if not shards:
+        load_weights(model, path / name, processes)
+        return
+    try:
+        # Keras passes over what the model has no layer for.
+        found = sum(1 for shard in shards for _ in checked_tensors(path / shard))
+        if found != len(model.weights):
+            raise ValueError(f"They have {found} tensors, and the model {len(model.weights)}.")
+        # The same layers and variables, without whatever class the model is of.
+        keras.Model(model.inputs, model.outputs).load_weights(path / name)
+    except DAMAGE as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(
+            f"{path / name}, or one of the files that it lists, is damaged or of another model. "
+            f"({reason})"
+        ) from error
+
+
+def _shards(path):
+    """The names of the files that a list of weights names."""
+    values = read_json(path)
+    places = values.get("weight_map") if isinstance(values, dict) else None
+    places = places.values() if isinstance(places, dict) else []
+    names = {name for x in places for name in (x if isinstance(x, list) else [x])}
+    if not names or not all(isinstance(name, str) and _SHARD.fullmatch(name) for name in names):
+        raise UserError(f"{path} is damaged: it lists no files of weights in its folder.")
+    return sorted(names)
+
+
+def _write_tokenizer(folder, name, tokenizer):
+    """Write one tokenizer of a preset.
+
+    Args:
+        folder: path of the preset folder.
+        name: `TOKENIZER` or `SOURCE_TOKENIZER`.
+        tokenizer: a `Tokenizer`, or another of the classes above.
+
+    Returns:
+        What its JSON file holds.
+
+    Raises:
+        UserError: if it is of no such class.
+    """
+    class_name, file_name = _name_of(tokenizer)
+    values = serialized(class_name, {"config_file": f"{name}.json"})
+    write_json(folder / f"{name}.json", values)
+    tokenizer.save(folder / "assets" / name / file_name)
+    return values
+
+
+def _name_of(tokenizer):
+    bases = {f"{base.__module__}.{base.__name__}" for base in type(tokenizer).__mro__}
+    for class_name, (module, python_name, file_name) in _CLASSES.items():
+        if f"keras_transformer.{module}.{python_name}" in bases:
+            return class_name, file_name
+    raise UserError(
+        f"A preset can hold no {type(tokenizer).__name__}. Expected a tokenizer of one of the "
+        f"classes {', '.join(name for _, name, _ in _CLASSES.values())}."
+    )
+
+
+def _read_tokenizer(path, name):
+    """Read one tokenizer of a preset.
+
+    Args:
+        path: the preset folder.
+        name: `TOKENIZER` or `SOURCE_TOKENIZER`.
+
+    Raises:
+        UserError: if a file is missing or damaged, or of another class.
+    """
+    check_is_there(path, f"{name}.json")
+    values = read_json(path / f"{name}.json")
+    registered_name = values.get("registered_name") if isinstance(values, dict) else None
+    _, _, class_name = str(registered_name).rpartition("keras_transformer>")
+    if class_name not in _CLASSES:
+        known = ", ".join(f"'keras_transformer>{x}'" for x in _CLASSES)
+        raise UserError(
+            f"{path / name}.json is of the class {registered_name!r}. Expected one of {known}."
+        )
+    module, python_name, file_name = _CLASSES[class_name]
+    asset = str(PurePosixPath("assets", name, file_name))
+    check_is_there(path, asset)
+    tokenizer_class = getattr(importlib.import_module(f"keras_transformer.{module}"), python_name)
+    return tokenizer_class.from_file(path / asset)

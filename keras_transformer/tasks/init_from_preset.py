@@ -9,8 +9,12 @@ from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.options import fixed_settings
 from keras_transformer.presets.location import locate
-from keras_transformer.presets.preset_weights import load_preset_weights
-from keras_transformer.presets.storage import check_vocabularies, new_model, read_preset
+from keras_transformer.presets.storage import (
+    check_vocabularies,
+    load_preset_weights,
+    new_model,
+    read_preset,
+)
 
 # Options whose place the preset takes.
 _DECIDED = (
@@ -52,7 +56,7 @@ def initial_preset(init):
         init: a preset folder, or a name as of `preset_location.locate`.
 
     Returns:
-        The tuple `(contents, path)` of its `Contents` and a `Path`.
+        The tuple `(contents, path)` of its `PresetConfig` and a `Path`.
 
     Raises:
         UserError: if there is no such preset, it is damaged, or no training can begin with it.
@@ -61,7 +65,7 @@ def initial_preset(init):
     contents = read_preset(path)
     if contents.tokenizer is None:
         raise UserError(f"A training cannot begin with a preset of no tokenizer. Received: {path}")
-    check_vocabularies(path, contents)
+    check_vocabularies(contents)
     return contents, path
 
 
@@ -82,8 +86,8 @@ def make_initial_model(init, vocabulary_size, options, processes, **expected):
         UserError: if the preset's model is another.
     """
     contents, path = initial_preset(init)
-    contents = contents._replace(hyperparameters=initial_hyperparameters(init, options))
-    found = new_model(Transformer, path, contents, options.precision)
+    changed = dataclasses.replace(contents, hyperparameters=initial_hyperparameters(init, options))
+    found = new_model(Transformer, changed, options.precision)
     if is_quantized(found):
         raise UserError(f"A training cannot begin with a quantised model. Received: {path}")
     others = dict.fromkeys(

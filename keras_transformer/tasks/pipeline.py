@@ -19,7 +19,7 @@ from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, get_hyperparameters
 from keras_transformer.options import check_options, fixed_settings
-from keras_transformer.presets.preset_files import PARTS as PRESET_PARTS
+from keras_transformer.presets.format import PARTS as PRESET_PARTS
 from keras_transformer.tasks.init_from_preset import (
     check_init,
     initial_hyperparameters,

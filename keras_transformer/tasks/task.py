@@ -5,7 +5,8 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.resolve_search import make_search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
-from keras_transformer.presets.listing import listed
+from keras_transformer.presets.format import PresetConfig
+from keras_transformer.presets.registry import listed
 from keras_transformer.presets.storage import load_preset, save_preset
 from keras_transformer.progress import spinner
 from keras_transformer.validation import positive_integer
@@ -112,11 +113,11 @@ class Task:
         """
         keep_in_user_folder()  # before the model is made: that compiles too
         with spinner("loading"):
-            preset = load_preset(path, cls.__name__, dtype=dtype)
-        saved = cls.default_search if preset.search is None else _search_of(path, preset)
+            model, config = load_preset(path, cls.__name__, dtype=dtype)
+        saved = cls.default_search if config.search is None else _search_of(path, config)
         search = make_search(search, saved)
-        parts = {**cls._parts_of(preset), **options}
-        return cls(preset.model, preset.tokenizer, search=search, **parts)
+        parts = {**cls._parts_of(config), **options}
+        return cls(model, config.tokenizer, search=search, **parts)
 
     def save_to_preset(self, path, card=None, weights_dtype=None):
         """Write a preset folder: whole, or not at all.
@@ -128,25 +129,22 @@ class Task:
             weights_dtype: `"float16"` for a file of half the size; the weights that are loaded from
                 it are float32 again, but for the digits. Defaults to the weights' own.
         """
-        save_preset(
-            path,
-            type(self).__name__,
-            self.model,
-            self.tokenizer,
-            self.metadata,
-            card=card,
+        config = PresetConfig(
+            task=type(self).__name__,
+            metadata=self.metadata,
             search=serialize(self.search),
-            weights_dtype=weights_dtype,
+            tokenizer=self.tokenizer,
             **self._preset_parts(),
         )
+        save_preset(path, self.model, config, card, weights_dtype)
 
     @classmethod
-    def _parts_of(cls, preset):
-        """The arguments that make the task of a `Preset`, beside model, tokenizer and search."""
-        return {"metadata": preset.metadata}
+    def _parts_of(cls, config):
+        """Return the task's arguments from a `PresetConfig`, except tokenizer and search."""
+        return {"metadata": config.metadata}
 
     def _preset_parts(self):
-        """What a preset has beside the metadata: further arguments of `save_preset`."""
+        """Return the further fields of the task's `PresetConfig`."""
         return {}
 
     def search_batch(self, token_ids, num_results, constraints=(), run=None, sentence_numbers=None):
@@ -206,9 +204,9 @@ def check_max_source_length(value, shortest=Task.shortest_source):
         )
 
 
-def _search_of(path, preset):
+def _search_of(path, config):
     try:
-        return deserialize(preset.search)
+        return deserialize(config.search)
     except (UserError, TypeError) as error:  # a value of another kind than the option's
         raise UserError(f"{path} has a search that cannot be made: {error}") from error
 

@@ -208,13 +208,13 @@ class Translator(Task):
         return {**parts, **tokenizers, **shown}
 
     @classmethod
-    def _parts_of(cls, preset):
+    def _parts_of(cls, config):
         return {
-            **super()._parts_of(preset),
-            "source_tokenizer": preset.source_tokenizer,
-            "source_prefix": preset.source_prefix,
-            "target_prefix": preset.target_prefix,
-            "source_end": preset.source_end,
+            **super()._parts_of(config),
+            "source_tokenizer": config.source_tokenizer,
+            "source_prefix": config.source_prefix,
+            "target_prefix": config.target_prefix,
+            "source_end": config.source_end,
         }
 
     def _preset_parts(self):

@@ -1,5 +1,4 @@
 import runpy
-import shutil
 import sys
 
 import pytest
@@ -12,7 +11,6 @@ from keras_transformer.presets.registry import (
     licence_in,
     preset_folders,
     score_in,
-    summary,
 )
 from tests.small_corpus import new_model, tokenizer
 
@@ -87,13 +85,6 @@ def test_details_of_two_vocabularies(tmp_path):
     assert (values["source prefix"], values["target prefix"]) == ("t", "a")
     assert values["search"].startswith("keras_transformer>BeamSearch beam_size=7")
     assert values["languages"] == "en-de" and values["folder"] == str(tmp_path / "preset")
-
-
-def test_upgrade(monkeypatch, capsys, tmp_path):
-    shutil.copytree(saved_models() / "multi30k_en_de", tmp_path / "preset")
-    assert run(monkeypatch, capsys, "upgrade", str(tmp_path / "preset"))[0] == 0
-    before = summary(saved_models() / "multi30k_en_de")
-    assert summary(tmp_path / "preset") == {**before, "name": "preset"}
 
 
 def test_scores_and_licences_of_cards():

@@ -16,7 +16,9 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
 from keras_transformer.parsing.tag_dictionary import TagDictionary
-from keras_transformer.presets.storage import load_preset, save_preset, upgrade_preset
+from keras_transformer.presets import storage
+from keras_transformer.presets.format import PresetConfig
+from keras_transformer.presets.storage import load_preset
 from keras_transformer.training.checkpoints import datasets
 from keras_transformer.translation.translator import Translator
 from tests.helpers import assert_close, normal, randomize, to_numpy
@@ -38,6 +40,11 @@ def model():
     return new_model(num_layers=2, key_dim=3, normalize_first=True)
 
 
+def save_preset(path, task, model, tokenizer, metadata, card=None, weights_dtype=None, **parts):
+    config = PresetConfig(task=task, tokenizer=tokenizer, metadata=metadata, **parts)
+    storage.save_preset(path, model, config, card, weights_dtype)
+
+
 def save(path, model, **metadata):
     save_preset(path, "Test", model, tokenizer(), metadata, "# A card: größer\n")
     return path
@@ -52,9 +59,9 @@ def test_round_trip(tmp_path, model):
     save(tmp_path / "preset", model, source="en", sizes=[1, 2])
     assert parts_of(tmp_path / "preset") == sorted(PARTS)
     assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
-    loaded, loaded_tokenizer, metadata, *_ = load_preset(str(tmp_path / "preset"), "Test")
-    assert metadata == {"source": "en", "sizes": [1, 2]}
-    assert loaded_tokenizer.proto == tokenizer().proto
+    loaded, config = load_preset(str(tmp_path / "preset"), "Test")
+    assert config.metadata == {"source": "en", "sizes": [1, 2]}
+    assert config.tokenizer.proto == tokenizer().proto
     assert loaded.hyperparameters == model.hyperparameters
     assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
 
@@ -156,7 +163,7 @@ def test_killed_while_saving_keeps_the_old_preset(tmp_path, model):
     with pytest.raises(Killed):
         save_preset(path, "Test", model, KilledWhileSaving(), {"source": "new"}, "")
     assert [entry.name for entry in tmp_path.iterdir()] == ["preset"]
-    assert load_preset(path, "Test")[2] == {"source": "old"}
+    assert load_preset(path, "Test").config.metadata == {"source": "old"}
 
 
 @pytest.mark.once
@@ -165,8 +172,8 @@ def test_replaces_the_old_preset(tmp_path, model):
     (path / "saved_model").mkdir()  # made from the old weights
     other = randomize(new_model(), seed=1)
     save(path, other, source="new")
-    loaded, _, metadata, *_ = load_preset(path, "Test")
-    assert metadata == {"source": "new"}
+    loaded, config = load_preset(path, "Test")
+    assert config.metadata == {"source": "new"}
     assert_close(loaded(INPUTS), other(INPUTS), atol=1e-6)
     assert parts_of(path) == sorted(PARTS)
 
@@ -180,7 +187,7 @@ def test_replaces_nothing_but_a_preset(tmp_path, model):
     path = save(tmp_path / "preset", model)
     (path / ".git").mkdir()
     with pytest.raises(ValueError, match="what else is in it lost: .git"):
-        upgrade_preset(path)
+        save(path, model)
     assert (path / ".git").is_dir() and parts_of(path) == sorted(PARTS)
 
 
@@ -192,22 +199,22 @@ def test_metadata_may_have_any_names(tmp_path, model):
     metadata = {"task": "summaries", "model": "mine", "format": 1, "search": "deep", "metadata": []}
     save_preset(tmp_path / "preset", "Test", model, tokenizer(), metadata)
     preset = load_preset(tmp_path / "preset", "Test")
-    assert preset.metadata == metadata
-    assert preset.model.hyperparameters == model.hyperparameters and preset.search is None
+    assert preset.config.metadata == metadata
+    assert preset.model.hyperparameters == model.hyperparameters and preset.config.search is None
 
 
 @pytest.mark.once
 def test_keeps_a_search(tmp_path, model):
     search = {"class_name": "BeamSearch", "config": {"beam_size": 8}}
     save_preset(tmp_path / "preset", "Test", model, tokenizer(), {}, search=search)
-    assert load_preset(tmp_path / "preset", "Test").search == search
+    assert load_preset(tmp_path / "preset", "Test").config.search == search
 
 
 TAG_DICTIONARY = TagDictionary([["NN", "DT"], ["DT"], ["."]], ["the a größer", ". 。"])
 
 
 def save_with_tag_dictionary(path, model):
-    save_preset(path, "Test", model, tokenizer(), {}, tag_dictionary=TAG_DICTIONARY)
+    save_preset(path, "Test", model, tokenizer(), {}, tag_dictionary=TAG_DICTIONARY.to_dict())
     return path
 
 
@@ -216,11 +223,12 @@ def test_tag_dictionary_has_a_file_of_its_own(tmp_path, model):
     path = save_with_tag_dictionary(tmp_path / "preset", model)
     assert not any("größer" in json.dumps(read(path / part)) for part in JSON)
     preset = load_preset(path, "Test")
-    assert preset.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
-    assert preset.tag_dictionary.kinds_of(["the", "größer", "。", "dog"]) == [1, 1, 2, 0]
+    assert preset.config.tag_dictionary == TAG_DICTIONARY.to_dict()
+    dictionary = TagDictionary.from_dict(preset.config.tag_dictionary)
+    assert dictionary.kinds_of(["the", "größer", "。", "dog"]) == [1, 1, 2, 0]
     # A preset without one that takes its place leaves none.
     save(path, model)
-    assert load_preset(path, "Test").tag_dictionary is None
+    assert load_preset(path, "Test").config.tag_dictionary is None
     assert parts_of(path) == sorted(PARTS)
 
 
@@ -258,9 +266,9 @@ def test_a_tokenizer_of_the_source(tmp_path):
     path = tmp_path / "preset"
     save_preset(path, "Test", other, tokenizer(), {}, source_tokenizer=source, **prefixes)
     preset = load_preset(path, "Test")
-    assert preset.source_tokenizer.proto == source.proto
-    assert preset.tokenizer.proto == tokenizer().proto
-    assert (preset.source_prefix, preset.target_prefix) == tuple(prefixes.values())
+    assert preset.config.source_tokenizer.proto == source.proto
+    assert preset.config.tokenizer.proto == tokenizer().proto
+    assert (preset.config.source_prefix, preset.config.target_prefix) == tuple(prefixes.values())
     assert_close(preset.model(INPUTS), other(INPUTS), atol=1e-6)
     # Of two that are the same, one is kept.
     save_preset(path, "Test", other, tokenizer(), {}, source_tokenizer=tokenizer())
@@ -295,103 +303,21 @@ def test_a_model_without_its_tokenizer(tmp_path, model):
     assert "tokenizer.json is missing" in message_of(path)
 
 
-# The earlier formats
-
-
-def to_earlier(path, number):
-    """Rewrite a preset as an earlier format had it."""
-    task = read(path / "task.json")["config"]
-    dictionary = path / "tag_dictionary.json"
-    config = {"format": number, "task": task["task"]}
-    model = read(path / "config.json")["config"]
-    config["model"] = {x: y for x, y in model.items() if x not in ("name", "trainable", "dtype")}
-    if number == 1:
-        config = {**task["metadata"], **config}
-        if dictionary.exists():
-            config["tag_dictionary"] = read(dictionary)
-            dictionary.unlink()
-    else:
-        config["metadata"] = task["metadata"]
-        config.update({x: task[x] for x in ("search", "has_tag_dictionary") if x in task})
-    (path / VOCABULARY).rename(path / "tokenizer.spm")
-    for part in JSON:
-        (path / part).unlink()
-    shutil.rmtree(path / "assets")
-    (path / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
-    return path
+# The forms of before the first release
 
 
 def read(path):
     return json.loads(path.read_text("utf-8"))
 
 
-SEARCH = {"class_name": "BeamSearch", "config": {"beam_size": 8}}
-
-
-@pytest.fixture(params=[1, 2])
-def earlier(request, tmp_path, model):
-    metadata = {"source": "en", "sizes": [1, 2]}
-    options = {"tag_dictionary": TAG_DICTIONARY, "card": "# A card\n", "search": SEARCH}
-    save_preset(tmp_path / "preset", "Test", model, tokenizer(), metadata, **options)
-    return to_earlier(tmp_path / "preset", request.param), request.param
-
-
 @pytest.mark.once
-def test_the_earlier_formats_load(earlier, model):
-    path, number = earlier
-    preset = load_preset(path, "Test")
-    assert preset.metadata == {"source": "en", "sizes": [1, 2]}
-    assert preset.search == (SEARCH if number == 2 else None)
-    assert preset.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
-    assert preset.source_tokenizer is None and preset.source_prefix == ()
-    assert_close(preset.model(INPUTS), model(INPUTS), atol=1e-6)
-
-
-@pytest.mark.once
-def test_an_earlier_preset_is_rewritten(earlier, model):
-    path, _ = earlier
-    weights = (path / "model.weights.h5").read_bytes()
-    before = load_preset(path, "Test")
-    upgrade_preset(path)
-    assert parts_of(path) == sorted([*PARTS, "tag_dictionary.json"])
-    assert (path / "model.weights.h5").read_bytes() == weights
-    assert (path / "README.md").read_text() == "# A card\n"
-    after = load_preset(path, "Test")
-    assert (after.metadata, after.search) == (before.metadata, before.search)
-    assert after.tag_dictionary.to_dict() == TAG_DICTIONARY.to_dict()
-    assert after.tokenizer.proto == tokenizer().proto
-    assert after.model.hyperparameters == model.hyperparameters
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda config: config.pop("task"), "config.json is damaged"),
-        (lambda config: config.pop("model"), "config.json is damaged"),
-        (lambda config: config.pop("format"), "config.json is of another version"),
-        (lambda config: config.update(format=99), "config.json is of another version"),
-        (lambda config: config.update(model=[]), "config.json is damaged"),
-        (lambda config: config.pop("metadata"), "config.json is damaged"),
-        (lambda config: config.update(metadata=[]), "config.json is damaged"),
-        (lambda config: config.update(search="beam"), "config.json is damaged"),
-        (
-            lambda config: config.update(format=1, tag_dictionary={"tag_sets": [[]], "words": []}),
-            "config.json is damaged",
-        ),
-    ],
-)
-def test_wrong_earlier_configs(tmp_path, model, change, message):
-    path = to_earlier(save(tmp_path / "preset", model), 2)
-    change_json(path / "config.json", change)
-    assert message in message_of(path)
-
-
-@pytest.mark.once
-def test_an_earlier_preset_that_is_not_whole(tmp_path, model):
-    path = to_earlier(save(tmp_path / "preset", model), 2)
-    (path / "tokenizer.spm").unlink()
-    assert "tokenizer.spm is missing" in message_of(path)
+@pytest.mark.parametrize("form", [1, 2])
+def test_a_removed_form_is_named_and_is_to_be_rebuilt(tmp_path, model, form):
+    path = save(tmp_path / "preset", model)
+    config = {"format": form, "task": "Test", "model": model.hyperparameters, "metadata": {}}
+    (path / "config.json").write_text(json.dumps(config), "utf-8")
+    message = message_of(path)
+    assert f"form {form}" in message and "Rebuild it" in message
 
 
 @pytest.mark.once
@@ -542,12 +468,16 @@ DAMAGED_DICTIONARIES = {
 
 @pytest.mark.once
 def test_tag_dictionary_that_is_missing_or_damaged(tmp_path, model):
-    path = save_with_tag_dictionary(tmp_path / "preset", model)
+    path = tmp_path / "preset"
+    dictionary = TAG_DICTIONARY.to_dict()
+    save_preset(path, "ConstituencyParser", model, tokenizer(), {}, tag_dictionary=dictionary)
     for name, data in DAMAGED_DICTIONARIES.items():
         (path / "tag_dictionary.json").write_bytes(data)
-        assert "tag_dictionary.json is damaged" in message_of(path), name
+        with pytest.raises(UserError, match="tag_dictionary.json is damaged") as error:
+            ConstituencyParser.from_preset(path)
+        assert "\n" not in str(error.value) and str(path) in str(error.value), name
     (path / "tag_dictionary.json").unlink()
-    assert "tag_dictionary.json is missing" in message_of(path)
+    assert "tag_dictionary.json is missing" in message_of(path, "ConstituencyParser")
 
 
 def change_json(path, change):
@@ -631,14 +561,6 @@ def test_weights_in_several_files(sharded, model):
         assert all(map(np.array_equal, loaded.get_weights(), model.get_weights()))
     again = load_preset(sharded, "Test", dtype="float16").model
     assert_close(again(INPUTS), model(INPUTS), atol=1e-2)
-
-
-@pytest.mark.once
-def test_several_files_stay_when_a_preset_is_upgraded(sharded):
-    before = {name: (sharded / name).read_bytes() for name in SHARDS}
-    upgrade_preset(sharded)
-    assert {name: (sharded / name).read_bytes() for name in SHARDS} == before
-    load_preset(sharded, "Test")
 
 
 @pytest.mark.once
@@ -781,4 +703,4 @@ def test_a_dtype_that_does_not_hold_the_weights(tmp_path, dtype, value, expected
     model.weights[0].assign(np.full(model.weights[0].shape, value, "float32"))
     with pytest.raises(ValueError, match=expected):
         save_preset(path, "Test", model, tokenizer(), {}, weights_dtype=dtype)
-    assert load_preset(path, "Test").metadata == {"kept": 1}
+    assert load_preset(path, "Test").config.metadata == {"kept": 1}
