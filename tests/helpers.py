@@ -13,6 +13,8 @@ from keras import ops
 
 import keras_transformer
 from keras_transformer.errors import UserError
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.parsing.parser_transformer import ParserTransformer
 
 # The beginning of a script that imports modules of the package, but not the package with Keras and
 # a backend, which would take most of its time.
@@ -107,6 +109,12 @@ def gradient(function, x):
     return to_numpy(x.grad)
 
 
+def class_for(options):
+    """Return `ParserTransformer` if there are arguments of parsers, and `Transformer` otherwise."""
+    has_words = {"word_start_ids", "leaf_ids", "untagged_leaf_id", "tag_loss_weight"} & set(options)
+    return ParserTransformer if has_words else Transformer
+
+
 def numpy_logits(model, source, target, window=None):
     """The logits of one sentence pair, by the formulas of the paper's section 3, in float64.
 
@@ -123,10 +131,10 @@ def numpy_logits(model, source, target, window=None):
         memory = _feed_forward_sublayer(layer, memory)
     memory = _norm(model.encoder.layer_norm, memory)
 
-    untagged = options["untagged_leaf_id"]
+    untagged = options.get("untagged_leaf_id")
     read = [untagged if untagged and x in options["leaf_ids"] else x for x in target]
     x = _embed(model.decoder.token_embedding, read, options)
-    if options["leaf_ids"] is not None:
+    if options.get("leaf_ids") is not None:
         x += next_words(memory, source, target, options)
     for layer in model.decoder.layers:
         no_later = [range(t + 1) for t in range(len(target))]

@@ -118,7 +118,7 @@ MAY_IMPORT = {
     "version": set(),
     "command_line": {"compilation_cache", "memory"},
     "layers": set(),
-    "models": {"layers", "training", "memory", "parsing"},
+    "models": {"layers", "training", "memory"},
     "decoding": {"layers", "models", "parsing"},
     "constraints": {"decoding"},
     **{leaf: set() for leaf in LEAVES},

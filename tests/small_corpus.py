@@ -8,8 +8,7 @@ import numpy as np
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.models.transformer import Transformer
-from tests.helpers import randomize
+from tests.helpers import class_for, randomize
 
 WORDS = (
     "the a dog cat man house tree runs sees takes old small red and with über groß 東京 é".split()
@@ -35,7 +34,7 @@ def tokenizer():
 def new_model(**options):
     sizes = {"num_layers": 1, "hidden_dim": 16, "intermediate_dim": 32, "num_heads": 2}
     vocabulary = {"vocabulary_size": tokenizer().vocabulary_size}
-    return randomize(Transformer(**{**vocabulary, **sizes, **options}))
+    return randomize(class_for(options)(**{**vocabulary, **sizes, **options}))
 
 
 def quick_model(dropout=0.0):

@@ -14,7 +14,7 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     stack_places,
 )
-from keras_transformer.models.initializers import filled_later
+from keras_transformer.models.encoder_decoder import filled_later
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.translation.translator import Translator
 

@@ -20,7 +20,7 @@ from keras_transformer.convert.weights import (
     stack_places,
 )
 from keras_transformer.errors import UserError
-from keras_transformer.models.initializers import filled_later
+from keras_transformer.models.encoder_decoder import filled_later
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import PAD_ID
 from keras_transformer.translation.translator import Translator

@@ -15,7 +15,7 @@ from keras_transformer.convert.weights import assign, stack_places
 from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
-from keras_transformer.models.initializers import filled_later
+from keras_transformer.models.encoder_decoder import filled_later
 from keras_transformer.models.transformer import Transformer
 
 # Parts of names: as `weights.stack_places` has them, and as PyTorch does.

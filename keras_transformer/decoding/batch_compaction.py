@@ -159,7 +159,7 @@ def begin(model, inputs, template, num_results, length, steps):
         rows=ops.arange(ops.shape(token_ids)[0], dtype="int32"),
         token_ids=token_ids,
         caches=[layer["cross"] for layer in cache],
-        words=model.word_vectors(encoded, token_ids),
+        words=model.word_vectors(encoded, token_ids) if hasattr(model, "word_vectors") else (),
         keys=sentence_keys(token_ids, inputs.numbers, inputs.seed) if search.draws else (),
     )
     loop = search.loop_class(search, num_results, model, sentences, inputs.seed)

@@ -42,7 +42,7 @@ class SearchLoop:
         self.seed = seed
         self.beam_size = search.num_live(num_results)
         self.has_coverage = not isinstance(search.coverage_penalty, float)
-        self.deterministic_attention = model.deterministic_attention
+        self.deterministic_attention = getattr(model, "deterministic_attention", None)
         self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
@@ -152,8 +152,7 @@ class SearchLoop:
             positions=ops.reshape(state.step, (1,)),
             self_attention_mask=ancestors,
             return_attention_scores=self.has_coverage,
-            word_vectors=self.sentences.words,
-            next_words=state.next_words,
+            **self._counts(state.next_words),
         )
         coverage = state.coverage
         for weights in attention_scores:
@@ -208,6 +207,12 @@ class SearchLoop:
                 for constraint, constraint_state in zip(self.search.constraints, state.constraints)
             ),
         )
+
+    def _counts(self, next_words):
+        """Return the further arguments of `decode` of a model that counts words."""
+        if self.deterministic_attention is None:
+            return {}
+        return {"word_vectors": self.sentences.words, "next_words": next_words}
 
     def _next_words(self, state, parents, tokens):
         """The word that each hypothesis comes to after one more token."""

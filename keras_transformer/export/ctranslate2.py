@@ -190,7 +190,7 @@ def _check_model(model, pieces, source_pieces):
             "CTranslate2 has no restricted self-attention. Received a model with "
             f"attention_window={config['attention_window']}"
         )
-    if config["leaf_ids"] is not None:
+    if config.get("leaf_ids") is not None:
         raise UserError(
             "CTranslate2 has no deterministic attention. Received a model with `leaf_ids`."
         )

@@ -99,8 +99,8 @@ def _check(translator):
     model = translator.model
     config = model.hyperparameters
     for name, value in _FIXED.items():
-        if config[name] != value:
-            _refuse(name, config[name], value)
+        if config.get(name) != value:
+            _refuse(name, config.get(name), value)
     if config["final_norm"]:
         _refuse("final_norm", True, False)
     if config["layer_norm_epsilon"] > TORCH_NORM_EPSILON:

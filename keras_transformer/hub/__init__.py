@@ -24,12 +24,14 @@ except ImportError as error:
         "`kt.Translator.from_preset`.)"
     ) from error
 
-from keras_transformer.hub.backbone import TransformerBackbone
+from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
 from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor
-from keras_transformer.hub.seq_2_seq_lm import TransformerSeq2SeqLM
+from keras_transformer.hub.seq_2_seq_lm import ParserTransformerSeq2SeqLM, TransformerSeq2SeqLM
 from keras_transformer.hub.tokenizer import TransformerTokenizer
 
 __all__ = [
+    "ParserTransformerBackbone",
+    "ParserTransformerSeq2SeqLM",
     "TransformerBackbone",
     "TransformerSeq2SeqLM",
     "TransformerSeq2SeqLMPreprocessor",

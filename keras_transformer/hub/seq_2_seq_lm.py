@@ -10,7 +10,7 @@ from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
 from keras_transformer.decoding.source_validation import check_padding, integers
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
-from keras_transformer.hub.backbone import TransformerBackbone
+from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
 from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor
 from keras_transformer.hub.samplers import as_search
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
@@ -243,7 +243,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 cache comes without the arguments that it needs.
         """
         decoder = self.backbone.decoder
-        if self.backbone.deterministic_attention is not None:
+        if self.backbone.hyperparameters.get("leaf_ids") is not None:
             raise UserError(
                 "`call_decoder_with_cache` supports models without `leaf_ids`. Use `generate`, or "
                 "`backbone.decode` with `word_vectors` and `next_words`."
@@ -358,3 +358,19 @@ def _split_caches(cache, dtype):
         )
         for i in range(cache.shape[1])
     ]
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ParserTransformerSeq2SeqLM(TransformerSeq2SeqLM):
+    """A `TransformerSeq2SeqLM` of a `ParserTransformerBackbone`: sentences in, symbols out.
+
+    Args:
+        backbone: a `ParserTransformerBackbone`.
+        preprocessor: a `TransformerSeq2SeqLMPreprocessor`.
+        **kwargs: the other arguments of `TransformerSeq2SeqLM`.
+    """
+
+    backbone_cls = ParserTransformerBackbone
+
+    def __init__(self, backbone, preprocessor=None, **kwargs):
+        super().__init__(backbone, preprocessor, **kwargs)

@@ -1,6 +1,11 @@
-"""The two stacks as plain Python: `Transformer` builds its graph with them, and its `encode` and
-`decode` run them again one at a time."""
+"""The encoder and the decoder as plain Python objects.
 
+`Transformer` builds its graph with them, and its `encode` and `decode` call them again one at a
+time.
+"""
+
+import contextlib
+import contextvars
 import math
 
 import keras
@@ -13,49 +18,102 @@ from keras_transformer.layers import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
-from keras_transformer.layers.output_bias import OutputBias
 from keras_transformer.layers.padding_mask import padding_mask
-from keras_transformer.parsing.word_tagger import WordTagger
+from keras_transformer.models.config import TransformerConfig
 
 _LAYER_OPTIONS = (
     *("intermediate_dim", "num_heads", "key_dim", "value_dim", "dropout", "attention_dropout"),
     *("activation", "normalize_first", "layer_norm_epsilon", "use_bias"),
 )
 
+_is_filled_later = contextvars.ContextVar("_is_filled_later", default=False)
+
+
+@contextlib.contextmanager
+def filled_later():
+    """Make the embeddings of new models zeros within the block: other values will be assigned.
+
+    To draw random values, TensorFlow takes three times their size and never gives it back: its
+    allocator for the CPU (oneDNN's) keeps what is freed.
+    """
+    token = _is_filled_later.set(True)
+    try:
+        yield
+    finally:
+        _is_filled_later.reset(token)
+
+
+def make_embeddings(config: TransformerConfig, dtype):
+    """Make the embedding layers of a model.
+
+    With their initializer, embeddings times sqrt(d_model), and logits too, begin with variance 1.
+
+    Returns:
+        The tuple of the source's layer and the target's, which is the same layer unless the source
+        has a vocabulary of its own.
+    """
+    hidden_dim = config.hidden_dim
+    if _is_filled_later.get():
+        initializer = keras.initializers.Zeros()
+    else:
+        initializer = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)
+    options = {"embeddings_initializer": initializer, "dtype": dtype}
+    target = keras.layers.ReversibleEmbedding(
+        config.vocabulary_size,
+        hidden_dim,
+        tie_weights=config.tie_weights,
+        name="token_embedding",
+        **options,
+    )
+    if config.source_vocabulary_size is None:
+        return target, target
+    source = keras.layers.Embedding(
+        config.source_vocabulary_size, hidden_dim, name="source_token_embedding", **options
+    )
+    return source, target
+
+
+class OutputBias(keras.layers.Layer):
+    """A bias that is added to logits. The paper's projection to logits has none (section 3.4)."""
+
+    def build(self, logits_shape):
+        self.bias = self.add_weight(shape=logits_shape[-1:], initializer="zeros", name="bias")
+
+    def call(self, logits):
+        return logits + self.bias
+
 
 class _Stack:
-    """What the encoder and the decoder share: embedding, and the layers of one kind."""
+    """The common part of encoder and decoder: embedding, and the layers of one kind."""
 
     name = None
     layer_class = None
-    layer_options = _LAYER_OPTIONS
 
-    def __init__(self, config, token_embedding, dtype):
+    def __init__(self, config: TransformerConfig, token_embedding, dtype, num_layers, **options):
         self.token_embedding = token_embedding
-        self.embedding_scale = config["hidden_dim"] ** 0.5 if config["scale_embeddings"] else 1.0
-        if config["position_encoding"] == "sine":
+        self.embedding_scale = config.hidden_dim**0.5 if config.scale_embeddings else 1.0
+        if config.position_encoding == "sine":
             self.position_encoding = SinePositionEncoding(
-                config["max_wavelength"],
-                config["first_position"],
+                config.max_wavelength,
+                config.first_position,
                 dtype=dtype,
                 name=f"{self.name}_position_encoding",
             )
         else:
             self.position_encoding = LearnedPositionEncoding(
-                config["max_length"], dtype=dtype, name=f"{self.name}_position_encoding"
+                config.max_length, dtype=dtype, name=f"{self.name}_position_encoding"
             )
-        self.dropout = Dropout(config["dropout"], dtype=dtype, name=f"{self.name}_dropout")
-        options = {name: config[name] for name in self.layer_options}
+        self.dropout = Dropout(config.dropout, dtype=dtype, name=f"{self.name}_dropout")
+        options = {name: getattr(config, name) for name in _LAYER_OPTIONS} | options
         self.layers = [
             self.layer_class(**options, dtype=dtype, name=f"{self.name}_layer_{i}")
-            for i in range(config["num_layers"])
+            for i in range(num_layers)
         ]
-        # A post-norm layer ends with a normalisation of its own.
+        # A post-norm layer ends with a normalization of its own.
         self.layer_norm = None
-        final_norm = config["final_norm"]
-        if config["normalize_first"] if final_norm is None else final_norm:
+        if config.normalize_first if config.final_norm is None else config.final_norm:
             self.layer_norm = keras.layers.LayerNormalization(
-                epsilon=config["layer_norm_epsilon"], dtype=dtype, name=f"{self.name}_norm"
+                epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_norm"
             )
 
     def embed(self, token_ids, positions=None, added=None, training=None):
@@ -90,7 +148,15 @@ class _Stack:
 class Encoder(_Stack):
     name = "encoder"
     layer_class = TransformerEncoderLayer
-    layer_options = (*_LAYER_OPTIONS, "attention_window")
+
+    def __init__(self, config: TransformerConfig, token_embedding, dtype):
+        super().__init__(
+            config,
+            token_embedding,
+            dtype,
+            config.num_layers,
+            attention_window=config.attention_window,
+        )
 
     def __call__(self, token_ids, training=None):
         mask = padding_mask(token_ids)
@@ -101,50 +167,66 @@ class Encoder(_Stack):
 
 
 class Decoder(_Stack):
+    """The decoder stack and the projection to logits.
+
+    A derived class may override `added_to_embeddings`, `embed`, `logits`, `outputs` and
+    `loss_factors`, as a model does whose decoder reads or predicts more than tokens.
+    """
+
     name = "decoder"
     layer_class = TransformerDecoderLayer
 
-    def __init__(self, config, token_embedding, dtype):
-        own = {
-            "num_layers": config["num_decoder_layers"] or config["num_layers"],
-            "intermediate_dim": config["decoder_intermediate_dim"] or config["intermediate_dim"],
-        }
-        super().__init__({**config, **own}, token_embedding, dtype)
+    def __init__(self, config: TransformerConfig, token_embedding, dtype):
+        super().__init__(
+            config,
+            token_embedding,
+            dtype,
+            config.decoder_layers,
+            intermediate_dim=config.decoder_intermediate_dim or config.intermediate_dim,
+        )
         self.output_bias = None
-        if config["output_bias"]:
+        if config.output_bias:
             self.output_bias = OutputBias(dtype="float32", name="output_bias")
-        self.tagger = _make_tagger(config)
 
     def __call__(
-        self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None, training=None
+        self, token_ids, encoder_sequence, encoder_padding_mask, added=None, training=None
     ):
         return self.logits(
             self.sequence(
-                token_ids, encoder_sequence, encoder_padding_mask, next_words, training=training
+                token_ids, encoder_sequence, encoder_padding_mask, added, training=training
             )
         )
 
-    def embed(self, token_ids, **options):
-        token_ids = token_ids if self.tagger is None else self.tagger.untagged(token_ids)
-        return super().embed(token_ids, **options)
+    def added_to_embeddings(self, encoder_sequence, encoder_token_ids, token_ids):
+        """Return what is added to the embeddings of whole targets, `(batch, target, hidden_dim)`,
+        or None."""
+        return None
+
+    def outputs(self, logits, added):
+        """Return the outputs of the model, of the decoder's logits and what was `added`."""
+        return logits
+
+    def loss_factors(self, sequence, added):
+        """Return the results of `Transformer.logit_factors`, of what `sequence` returned."""
+        return *self.logit_factors(sequence), None
 
     def sequence(
-        self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None, training=None
+        self, token_ids, encoder_sequence, encoder_padding_mask, added=None, training=None
     ):
-        """What the logits are made from, `(batch, target, hidden_dim)`.
+        """Return the vectors that are projected to logits, `(batch, target, hidden_dim)`.
 
-        `next_words` are vectors that are added to the embeddings, `(batch, target, hidden_dim)`.
+        `added` is added to the embeddings, `(batch, target, hidden_dim)`.
         """
-        x = self.embed(token_ids, added=next_words, training=training)
+        x = self.embed(token_ids, added=added, training=training)
         for layer in self.layers:
             x = layer(
                 x, encoder_sequence, encoder_padding_mask=encoder_padding_mask, training=training
             )
         return self.normalize(x)
 
-    def attention(self, token_ids, encoder_sequence, encoder_padding_mask, next_words=None):
-        """The encoder-decoder attention weights, `(batch, num_heads, target, source)` a layer."""
-        x = self.embed(token_ids, added=next_words, training=False)
+    def attention(self, token_ids, encoder_sequence, encoder_padding_mask, added=None):
+        """Return the cross-attention weights per layer, `(batch, num_heads, target, source)`."""
+        x = self.embed(token_ids, added=added, training=False)
         attention_scores = []
         for layer in self.layers:
             x, weights = layer(
@@ -163,7 +245,7 @@ class Decoder(_Stack):
         encoder_padding_mask,
         cache,
         cache_index,
-        next_words=None,
+        added=None,
         positions=None,
         self_attention_mask=None,
         return_attention_scores=False,
@@ -175,7 +257,7 @@ class Decoder(_Stack):
         """
         if positions is None:
             positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
-        x = self.embed(token_ids, positions=positions, added=next_words, training=False)
+        x = self.embed(token_ids, positions=positions, added=added, training=False)
         new_cache, attention_scores = [], []
         for layer, layer_cache in zip(self.layers, cache):
             is_wanted = return_attention_scores and layer is self.layers[-1]
@@ -197,19 +279,11 @@ class Decoder(_Stack):
         return self.logits(sequence), *others
 
     def logits(self, sequence):
-        logits = self.project(sequence)
-        return logits if self.tagger is None else self.tagger.without_tags(logits)
-
-    def project(self, sequence):
         logits = ops.cast(self.token_embedding(sequence, reverse=True), "float32")
         return logits if self.output_bias is None else self.output_bias(logits)
 
-    def tag_log_probs(self, words):
-        """Of the vectors of words, `(batch, n, hidden_dim)`: see `WordTagger.log_probs`."""
-        return self.tagger.log_probs(self.project(words))
-
     def logit_factors(self, sequence):
-        """Two matrices whose product `sequence E^T` the logits are: see `Transformer`."""
+        """Return two matrices whose product `sequence E^T` is the logits: see `Transformer`."""
         layer = self.token_embedding
         table = layer.embeddings if layer.tie_weights else ops.transpose(layer.reverse_embeddings)
         if self.output_bias is None:
@@ -219,16 +293,3 @@ class Decoder(_Stack):
         bias = ops.cast(self.output_bias.bias, table.dtype)
         table = ops.concatenate([table, ops.expand_dims(bias, -1)], axis=-1)
         return ops.concatenate([sequence, ones], axis=-1), table
-
-
-def _make_tagger(config):
-    weight = config["tag_loss_weight"]
-    if config["untagged_leaf_id"] is None and weight is None:
-        return None
-    return WordTagger(
-        config["leaf_ids"],
-        config["untagged_leaf_id"],
-        1.0 if weight is None else weight,
-        dtype="float32",
-        name="tagger",
-    )

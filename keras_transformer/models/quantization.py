@@ -1,9 +1,11 @@
-"""Weights as integers of 8 bits, a fourth of the size: what Keras does, for a whole model.
+"""Quantization of a whole model: weights as integers of 8 bits, a fourth of the size.
 
-The policy of a quantised model is Keras's `"int8_from_float32"`, and a `DTypePolicyMap` where only
-some of its layers are quantised.
+The policy of a quantized model is Keras's `"int8_from_float32"`, and a `DTypePolicyMap` where only
+some of its layers are quantized. A model has `quantizable_layers()`, a list of its `Dense` and
+`ReversibleEmbedding` layers.
 """
 
+import contextlib
 import warnings
 
 import keras
@@ -14,61 +16,39 @@ from keras_transformer.memory import collect_new_objects_only
 _MODE = "int8"
 
 
-class QuantizableModel(keras.Model):
-    """A model that can be quantised.
+def check_quantizable(model, mode, config):
+    """Check the arguments of `Transformer.quantize`, and that the model can be quantized.
 
-    A derived class has `quantizable_layers()`, a list of its `Dense` and `ReversibleEmbedding`
-    layers, and passes `policy_of(self)` on to its configuration.
+    Raises:
+        UserError: see `Transformer.quantize`.
     """
+    if mode != _MODE or not _is_default(config):
+        raise UserError(
+            f"A model can be quantised to {_MODE!r}, with the default `config`, for a saved "
+            f"model would not hold another. Received: mode={mode!r}, config={config!r}"
+        )
+    if is_quantized(model):
+        raise UserError("The model is quantised already.")
+    if any(layer.lora_enabled for layer in model.quantizable_layers()):
+        raise UserError("The model has LoRA. Save it, and quantise what was saved.")
 
-    def quantize(self, mode=None, config=None, filters=None, **kwargs):
-        """Make the weights of embedding, projections and feed-forward networks integers, for good.
 
-        A row of the embedding, or a column of a matrix, is rounded to 8 bits in units of its own;
-        inputs of a product are rounded to 8 bits in the same way, and the product is of integers. A
-        quantised model translates, and is saved and loaded as any other. It cannot be trained: its
-        weights are frozen.
-
-        ```python
-        translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
-        translator.model.quantize("int8")
-        translator.save_to_preset("int8")
-        ```
-
-        Args:
-            mode: `"int8"`.
-            config: None, or the default of `"int8"`.
-            filters: which layers to quantise, as for `keras.Model.quantize`: a regular expression
-                of names, a list of them, or a function of a layer. Defaults to all.
-            **kwargs: as for `keras.Model.quantize`.
-
-        Raises:
-            UserError: if `mode` or `config` is another, or the model is quantised already or has
-                LoRA.
-        """
-        if mode != _MODE or not _is_default(config):
-            raise UserError(
-                f"A model can be quantised to {_MODE!r}, with the default `config`, for a saved "
-                f"model would not hold another. Received: mode={mode!r}, config={config!r}"
-            )
-        if is_quantized(self):
-            raise UserError("The model is quantised already.")
-        if any(layer.lora_enabled for layer in self.quantizable_layers()):
-            raise UserError("The model has LoRA. Save it, and quantise what was saved.")
-        with warnings.catch_warnings(), collect_new_objects_only():
-            # Keras warns of norms and dropout, in which there is nothing to quantise.
-            warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
-            super().quantize(mode, filters=filters, **kwargs)
-        self.trainable = False
+@contextlib.contextmanager
+def quiet_quantization():
+    """Within the block, Keras quantizes without warnings of layers that it leaves as they are."""
+    with warnings.catch_warnings(), collect_new_objects_only():
+        # Keras warns of norms and dropout, in which there is nothing to quantize.
+        warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
+        yield
 
 
 def is_quantized(model):
-    """Whether any layer of a `QuantizableModel` is quantised."""
+    """Return whether any layer of a model is quantized."""
     return any(layer.quantization_mode for layer in model.quantizable_layers())
 
 
 def policy_of(model):
-    """The dtype policy that a model like this one is made with."""
+    """Return the dtype policy that a model like this one is made with."""
     layers = model.quantizable_layers()
     for layer in layers:
         if layer.quantization_mode not in (None, _MODE):
@@ -88,7 +68,7 @@ def policy_of(model):
 
 
 def as_policy_map(dtype):
-    """The policy before anything is quantised, as `default_policy`, and by paths what is."""
+    """Return the policy before quantization as `default_policy`, and quantized layers by path."""
     policy = keras.dtype_policies.get(dtype)
     if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
         default, policies = policy.default_policy, policy
@@ -103,12 +83,12 @@ def as_policy_map(dtype):
 
 
 def with_default_policy(dtype, default):
-    """A policy that quantises the same layers, and computes in another dtype."""
+    """Return a policy that quantizes the same layers, and computes in another dtype."""
     return keras.dtype_policies.DTypePolicyMap(default, dict(as_policy_map(dtype)))
 
 
 def quantize_by_policy(model, policy):
-    """Quantise the layers that a `DTypePolicyMap` says are.
+    """Quantize the layers that a `DTypePolicyMap` names.
 
     Raises:
         UserError: if it gives a layer another policy.

@@ -1,6 +1,7 @@
 """The steps of `fit` and `evaluate` for `Transformer`: projection and loss at once."""
 
 import contextlib
+import inspect
 import re
 import warnings
 
@@ -9,12 +10,12 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.models.class_weights import take_class_weight, weigh_classes
 from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
 from keras_transformer.training.losses import (
     OTHER_SHAPE,
     LabelSmoothedCrossentropy,
     TokenScores,
+    align_weights,
     check_shape_of_targets,
     prepare_targets,
     token_weights,
@@ -41,8 +42,8 @@ class FusedTrainingStep(keras.Model):
     of that matrix; and `with_mask`, a `PaddingMask`.
     """
 
-    # Whether the model has such a function: then its steps must be fused.
-    needs_fused_steps = False
+    # Why steps must be fused, as a sentence, where the model has such a function.
+    fused_steps_reason = None
 
     # As compiled; and why the steps cannot be fused, in words, or None.
     _fused, _obstacle = "auto", None
@@ -78,10 +79,10 @@ class FusedTrainingStep(keras.Model):
         if fused not in ("auto", True, False):
             raise UserError(f'`fused` must be "auto", True or False. Received: fused={fused!r}')
         obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
-        if self.needs_fused_steps and (fused is False or obstacle):
+        if self.fused_steps_reason and (fused is False or obstacle):
             raise UserError(
-                "The loss of the tagger is computed in fused steps alone, which are impossible: "
-                f"{obstacle or '`fused=False`'}. Leave `tag_loss_weight` out of the model."
+                f"{self.fused_steps_reason} Fused steps are impossible: "
+                f"{obstacle or '`fused=False`'}."
             )
         if fused is True:
             _require_fused_steps(not obstacle, obstacle)
@@ -133,7 +134,7 @@ class FusedTrainingStep(keras.Model):
         *state, data = args  # JAX has a state.
         inputs, y_true, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if self._class_weight:
-            sample_weight = weigh_classes(self._class_weight, y_true, sample_weight)
+            sample_weight = _weigh_classes(self._class_weight, y_true, sample_weight)
         if self._is_fused(inputs):
             y_true = prepare_targets(y_true, inputs["decoder_token_ids"])
             weights = token_weights(y_true, sample_weight)
@@ -223,7 +224,7 @@ class FusedTrainingStep(keras.Model):
 
     def _keep_class_weight(self, method, args, kwargs):
         """Keep `class_weight` for the steps, and return the other arguments by name."""
-        arguments, class_weight = take_class_weight(method, args, kwargs)
+        arguments, class_weight = _take_class_weight(method, args, kwargs)
         if class_weight != self._class_weight:
             self._class_weight = class_weight
             self.train_function = None  # The weights are part of it.
@@ -296,3 +297,39 @@ def _of_tokens(sample_weight, y):
 def _as_one(y_pred):
     """A fused step's output as one thing, which Keras passes on to loss and metrics."""
     return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred
+
+
+def _take_class_weight(method, args, kwargs):
+    """Take `class_weight` out of a method's arguments: the others, and the dict or None.
+
+    Keras would make one weight a row of it, and take the targets for one-hot vectors.
+    """
+    arguments = inspect.signature(method).bind(*args, **kwargs).arguments
+    class_weight = arguments.pop("class_weight", None)
+    for token_id in class_weight or ():
+        if not isinstance(token_id, int | np.integer) or token_id < 0:
+            raise UserError(
+                "`class_weight` is a dict of token ids and their weights; a token id is an integer "
+                f"from 0. Received the key {token_id!r}."
+            )
+    return arguments, class_weight
+
+
+def _weigh_classes(class_weight, y_true, sample_weight):
+    """The weight of each token by its id, times that of its sample.
+
+    Args:
+        class_weight: dict of token ids and weights; other ids have weight 1.
+        y_true: int tensor `(batch, target)`.
+        sample_weight: float tensor `(batch,)`, or one that broadcasts to `(batch, target)`, or
+            None.
+
+    Returns:
+        Float32 tensor `(batch, target)`.
+    """
+    table = np.ones(max(class_weight) + 2, "float32")
+    table[list(class_weight)] = list(class_weight.values())
+    # The last stands for all ids after it.
+    index = ops.clip(ops.cast(y_true, "int32"), 0, len(table) - 1)
+    weights = ops.take(table, index, axis=0)
+    return weights if sample_weight is None else weights * align_weights(sample_weight, y_true)

@@ -1,30 +1,35 @@
-import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
 
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.activations import get_activation, serialize_activation
 from keras_transformer.layers.attention_record import recorded_attention
 from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
-from keras_transformer.models.config_validation import check_hyperparameters, describe
-from keras_transformer.models.encoder_decoder import Decoder, Encoder
-from keras_transformer.models.initializers import embeddings_initializer
+from keras_transformer.models.config import TransformerConfig
+from keras_transformer.models.encoder_decoder import Decoder, Encoder, make_embeddings
 from keras_transformer.models.layout import make_layout_map
-from keras_transformer.models.low_rank import LowRankAdaptation
+from keras_transformer.models.low_rank import enable_lora, load_lora_weights, save_lora_weights
 from keras_transformer.models.quantization import (
-    QuantizableModel,
     as_policy_map,
+    check_quantizable,
     policy_of,
     quantize_by_policy,
+    quiet_quantization,
 )
 from keras_transformer.models.training_step import FusedTrainingStep
-from keras_transformer.models.variants import TRAINING_ONLY, get_hyperparameters, get_variant
-from keras_transformer.parsing.deterministic_attention import DeterministicAttention
+from keras_transformer.models.variants import (
+    TRAINING_ONLY,
+    ModelOptions,
+    get_hyperparameters,
+    get_variant,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
+class Transformer(FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
@@ -51,9 +56,9 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         activation: non-linearity of the feed-forward networks.
         position_encoding: `"sine"`, or `"learned"` (Table 3, row E).
         max_length: the number of learned positions; needed with `"learned"` and only there.
-        normalize_first: if true, layer normalisation comes before each sub-layer (pre-norm) and
+        normalize_first: if true, layer normalization comes before each sub-layer (pre-norm) and
             once after each stack, in place of the paper's post-norm.
-        layer_norm_epsilon: added to the variance in the layer normalisations.
+        layer_norm_epsilon: added to the variance in the layer normalizations.
         use_bias: whether the attention projections have biases. The paper's have none.
         attention_window: r, an odd number: in the encoder a position attends to the `r // 2` before
             it, to itself, and to the `r // 2` after it (restricted self-attention, section 4 and
@@ -67,25 +72,12 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         max_wavelength: the sinusoids' wavelengths grow from 2π to this number times 2π (section
             3.5).
         first_position: what the first position counts as in the sinusoids.
-        final_norm: whether each stack ends with a layer normalisation of its own. Defaults to one
+        final_norm: whether each stack ends with a layer normalization of its own. Defaults to one
             with `normalize_first`, and none without.
         num_decoder_layers: N of the decoder. Defaults to `num_layers`.
         decoder_intermediate_dim: d_ff of the decoder. Defaults to `intermediate_dim`.
-        word_start_ids: with `leaf_ids`, where each target token of a kind stands for one word of
-            the source, as in parsing: the decoder's input at each step has the vector of the next
-            word added to it (`kt.parsing.DeterministicAttention`). These are the ids of the source
-            tokens that begin a word. The paper attends by learned weights alone.
-        leaf_ids: ids of the target tokens that stand for a word.
-        untagged_leaf_id: one of the `leaf_ids`, which the decoder then reads and writes in place of
-            each of them: which leaf it is, its tag, is predicted from the encoder's output of the
-            word alone (`kt.parsing.WordTagger`). The model's output are the logits of both
-            together, those of `decode` the decoder's; `tag` has the tags.
-        tag_loss_weight: weight of the cross-entropy of tags in the loss. Defaults to 1 with an
-            `untagged_leaf_id`, as part of the logits: then it weighs its gradient. Without one,
-            there is no tagger by default; with a weight it has a loss beside that of the decoder,
-            which goes on to predict tags itself.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
-            `"int8_from_float32"` the model is made quantised: see `quantize`.
+            `"int8_from_float32"` the model is made quantized: see `quantize`.
         name: name of the model.
         trainable: whether training changes the weights.
 
@@ -103,121 +95,71 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
     Raises:
         UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
             and `key_dim` is left out, `attention_window` is not odd, or `position_encoding` and
-            other arguments of positions, or those of words and leaves, do not go together.
+            other arguments of positions do not go together.
     """
 
+    # The classes that a derived model replaces by its own.
+    config_class = TransformerConfig
+    decoder_class = Decoder
+    # The name of the class of `keras_transformer.hub` that the JSON of a preset holds.
+    backbone_name = "TransformerBackbone"
+    # The dtype of a call's logits; None is the dtype that the layers compute in.
+    logits_dtype = "float32"
+
+    # Names and defaults as in `TransformerConfig`, which a test compares.
     def __init__(
         self,
-        vocabulary_size,
-        num_layers=6,
-        hidden_dim=512,
-        intermediate_dim=2048,
-        num_heads=8,
-        key_dim=None,
-        value_dim=None,
-        dropout=0.1,
-        attention_dropout=0.0,
-        activation="relu",
-        position_encoding="sine",
-        max_length=None,
-        normalize_first=False,
-        layer_norm_epsilon=1e-6,
-        use_bias=False,
-        attention_window=None,
-        source_vocabulary_size=None,
-        tie_weights=True,
-        output_bias=False,
-        scale_embeddings=True,
-        max_wavelength=10000,
-        first_position=0,
-        final_norm=None,
-        num_decoder_layers=None,
-        decoder_intermediate_dim=None,
-        word_start_ids=None,
-        leaf_ids=None,
-        untagged_leaf_id=None,
-        tag_loss_weight=None,
-        dtype=None,
-        name=None,
-        trainable=True,
+        vocabulary_size: int,
+        num_layers: int = 6,
+        hidden_dim: int = 512,
+        intermediate_dim: int = 2048,
+        num_heads: int = 8,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        activation: str | dict | Callable = "relu",
+        position_encoding: Literal["sine", "learned"] = "sine",
+        max_length: int | None = None,
+        normalize_first: bool = False,
+        layer_norm_epsilon: float = 1e-6,
+        use_bias: bool = False,
+        attention_window: int | None = None,
+        source_vocabulary_size: int | None = None,
+        tie_weights: bool = True,
+        output_bias: bool = False,
+        scale_embeddings: bool = True,
+        max_wavelength: float = 10000,
+        first_position: int = 0,
+        final_norm: bool | None = None,
+        num_decoder_layers: int | None = None,
+        decoder_intermediate_dim: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+        trainable: bool = True,
     ):
+        config = self.config_class.from_arguments(locals())
+        self._build_graph(config, dtype, name, trainable)
+
+    def _build_graph(self, config, dtype, name, trainable):
+        """Make the layers and the functional model: the constructor of this class and of others."""
         policy = as_policy_map(dtype)
         dtype = policy.default_policy
-        config = {
-            "vocabulary_size": vocabulary_size,
-            "num_layers": num_layers,
-            "hidden_dim": hidden_dim,
-            "intermediate_dim": intermediate_dim,
-            "num_heads": num_heads,
-            "key_dim": key_dim,
-            "value_dim": value_dim,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "activation": serialize_activation(get_activation(activation)),
-            "position_encoding": position_encoding,
-            "max_length": max_length,
-            "normalize_first": normalize_first,
-            "layer_norm_epsilon": layer_norm_epsilon,
-            "use_bias": use_bias,
-            "attention_window": attention_window,
-            "source_vocabulary_size": source_vocabulary_size,
-            "tie_weights": tie_weights,
-            "output_bias": output_bias,
-            "scale_embeddings": scale_embeddings,
-            "max_wavelength": max_wavelength,
-            "first_position": first_position,
-            "final_norm": final_norm,
-            "num_decoder_layers": num_decoder_layers,
-            "decoder_intermediate_dim": decoder_intermediate_dim,
-            "word_start_ids": _plain(word_start_ids),
-            "leaf_ids": _plain(leaf_ids),
-            "untagged_leaf_id": untagged_leaf_id,
-            "tag_loss_weight": tag_loss_weight,
-        }
-        check_hyperparameters(config)
 
         # Layers
-        embedding_options = {
-            "embeddings_initializer": embeddings_initializer(hidden_dim),
-            "dtype": dtype,
-        }
-        token_embedding = keras.layers.ReversibleEmbedding(
-            vocabulary_size,
-            hidden_dim,
-            tie_weights=tie_weights,
-            name="token_embedding",
-            **embedding_options,
-        )
-        source_token_embedding = token_embedding
-        if source_vocabulary_size is not None:
-            source_token_embedding = keras.layers.Embedding(
-                source_vocabulary_size,
-                hidden_dim,
-                name="source_token_embedding",
-                **embedding_options,
-            )
+        source_token_embedding, token_embedding = make_embeddings(config, dtype)
         encoder = Encoder(config, source_token_embedding, dtype)
-        decoder = Decoder(config, token_embedding, dtype)
-        deterministic_attention = None
-        if leaf_ids is not None:
-            deterministic_attention = DeterministicAttention(
-                word_start_ids, leaf_ids, dtype=dtype, name="deterministic_attention"
-            )
+        decoder = self.decoder_class(config, token_embedding, dtype)
 
         # Functional model
         encoder_token_ids = keras.Input((None,), dtype="int32", name="encoder_token_ids")
         decoder_token_ids = keras.Input((None,), dtype="int32", name="decoder_token_ids")
         encoder_sequence = encoder(encoder_token_ids)
-        next_words = None
-        if deterministic_attention is not None:
-            next_words = deterministic_attention(
-                encoder_sequence, encoder_token_ids, decoder_token_ids
-            )
+        added = decoder.added_to_embeddings(encoder_sequence, encoder_token_ids, decoder_token_ids)
         logits = decoder(
-            decoder_token_ids, encoder_sequence, padding_mask(encoder_token_ids), next_words
+            decoder_token_ids, encoder_sequence, padding_mask(encoder_token_ids), added
         )
-        if untagged_leaf_id is not None:
-            logits = decoder.tagger(logits, decoder.tag_log_probs(next_words))
+        logits = decoder.outputs(logits, added)
         if self.logits_dtype is None:
             logits = ops.cast(logits, dtype.compute_dtype)
         with_mask = PaddingMask(dtype=dtype, name="padding_mask")
@@ -232,24 +174,33 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             trainable=trainable,
         )
 
-        # Config
-        self.hyperparameters = config
+        # Attributes
+        self.config = config
         self.dtype_policy = dtype
         self.encoder = encoder
         self.decoder = decoder
-        self.deterministic_attention = deterministic_attention
         self.with_mask = with_mask
         quantize_by_policy(self, policy)
 
-    # The dtype of a call's logits; None is the dtype that the layers compute in.
-    logits_dtype = "float32"
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The hyperparameters of the model, as JSON values by name."""
+        return self.config.to_dict()
 
     def __repr__(self):
-        return describe(self)
+        config = self.config
+        source = config.source_vocabulary_size
+        tokens = f"{config.vocabulary_size:,} tokens"
+        return (
+            f"<{type(self).__name__}: {config.num_layers} + {config.decoder_layers} layers, "
+            f"d_model {config.hidden_dim}, d_ff {config.intermediate_dim}, "
+            f"{config.num_heads} heads, {f'{source:,} source and {tokens}' if source else tokens}, "
+            f"{self.count_params():,} parameters, {self.dtype_policy.name}>"
+        )
 
     @classmethod
-    def from_variant(cls, name, vocabulary_size, **overrides):
-        """A model with random weights and the hyperparameters of a row of Table 3.
+    def from_variant(cls, name: str, vocabulary_size: int, **overrides: Any) -> Self:
+        """Make a model with random weights and the hyperparameters of a row of Table 3.
 
         Args:
             name: a key of `keras_transformer.variants`.
@@ -265,8 +216,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         return cls(vocabulary_size, **{**_of_model(get_variant(name)), **overrides})
 
     @classmethod
-    def from_preset(cls, path, dtype=None):
-        """The trained model of a preset, without its tokenizer and search.
+    def from_preset(cls, path: str | os.PathLike, dtype: Any = None) -> Self:
+        """Load the trained model of a preset, without its tokenizer and search.
 
         Args:
             path: a preset folder, or another name of a preset, as `Translator.from_preset` takes.
@@ -284,8 +235,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         return load_model(path, cls, dtype=dtype)
 
     @classmethod
-    def from_options(cls, options, vocabulary_size, **overrides):
-        """A model with random weights, as `ModelOptions` say.
+    def from_options(cls, options: ModelOptions, vocabulary_size: int, **overrides: Any) -> Self:
+        """Make a model with random weights, as `ModelOptions` define it.
 
         Args:
             options: `ModelOptions`.
@@ -307,10 +258,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         return self.decoder.token_embedding
 
     def logit_factors(self, inputs, training=False):
-        """Two tensors whose product the logits are: the decoder's output and the matrix E that
-        projects it; with an `output_bias`, each has one more column, and with an `untagged_leaf_id`
-        one for each tag. Then what adds to the loss of each true token: a function of these, or
-        None.
+        """Return two tensors whose product is the logits: the decoder's output and the matrix E
+        that projects it. With an `output_bias`, each has one more column.
 
         Args:
             inputs: the dict of a call: int tensors `(batch, source)` and `(batch, target)`.
@@ -318,26 +267,15 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
 
         Returns:
             Float tensors `(batch, target, hidden_dim)` and `(vocabulary_size, hidden_dim)`, and a
-            function or None.
+            function of the true tokens that returns what adds to the loss of each, or None.
         """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)
-        next_words = self._next_words(encoded, source, target)
+        added = self.decoder.added_to_embeddings(encoded, source, target)
         sequence = self.decoder.sequence(
-            target, encoded, padding_mask(source), next_words, training=training
+            target, encoded, padding_mask(source), added, training=training
         )
-        factors = self.decoder.logit_factors(sequence)
-        tagger = self.decoder.tagger
-        if tagger is None:
-            return *factors, None
-        log_probs = self.decoder.tag_log_probs(next_words)
-        if tagger.untagged_leaf_id is None:
-            return *factors, functools.partial(tagger.losses, log_probs)
-        return *tagger.factors(*factors, log_probs), None
-
-    @property
-    def needs_fused_steps(self):
-        return self.decoder.tagger is not None and self.decoder.tagger.untagged_leaf_id is None
+        return self.decoder.loss_factors(sequence, added)
 
     def encode(self, encoder_token_ids, training=False):
         """Run the encoder stack.
@@ -363,8 +301,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         positions=None,
         self_attention_mask=None,
         return_attention_scores=False,
-        word_vectors=None,
-        next_words=None,
+        added=None,
         training=False,
     ):
         """Run the decoder stack, on whole targets or step by step.
@@ -390,26 +327,24 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
                 up to its own.
             return_attention_scores: whether to return the last layer's encoder-decoder attention
                 weights too; with `cache` only.
-            word_vectors: what the method of this name returns; with `cache` only, for a model with
-                `leaf_ids`.
-            next_words: int tensor `(batch, target)`, the number of leaves up to each of the
-                `decoder_token_ids`; with `word_vectors`.
+            added: float tensor `(batch, target, hidden_dim)` that is added to the embeddings; with
+                `cache` only.
             training: whether to apply dropout; without `cache` only.
 
         Returns:
             Float32 logits `(batch, target, vocabulary_size)`; with `cache`, the tuple of these, the
-            updated cache and, if wanted, float weights `(batch, num_heads, target, source)`. With
-            an `untagged_leaf_id`, all other leaves are minus infinity.
+            updated cache and, if wanted, float weights `(batch, num_heads, target, source)`.
 
         Raises:
-            UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given; if
-                `word_vectors` and `next_words` are missing beside a `cache`.
+            UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
         """
         mask = padding_mask(encoder_token_ids)
         if encoder_sequence is not None and cache is None and cache_index is None:
-            vectors = self._next_words(encoder_sequence, encoder_token_ids, decoder_token_ids)
+            added = self.decoder.added_to_embeddings(
+                encoder_sequence, encoder_token_ids, decoder_token_ids
+            )
             logits = self.decoder(
-                decoder_token_ids, encoder_sequence, mask, vectors, training=training
+                decoder_token_ids, encoder_sequence, mask, added, training=training
             )
             return self.with_mask([logits, decoder_token_ids])
         if encoder_sequence is None and cache is not None and cache_index is not None:
@@ -418,7 +353,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
                 mask,
                 cache,
                 cache_index,
-                self._next_words_of_step(word_vectors, next_words),
+                added,
                 positions,
                 self_attention_mask,
                 return_attention_scores,
@@ -428,59 +363,8 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             "decode step by step, and not both."
         )
 
-    def word_vectors(self, encoder_sequence, encoder_token_ids):
-        """What step-by-step decoding of a model with `leaf_ids` needs beside its cache.
-
-        Args:
-            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
-            encoder_token_ids: int tensor `(batch, source)`.
-
-        Returns:
-            Float tensor `(batch, source, hidden_dim)`, a vector for each word of the source; `()`
-            of a model without `leaf_ids`.
-        """
-        if self.deterministic_attention is None:
-            return ()
-        return self.deterministic_attention.word_vectors(encoder_sequence, encoder_token_ids)
-
-    def tag(self, encoder_token_ids):
-        """Predict the tags of words: of a model with `untagged_leaf_id` or `tag_loss_weight`.
-
-        Args:
-            encoder_token_ids: int tensor `(batch, source)`.
-
-        Returns:
-            Float32 tensor `(batch, source, leaves)`: the log-probabilities of all leaves, in the
-            order of their ids, for each word of the source; then of no word.
-
-        Raises:
-            UserError: if the model has no tagger.
-        """
-        if self.decoder.tagger is None:
-            raise UserError(
-                "The model has no tagger: it needs `untagged_leaf_id` or `tag_loss_weight`."
-            )
-        encoded = self.encode(encoder_token_ids)
-        return self.decoder.tag_log_probs(self.word_vectors(encoded, encoder_token_ids))
-
-    def _next_words(self, encoder_sequence, encoder_token_ids, decoder_token_ids):
-        """The vectors of the words that come next in whole targets, or None."""
-        if self.deterministic_attention is None:
-            return None
-        return self.deterministic_attention(encoder_sequence, encoder_token_ids, decoder_token_ids)
-
-    def _next_words_of_step(self, word_vectors, next_words):
-        if self.deterministic_attention is None:
-            return None
-        if word_vectors is None or next_words is None:
-            raise UserError(
-                "A model with `leaf_ids` cannot count leaves step by step: pass `word_vectors` and "
-                "`next_words` to `decode` beside the cache."
-            )
-        return self.deterministic_attention.vectors_at(word_vectors, next_words)
-
     def cross_attention(self, decoder_token_ids, encoder_token_ids):
-        """Where the decoder looks in the source (section 3.2.3): soft alignments.
+        """Compute the weights of the encoder-decoder attention (section 3.2.3): soft alignments.
 
         Args:
             decoder_token_ids: int tensor `(batch, target)`: targets shifted right.
@@ -491,14 +375,14 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             attention weights. A row is of the position whose next token the model predicts.
         """
         encoded = self.encode(encoder_token_ids)
-        next_words = self._next_words(encoded, encoder_token_ids, decoder_token_ids)
+        added = self.decoder.added_to_embeddings(encoded, encoder_token_ids, decoder_token_ids)
         weights = self.decoder.attention(
-            decoder_token_ids, encoded, padding_mask(encoder_token_ids), next_words
+            decoder_token_ids, encoded, padding_mask(encoder_token_ids), added
         )
         return ops.stack(weights, axis=1)
 
     def attention(self, decoder_token_ids, encoder_token_ids):
-        """Where every layer and head looks: the attention weights of a call (section 3.2.3).
+        """Compute the attention weights of every layer and head (section 3.2.3).
 
         Args:
             decoder_token_ids: int tensor `(batch, target)`: targets shifted right.
@@ -527,10 +411,10 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         Args:
             encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
             length: the largest number of target positions.
-            beam_size: how many tokens each position may have: those of so many hypotheses.
+            beam_size: how many tokens each position may have, one per hypothesis.
 
         Returns:
-            A list with a layer's keys and values each, for `decode`:
+            A list with the keys and values of each layer, for `decode`:
             `{"self": (key, value), "cross": (key, value)}`, of shapes `(batch, num_heads, key_dim,
             tokens)` and `(batch, num_heads, tokens, value_dim)`, for `length * beam_size` tokens of
             the target and all of the source.
@@ -538,7 +422,7 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         Raises:
             UserError: if `length` is more than the learned positions.
         """
-        max_length = self.hyperparameters["max_length"]
+        max_length = self.config.max_length
         if max_length is not None and isinstance(length, int) and length > max_length:
             raise UserError(
                 f"Only max_length={max_length} positions were learned. Received: length={length}"
@@ -547,21 +431,102 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
         return [layer.make_cache(encoder_sequence, tokens) for layer in self.decoder.layers]
 
     def dense_layers(self):
-        """The projections of all attentions, and the layers of all feed-forward networks."""
+        """Return the projections of all attentions, and the layers of all feed-forward networks."""
         return [*self.encoder.dense_layers, *self.decoder.dense_layers]
 
     def quantizable_layers(self):
-        """The embeddings and all `Dense` layers."""
+        """Return the embeddings and all `Dense` layers."""
         embeddings = [self.encoder.token_embedding]
         if self.token_embedding is not self.encoder.token_embedding:
             embeddings.append(self.token_embedding)
         return [*embeddings, *self.dense_layers()]
 
+    def quantize(self, mode: str | None = None, config=None, filters=None, **kwargs):
+        """Make the weights of embedding, projections and feed-forward networks integers, for good.
+
+        A row of the embedding, or a column of a matrix, is rounded to 8 bits in units of its own;
+        inputs of a product are rounded to 8 bits in the same way, and the product is of integers. A
+        quantized model translates, and is saved and loaded as any other. It cannot be trained: its
+        weights are frozen.
+
+        ```python
+        translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
+        translator.model.quantize("int8")
+        translator.save_to_preset("int8")
+        ```
+
+        Args:
+            mode: `"int8"`.
+            config: None, or the default of `"int8"`.
+            filters: which layers to quantise, as for `keras.Model.quantize`: a regular expression
+                of names, a list of them, or a function of a layer. Defaults to all.
+            **kwargs: as for `keras.Model.quantize`.
+
+        Raises:
+            UserError: if `mode` or `config` is another, or the model is quantized already or has
+                LoRA.
+        """
+        check_quantizable(self, mode, config)
+        with quiet_quantization():
+            super().quantize(mode, filters=filters, **kwargs)
+        self.trainable = False
+
+    def enable_lora(self, rank: int, target_layer_names: Sequence[str] = ("query", "value")):
+        """Freeze the model, and give the attentions' W^Q and W^V something small to train.
+
+        ```
+        x W  becomes  x (W + A B)
+        ```
+
+        with W `(inputs, outputs)` as it is, A `(inputs, rank)` and B `(rank, outputs)`, which
+        begins with zeros: at first nothing changes. Then compile the model, whose trainable weights
+        are now others, and train it as usual.
+
+        Whatever is saved has the sums `W + A B` in the places of W, and is a plain model without
+        LoRA: `save_weights`, `save` and a preset merge. Weights that are loaded into the model
+        become W, while A stays and B is set to zeros. The matrices alone go through
+        `save_lora_weights`. To quantize the adapted model, load what was saved, and quantize that.
+
+        Args:
+            rank: the number of columns of A.
+            target_layer_names: names of the layers to adapt, of each attention and feed-forward
+                network: `"query"`, `"key"`, `"value"`, `"output"` or `"intermediate"`.
+
+        Raises:
+            UserError: if an argument is none of these, the model has LoRA already, is quantized,
+                or was made in the scope of a `tf.distribute` strategy that is not in scope.
+        """
+        enable_lora(self, rank, target_layer_names)
+
+    def save_lora_weights(self, filepath: str | os.PathLike):
+        """Write the matrices A and B, and nothing else.
+
+        Args:
+            filepath: the file to write, whole or not at all: `NAME.lora.h5`.
+
+        Raises:
+            UserError: if the file has another ending, or the model no LoRA.
+        """
+        save_lora_weights(self, filepath)
+
+    def load_lora_weights(self, filepath: str | os.PathLike):
+        """Read what `save_lora_weights` wrote; a model without LoRA gets it.
+
+        The weights W must be those that the matrices were trained beside.
+
+        Args:
+            filepath: the file.
+
+        Raises:
+            UserError: if the file is damaged, or of another model or rank.
+        """
+        load_lora_weights(self, filepath)
+
     @staticmethod
     def get_layout_map(
         device_mesh, model_parallel_dim_name="model", data_parallel_dim_name="batch"
     ):
-        """How to spread the weights over devices, for `keras.distribution.ModelParallel` (JAX).
+        """Map the weights to devices, for `keras.distribution.ModelParallel` (JAX).
 
         ```python
         devices = keras.distribution.list_devices()
@@ -595,17 +560,12 @@ class Transformer(QuantizableModel, LowRankAdaptation, FusedTrainingStep):
             "name": self.name,
             "trainable": self.trainable,
             "dtype": keras.dtype_policies.serialize(policy_of(self)),
-            **self.hyperparameters,
+            **self.config.to_dict(),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
-
-
-def _plain(token_ids):
-    """Ids as JSON has them."""
-    return None if token_ids is None else [int(token_id) for token_id in token_ids]
 
 
 def _of_model(hyperparameters):

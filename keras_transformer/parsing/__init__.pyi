@@ -17,6 +17,7 @@ from keras_transformer.parsing.word_tokens import WordTokenizer as WordTokenizer
 from keras_transformer.parsing.deterministic_attention import (
     DeterministicAttention as DeterministicAttention,
 )
+from keras_transformer.parsing.parser_transformer import ParserTransformer as ParserTransformer
 from keras_transformer.parsing.word_tagger import WordTagger as WordTagger
 from keras_transformer.parsing.tree_grammar import TreeGrammar as TreeGrammar
 from keras_transformer.parsing.in_order_grammar import InOrderTreeGrammar as InOrderTreeGrammar

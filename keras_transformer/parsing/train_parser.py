@@ -8,6 +8,7 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.options import from_keywords
 from keras_transformer.parsing.evalb import Parameters, evaluate_trees
+from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.tag_dictionary import TagDictionary
 from keras_transformer.parsing.tree_options import TreeOptions, make_linearization, tags_from
 from keras_transformer.parsing.tree_pairs import TreePairs
@@ -112,7 +113,7 @@ def train_parser(task_class, train, val, extra=None, **options):
 
     # Model (section 3), optimizer (5.3), regularisation (5.4)
     sizes = parser_hyperparameters(tokenizer, symbols, options.trees)
-    model = make_model(symbols.vocabulary_size, options, run, **sizes)
+    model = make_model(symbols.vocabulary_size, options, run, ParserTransformer, **sizes)
     metadata = parser_metadata(pairs, symbols, options.trees)
     parser = task_class(model, tokenizer, metadata)
     quick = quick_parser(parser, options.parsing)
@@ -200,8 +201,9 @@ def make_tree_tokenizer(pairs, options, run):
 
 
 def parser_hyperparameters(tokenizer, symbols, options):
-    """What makes a `Transformer` a parser's: an embedding of its own for the words, which are never
-    among the targets, and, if it is to know, what tells which of them comes next.
+    """Return the arguments of a parser's model that its words and symbols decide.
+
+    The words, which are never among the targets, have an embedding of their own.
 
     Args:
         tokenizer: the `Tokenizer` of the words.
@@ -209,7 +211,7 @@ def parser_hyperparameters(tokenizer, symbols, options):
         options: `TreeOptions`.
 
     Returns:
-        A dict of arguments of `Transformer`.
+        A dict of arguments of `ParserTransformer`.
     """
     words = {"source_vocabulary_size": tokenizer.vocabulary_size}
     if not options.deterministic_attention:

@@ -101,8 +101,7 @@ class WordLoop(SearchLoop):
             cache_index=state.used,
             positions=state.lengths[:, :count],
             self_attention_mask=ancestors[:, :count],
-            word_vectors=self.sentences.words,
-            next_words=state.next_words[:, :count] if self.deterministic_attention else (),
+            **self._counts(state.next_words[:, :count] if self.deterministic_attention else ()),
         )
         state = state._replace(
             ancestors=ancestors,

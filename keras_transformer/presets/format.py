@@ -29,6 +29,16 @@ TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 
 PACKAGE = "keras_transformer"
 BACKBONE = "TransformerBackbone"
+# The module and the name of the model that each of our KerasHub backbones is derived from.
+MODEL_CLASSES = {
+    BACKBONE: ("models.transformer", "Transformer"),
+    "ParserTransformerBackbone": ("parsing.parser_transformer", "ParserTransformer"),
+}
+# The KerasHub tasks of these backbones.
+TASK_CLASSES = {
+    BACKBONE: "TransformerSeq2SeqLM",
+    "ParserTransformerBackbone": "ParserTransformerSeq2SeqLM",
+}
 # The default lengths to which KerasHub's preprocessing pads.
 SEQUENCE_LENGTH = 256
 # The dtype of a quantized model, stored a second time: see `hub.TransformerBackbone`.
@@ -42,7 +52,8 @@ class PresetConfig:
 
     Attributes:
         task: name of the class that uses the preset, such as `"Translator"`, or None.
-        hyperparameters: the arguments of `Transformer`. The model's own are written.
+        backbone: name of the model's class in `keras_transformer.hub`. The model's own is written.
+        hyperparameters: the arguments of that class. The model's own are written.
         dtype: the model's dtype policy as Keras serializes it, or None. The model's own is written.
         metadata: dict of JSON values, such as the languages.
         search: dict of JSON values that describe the task's search, or None.
@@ -56,6 +67,7 @@ class PresetConfig:
     """
 
     task: str | None = None
+    backbone: str = BACKBONE
     hyperparameters: dict[str, Any] = dataclasses.field(default_factory=dict)
     dtype: Any = None
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -82,7 +94,7 @@ class PresetConfig:
         config["dtype"] = _serialized_policy(policy_of(model))
         if is_quantized(model):
             config[QUANTIZATION] = config["dtype"]
-        backbone = serialized(BACKBONE, {**config, **model.hyperparameters})
+        backbone = serialized(model.backbone_name, {**config, **model.hyperparameters})
         preprocessor = _preprocessor(model, tokenizers, self)
         files = {
             CONFIG: backbone,
@@ -150,7 +162,7 @@ def _task(backbone, preprocessor, preset):
         config["search"] = preset.search
     if preset.tag_dictionary is not None:
         config["has_tag_dictionary"] = True
-    return serialized("TransformerSeq2SeqLM", config)
+    return serialized(TASK_CLASSES[backbone["class_name"]], config)
 
 
 def _metadata(model):

@@ -16,7 +16,6 @@ It is a preset of KerasHub, with its file names and its JSON: see `keras_transfo
 
 import dataclasses
 import importlib
-import inspect
 import re
 import shutil
 from pathlib import Path, PurePosixPath
@@ -32,12 +31,15 @@ from keras_transformer.presets.format import (
     BACKBONE,
     CARD,
     CONFIG,
+    MODEL_CLASSES,
+    PACKAGE,
     PARTS,
     PREPROCESSOR,
     SHARDS,
     SOURCE_TOKENIZER,
     TAG_DICTIONARY,
     TASK,
+    TASK_CLASSES,
     TOKENIZER,
     WEIGHTS,
     PresetConfig,
@@ -184,15 +186,18 @@ def read_preset(path: str | Path) -> PresetConfig:
     config = read_json(path / CONFIG)
     _check_form(path, config)
     weights_files(path)
-    backbone = config_of(path / CONFIG, config, BACKBONE)
+    name = str(config.get("registered_name")).removeprefix(f"{PACKAGE}>")
+    name = name if name in MODEL_CLASSES else BACKBONE
+    backbone = config_of(path / CONFIG, config, name)
     preprocessor = _optional(path, PREPROCESSOR, "TransformerSeq2SeqLMPreprocessor")
-    task = _optional(path, TASK, "TransformerSeq2SeqLM")
+    task = _optional(path, TASK, TASK_CLASSES[name])
     check_objects(path / TASK, task, "metadata", "search")
     has_source = preprocessor.get(SOURCE_TOKENIZER) is not None
     has_tokenizer = (path / f"{TOKENIZER}.json").is_file()
     return PresetConfig(
         path=path,
         task=task.get("task"),
+        backbone=name,
         hyperparameters=hyperparameters_of(backbone),
         dtype=backbone.get("dtype"),
         metadata=task.get("metadata") or {},
@@ -247,16 +252,29 @@ def new_model(model_class: type, config: PresetConfig, dtype=None):
         UserError: if they describe none, one with what is not known here, or one of more weights
             than the preset has.
     """
-    path, hyperparameters = config.path, config.hyperparameters
+    path, model_class = config.path, _model_class(config, model_class)
+    names = model_class.config_class.names()
+    # A translator of an earlier version has the arguments of parsers too, without values.
+    hyperparameters = {
+        name: value
+        for name, value in config.hyperparameters.items()
+        if value is not None or name in names
+    }
     _check_activation(path, hyperparameters.get("activation"))
     if config.dtype is not None:
         dtype = _policy(path, config.dtype, dtype)
-    parameters = inspect.signature(Transformer).parameters.values()
-    _check_size(path, {**{x.name: x.default for x in parameters}, **hyperparameters})
+    _check_size(path, {**model_class.config_class.defaults(), **hyperparameters})
     try:
         return model_class(**{**hyperparameters, "dtype": dtype})
     except (TypeError, ValueError) as error:
         raise UserError(f"{path / CONFIG} describes no model: {error}") from error
+
+
+def _model_class(config, model_class):
+    """Return the class of the preset's model, or the requested class if that is another kind."""
+    module, name = MODEL_CLASSES[config.backbone]
+    found = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)
+    return found if issubclass(found, model_class) else model_class
 
 
 def _policy(path, saved, dtype):

@@ -69,7 +69,9 @@ def initial_preset(init):
     return contents, path
 
 
-def make_initial_model(init, vocabulary_size, options, processes, **expected):
+def make_initial_model(
+    init, vocabulary_size, options, processes, model_class=Transformer, **expected
+):
     """The model of a preset, with its weights.
 
     Args:
@@ -77,6 +79,7 @@ def make_initial_model(init, vocabulary_size, options, processes, **expected):
         vocabulary_size: what it must be.
         options: `ModelOptions`, of which dropout and precision count.
         processes: the `Processes` that train together.
+        model_class: `Transformer`, or a class derived from it.
         **expected: further arguments of `Transformer`, as they must be.
 
     Returns:
@@ -87,14 +90,14 @@ def make_initial_model(init, vocabulary_size, options, processes, **expected):
     """
     contents, path = initial_preset(init)
     changed = dataclasses.replace(contents, hyperparameters=initial_hyperparameters(init, options))
-    found = new_model(Transformer, changed, options.precision)
+    found = new_model(model_class, changed, options.precision)
     if is_quantized(found):
         raise UserError(f"A training cannot begin with a quantised model. Received: {path}")
     others = dict.fromkeys(
         ("source_vocabulary_size", "word_start_ids", "leaf_ids", "untagged_leaf_id")
     )
     for name, value in {"vocabulary_size": vocabulary_size, **others, **expected}.items():
-        if found.hyperparameters[name] != value:
+        if found.hyperparameters.get(name) != value:
             raise UserError(
                 f"The model of {path} has another `{name}` than these options and texts make. A "
                 "parser goes on with the `linearization`, `tags`, `tag_loss_weight` and "

@@ -253,14 +253,15 @@ def _tell_left_out(name, store, max_tokens):
     logger.info("%s and are left out; %s are kept.", told, f"{len(store):,}")
 
 
-def make_model(vocabulary_size, options, run, **overrides):
+def make_model(vocabulary_size, options, run, model_class=Transformer, **overrides):
     """The model (section 3) with its optimizer (5.3) and regularisation (5.4), where it stands.
 
     Args:
         vocabulary_size: size of the vocabulary.
         options: `TrainingOptions`.
         run: the `Run`.
-        **overrides: arguments of `Transformer` that replace those of the options.
+        model_class: `Transformer`, or a class derived from it.
+        **overrides: arguments of `model_class` that replace those of the options.
 
     Returns:
         A compiled `Transformer`.
@@ -272,10 +273,10 @@ def make_model(vocabulary_size, options, run, **overrides):
     with run.devices.scope():
         if init := options.run.init:
             model = make_initial_model(
-                init, vocabulary_size, options.model, run.processes, **overrides
+                init, vocabulary_size, options.model, run.processes, model_class, **overrides
             )
         else:
-            model = Transformer.from_options(options.model, vocabulary_size, **overrides)
+            model = model_class.from_options(options.model, vocabulary_size, **overrides)
         optimizer = make_optimizer(
             options.optimizer,
             hyperparameters["hidden_dim"],

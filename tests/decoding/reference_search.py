@@ -40,7 +40,7 @@ class NumpyTransformer:
         """
         memory = self._encode(np.array([source]))
         x = self._embed(self.decoder, np.array(targets))
-        if self.hyperparameters["leaf_ids"] is not None:
+        if self.hyperparameters.get("leaf_ids") is not None:
             x += [next_words(memory[0], source, row, self.hyperparameters) for row in targets]
         length = x.shape[1]
         no_later = np.tril(np.ones((length, length), bool))

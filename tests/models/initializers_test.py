@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.models.initializers import filled_later
+from keras_transformer.models.encoder_decoder import filled_later
 from keras_transformer.models.transformer import Transformer
 from tests.helpers import to_numpy
 

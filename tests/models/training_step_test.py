@@ -10,6 +10,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, scaled, variants
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from tests.helpers import class_for
 
 
 @pytest.mark.once  # under PyTorch, which need not compile each row
@@ -37,7 +38,7 @@ ROW_WEIGHTS = np.arange(6, dtype="float32")[:, None]
 
 def trained(fused, weights, reduction, metrics, **options):
     keras.utils.set_random_seed(3)
-    model = Transformer(50, 1, 16, 32, 2, dropout=0.1, **options)
+    model = class_for(options)(50, 1, 16, 32, 2, dropout=0.1, **options)
     model.compile(
         keras.optimizers.SGD(0.002 if reduction == "sum" else 0.1),
         loss=LabelSmoothedCrossentropy(0.1, reduction),
@@ -159,7 +160,8 @@ class Called(Transformer):
         return logits
 
 
-def small(model_class=Transformer, options=None, **compiled):
+def small(model_class=None, options=None, **compiled):
+    model_class = model_class or class_for(options or {})
     model = model_class(50, 1, 8, 16, 2, dropout=0.0, **(options or {}))
     model.compile(keras.optimizers.SGD(0.1), **{"loss": LabelSmoothedCrossentropy(), **compiled})
     return model

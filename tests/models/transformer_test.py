@@ -1,15 +1,26 @@
 import functools
+import inspect
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule
-from tests.helpers import assert_close, dtype_policy, normal, numpy_logits, randomize, to_numpy
+from tests.helpers import (
+    assert_close,
+    class_for,
+    dtype_policy,
+    normal,
+    numpy_logits,
+    randomize,
+    to_numpy,
+)
 
 SOURCE = np.array([[5, 3, 8, 2, 0, 0], [4, 9, 10, 7, 6, 2]], "int32")
 TARGET = np.array([[1, 6, 6, 0, 0], [1, 3, 11, 4, 5]], "int32")
@@ -55,7 +66,7 @@ KINDS = pytest.mark.parametrize(
 
 def new_model(**options):
     sizes = {"num_layers": 2, "hidden_dim": 8, "intermediate_dim": 16, "num_heads": 2}
-    return randomize(Transformer(**{"vocabulary_size": 12, **sizes, **options}))
+    return randomize(class_for(options)(**{"vocabulary_size": 12, **sizes, **options}))
 
 
 @functools.cache
@@ -253,13 +264,19 @@ def test_encode_and_decode_equal_the_whole_model(options):
     assert_close(logits, model(INPUTS), atol=1e-6)
 
 
+def counts_of(model, encoded, next_words):
+    """Return the further arguments of `decode` of a model that counts words."""
+    if not isinstance(model, ParserTransformer):
+        return {}
+    return {"word_vectors": model.word_vectors(encoded, SOURCE), "next_words": next_words}
+
+
 @KINDS
 def test_decoding_step_by_step_equals_all_at_once(options):
     model = model_of(**options)
     expected = to_numpy(model(INPUTS))
     encoded = model.encode(SOURCE)
     cache = model.make_cache(encoded, 7)
-    words = model.word_vectors(encoded, SOURCE)
     leaves = np.cumsum(np.isin(TARGET, options.get("leaf_ids", ())), axis=1)
     for start, stop in ((0, 2), (2, 3), (3, 4), (4, 5)):
         logits, cache = model.decode(
@@ -267,8 +284,7 @@ def test_decoding_step_by_step_equals_all_at_once(options):
             SOURCE,
             cache=cache,
             cache_index=start,
-            word_vectors=words,
-            next_words=leaves[:, start:stop],
+            **counts_of(model, encoded, leaves[:, start:stop]),
         )
         assert_close(logits, expected[:, start:stop])
 
@@ -343,7 +359,7 @@ def test_save_and_load(options, tmp_path):
     model = model_of(**options)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert type(loaded) is Transformer
+    assert type(loaded) is type(model)
     assert loaded.get_config() == model.get_config()
     assert_close(loaded(INPUTS), model(INPUTS), atol=0)
     assert_close(loaded.encode(SOURCE), model.encode(SOURCE), atol=0)
@@ -380,6 +396,15 @@ def test_weights_file(normalize_first, tmp_path):
 
 
 @pytest.mark.once
+def test_the_signature_is_that_of_the_config():
+    parameters = inspect.signature(Transformer).parameters
+    names = TransformerConfig.names()
+    assert tuple(parameters) == (*names, "dtype", "name", "trainable")
+    defaults = {name: parameters[name].default for name in names[1:]}
+    assert defaults == TransformerConfig.defaults()
+    assert parameters["vocabulary_size"].default is inspect.Parameter.empty
+
+
 def test_config_round_trip():
     model = new_model(
         key_dim=3,
@@ -407,7 +432,7 @@ def test_config_round_trip():
         dtype="mixed_bfloat16",
         name="mine",
     )
-    copy = Transformer.from_config(model.get_config())
+    copy = ParserTransformer.from_config(model.get_config())
     assert copy.get_config() == model.get_config()
     assert [w.shape for w in copy.weights] == [w.shape for w in model.weights]
     assert copy.name == "mine"
@@ -453,8 +478,8 @@ def test_mixed_precision(options):
     assert np.abs(difference).max() < 0.1 * expected.std()
 
     encoded = model.encode(SOURCE)
-    cache, words = model.make_cache(encoded, 5), model.word_vectors(encoded, SOURCE)
-    counts = {"word_vectors": words, "next_words": np.zeros((2, 1), "int32")}
+    cache = model.make_cache(encoded, 5)
+    counts = counts_of(model, encoded, np.zeros((2, 1), "int32"))
     step, _ = model.decode(TARGET[:, :1], SOURCE, cache=cache, cache_index=0, **counts)
     assert keras.backend.standardize_dtype(step.dtype) == "float32"
 
@@ -525,7 +550,7 @@ def test_float16_scales_the_loss(tmp_path):
         ({"activation": "nope"}, "`activation` must be a function.*activation='nope'"),
         (
             {"position_encoding": "learned", "max_length": 9, "first_position": 2},
-            "are of sinusoids.*first_position=2",
+            "are arguments of sinusoids.*first_position=2",
         ),
         ({"attention_window": 4}, "positive odd integer.*attention_window=4"),
         ({"leaf_ids": [3]}, "pass both or neither.*word_start_ids=None"),

@@ -6,8 +6,8 @@ from nltk import Tree
 
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
+from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.tag_dictionary import TagDictionary
 from keras_transformer.parsing.train_parser import parser_hyperparameters
 from keras_transformer.parsing.tree_options import TreeOptions
@@ -76,7 +76,7 @@ def _new_parser(tokenizer, metadata, counts_words=False, **options):
         target_size = symbols.vocabulary_size
         tree_options = TreeOptions() if counts_words is True else counts_words
         sizes_of_parser = parser_hyperparameters(tokenizer, symbols, tree_options)
-    model = Transformer(target_size, 1, 16, 32, 2, dropout=0.0, **sizes_of_parser)
+    model = ParserTransformer(target_size, 1, 16, 32, 2, dropout=0.0, **sizes_of_parser)
     sizes = {"extra_length": 24, "batch_tokens": 1024}
     beam = {} if "search" in options else {"beam_size": 3}
     return ConstituencyParser(randomize(model), tokenizer, metadata, **{**sizes, **beam, **options})

@@ -11,7 +11,7 @@ from keras_transformer import constraints
 from keras_transformer.decoding.resolve_search import make_search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from tests.decoding.reference_search import NumpyTransformer
-from tests.helpers import assert_close, randomize, to_numpy
+from tests.helpers import assert_close, class_for, randomize, to_numpy
 from tests.parsing.reference_word_search import reference_word_search, tree_rules
 from tests.parsing.tree_grammar_test import (
     CLOSING,
@@ -34,7 +34,7 @@ MARGIN = 3e-5
 def lively_model(seed, **options):
     """Random weights whose log-probabilities differ enough for hypotheses to overtake others."""
     sizes = {"num_layers": 1, "hidden_dim": 8, "intermediate_dim": 8, "num_heads": 2}
-    model = randomize(kt.Transformer(VOCABULARY_SIZE, **{**sizes, **options}), seed)
+    model = randomize(class_for(options)(VOCABULARY_SIZE, **{**sizes, **options}), seed)
     table = model.token_embedding.embeddings
     table.assign(2.5 * to_numpy(table))
     return model

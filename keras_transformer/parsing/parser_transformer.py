@@ -1,0 +1,267 @@
+"""The model of a constituency parser: a `Transformer` whose decoder knows the next word."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from keras_transformer.errors import UserError
+from keras_transformer.models.config import TransformerConfig
+from keras_transformer.models.encoder_decoder import Decoder
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.parsing.deterministic_attention import DeterministicAttention
+from keras_transformer.parsing.word_tagger import WordTagger
+from keras_transformer.validation import positive_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParserConfig(TransformerConfig):
+    """The hyperparameters of a `ParserTransformer`, whose docstring describes each of them.
+
+    Raises:
+        UserError: if a value is out of its range, or two do not go together.
+    """
+
+    word_start_ids: Sequence[int] | None = None
+    leaf_ids: Sequence[int] | None = None
+    untagged_leaf_id: int | None = None
+    tag_loss_weight: float | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("word_start_ids", "leaf_ids"):
+            token_ids = getattr(self, name)
+            if token_ids is not None:
+                self._set(name, [int(token_id) for token_id in token_ids])
+        starts, leaves = self.word_start_ids, self.leaf_ids
+        if (starts is None) != (leaves is None):
+            raise UserError(
+                "`word_start_ids` and `leaf_ids` are both arguments of deterministic attention: "
+                f"pass both or neither. Received: word_start_ids={starts}, leaf_ids={leaves}"
+            )
+        if starts is None or leaves is None:
+            self._check_no_tagger()
+            return
+        if self.tag_loss_weight is not None:
+            positive_number("tag_loss_weight", self.tag_loss_weight)
+        source_size = self.source_vocabulary_size or self.vocabulary_size
+        _check_ids("word_start_ids", starts, source_size)
+        _check_ids("leaf_ids", leaves, self.vocabulary_size)
+
+    def _check_no_tagger(self):
+        for name in ("untagged_leaf_id", "tag_loss_weight"):
+            if getattr(self, name) is not None:
+                raise UserError(
+                    f"`{name}` is of a tagger, which reads the vectors of deterministic attention: "
+                    f"pass `leaf_ids` too. Received: {name}={getattr(self, name)}"
+                )
+
+
+class ParserDecoder(Decoder):
+    """A decoder that reads the vector of the next word, and whose words may have a tagger."""
+
+    def __init__(self, config: ParserConfig, token_embedding, dtype):
+        super().__init__(config, token_embedding, dtype)
+        self.deterministic_attention = self.tagger = None
+        if config.leaf_ids is not None:
+            self.deterministic_attention = DeterministicAttention(
+                config.word_start_ids, config.leaf_ids, dtype=dtype, name="deterministic_attention"
+            )
+        if config.untagged_leaf_id is not None or config.tag_loss_weight is not None:
+            self.tagger = WordTagger(
+                config.leaf_ids,
+                config.untagged_leaf_id,
+                1.0 if config.tag_loss_weight is None else config.tag_loss_weight,
+                dtype="float32",
+                name="tagger",
+            )
+
+    @property
+    def predicts_tags_apart(self):
+        """Whether the tagger alone predicts tags, and not the decoder too."""
+        return self.tagger is not None and self.tagger.untagged_leaf_id is not None
+
+    def added_to_embeddings(self, encoder_sequence, encoder_token_ids, token_ids):
+        if self.deterministic_attention is None:
+            return None
+        return self.deterministic_attention(encoder_sequence, encoder_token_ids, token_ids)
+
+    def embed(self, token_ids, **options):
+        token_ids = token_ids if self.tagger is None else self.tagger.untagged(token_ids)
+        return super().embed(token_ids, **options)
+
+    def logits(self, sequence):
+        logits = super().logits(sequence)
+        return logits if self.tagger is None else self.tagger.without_tags(logits)
+
+    def outputs(self, logits, added):
+        if not self.predicts_tags_apart:
+            return logits
+        return self.tagger(logits, self.tag_log_probs(added))
+
+    def loss_factors(self, sequence, added):
+        factors = self.logit_factors(sequence)
+        if self.tagger is None:
+            return *factors, None
+        log_probs = self.tag_log_probs(added)
+        if self.predicts_tags_apart:
+            return *self.tagger.factors(*factors, log_probs), None
+        return *factors, functools.partial(self.tagger.losses, log_probs)
+
+    def tag_log_probs(self, words):
+        """Return the log-probabilities of the tags of words, `(batch, n, leaves)`.
+
+        Args:
+            words: float tensor `(batch, n, hidden_dim)`, the vectors of the words.
+        """
+        return self.tagger.log_probs(super().logits(words))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ParserTransformer(Transformer):
+    """A `Transformer` from words to the symbols of a tree.
+
+    Each target token of a kind, a leaf, stands for one word of the source, in order. So the next
+    word is known at each step: its vector is added to the decoder's input
+    (`kt.parsing.DeterministicAttention`). The paper attends by learned weights alone, as this model
+    does without `leaf_ids`.
+
+    Args:
+        *args: arguments of `Transformer`, such as `vocabulary_size`.
+        word_start_ids: ids of the source tokens that begin a word; required with `leaf_ids`.
+        leaf_ids: ids of the target tokens that stand for a word; required with `word_start_ids`.
+        untagged_leaf_id: one of the `leaf_ids`, which the decoder reads and writes in place of all
+            of them. Which leaf it is, its tag, is predicted from the encoder's output of the word
+            alone (`kt.parsing.WordTagger`). The model's outputs are the logits of both together,
+            those of `decode` the decoder's; `tag` returns the tags.
+        tag_loss_weight: weight of the cross-entropy of tags in the loss. Defaults to 1 with an
+            `untagged_leaf_id`, where it weighs the gradient of a part of the logits. Without an
+            `untagged_leaf_id`, a weight adds a tagger with a loss of its own, and the decoder
+            predicts tags too.
+        dtype: as for `Transformer`.
+        name: name of the model.
+        trainable: whether training changes the weights.
+        **kwargs: further arguments of `Transformer`.
+
+    Call arguments:
+        inputs: as for `Transformer`.
+        training: whether to apply dropout.
+
+    Returns:
+        Float32 tensor `(batch, target, vocabulary_size)`, as of `Transformer`.
+
+    Raises:
+        UserError: as `Transformer`; or if the arguments of words, leaves and tags do not go
+            together.
+    """
+
+    config_class = ParserConfig
+    decoder_class = ParserDecoder
+    backbone_name = "ParserTransformerBackbone"
+
+    def __init__(
+        self,
+        *args: Any,
+        word_start_ids: Sequence[int] | None = None,
+        leaf_ids: Sequence[int] | None = None,
+        untagged_leaf_id: int | None = None,
+        tag_loss_weight: float | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+        trainable: bool = True,
+        **kwargs: Any,
+    ):
+        config = ParserConfig(
+            *args,
+            **kwargs,
+            word_start_ids=word_start_ids,
+            leaf_ids=leaf_ids,
+            untagged_leaf_id=untagged_leaf_id,
+            tag_loss_weight=tag_loss_weight,
+        )
+        self._build_graph(config, dtype, name, trainable)
+
+    @property
+    def deterministic_attention(self) -> DeterministicAttention | None:
+        """The layer that counts words, or None without `leaf_ids`."""
+        return self.decoder.deterministic_attention
+
+    @property
+    def fused_steps_reason(self) -> str | None:
+        tagger = self.decoder.tagger
+        if tagger is None or self.decoder.predicts_tags_apart:
+            return None
+        return (
+            "The loss of the tagger is computed in fused steps alone: leave `tag_loss_weight` out "
+            "of the model otherwise."
+        )
+
+    def decode(self, *args, word_vectors=None, next_words=None, **kwargs):
+        """Run the decoder stack, as `Transformer.decode`.
+
+        Args:
+            *args: as for `Transformer.decode`.
+            word_vectors: with a `cache`, what the method of this name returns.
+            next_words: with a `cache`, int tensor `(batch, target)`: the number of leaves up to
+                each of the `decoder_token_ids`.
+            **kwargs: as for `Transformer.decode`.
+
+        Returns:
+            As `Transformer.decode`. With an `untagged_leaf_id`, the logits of all other leaves are
+            minus infinity.
+
+        Raises:
+            UserError: as `Transformer.decode`; or if `word_vectors` and `next_words` are missing
+                next to a `cache`.
+        """
+        if self.deterministic_attention is not None and kwargs.get("cache") is not None:
+            if word_vectors is None or next_words is None:
+                raise UserError(
+                    "A model with `leaf_ids` cannot count leaves step by step: pass `word_vectors` "
+                    "and `next_words` to `decode` next to the cache."
+                )
+            kwargs["added"] = self.deterministic_attention.vectors_at(word_vectors, next_words)
+        return super().decode(*args, **kwargs)
+
+    def word_vectors(self, encoder_sequence, encoder_token_ids):
+        """Compute the vectors of words that step-by-step decoding needs next to its cache.
+
+        Args:
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            Float tensor `(batch, source, hidden_dim)`, a vector for each word of the source; `()`
+            for a model without `leaf_ids`.
+        """
+        if self.deterministic_attention is None:
+            return ()
+        return self.deterministic_attention.word_vectors(encoder_sequence, encoder_token_ids)
+
+    def tag(self, encoder_token_ids):
+        """Predict the tags of words, with `untagged_leaf_id` or `tag_loss_weight`.
+
+        Args:
+            encoder_token_ids: int tensor `(batch, source)`.
+
+        Returns:
+            Float32 tensor `(batch, source, leaves)`: for each word of the source, and then for no
+            word, the log-probabilities of all leaves in the order of their ids.
+
+        Raises:
+            UserError: if the model has no tagger.
+        """
+        if self.decoder.tagger is None:
+            raise UserError(
+                "The model has no tagger: it needs `untagged_leaf_id` or `tag_loss_weight`."
+            )
+        encoded = self.encode(encoder_token_ids)
+        return self.decoder.tag_log_probs(self.word_vectors(encoded, encoder_token_ids))
+
+
+def _check_ids(name, token_ids, size):
+    largest = max(token_ids, default=0)
+    if largest >= size:
+        raise UserError(f"`{name}` must be below {size}, the vocabulary size. Received: {largest}")
