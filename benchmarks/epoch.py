@@ -41,8 +41,8 @@ def main(options):
     )
     path = training.folder / "tokenizer.spm"
     tokenizer = kt.data.make_tokenizer(chain.from_iterable(train), options.vocabulary, path)
-    batches, _ = kt.training.make_batches(train, val, tokenizer, options, training)
-    model = kt.training.make_model(tokenizer.vocabulary_size, options, training)
+    batches = kt.training.make_batches(train, val, tokenizer, training).train
+    model = kt.training.make_model(tokenizer.vocabulary_size, training)
     tokens = int((batches.store.target.lengths + 1).sum())
     print(f"{tokens:,} target tokens an epoch, without padding")
     seconds = [fit_epoch(model, batches, epoch) for epoch in range(options.epochs)]

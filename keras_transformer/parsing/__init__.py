@@ -21,8 +21,7 @@ Model and search
 Training
 
 - `ParserTrainingOptions`, with `TreeOptions` and `ParsingOptions`.
-- `make_linearization`, `make_tree_pairs`, `constituents_first`, `make_tree_tokenizer`,
-  `parser_hyperparameters`, `parser_metadata`, `quick_parser`: stages that only trees need.
+- `make_linearization`: how trees are written as symbols.
 
 Evaluation
 

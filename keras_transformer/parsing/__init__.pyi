@@ -30,12 +30,6 @@ from keras_transformer.parsing.train_parser import ParserTrainingOptions as Pars
 from keras_transformer.parsing.tree_options import TreeOptions as TreeOptions
 from keras_transformer.parsing.train_parser import ParsingOptions as ParsingOptions
 from keras_transformer.parsing.tree_options import make_linearization as make_linearization
-from keras_transformer.parsing.train_parser import make_tree_pairs as make_tree_pairs
-from keras_transformer.parsing.train_parser import constituents_first as constituents_first
-from keras_transformer.parsing.train_parser import make_tree_tokenizer as make_tree_tokenizer
-from keras_transformer.parsing.train_parser import parser_hyperparameters as parser_hyperparameters
-from keras_transformer.parsing.train_parser import parser_metadata as parser_metadata
-from keras_transformer.parsing.train_parser import quick_parser as quick_parser
 
 # Evaluation
 from keras_transformer.parsing.evalb import evaluate_trees as evaluate_trees

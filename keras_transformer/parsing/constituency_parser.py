@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.data.line_buffer import in_windows
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
+from keras_transformer.options import from_keywords
 from keras_transformer.parsing.in_order_grammar import InOrderTreeGrammar
 from keras_transformer.parsing.parses import consensus_parse, no_parse, parses_of
 from keras_transformer.parsing.segmentation_ensemble import Segmentations, log_probabilities
@@ -225,7 +226,7 @@ class ConstituencyParser(Task):
         return self.model.hyperparameters.get("untagged_leaf_id") is not None
 
     @classmethod
-    def train(cls, train, val, extra=None, **options):
+    def train(cls, train, val, extra=None, test=None, **options):
         """Train a parser: vocabulary, model, checkpoints, average and preset (section 6.3).
 
         ```python
@@ -240,14 +241,15 @@ class ConstituencyParser(Task):
             train: `kt.parsing.Treebank` to train on.
             val: `kt.parsing.Treebank` to validate on.
             extra: a second `kt.parsing.Treebank` to train on, such as another parser's output.
+            test: `kt.parsing.Treebank` to score at the end, for `results.json` and the model card.
             **options: the options of `kt.parsing.ParserTrainingOptions` by their names, such as
                 `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`, with
                 the recipe's defaults. Those used most:
                 `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
                 preset. It must be given.
-                `resume`: whether to go on from the newest checkpoint in that folder; without one
-                the training begins. Whatever it was stopped by, it goes on exactly.
-                `overwrite`: whether to begin anew in place of an earlier training there.
+                `resume`: whether to resume from the newest checkpoint in that folder, exactly;
+                without one the training starts.
+                `overwrite`: whether to start again, and replace an earlier training there.
 
         Returns:
             A `ConstituencyParser` with the trained model.
@@ -257,9 +259,10 @@ class ConstituencyParser(Task):
                 or any without `resume` or `overwrite`.
             TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
         """
-        from keras_transformer.parsing.train_parser import train_parser
+        from keras_transformer.parsing.train_parser import ParserTrainingOptions, train_parser
 
-        return train_parser(cls, train, val, extra, **options)
+        options = from_keywords(ParserTrainingOptions, options)
+        return train_parser(cls, train, val, extra, test, options=options)[0]
 
     def export(self, path):
         """Write a TensorFlow SavedModel: see `keras_transformer.parsing.parser_saved_model`.

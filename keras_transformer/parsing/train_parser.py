@@ -2,17 +2,18 @@
 
 import copy
 from dataclasses import dataclass, field
+from typing import Any
 
-from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
-from keras_transformer.options import from_keywords
 from keras_transformer.parsing.evalb import Parameters, evaluate_trees
 from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.tag_dictionary import TagDictionary
 from keras_transformer.parsing.tree_options import TreeOptions, make_linearization, tags_from
 from keras_transformer.parsing.tree_pairs import TreePairs
 from keras_transformer.parsing.tree_symbols import TreeSymbols
+from keras_transformer.parsing.treebanks import Treebank
 from keras_transformer.parsing.trees import UNKNOWN_TAG, tagged_words, to_bracketed
 from keras_transformer.parsing.trees.traversal import LEAF
 from keras_transformer.parsing.word_tokenizers import word_tokenizer_of
@@ -26,7 +27,7 @@ from keras_transformer.tasks.pipeline import (
     make_tokenizer,
     save_training,
 )
-from keras_transformer.training.context import check_data
+from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.trainer import average_weights, fit, validate
 from keras_transformer.validation import positive_integer
 
@@ -83,7 +84,17 @@ class ParserTrainingOptions(TrainingOptions):
     scores = ("val_f1",)
 
 
-def train_parser(task_class, train, val, extra=None, **options):
+def train_parser(
+    task_class: type,
+    train: Treebank,
+    val: Treebank,
+    extra: Treebank | None = None,
+    test: Treebank | None = None,
+    *,
+    options: ParserTrainingOptions,
+    dataset: str | None = None,
+    command: str | None = None,
+) -> tuple[Any, str]:
     """Train a parser: see `ConstituencyParser.train`.
 
     Args:
@@ -91,49 +102,72 @@ def train_parser(task_class, train, val, extra=None, **options):
         train: `Treebank` to train on.
         val: `Treebank` to validate on.
         extra: a second `Treebank` to train on.
-        **options: those of `ParserTrainingOptions`.
+        test: `Treebank` to score at the end. None: only `val` is scored.
+        options: `ParserTrainingOptions`.
+        dataset: name of the treebank in the results. Defaults to that of `train`.
+        command: the command that began the training, for the results and the model card.
 
     Returns:
-        A `task_class`.
+        The tuple `(parser, report)`: a `task_class`, and its scores in several lines.
 
     Raises:
         UserError: if an option or a tree is wrong, or the output folder holds another training.
     """
-    options = from_keywords(ParserTrainingOptions, options)
-    run = begin_training(options)
+    context = begin_training(options)
 
     # Data (section 6.3) and batching (5.1)
     pairs = make_tree_pairs(train, options.trees, extra)
     val_pairs = TreePairs(val, linearization=pairs.linearization)
-    tokenizer, symbols = make_tree_tokenizer(pairs, options, run)
-    run = check_data(run, pairs, tokenizer, val=val_pairs)
-    first = constituents_first(pairs, options.trees)
+    tokenizer, symbols = make_tree_tokenizer(pairs, context)
+    # Constituents may be trained on for a part of the training alone.
+    steps = options.trees.constituent_steps
+    first = (pairs.with_constituents(), steps) if steps else None
     words = WordTokenizer(tokenizer)
-    batches = make_batches(pairs, val_pairs, words, options, run, symbols, first)
+    batches = make_batches(pairs, val_pairs, words, context, symbols, first)
 
-    # Model (section 3), optimizer (5.3), regularisation (5.4)
+    # Model (section 3), optimizer (5.3), regularization (5.4)
     sizes = parser_hyperparameters(tokenizer, symbols, options.trees)
-    model = make_model(symbols.vocabulary_size, options, run, ParserTransformer, **sizes)
+    model = make_model(symbols.vocabulary_size, context, ParserTransformer, **sizes)
     metadata = parser_metadata(pairs, symbols, options.trees)
     parser = task_class(model, tokenizer, metadata)
-    quick = quick_parser(parser, options.parsing)
+    scored = validation_parser(parser, options.parsing)
 
     # Training (section 5.2)
     some = list(val)[: options.parsing.val_sentences]
-    scores = {"val_f1": lambda: round(score_trees(quick, some).f1, 2)}
-    fitted = fit(model, *batches, run, options.fitting, options.checkpoints, scores)
+    scores = {"val_f1": lambda: round(score_trees(scored, some).f1, 2)}
+    fitted = fit(model, batches, context, scores)
 
     # Averaging the last checkpoints (section 6.1), and evaluation
-    weights = average_weights(model, run, options.checkpoints)
+    weights = average_weights(model, context)
     validation = validate(model, batches.val)
-    result = score_trees(quick, some)
+    results = {"val": score_trees(scored, some)}
+    before, after = fitted.history["val_f1"][-1], results["val"].f1
+    report = [
+        f"{results['val'].sentences} of val: F1 {before:.2f} with the last weights, {after:.2f} "
+        f"with the {weights}"
+    ]
+    lines = [f"{len(some)} sentences of validation, {weights}: {describe_evalb(results['val'])}"]
+    if test is not None:
+        results["test"] = result = score_trees(scored, list(test))
+        search = f"beam {options.parsing.beam_size}, alpha {options.parsing.alpha}"
+        report += [
+            f"test, {search}, {weights}:\n{result}",
+            f"\nF1 of all sentences, error and skip sentences as wrong: {result.strict_f1:.2f}",
+        ]
+        lines = [f"test, {search}: {describe_evalb(result)}"]
 
     # Saving
-    facts = {"dataset": train.name, "validation": validation, "scores": {"val": result.to_dict()}}
+    facts = {
+        "dataset": dataset or train.name,
+        **({} if command is None else {"command": command}),
+        "validation": validation,
+        "val_f1_before_averaging": before,
+        "val_f1": after,
+        "scores": {name: result.to_dict() for name, result in results.items()},
+    }
     title = f"Constituency parsing, trained on {train.name}"
-    line = f"{len(some)} sentences of validation, {weights}: {describe_evalb(result)}"
-    save_training(parser, facts, title, [line], options, run, batches, fitted)
-    return parser
+    save_training(parser, facts, title, lines, context, batches, fitted)
+    return parser, "\n".join(report)
 
 
 def make_tree_pairs(train, options, extra=None):
@@ -163,40 +197,26 @@ def make_tree_pairs(train, options, extra=None):
     )
 
 
-def constituents_first(pairs, options):
-    """What to train on at first, if constituents are for a part of the training alone.
+def make_tree_tokenizer(
+    pairs: TreePairs, context: TrainingContext
+) -> tuple[Tokenizer, TreeSymbols]:
+    """Train the vocabulary of words and of the symbols of trees, or read an existing one.
 
     Args:
         pairs: what `make_tree_pairs` returned.
-        options: `TreeOptions`.
-
-    Returns:
-        The argument `first` of `make_batches`: the pairs with those of constituents, and the number
-        of updates; or None.
-    """
-    steps = options.constituent_steps
-    return (pairs.with_constituents(), steps) if steps else None
-
-
-def make_tree_tokenizer(pairs, options, run):
-    """Train the vocabulary of words and of the symbols of trees, or read a resumed training's.
-
-    Args:
-        pairs: what `make_tree_pairs` returned.
-        options: `ParserTrainingOptions`.
-        run: the `Run`.
+        context: the `TrainingContext`.
 
     Returns:
         The tuple `(tokenizer, symbols)` of the `Tokenizer` and the `TreeSymbols`.
     """
-    symbols = pairs.survey.symbols
+    options, symbols = context.options, pairs.survey.symbols
     if tags_from(options.trees) == "tagger":
         untagged = pairs.linearization.symbol_of(LEAF, UNKNOWN_TAG)
         symbols = sorted({*symbols, untagged})
-    if init := run.settings["init"]:
+    if init := options.run.init:
         symbols = initial_symbols(init, symbols, pairs.linearization)
     words = pairs.sentences()
-    tokenizer = make_tokenizer(words, options.vocabulary, run, user_defined_symbols=symbols)
+    tokenizer = make_tokenizer(words, options.vocabulary, context, user_defined_symbols=symbols)
     return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)
 
 
@@ -251,8 +271,8 @@ def parser_metadata(pairs, symbols, options):
     return metadata
 
 
-def quick_parser(parser, options):
-    """The parser, with the search that trees are scored with while it is trained.
+def validation_parser(parser, options):
+    """Copy a parser, with the search that scores trees while it is trained.
 
     Args:
         parser: a `ConstituencyParser`.
@@ -262,10 +282,10 @@ def quick_parser(parser, options):
         UserError: if one of them is out of its range.
     """
     options.check()
-    quick = copy.copy(parser)
-    quick.search = options.search()
-    quick.max_source_length = None  # but for learned positions, every sentence has its tree
-    return quick
+    scored = copy.copy(parser)
+    scored.search = options.search()
+    scored.max_source_length = None  # except with learned positions, every sentence gets a tree
+    return scored
 
 
 def score_trees(parser, trees):

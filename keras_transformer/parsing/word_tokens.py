@@ -33,6 +33,10 @@ class WordTokenizer:
         self.word_start_ids = tokenizer.word_start_ids
         self.starts_word = np.isin(np.arange(self.vocabulary_size), self.word_start_ids)
 
+    def fingerprint(self):
+        """Return the fingerprint of the `Tokenizer`."""
+        return self.tokenizer.fingerprint()
+
     def sampler(self, strength):
         """As the `Tokenizer` has it: each word keeps the one token that begins it.
 

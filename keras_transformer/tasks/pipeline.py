@@ -5,12 +5,12 @@ order of the paper's section 5.
 """
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 from keras_transformer.compilation_cache import keep_in_user_folder
-from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
-from keras_transformer.data.staged_batches import StagedBatches
+from keras_transformer.data.batching import BatchingOptions, plan_batches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
@@ -26,13 +26,13 @@ from keras_transformer.tasks.init_from_preset import (
     initial_preset,
     make_initial_model,
 )
-from keras_transformer.training.context import RunOptions, begin_run
+from keras_transformer.training.context import RunOptions, TrainingContext, make_context
 from keras_transformer.training.distribution import DeviceOptions
 from keras_transformer.training.early_stopping import check_choice_of_checkpoints
 from keras_transformer.training.optimizer import OptimizerOptions, make_optimizer, make_schedule
 from keras_transformer.training.results import model_card, training_facts, write_results
 from keras_transformer.training.rolling_checkpoints import CheckpointOptions
-from keras_transformer.training.trainer import FitOptions, compile_model
+from keras_transformer.training.trainer import Batches, FitOptions, Fitted, compile_model
 
 logger = logging.getLogger(__name__)
 
@@ -78,21 +78,14 @@ class TrainingOptions:
         check_choice_of_checkpoints(self.checkpoints, self.scores, uses_ema)
 
 
-class Batches(NamedTuple):
-    """The planned batches of both texts."""
-
-    train: TokenBatches | StagedBatches
-    val: TokenBatches
-
-
-def begin_training(options):
-    """Begin or resume the training that `TrainingOptions` describe: see `begin_run`.
+def begin_training(options: TrainingOptions) -> TrainingContext:
+    """Begin or resume the training that `TrainingOptions` describe.
 
     Args:
         options: `TrainingOptions`, or a class derived from them.
 
     Returns:
-        A `Run`.
+        A `TrainingContext`.
 
     Raises:
         UserError: if an option is out of its range, there are no such devices, or the folder holds
@@ -101,10 +94,9 @@ def begin_training(options):
     keep_in_user_folder()
     check_options(options)
     check_init(options)
-    settings = fixed_settings(options)
-    run = begin_run(options.run, options.devices, options.fitting.steps, settings)
-    _check_model_folder(run.folder / _MODEL, options.run)
-    return run
+    context = make_context(options, fixed_settings(options))
+    _check_model_folder(context.folder / _MODEL, options.run)
+    return context
 
 
 def _check_model_folder(path, options):
@@ -118,20 +110,25 @@ def _check_model_folder(path, options):
 
 
 def make_tokenizer(
-    sentences, options, run, user_defined_symbols=(), name="tokenizer.spm", targets=()
-):
-    """Train the vocabulary of a training (section 5.1), or read a resumed training's, or that of
-    the preset that the training begins with.
+    sentences: Iterable[str],
+    options: VocabularyOptions,
+    context: TrainingContext,
+    user_defined_symbols: Sequence[str] = (),
+    name: str = "tokenizer.spm",
+    targets: Iterable[str] = (),
+) -> Tokenizer:
+    """Train the vocabulary (section 5.1), or read it: from the output folder of a resumed
+    training, or from the preset that the training starts with.
 
-    Of several processes, process 0 does, and gives it to the others.
+    Process 0 does so, and sends it to the other processes.
 
     Args:
         sentences: iterable of strings, source and target together for a shared vocabulary.
         options: `VocabularyOptions`.
-        run: the `Run`.
+        context: the `TrainingContext`.
         user_defined_symbols: strings that are always one token.
-        name: the file in the run's folder.
-        targets: iterable of those sentences that the model is to write.
+        name: the file in the output folder.
+        targets: iterable of the sentences among them that the model is to write.
 
     Returns:
         A `Tokenizer`.
@@ -141,76 +138,85 @@ def make_tokenizer(
     """
 
     def proto():
-        if init := run.settings["init"]:
+        if init := context.options.run.init:
             tokenizer = initial_preset(init)[0].tokenizer
             tokenizer.ids_of(list(user_defined_symbols))  # raises an error if it lacks one
         else:
             tokenizer = write_tokenizer(
                 sentences,
                 options,
-                run.folder / name,
-                keep=run.is_resumed,
+                context.folder / name,
+                keep=context.is_resumed,
                 user_defined_symbols=user_defined_symbols,
                 targets=targets,
             )
         return tokenizer.proto.decode("latin-1")  # as text: byte for byte
 
-    return Tokenizer(run.processes.first(proto).encode("latin-1"))
+    return Tokenizer(context.processes.first(proto).encode("latin-1"))
 
 
 def make_batches(
-    train,
-    val,
-    tokenizer,
-    options,
-    run,
-    target_tokenizer=None,
-    first=None,
-    max_tokens=None,
-    source_end=True,
-):
-    """Tokenise the texts once, and plan the batches of both (section 5.1).
+    train: Any,
+    val: Any,
+    tokenizer: Any,
+    context: TrainingContext,
+    target_tokenizer: Any = None,
+    first: tuple[Any, int] | None = None,
+    max_tokens: int | None = None,
+    source_end: bool = True,
+) -> Batches:
+    """Tokenize the texts once, and plan the batches of both (section 5.1).
+
+    A resumed training must have the same texts and tokenizers.
 
     Args:
         train: pairs of strings to train on, such as a `ParallelText`.
         val: pairs to validate on.
         tokenizer: the `Tokenizer`.
-        options: `TrainingOptions`.
-        run: the `Run`.
-        target_tokenizer: what encodes the targets. Defaults to `tokenizer`.
-        first: tuple of pairs and a number of updates: what to train on so long at first, before
-            `train`. None: on `train` from the beginning.
-        max_tokens: leave out pairs of which a sentence has more tokens. None: none.
+        context: the `TrainingContext`.
+        target_tokenizer: the tokenizer of the targets. Defaults to `tokenizer`.
+        first: tuple of pairs and a number of updates: the pairs to train on for that long, before
+            `train`. None: `train` from the beginning.
+        max_tokens: leave out pairs with a sentence of more tokens. None: no limit.
         source_end: whether sources end with the end token.
 
     Returns:
         `Batches`.
 
     Raises:
-        UserError: if the longest pair does not fit into a batch.
+        UserError: if the longest pair does not fit into a batch, or a text or tokenizer is not the
+            one that the training began with, or not the one of process 0.
     """
+    options = context.options
+    tokenizers = tokenizer, target_tokenizer or tokenizer
+    prints = [x.fingerprint() for x in tokenizers if hasattr(x, "fingerprint")]
+    fingerprints = {
+        "training_text": train.fingerprint(),
+        "validation_text": val.fingerprint(),
+        "tokenizer": " ".join(dict.fromkeys(prints)),
+    }
+    context.check_settings({**context.settings, **fingerprints})
+
     texts = {"train": train, "val": val}
     if first:
         texts["first"], updates = first
-    tokenizers = tokenizer, target_tokenizer or tokenizer
     sampling = options.batching.subword_sampling
     samplers = _samplers(*tokenizers, sampling) if sampling else None
-    stores = dict(zip(texts, _tokenise(texts, (*tokenizers, max_tokens), run)))
-    return Batches(
-        *plan_batches(
-            stores["train"],
-            stores["val"],
-            options.batching,
-            accumulate=options.optimizer.accumulate,
-            seed=run.seed,
-            num_replicas=run.devices.num_replicas,
-            shard=run.devices.shard,
-            few_shapes_first=run.settings["few_shapes_first"],
-            first=(stores["first"], updates) if first else None,
-            samplers=samplers,
-            source_end=source_end,
-        )
+    stores = dict(zip(texts, _tokenize(texts, (*tokenizers, max_tokens), context)))
+    planned = plan_batches(
+        stores["train"],
+        stores["val"],
+        options.batching,
+        accumulate=options.optimizer.accumulate,
+        seed=options.run.seed,
+        num_replicas=context.devices.num_replicas,
+        shard=context.devices.shard,
+        few_shapes_first=context.few_shapes_first,
+        first=(stores["first"], updates) if first else None,
+        samplers=samplers,
+        source_end=source_end,
     )
+    return Batches(*planned, fingerprints)
 
 
 def _samplers(source, target, strength):
@@ -219,16 +225,16 @@ def _samplers(source, target, strength):
     return sampler, sampler if target is source else target.sampler(strength)
 
 
-def _tokenise(texts, how, run):
+def _tokenize(texts, how, context):
     """The `TokenStore` of each text: those of process 0, or a process's own if it sees none.
 
     Args:
         texts: dict of the texts by their names.
         how: tuple of the tokenizers and the limit that a `TokenStore` takes.
-        run: the `Run`.
+        context: the `TrainingContext`.
     """
-    processes, shared = run.processes, run.folder / "tokens"
-    own = run.folder / f"process-{processes.index}" / "tokens"
+    processes, shared = context.processes, context.folder / "tokens"
+    own = context.folder / f"process-{processes.index}" / "tokens"
 
     def build(folder):
         return [TokenStore.build_once(folder / x, texts[x], *how) for x in texts]
@@ -253,27 +259,32 @@ def _tell_left_out(name, store, max_tokens):
     logger.info("%s and are left out; %s are kept.", told, f"{len(store):,}")
 
 
-def make_model(vocabulary_size, options, run, model_class=Transformer, **overrides):
-    """The model (section 3) with its optimizer (5.3) and regularisation (5.4), where it stands.
+def make_model(
+    vocabulary_size: int,
+    context: TrainingContext,
+    model_class: type[Transformer] = Transformer,
+    **overrides: Any,
+) -> Transformer:
+    """Build the model (section 3) with its optimizer (5.3) and regularization (5.4), compiled.
 
     Args:
         vocabulary_size: size of the vocabulary.
-        options: `TrainingOptions`.
-        run: the `Run`.
+        context: the `TrainingContext`.
         model_class: `Transformer`, or a class derived from it.
         **overrides: arguments of `model_class` that replace those of the options.
 
     Returns:
-        A compiled `Transformer`.
+        A compiled `Transformer`, in the state that the training resumes from.
 
     Raises:
-        UserError: if an option is out of its range, or the training that goes on had another model.
+        UserError: if an option is out of its range, or the resumed training had another model.
     """
+    options = context.options
     hyperparameters = _hyperparameters(options)
-    with run.devices.scope():
+    with context.devices.scope():
         if init := options.run.init:
             model = make_initial_model(
-                init, vocabulary_size, options.model, run.processes, model_class, **overrides
+                init, vocabulary_size, options.model, context.processes, model_class, **overrides
             )
         else:
             model = model_class.from_options(options.model, vocabulary_size, **overrides)
@@ -283,8 +294,7 @@ def make_model(vocabulary_size, options, run, model_class=Transformer, **overrid
             options.fitting.steps,
             loss_scaling=model.dtype_policy.compute_dtype == "float16",
         )
-    at_once = options.fitting.steps_per_execution
-    compile_model(model, optimizer, hyperparameters["label_smoothing"], run, at_once)
+    compile_model(model, optimizer, hyperparameters["label_smoothing"], context)
     return model
 
 
@@ -297,32 +307,39 @@ def _hyperparameters(options):
     return {**chosen, **{name: of_preset[name] for name in chosen.keys() & of_preset.keys()}}
 
 
-def save_training(task, facts, title, lines, options, run, batches, fitted):
+def save_training(
+    task: Any,
+    facts: dict,
+    title: str,
+    lines: list[str],
+    context: TrainingContext,
+    batches: Batches,
+    fitted: Fitted,
+) -> None:
     """Write the results, and the preset in `model` with its model card: in process 0.
 
     Args:
         task: a `Translator` or another task with the trained model.
-        facts: dict of JSON values for `results.json`, `"command"` for the card among them if there
-            was one.
+        facts: dict of JSON values for `results.json`, with `"command"` for the card if there was
+            one.
         title: title of the model card.
         lines: further lines of the card, such as scores.
-        options: `TrainingOptions`.
-        run: the `Run`.
+        context: the `TrainingContext`.
         batches: `Batches`.
         fitted: what `fit` returned.
     """
-    hyperparameters = _hyperparameters(options)
+    hyperparameters = _hyperparameters(context.options)
     facts = {
         **facts,
-        **training_facts(task.model, batches.train, run, fitted, hyperparameters),
-        "interval": options.fitting.interval,
+        **training_facts(task.model, batches.train, context, fitted, hyperparameters),
+        "interval": context.options.fitting.interval,
     }
 
     def write():
-        write_results(facts, fitted.history, run.folder)
-        task.save_to_preset(run.folder / _MODEL, card=model_card(title, facts, lines))
-        logger.info("The model is in %s.", run.folder / _MODEL)
+        write_results(facts, fitted.history, context.folder)
+        task.save_to_preset(context.folder / _MODEL, card=model_card(title, facts, lines))
+        logger.info("The model is in %s.", context.folder / _MODEL)
 
-    run.processes.first(write)
-    if run.lock is not None:
-        run.lock.release()  # The `Run` may live on, in a notebook.
+    context.processes.first(write)
+    if context.lock is not None:
+        context.lock.release()  # The context may live on, in a notebook.

@@ -1,14 +1,12 @@
 # All stages
 from keras_transformer.tasks.pipeline import TrainingOptions as TrainingOptions
 from keras_transformer.tasks.pipeline import begin_training as begin_training
-from keras_transformer.tasks.pipeline import make_tokenizer as make_tokenizer
 from keras_transformer.tasks.pipeline import make_batches as make_batches
 from keras_transformer.tasks.pipeline import make_model as make_model
-from keras_transformer.tasks.pipeline import save_training as save_training
 from keras_transformer.options import mutable_on_resume as mutable_on_resume
 
 # Where a training stands
-from keras_transformer.training.context import check_data as check_data
+from keras_transformer.training.context import TrainingContext as TrainingContext
 from keras_transformer.training.distribution import Devices as Devices
 from keras_transformer.training.distribution import choose_devices as choose_devices
 from keras_transformer.training.distribution import make_deterministic as make_deterministic
@@ -17,16 +15,11 @@ from keras_transformer.training.training_state import TrainingState as TrainingS
 # Model and optimizer
 from keras_transformer.models.variants import ModelOptions as ModelOptions
 from keras_transformer.training.optimizer import OptimizerOptions as OptimizerOptions
-from keras_transformer.training.optimizer import make_optimizer as make_optimizer
 from keras_transformer.training.optimizer import paper_optimizer as paper_optimizer
 from keras_transformer.training.schedules import CooldownSchedule as CooldownSchedule
-from keras_transformer.training.trainer import compile_model as compile_model
 
 # Fit and average
 from keras_transformer.training.trainer import FitOptions as FitOptions
-from keras_transformer.training.trainer import fit as fit
-from keras_transformer.training.trainer import average_weights as average_weights
-from keras_transformer.training.trainer import validate as validate
 from keras_transformer.training.rolling_checkpoints import CheckpointOptions as CheckpointOptions
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints as RollingCheckpoints
 from keras_transformer.errors import TrainingStopped as TrainingStopped

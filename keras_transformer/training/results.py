@@ -29,13 +29,13 @@ def write_history(history, folder, interval, steps):
         plot_training(history, path, interval, steps)
 
 
-def training_facts(model, train_batches, run, fitted, hyperparameters):
+def training_facts(model, train_batches, context, fitted, hyperparameters):
     """What a training was and what it cost, as JSON values.
 
     Args:
         model: the trained model.
         train_batches: its `TokenBatches`, or `StagedBatches`.
-        run: the `Run`.
+        context: the `TrainingContext`.
         fitted: what `fit` returned.
         hyperparameters: those of the model and its training.
 
@@ -53,7 +53,7 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
     target_tokens = train_batches.target_tokens(batches)
     return {
         "backend": keras.backend.backend(),
-        "seed": run.seed,
+        "seed": context.options.run.seed,
         "steps": int(optimizer.iterations.numpy()),
         "skipped_updates": int(optimizer.num_skipped.numpy()),
         "parameters": model.count_params(),
@@ -62,7 +62,7 @@ def training_facts(model, train_batches, run, fitted, hyperparameters):
         "training_flops": sum(
             epochs * flops(stage) for stage, epochs in train_batches.passes(batches) if epochs
         ),
-        "seconds": round(time.time() - run.began + run.start.seconds),
+        "seconds": round(time.time() - context.began + context.start.seconds),
         "seconds_of_fit": round(fitted.seconds),
         "target_tokens_per_second": round(float(target_tokens / fitted.seconds)),
         "peak_memory_mib": peak_memory_mib(),

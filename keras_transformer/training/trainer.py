@@ -3,8 +3,9 @@
 import contextlib
 import importlib.util
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 
@@ -22,6 +23,7 @@ from keras_transformer.training.checkpoints import (
     list_checkpoints,
     load_weights,
 )
+from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.delayed_jit import CompileLater, first_compiled_batch, xla_pays
 from keras_transformer.training.early_stopping import (
     StopEarly,
@@ -37,6 +39,10 @@ from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
 from keras_transformer.validation import check_optional, positive_integer
+
+if TYPE_CHECKING:
+    from keras_transformer.data.batching import TokenBatches
+    from keras_transformer.data.staged_batches import StagedBatches
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +68,14 @@ class FitOptions:
         check_optional(positive_integer, self, "steps", "interval", "steps_per_execution")
 
 
+class Batches(NamedTuple):
+    """The planned batches of the texts to train on and to validate on."""
+
+    train: "TokenBatches | StagedBatches"
+    val: "TokenBatches"
+    fingerprints: dict  # of texts and tokenizers, which stay the same when the training resumes
+
+
 class Fitted(NamedTuple):
     """What `fit` returns."""
 
@@ -78,52 +92,58 @@ class Part(NamedTuple):
     batches_per_epoch: int
 
 
-def compile_model(model, optimizer, label_smoothing, run, steps_per_execution=1):
-    """Compile a model for its training, and give it the state that the training goes on from.
+def compile_model(
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    label_smoothing: float,
+    context: TrainingContext,
+) -> None:
+    """Compile a model for its training, and give it the state that the training resumes from.
 
     The loss is the token mean over the batch of all replicas: see `TokenBatches`.
 
     Args:
-        model: a `Transformer`, made in `run.devices.scope()`.
+        model: a `Transformer`, made in `context.devices.scope()`.
         optimizer: a `WholeBatchOptimizer`.
         label_smoothing: ε_ls (section 5.4).
-        run: the `Run`.
-        steps_per_execution: how many batches Keras trains on at once.
+        context: the `TrainingContext`.
 
     Raises:
         UserError: if the resumed training had another model or optimizer.
     """
-    with run.devices.scope():
+    with context.devices.scope():
         model.compile(
             optimizer=optimizer,
             loss=LabelSmoothedCrossentropy(label_smoothing, reduction="sum"),
             weighted_metrics=[TokenAccuracy(), Perplexity()],
-            jit_compile=run.devices.jit_compile and not _compiles_later(run),
-            steps_per_execution=steps_per_execution,
+            jit_compile=context.devices.jit_compile and not _compiles_later(context),
+            steps_per_execution=context.options.fitting.steps_per_execution,
         )
         # TensorFlow would trace a first step that makes variables twice.
         model.optimizer.build(model.trainable_variables)
-        run.start.restore(model, run.processes)
+        context.start.restore(model, context.processes)
     logger.info("%s parameters", f"{model.count_params():,}")
 
 
-def fit(model, train_batches, val_batches, run, options, checkpoint_options, scores=None):
+def fit(
+    model: keras.Model,
+    batches: Batches,
+    context: TrainingContext,
+    scores: dict[str, Callable[[], float]] | None = None,
+) -> Fitted:
     """Train (section 5.2), in intervals that end with a validation.
 
-    Writes checkpoints, and at the end `history.json` and `training.png`, into the run's folder. Of
-    several processes, process 0 does.
+    Process 0 writes checkpoints, and at the end `history.json` and `training.png`, into the output
+    folder.
 
-    Whenever it is stopped or killed, the same call on a resumed run comes to the same weights,
-    validations and scores. The means of training in the history, such as the loss, are those of an
-    interval as far as it was trained since the last start.
+    Whenever the training is stopped or killed, the same call in a resumed training leads to the
+    same weights, validations and scores. The means of training in the history, such as the loss,
+    cover the part of an interval that was trained since the last start.
 
     Args:
         model: a model that `compile_model` has compiled.
-        train_batches: `TokenBatches`, or `StagedBatches`, to train on.
-        val_batches: `TokenBatches` to validate on.
-        run: the `Run`.
-        options: `FitOptions`.
-        checkpoint_options: `CheckpointOptions`.
+        batches: `Batches`.
+        context: the `TrainingContext`.
         scores: dict of names in the history, such as `"val_bleu"`, and functions without arguments
             that return a number: called at the end of each interval.
 
@@ -135,45 +155,54 @@ def fit(model, train_batches, val_batches, run, options, checkpoint_options, sco
             another process has ended.
         TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
     """
+    options, kept = context.options.fitting, context.options.checkpoints
     options.check()
-    checkpoint_options.check()
+    kept.check()
     scores = scores or {}
-    uses_ema = model.optimizer.inner_optimizer.use_ema
-    check_choice_of_checkpoints(checkpoint_options, scores, uses_ema)
-    num_batches = options.steps * train_batches.accumulate
-    interval = options.interval * train_batches.accumulate
-    check_executions(model.steps_per_execution, interval, num_batches, run.start.batches)
+    check_choice_of_checkpoints(kept, scores, model.optimizer.inner_optimizer.use_ema)
+    num_batches = options.steps * batches.train.accumulate
+    interval = options.interval * batches.train.accumulate
+    first_batch = context.start.batches
+    check_executions(model.steps_per_execution, interval, num_batches, first_batch)
     checkpoints = RollingCheckpoints(
-        run.checkpoints_folder,
-        keep=max(checkpoint_options.keep, checkpoint_options.average),
-        every_steps=checkpoint_options.checkpoint_steps,
-        every_minutes=checkpoint_options.checkpoint_minutes,
-        start=run.start,
-        run=run.settings,
+        context.checkpoints_folder,
+        keep=max(kept.keep, kept.average),
+        every_steps=kept.checkpoint_steps,
+        every_minutes=kept.checkpoint_minutes,
+        start=context.start,
+        run={**context.settings, **batches.fingerprints},
         num_batches=num_batches,
-        processes=run.processes,
-        best_by=checkpoint_options.keep_best,
+        processes=context.processes,
+        best_by=kept.keep_best,
     )
-    compile_later = _compile_later(model, run, train_batches, val_batches, num_batches)
-    by, patience = checkpoint_options.keep_best or "val_loss", checkpoint_options.patience
+    by, patience = kept.keep_best or "val_loss", kept.patience
     ended = has_ended(checkpoints.history.get(by, []), by, patience)
-    with _progress(run, options) as show, stop_on_signals(checkpoints), tell_of_lost_connections():
+    callbacks = [
+        *_compile_later(model, context, batches, num_batches),
+        LimitInFlightBatches(),
+        LogProgress(batches.train.target_tokens, options.steps),
+        SkipNonFinite()
+        if model.optimizer.skip_nonfinite
+        else StopOnNonFinite(batches.train, checkpoints),
+        *(LogScore(name, score) for name, score in scores.items()),
+        *(_tensorboard(context.folder) if context.processes.is_writer else []),
+    ]
+    stop_early = [StopEarly(by, patience, checkpoints)] if patience else []
+    with (
+        _progress(context) as show,
+        stop_on_signals(checkpoints),
+        tell_of_lost_connections(),
+    ):
         fit_in_parts(
             model,
-            train_batches.stream,
-            [] if ended else plan_parts(run.start.batches, num_batches, interval),
-            validation_data=val_batches,
-            callbacks=[
-                *compile_later,
-                *_callbacks(model, train_batches, run, options, checkpoints, scores),
-                *show,
-                *([StopEarly(by, patience, checkpoints)] if patience else []),
-                checkpoints,
-            ],
+            batches.train.stream,
+            [] if ended else plan_parts(first_batch, num_batches, interval),
+            validation_data=batches.val,
+            callbacks=[*callbacks, *show, *stop_early, checkpoints],
             verbose=0,
         )
     every = options.interval, options.steps
-    run.processes.first(lambda: write_history(checkpoints.history, run.folder, *every))
+    context.processes.first(lambda: write_history(checkpoints.history, context.folder, *every))
     return Fitted(checkpoints.history, checkpoints.seconds)
 
 
@@ -225,17 +254,16 @@ def fit_in_parts(model, stream, parts, **options):
             return
 
 
-def average_weights(model, run, options):
+def average_weights(model: keras.Model, context: TrainingContext) -> str:
     """Average the last checkpoints into the model (section 6.1), or those of the best validations,
     or take its moving average.
 
     Args:
         model: the model after `fit`.
-        run: the `Run`.
-        options: `CheckpointOptions`.
+        context: the `TrainingContext`.
 
     Returns:
-        Words that say what the weights are.
+        A description of the weights, such as "last 5 checkpoints averaged".
 
     Raises:
         UserError: if a checkpoint is missing or damaged.
@@ -243,24 +271,25 @@ def average_weights(model, run, options):
     if model.optimizer.inner_optimizer.use_ema:
         model.optimizer.overwrite_with_average(model.trainable_variables)
         return "moving average of the weights"
-    averaged = run.folder / "averaged.weights.h5"
+    options = context.options.checkpoints
+    averaged = context.folder / "averaged.weights.h5"
 
     def average():
         if options.keep_best:
-            paths = best_checkpoints(run.checkpoints_folder, options.keep_best, options.average)
+            paths = best_checkpoints(context.checkpoints_folder, options.keep_best, options.average)
         else:
-            paths = list_checkpoints(run.checkpoints_folder)[-options.average :]
+            paths = list_checkpoints(context.checkpoints_folder)[-options.average :]
         average_checkpoints(paths, averaged)
         return len(paths)
 
-    count = run.processes.first(average)
-    load_weights(model, averaged, run.processes)
+    count = context.processes.first(average)
+    load_weights(model, averaged, context.processes)
     if options.keep_best:
         return f"best {count} checkpoints by {options.keep_best}, averaged"
     return f"last {count} checkpoints averaged"
 
 
-def validate(model, batches):
+def validate(model: keras.Model, batches: "TokenBatches") -> dict[str, float]:
     """Loss and metrics on the validation text.
 
     Args:
@@ -303,17 +332,17 @@ def check_executions(at_once, interval, num_batches, first_batch):
             )
 
 
-def _compiles_later(run):
+def _compiles_later(context):
     """Whether a training begins without XLA, although the devices can have it."""
-    return run.devices.jit_compile and keras.backend.backend() == "tensorflow"
+    return context.devices.jit_compile and keras.backend.backend() == "tensorflow"
 
 
-def _compile_later(model, run, train_batches, val_batches, num_batches):
-    """What has the training compiled, if it is not from the beginning; says what will be."""
-    num_shapes, first = len(train_batches.shapes), 0
-    if _compiles_later(run):
+def _compile_later(model, context, batches, num_batches):
+    """Return the callback that compiles the training later, if any; log what is compiled when."""
+    num_shapes, first = len(batches.train.shapes), 0
+    if _compiles_later(context):
         first = first_compiled_batch(num_shapes, num_batches) if xla_pays(model) else None
-    if first is None or not run.devices.jit_compile:
+    if first is None or not context.devices.jit_compile:
         return []
     logger.info(
         "A program is compiled for each shape of a batch when it first comes%s: that batch takes "
@@ -321,31 +350,20 @@ def _compile_later(model, run, train_batches, val_batches, num_batches):
         "validation.",
         f" after batch {first:,}" if first else "",
         num_shapes,
-        len(val_batches.shapes),
+        len(batches.val.shapes),
     )
-    return [CompileLater(first, run.start.batches)] if first else []
+    return [CompileLater(first, context.start.batches)] if first else []
 
 
 @contextlib.contextmanager
-def _progress(run, options):
+def _progress(context):
     """Yield the callbacks that show progress: of several processes, one has them."""
-    if run.devices.shard[0]:
+    options = context.options.fitting
+    if context.devices.shard[0]:
         yield []
         return
     with contextlib.closing(ShowProgress(options.steps, options.interval)) as show:
         yield [show]
-
-
-def _callbacks(model, train_batches, run, options, checkpoints, scores):
-    return [
-        LimitInFlightBatches(),
-        LogProgress(train_batches.target_tokens, options.steps),
-        SkipNonFinite()
-        if model.optimizer.skip_nonfinite
-        else StopOnNonFinite(train_batches, checkpoints),
-        *(LogScore(name, score) for name, score in scores.items()),
-        *(_tensorboard(run.folder) if run.processes.is_writer else []),
-    ]
 
 
 def _tensorboard(folder):

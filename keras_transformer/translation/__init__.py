@@ -1,8 +1,6 @@
 """Translation, text in and text out: `kt.translation`.
 
 - `TranslatorTrainingOptions`, `TranslatorVocabularyOptions`: the options of a training.
-- `Tokenizers`: the vocabularies of both sides; `make_tokenizers` trains or reads them.
-- `make_translation_batches`, `long_pairs`, `tags_of`, `parts_of`: further stages of a training.
 """
 
 from keras_transformer.namespace import load_on_demand

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 from keras_transformer.data.filters import FilterOptions, filter_pairs
 from keras_transformer.data.mixtures import Mixture
-from keras_transformer.data.parallel_text import as_parallel_text
+from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer, check_tags_in_text
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
-from keras_transformer.options import from_keywords
 from keras_transformer.tasks.init_from_preset import initial_preset
 from keras_transformer.tasks.pipeline import (
     TrainingOptions,
@@ -20,7 +20,7 @@ from keras_transformer.tasks.pipeline import (
     make_tokenizer,
     save_training,
 )
-from keras_transformer.training.context import check_data
+from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.trainer import average_weights, fit, validate
 from keras_transformer.validation import check_optional, positive_integer
 
@@ -53,61 +53,96 @@ class TranslatorTrainingOptions(TrainingOptions):
     scores = ("val_bleu",)
 
 
-def train_translator(task_class, train, val, **options):
+def train_translator(
+    task_class: type,
+    train: Any,
+    val: Any,
+    test: Any = None,
+    *,
+    options: TranslatorTrainingOptions,
+    dataset: str | None = None,
+    command: str | None = None,
+) -> tuple[Any, str]:
     """Train a translator: see `Translator.train`.
 
     Args:
         task_class: `Translator`, or a class derived from it.
         train: `ParallelText` to train on, or rows that it takes.
         val: likewise, to validate on.
-        **options: those of `TranslatorTrainingOptions`.
+        test: likewise, to score at the end. None: only `val` is scored.
+        options: `TranslatorTrainingOptions`.
+        dataset: name of the corpus in the results. Defaults to that of `train`.
+        command: the command that began the training, for the results and the model card.
 
     Returns:
-        A `task_class`.
+        The tuple `(translator, report)`: a `task_class`, and its scores in several lines.
 
     Raises:
         UserError: if an option or a text is wrong, or the output folder holds another training.
     """
-    options = from_keywords(TranslatorTrainingOptions, options)
     train, val = as_parallel_text(train, "train"), as_parallel_text(val, "val")
-    run = begin_training(options)
+    test = None if test is None else as_parallel_text(test, "test")
+    context = begin_training(options)
 
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
-    tokenizers = make_tokenizers(train, options.vocabulary, run)
-    run = check_data(run, train, *tokenizers.encoders, val=val)
-    batches = make_translation_batches(train, val, tokenizers, options, run)
+    tokenizers = make_tokenizers(train, context)
+    source_tokenizer, target_tokenizer = tokenizers.encoders
+    batches = make_batches(
+        *(train, val, source_tokenizer, context),
+        target_tokenizer=target_tokenizer,
+        max_tokens=options.filters.max_tokens,
+        source_end=tokenizers.source_end,
+    )
 
-    # Model (section 3), optimizer (5.3), regularisation (5.4)
-    model = make_model(tokenizers.target.vocabulary_size, options, run, **tokenizers.sizes)
+    # Model (section 3), optimizer (5.3), regularization (5.4)
+    target = tokenizers.target
+    model = make_model(
+        target.vocabulary_size,
+        context,
+        source_vocabulary_size=tokenizers.source_vocabulary_size,
+    )
     languages = {"source": val.source_language, "target": val.target_language}
-    origin = {**languages, "dataset": train.name, **tags_of(train)}
-    translator = task_class(model, tokenizers.target, origin, **tokenizers.parts)
-    # Greedy search, the fastest, to see how the training goes.
-    greedy = task_class(model, tokenizers.target, origin, **tokenizers.parts, search=greedy_search)
+    origin = {**languages, "dataset": dataset or train.name}
+    if train.tags:
+        origin["tags"] = list(train.tags)
+    translator = task_class(model, target, origin, **tokenizers.parts)
+    # Greedy search is the fastest. The preset that is saved has the beam search.
+    greedy = task_class(model, target, origin, **tokenizers.parts, search=greedy_search)
 
     # Training (section 5.2)
     scores = {"val_bleu": lambda: round(score_text(greedy, val).bleu, 2)}
-    fitted = fit(model, *batches, run, options.fitting, options.checkpoints, scores)
+    fitted = fit(model, batches, context, scores)
 
     # Averaging the last checkpoints, and evaluation (section 6.1)
-    weights = average_weights(model, run, options.checkpoints)
+    weights = average_weights(model, context)
     validation = validate(model, batches.val)
-    result = score_text(greedy, val)
+    results = {
+        name: score_text(greedy, text)
+        for name, text in (("val", val), ("test", test))
+        if text is not None
+    }
+    before, after = fitted.history["val_bleu"][-1], results["val"].bleu
+    report = [f"val: BLEU {before:.2f} with the last weights, {after:.2f} with the {weights}"]
+    report += [f"{name}, greedy search, {weights}:\n{result}" for name, result in results.items()]
 
     # Saving
     translator = translator.tagged(*val.prefix) if val.prefix else translator
+    if batches.train.store.num_left_out:
+        left_out["too many tokens"] = batches.train.store.num_left_out
     facts = {
         **origin,
-        **parts_of(train),
-        "left_out": {**left_out, **long_pairs(batches)},
+        **mixture_summary(train),
+        "left_out": left_out,
+        **({} if command is None else {"command": command}),
         "validation": validation,
-        "scores": {"val": result.to_dict()},
+        "val_bleu_before_averaging": before,
+        "scores": {name: result.to_dict() for name, result in results.items()},
     }
     title = f"{languages['source']} to {languages['target']}, trained on {train.name}"
-    line = f"validation text, greedy search, {weights}: {describe_bleu(result)}"
-    save_training(translator, facts, title, [line], options, run, batches, fitted)
-    return translator
+    lines = [f"{name}, greedy search: {describe_bleu(x)}" for name, x in results.items()]
+    save_training(translator, facts, title, lines, context, batches, fitted)
+    return translator, "\n".join(report)
 
 
 @dataclass
@@ -116,7 +151,7 @@ class Tokenizers:
 
     Attributes:
         source: the `Tokenizer` of the sources.
-        target: that of the targets, which may be the same.
+        target: the `Tokenizer` of the targets, which may be the same.
         source_vocabulary_size: number of rows of the sources' own embedding. None: both share one.
         source_prefix: tokens before each source, as strings.
         target_prefix: tokens before each target, as strings.
@@ -131,13 +166,8 @@ class Tokenizers:
     source_end: bool = True
 
     @property
-    def sizes(self):
-        """What a `Transformer` must know of the source's: a dict of its arguments."""
-        return {"source_vocabulary_size": self.source_vocabulary_size}
-
-    @property
     def parts(self):
-        """What a `Translator` must know beside the targets' tokenizer: a dict of its arguments."""
+        """The arguments of a `Translator` next to the target tokenizer: a dict."""
         return {
             "source_tokenizer": self.source,
             "source_prefix": self.source_prefix,
@@ -147,7 +177,7 @@ class Tokenizers:
 
     @property
     def encoders(self):
-        """What encodes sources and targets to train on, prefixes included: a tuple."""
+        """The encoders of the sources and the targets to train on, with prefixes: a tuple."""
         source = _with_prefix(self.source, self.source_prefix)
         if self.target is self.source and self.target_prefix == self.source_prefix:
             return source, source
@@ -158,32 +188,32 @@ def _with_prefix(tokenizer, prefix):
     return PrefixedTokenizer(tokenizer, prefix) if prefix else tokenizer
 
 
-def make_tokenizers(text, options, run):
-    """Train the vocabulary or vocabularies of a training, or read a resumed training's, or those of
-    the preset that the training begins with.
+def make_tokenizers(text: ParallelText, context: TrainingContext) -> Tokenizers:
+    """Train the vocabularies, or read them: from the output folder of a resumed training, or from
+    the preset that the training starts with.
 
     Args:
         text: the `ParallelText` to train on. Its tags are tokens of the source's vocabulary.
-        options: `TranslatorVocabularyOptions`.
-        run: the `Run`.
+        context: the `TrainingContext`.
 
     Returns:
         `Tokenizers`.
 
     Raises:
-        UserError: as `kt.data.make_tokenizer`; if a tag is no token of the preset's vocabulary.
+        UserError: as `kt.data.make_tokenizer`; if the preset's vocabulary lacks a tag.
     """
-    if init := run.settings["init"]:
+    if init := context.options.run.init:
         return _initial_tokenizers(init, text)
+    options = context.options.vocabulary
     written = (pair[1] for pair in text)
     if options.source_vocabulary_size is None:
         both = chain.from_iterable(text)
-        tokenizer = make_tokenizer(both, options, run, text.tags, targets=written)
+        tokenizer = make_tokenizer(both, options, context, text.tags, targets=written)
         return Tokenizers(tokenizer, tokenizer)
     own = replace(options, vocabulary_size=options.source_vocabulary_size)
     sources, targets = (pair[0] for pair in text), (pair[1] for pair in text)
-    source = make_tokenizer(sources, own, run, text.tags, "source_tokenizer.spm")
-    target = make_tokenizer(targets, options, run, targets=written)
+    source = make_tokenizer(sources, own, context, text.tags, "source_tokenizer.spm")
+    target = make_tokenizer(targets, options, context, targets=written)
     return Tokenizers(source, target, source.vocabulary_size)
 
 
@@ -202,52 +232,8 @@ def _initial_tokenizers(init, text):
     )
 
 
-def make_translation_batches(train, val, tokenizers, options, run):
-    """Tokenise the texts once, and plan the batches of both (section 5.1).
-
-    Args:
-        train: the `ParallelText` to train on.
-        val: the `ParallelText` to validate on.
-        tokenizers: `Tokenizers`.
-        options: `TranslatorTrainingOptions`.
-        run: the `Run`.
-
-    Returns:
-        `Batches`.
-
-    Raises:
-        UserError: if no pair is left, or the longest does not fit into a batch.
-    """
-    source, target = tokenizers.encoders
-    return make_batches(
-        *(train, val, source, options, run),
-        target_tokenizer=target,
-        max_tokens=options.filters.max_tokens,
-        source_end=tokenizers.source_end,
-    )
-
-
-def long_pairs(batches):
-    """How many pairs of the training text have too many tokens, by this reason: empty if none.
-
-    Args:
-        batches: `Batches`.
-    """
-    count = batches.train.store.num_left_out
-    return {"too many tokens": count} if count else {}
-
-
-def tags_of(text):
-    """What a translator's metadata say of a text's tags: a dict, empty if there are none.
-
-    Args:
-        text: a `ParallelText`.
-    """
-    return {"tags": list(text.tags)} if text.tags else {}
-
-
-def parts_of(text):
-    """How many pairs of each text of a `Mixture` are trained on: a dict, empty of another text.
+def mixture_summary(text):
+    """Count the pairs of each text of a `Mixture` that are trained on: a dict, empty for others.
 
     Args:
         text: a `ParallelText`.

@@ -16,6 +16,7 @@ from keras_transformer.data.line_buffer import in_windows
 from keras_transformer.data.prefixed_tokenizer import tag_tokens
 from keras_transformer.decoding.constraints import ForcedPrefix
 from keras_transformer.errors import UserError
+from keras_transformer.options import from_keywords
 from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import (
@@ -108,7 +109,7 @@ class Translator(Task):
         self.shortest_source = type(self).shortest_source + len(self.source_prefix)
 
     @classmethod
-    def train(cls, train, val, **options):
+    def train(cls, train, val, test=None, **options):
         """Train a translator: vocabulary, model, checkpoints, average and preset (section 5).
 
         ```python
@@ -124,14 +125,15 @@ class Translator(Task):
                 list of pairs of strings: the languages are then "source" and "target".
             val: likewise, to validate on. If it is a `kt.data.TaggedText`, the translator puts
                 these tags before each source: see `tagged`.
+            test: likewise, to score at the end, for `results.json` and the model card.
             **options: the options of `kt.translation.TranslatorTrainingOptions` by their names,
                 such as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and
                 `seed`, with the recipe's defaults. Those used most:
                 `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
                 preset. It must be given.
-                `resume`: whether to go on from the newest checkpoint in that folder; without one
-                the training begins. Whatever it was stopped by, it goes on exactly.
-                `overwrite`: whether to begin anew in place of an earlier training there.
+                `resume`: whether to resume from the newest checkpoint in that folder, exactly;
+                without one the training starts.
+                `overwrite`: whether to start again, and replace an earlier training there.
 
         Returns:
             A `Translator` with the trained model.
@@ -141,9 +143,13 @@ class Translator(Task):
                 or any without `resume` or `overwrite`.
             TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
         """
-        from keras_transformer.translation.train_translator import train_translator
+        from keras_transformer.translation.train_translator import (
+            TranslatorTrainingOptions,
+            train_translator,
+        )
 
-        return train_translator(cls, train, val, **options)
+        options = from_keywords(TranslatorTrainingOptions, options)
+        return train_translator(cls, train, val, test, options=options)[0]
 
     def tagged(self, *tags):
         """The translator that puts other tags before its sources, such as that of a language.

@@ -7,6 +7,7 @@ import keras_transformer as kt
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
 from keras_transformer.parsing.sentence_words import words_of
 from keras_transformer.parsing.tag_dictionary import TagDictionary
+from keras_transformer.parsing.train_parser import validation_parser
 from keras_transformer.parsing.trees import (
     LabelledBrackets,
     consensus,
@@ -463,7 +464,7 @@ def test_the_summary_tells_of_a_consensus(capsys):
 @pytest.mark.once
 def test_scores_of_a_training():
     options = kt.parsing.ParsingOptions(beam_size=2)
-    quick = kt.parsing.quick_parser(new_parser(), options)
+    quick = validation_parser(new_parser(), options)
     assert kt.parsing.score_trees(quick, trees()[:3]).sentences == 3
     # As of a model whose positions are too few for one of them.
     quick.max_source_length = max(len(tree.leaves()) for tree in trees()[:3])
@@ -471,4 +472,4 @@ def test_scores_of_a_training():
     assert kt.parsing.score_trees(quick, [longer]).skipped == 1
     for number in (0, -1):
         with pytest.raises(kt.UserError, match=f"`val_sentences` .*={number}"):
-            kt.parsing.quick_parser(new_parser(), kt.parsing.ParsingOptions(val_sentences=number))
+            validation_parser(new_parser(), kt.parsing.ParsingOptions(val_sentences=number))

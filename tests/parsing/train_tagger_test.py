@@ -5,6 +5,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
+from keras_transformer.parsing.train_parser import make_tree_pairs
 from keras_transformer.parsing.trees import linearize
 from tests.parsing.small_trees import trees
 
@@ -78,7 +79,7 @@ def test_learns_trees_and_their_tags(tmp_path):
 def test_the_earlier_name_of_no_tags(treebanks):
     for options in ({"tags": "none"}, {"keep_tags": False}, {"tags": "none", "keep_tags": False}):
         tree_options = kt.parsing.TreeOptions(**options)
-        pairs = kt.parsing.make_tree_pairs(treebanks[1], tree_options)
+        pairs = make_tree_pairs(treebanks[1], tree_options)
         assert {x for x in pairs.survey.symbols if x[-1] == ")" and x[0] == "("} == {"(XX)"}
 
 

@@ -20,13 +20,13 @@ JAX = keras.backend.backend() == "jax"
 def test_the_training_step_is_traced_once_for_a_shape(tmp_path):
     sizes = {"num_layers": 1, "scale": 0.25, "batch_tokens": 100, "num_shapes": 2}
     options = from_keywords(TrainingOptions, {"output_dir": tmp_path, **sizes})
-    run = begin_training(options)
+    context = begin_training(options)
     text = ParallelText("words", "train", "en", "de", lambda: iter(sentence_pairs(100)))
     vocabulary = VocabularyOptions(vocabulary_size=60)
     sentences = (sentence for pair in text for sentence in pair)
     tokenizer = make_tokenizer(sentences, vocabulary, tmp_path / "tokenizer.spm")
-    batches = make_batches(text, text, tokenizer, options, run)
-    model = make_model(tokenizer.vocabulary_size, options, run)
+    batches = make_batches(text, text, tokenizer, context)
+    model = make_model(tokenizer.vocabulary_size, context)
     # The first epochs may have one of the shapes.
     start = batches.train.plans.first_step(1000)
     assert batches.train.plans.num_shapes(1000) == 2
@@ -44,7 +44,7 @@ def test_precision_is_the_model_s_and_no_other_s(tmp_path, precision):
         {"output_dir": tmp_path, "num_layers": 1, "scale": 0.25, "precision": precision},
     )
     before = keras.config.dtype_policy().name
-    model = make_model(60, options, begin_training(options))
+    model = make_model(60, begin_training(options))
     assert model.encoder.layers[0].compute_dtype == precision.removeprefix("mixed_")
     assert model.optimizer.loss_scaling == (precision == "mixed_float16")
     assert keras.config.dtype_policy().name == before

@@ -5,16 +5,17 @@ import os
 import keras
 import pytest
 
-from keras_transformer.training.context import RunOptions, begin_run
-from keras_transformer.training.distribution import DeviceOptions
+from keras_transformer.options import from_keywords
+from keras_transformer.tasks.pipeline import TrainingOptions
+from keras_transformer.training.context import make_context
 from keras_transformer.training.training_state import save_state
 from tests.helpers import error_of
 from tests.small_corpus import quick_model
 
 
 def go_on(folder, settings=None, **options):
-    run_options = RunOptions(output_dir=folder, **options)
-    return begin_run(run_options, DeviceOptions(), 10, settings or {})
+    options = from_keywords(TrainingOptions, {"output_dir": folder, "steps": 10, **options})
+    return make_context(options, settings or {})
 
 
 def write_state(folder, was):
@@ -32,11 +33,11 @@ def write_state(folder, was):
 )
 def test_a_training_goes_on_with_the_plans_that_it_began_with(tmp_path, was, expected):
     at_first = keras.backend.backend() == "jax"
-    assert go_on(tmp_path).settings["few_shapes_first"] == at_first
+    assert go_on(tmp_path).few_shapes_first == at_first
     write_state(tmp_path, was)
-    run = go_on(tmp_path, resume=True)
-    assert (run.start.step, run.settings["few_shapes_first"]) == (3, expected)
-    assert go_on(tmp_path, overwrite=True).settings["few_shapes_first"] == at_first
+    context = go_on(tmp_path, resume=True)
+    assert (context.start.step, context.few_shapes_first) == (3, expected)
+    assert go_on(tmp_path, overwrite=True).few_shapes_first == at_first
 
 
 @pytest.mark.once
@@ -48,8 +49,8 @@ def test_a_folder_in_which_a_training_runs_is_refused(tmp_path, resume):
         assert "Another training is running in" in error_of(lambda: go_on(tmp_path, resume=resume))
     finally:
         os.close(handle)
-    run = go_on(tmp_path, resume=resume)
-    assert run.lock is go_on(tmp_path).lock
+    context = go_on(tmp_path, resume=resume)
+    assert context.lock is go_on(tmp_path).lock
 
 
 @pytest.mark.once
@@ -71,8 +72,8 @@ def test_an_output_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeyp
 def test_a_training_goes_on_with_the_default_normalization_of_an_earlier_version(tmp_path):
     write_state(tmp_path, {"normalization": "nmt_nfkc"})
     for given in (None, "nmt_nfkc"):
-        run = go_on(tmp_path, {"normalization": given}, resume=True)
-        assert run.settings["normalization"] == "nmt_nfkc"
+        context = go_on(tmp_path, {"normalization": given}, resume=True)
+        assert context.settings["normalization"] == "nmt_nfkc"
     with pytest.raises(
         ValueError, match="normalization=identity in place of normalization=nmt_nfkc"
     ):

@@ -16,7 +16,10 @@ import numpy as np
 
 import keras_transformer as kt
 from keras_transformer.options import from_keywords
+from keras_transformer.tasks.pipeline import make_tokenizer
 from keras_transformer.training import rolling_checkpoints
+from keras_transformer.training.optimizer import make_optimizer
+from keras_transformer.training.trainer import average_weights, compile_model, fit
 from keras_transformer.training.training_state import list_states
 from tests.small_corpus import quick_model, sentence_pairs
 
@@ -95,18 +98,17 @@ def text(name, size):
 def train(folder, options):
     """All stages but the last, with a model that is quick to compile; returns it."""
     options = from_keywords(kt.training.TrainingOptions, {"output_dir": folder, **options})
-    run = kt.training.begin_training(options)
+    context = kt.training.begin_training(options)
     train, val = text("train", 100), text("val", 4)
     sentences = chain.from_iterable(train)
-    tokenizer = kt.training.make_tokenizer(sentences, options.vocabulary, run)
-    run = kt.training.check_data(run, train, tokenizer)
-    batches = kt.training.make_batches(train, val, tokenizer, options, run)
-    with run.devices.scope():
+    tokenizer = make_tokenizer(sentences, options.vocabulary, context)
+    batches = kt.training.make_batches(train, val, tokenizer, context)
+    with context.devices.scope():
         model = quick_model(dropout=0.1)
-        optimizer = kt.training.make_optimizer(options.optimizer, 16, options.fitting.steps)
-    kt.training.compile_model(model, optimizer, 0.1, run)
-    kt.training.fit(model, *batches, run, options.fitting, options.checkpoints)
-    kt.training.average_weights(model, run, options.checkpoints)
+        optimizer = make_optimizer(options.optimizer, 16, options.fitting.steps)
+    compile_model(model, optimizer, 0.1, context)
+    fit(model, batches, context)
+    average_weights(model, context)
     return model
 
 
