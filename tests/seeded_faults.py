@@ -443,7 +443,7 @@ FAULTS = {
     "training/trainer.py": [
         ("if within or left < interval:", "if left < interval:"),
         ("min(interval - within, left), 1", "min(interval, left), 1"),
-        ("num_batches = options.steps * train_batches.accumulate", "num_batches = options.steps"),
+        ("num_batches = options.steps * batches.train.accumulate", "num_batches = options.steps"),
     ],
     "options.py": [
         ("elif not field.metadata.get(_MAY_CHANGE):", "else:"),
