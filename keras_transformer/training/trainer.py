@@ -5,7 +5,7 @@ import importlib.util
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
@@ -40,10 +40,6 @@ from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.signals import stop_on_signals
 from keras_transformer.validation import check_optional, positive_integer
 
-if TYPE_CHECKING:
-    from keras_transformer.data.batching import TokenBatches
-    from keras_transformer.data.staged_batches import StagedBatches
-
 logger = logging.getLogger(__name__)
 
 
@@ -71,8 +67,8 @@ class FitOptions:
 class Batches(NamedTuple):
     """The planned batches of the texts to train on and to validate on."""
 
-    train: "TokenBatches | StagedBatches"
-    val: "TokenBatches"
+    train: Any  # `TokenBatches` or `StagedBatches`
+    val: Any  # `TokenBatches`
     fingerprints: dict  # of texts and tokenizers, which stay the same when the training resumes
 
 
@@ -289,7 +285,7 @@ def average_weights(model: keras.Model, context: TrainingContext) -> str:
     return f"last {count} checkpoints averaged"
 
 
-def validate(model: keras.Model, batches: "TokenBatches") -> dict[str, float]:
+def validate(model: keras.Model, batches: keras.utils.PyDataset) -> dict[str, float]:
     """Loss and metrics on the validation text.
 
     Args:
