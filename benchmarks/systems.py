@@ -59,15 +59,15 @@ class KerasTransformer:
 
     def run(self, batch):
         search = self.search
-        token_ids, _ = kt.beam_search(
-            self.model,
-            batch,
+        constraints = (kt.constraints.MinLength(search.length),) if search.length else ()
+        beam_search = kt.BeamSearch(
             beam_size=search.beam_size,
             alpha=search.alpha,
             extra_length=search.extra_length,
             length_penalty="power",
-            min_length=search.length or 0,
+            constraints=constraints,
         )
+        token_ids, _ = beam_search(self.model, batch)
         return ops.convert_to_numpy(token_ids)[:, 0]
 
     def token_ids(self, outputs):

@@ -8,7 +8,6 @@ from keras_transformer import backend_check  # noqa: F401  imports Keras
 
 # isort: split
 from keras_transformer import (
-    constraints,
     convert,
     data,
     evaluation,
@@ -18,8 +17,9 @@ from keras_transformer import (
     translation,
     visualization,
 )
-from keras_transformer.decoding.beam_search import BeamSearch, beam_search, greedy_search
-from keras_transformer.decoding.sampling import Sampling, sample
+from keras_transformer.decoding import constraints
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, variants
@@ -44,16 +44,13 @@ __all__ = [
     "UserError",
     "WholeBatchOptimizer",
     "__version__",
-    "beam_search",
     "constraints",
     "convert",
     "data",
     "evaluation",
     "get_variant",
-    "greedy_search",
     "layers",
     "parsing",
-    "sample",
     "training",
     "translation",
     "variants",

@@ -222,12 +222,12 @@ FAULTS = {
     "decoding/search_loop.py": [
         ("state.step + 1 >= self.limits", "state.step >= self.limits"),
         (
-            "self.search.penalised(candidates.scores[:, :beam], state.step + 1)",
-            "self.search.penalised(candidates.scores[:, :beam], state.step)",
+            "self.search.penalized(candidates.scores[:, :beam], state.step + 1)",
+            "self.search.penalized(candidates.scores[:, :beam], state.step)",
         ),
         (
-            "self.search.penalised(scores[:, 0], self.limits)",
-            "self.search.penalised(scores[:, 0], state.step + 1)",
+            "self.search.penalized(scores[:, 0], self.limits)",
+            "self.search.penalized(scores[:, 0], state.step + 1)",
         ),
         ("ancestors=gather_rows(state.ancestors, parents),", "ancestors=state.ancestors,"),
         ("state.finished_scores[:, -1]", "state.finished_scores[:, 0]"),
@@ -250,21 +250,7 @@ FAULTS = {
         ("is_inside = state.ends.steps > step", "is_inside = state.ends.steps >= step - 1"),
         ("ops.where(is_inside, parents, hypotheses)", "hypotheses"),
     ],
-    "decoding/next_token_filter.py": [
-        ("values = ops.where(token_ids > START_ID, values, -np.inf)", "values = values"),
-        (
-            "top_k(ops.reshape(values, (-1, size)), count)",
-            "top_k(ops.reshape(values, (-1, size)), 2)",
-        ),
-        ("logits.shape[1], count + more)", "logits.shape[1], count)"),
-        ("values if is_early else values - normalizer", "values"),
-        ("ops.take_along_axis(logits, forced, axis=-1) - normalizer", "normalizer"),
-        ("token_ids[np.isin(token_ids, only)]", "only"),
-    ],
     "data/line_breaks.py": [('match[0] if match[0] in source else " "', '" "')],
-    "decoding/source_validation.py": [
-        ("is_gap = (is_token[:, 1:] > is_token[:, :-1])", "is_gap = (is_token[:, 1:] < False)"),
-    ],
     "decoding/constraints.py": [
         ("is_short = (0 < limits) & (limits < self.min_length)", "is_short = limits < 0"),
         ("progress.step + 1 < self.min_length", "progress.step < self.min_length"),
@@ -278,8 +264,6 @@ FAULTS = {
         ),
         ("index = ops.minimum(progress.step, ops.shape(state)[1] - 1)", "index = 0"),
         ("size = 1 << max(len(self.banned_token_ids) - 1, 0)", "size = 2 << max(0, 0)"),
-    ],
-    "decoding/token_history.py": [
         ("gather_rows(history, parents), ops.expand_dims", "history, ops.expand_dims"),
         ("ops.where(tokens == PAD_ID, history, more)", "more"),
         ("& (earlier != 0)", ""),
@@ -287,28 +271,11 @@ FAULTS = {
     ],
     "decoding/static_fields.py": [
         ("return self._with(dict.fromkeys(names, ...))", "return self"),
+        ("is_gap = (is_token[:, 1:] > is_token[:, :-1])", "is_gap = (is_token[:, 1:] < False)"),
     ],
     "decoding/sampling.py": [
         ('return super().template()._with({"seed": None})', "return super().template()"),
         ("if self.seed is not None:", "if self.seed:"),
-    ],
-    "decoding/resolve_search.py": [
-        ("extra_length=length, constraints=constraints", "extra_length=length"),
-        ("check_names(options, type(search), also=_CONSTRAINTS)", "pass"),
-    ],
-    "decoding/thread_context.py": [
-        ("keras.StatelessScope(state_mapping=values),", ""),
-        ("jax.default_matmul_precision(precision),", ""),
-    ],
-    "decoding/batch_compaction.py": [
-        (
-            "return ops.logical_and(2 * num_live <= size,",
-            "return ops.logical_and(num_live <= size,",
-        ),
-        ("ops.where(is_there, state.finished_scores, -np.inf)", "state.finished_scores"),
-    ],
-    "decoding/candidates.py": [
-        ("values, tokens = choose(2 * beam)", "values, tokens = choose(beam)"),
         (
             "is_kept = cumulated - probabilities < sampling.top_p",
             "is_kept = cumulated < sampling.top_p",
@@ -316,7 +283,28 @@ FAULTS = {
         ("words = ops.where(encoder_token_ids == PAD_ID, 0, words)", "words = words"),
         ('keepdims=True), "int32") + number_words', 'keepdims=True), "int32") + numbers'),
     ],
-    "decoding/top_k.py": [
+    "decoding/resolve_search.py": [
+        ('"extra_length": length, "constraints": constraints', '"extra_length": length'),
+        ("check_names(options, type(search), also=_CONSTRAINT_OPTIONS)", "pass"),
+    ],
+    "decoding/batch_compaction.py": [
+        (
+            "return ops.logical_and(2 * num_unfinished <= size,",
+            "return ops.logical_and(num_unfinished <= size,",
+        ),
+        ("ops.where(is_there, state.finished_scores, -np.inf)", "state.finished_scores"),
+    ],
+    "decoding/candidates.py": [
+        ("values, tokens = choose(2 * beam)", "values, tokens = choose(beam)"),
+        ("values = ops.where(token_ids > START_ID, values, -np.inf)", "values = values"),
+        (
+            "top_k(ops.reshape(values, (-1, size)), count)",
+            "top_k(ops.reshape(values, (-1, size)), 2)",
+        ),
+        ("logits.shape[1], count + more)", "logits.shape[1], count)"),
+        ("values if is_early else values - normalizer", "values"),
+        ("ops.take_along_axis(logits, forced, axis=-1) - normalizer", "normalizer"),
+        ("token_ids[np.isin(token_ids, only)]", "only"),
         ("best = ops.sort(best, axis=-1)", "best = best"),
         ("after = inner - k * block + whole", "after = inner - k * block"),
     ],
@@ -341,6 +329,8 @@ FAULTS = {
     ],
     "decoding/cpu_parallel.py": [
         ("x[part::num_parts], whole)", "np.split(x, num_parts)[part], whole)"),
+        ("keras.StatelessScope(state_mapping=values),", ""),
+        ("jax.default_matmul_precision(precision),", ""),
     ],
     "decoding/compilation.py": [
         ("mapping = list(zip(model().variables, values))", "mapping = []"),

@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 
-from keras_transformer.decoding.beam_search import BeamSearch, greedy
+from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import (
     BannedTokens,
     MaxLength,
@@ -130,7 +130,7 @@ def search_of(folder, rows):
     else:
         if options.number("top_k", _TOP_K, int) > 1:
             options.warn_of(_OF_GREEDY_SEARCH)
-        search = greedy(constraints=constraints)
+        search = BeamSearch.greedy(constraints=constraints)
     options.warn_of(_WITHOUT_COUNTERPART)
     options.log_warnings()
     return search

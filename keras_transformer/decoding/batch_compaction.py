@@ -1,8 +1,7 @@
-"""A search in stages, each with a batch and a cache of one size.
+"""A search in stages, each with one batch size and one cache size.
 
-All steps compute on the whole batch and attend to all that the cache has room for. So the cache is
-small at first, and grows where outputs are long; and when half of the sentences have ended, the
-others go on without them.
+All steps compute on the whole batch and attend to the whole cache. So the cache is small at first
+and grows if outputs are long; and when half of the sentences have ended, they leave the batch.
 """
 
 from typing import NamedTuple
@@ -11,8 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.candidates import sentence_keys
 from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.decoding.search_loop import step_inputs_of
 from keras_transformer.decoding.search_state import (
     Sentences,
     State,
@@ -23,54 +22,54 @@ from keras_transformer.decoding.search_state import (
 )
 from keras_transformer.reserved_ids import PAD_ID
 
-# The cache begins with room for so many steps, and grows by a factor when more than three quarters
-# of it are in use: most outputs end long before their limit.
+# The cache begins with room for 32 steps, and grows by a factor when more than three quarters of it
+# are used: most outputs end long before their limit.
 _FIRST_STEPS = 32
 _GROWTH = 4
 
-# No batch is made smaller than this: with fewer, reading the weights is what takes the time.
+# Batches are not made smaller than this: then reading the weights takes most of the time.
 FEWEST_HYPOTHESES = 64
 
 
 class Inputs(NamedTuple):
-    """What a search is given."""
+    """The inputs of a search."""
 
     encoder_token_ids: object  # int32 (batch, source)
-    rows: object  # of each constraint, int32 tensors (batch, ...) by name
-    shared: object  # of the search and its constraints, tensors of all sentences by name
+    per_example: object  # per constraint, int32 tensors (batch, ...) by name
+    traced: object  # of the search and its constraints, tensors for all sentences by name
     seed: object  # int32
-    numbers: object = ()  # int32 (batch, 1): which sentence of the call each is; () if unused
+    numbers: object = ()  # int32 (batch, 1): numbers of the sentences; () if unused
 
 
 class Stage(NamedTuple):
-    """What a stage leaves."""
+    """The result of a stage."""
 
     sentences: Sentences
     state: State
-    num_live: object  # int32: how many of these sentences have not ended
+    num_unfinished: object  # int32: the number of sentences with live hypotheses
     token_ids: object  # int32 (all sentences, num_results, length): their results so far
     scores: object  # float32 (all sentences, num_results)
 
 
-def search_in_stages(model, inputs, template, num_results, extra_length):
+def search_in_stages(model, inputs, static_part, num_results, extra_length):
     """Search for the best outputs.
 
-    TensorFlow has one program for all stages of all sizes. JAX compiles one for each combination
-    of sizes, when a search first gets there; within a program that is being traced, where it cannot
-    know what ends, the cache grows and the batch stays as it is.
+    TensorFlow compiles one program for all stages of all sizes. JAX compiles one program per
+    combination of sizes, when a search first needs it. Inside a program that is being traced, JAX
+    has no values: there the cache grows and the batch keeps its size.
 
     Args:
         model: a `Transformer`.
         inputs: `Inputs`.
-        template: the `Search` that programs are compiled for: `Settings.template`.
-        num_results: how many outputs of each sentence.
-        extra_length: how many tokens longer than its source an output may be: an integer.
+        static_part: the `Search` that programs are compiled for: `StaticFields.static_part`.
+        num_results: the number of outputs per sentence.
+        extra_length: the number of tokens by which an output may exceed its source: an integer.
 
     Returns:
         The pair `(token_ids, scores)` that a `Search` returns.
     """
     length = ops.shape(inputs.encoder_token_ids)[1] + extra_length
-    options = {"template": template, "num_results": num_results}
+    options = {"static_part": static_part, "num_results": num_results}
     if keras.backend.backend() == "tensorflow":
         stage = run_compiled(_stages_in_one_program, model, inputs, **options)
     elif is_traced(inputs.encoder_token_ids):
@@ -81,14 +80,14 @@ def search_in_stages(model, inputs, template, num_results, extra_length):
 
 
 def _room(length):
-    """Room for outputs of a length; on JAX of few sizes, each of which has its own programs."""
+    """Return the room for outputs of a length; on JAX one of few sizes, to compile few programs."""
     if keras.backend.backend() != "jax":
         return length
     return max(_FIRST_STEPS, 1 << (length - 1).bit_length())
 
 
 def is_traced(tensor):
-    """Whether the tensor is in a JAX program that is being traced, and so has no values yet."""
+    """Return whether the tensor belongs to a JAX program that is being traced."""
     if keras.backend.backend() != "jax":
         return False
     import jax
@@ -97,10 +96,10 @@ def is_traced(tensor):
 
 
 def _stages_one_by_one(model, inputs, length, **options):
-    """The last stage, where Python sees the values."""
+    """Return the last stage, if Python can read the values."""
     stage = run_compiled(_first_stage, model, inputs, length=length, **options)
     inputs = _of_later_stages(inputs)
-    while stage.num_live > 0:
+    while stage.num_unfinished > 0:
         size, capacity = map(int, _next_sizes(stage))
         stage = run_compiled(
             _next_stage, model, stage, inputs, size=size, capacity=capacity, **options
@@ -108,119 +107,119 @@ def _stages_one_by_one(model, inputs, length, **options):
     return stage
 
 
-def _stages_in_one_program(model, inputs, template, num_results):
-    """The last stage, where a loop may change the sizes."""
-    length = ops.shape(inputs.encoder_token_ids)[1] + inputs.shared["extra_length"]
-    stage = _first_stage(model, inputs, template, num_results, length)
+def _stages_in_one_program(model, inputs, static_part, num_results):
+    """Return the last stage, if a loop may change the sizes."""
+    length = ops.shape(inputs.encoder_token_ids)[1] + inputs.traced["extra_length"]
+    stage = _first_stage(model, inputs, static_part, num_results, length)
 
     def next_stage(stage):
-        return (_next_stage(model, stage, inputs, *_next_sizes(stage), template, num_results),)
+        return (_next_stage(model, stage, inputs, *_next_sizes(stage), static_part, num_results),)
 
-    (stage,) = ops.while_loop(lambda stage: stage.num_live > 0, next_stage, (stage,))
+    (stage,) = ops.while_loop(lambda stage: stage.num_unfinished > 0, next_stage, (stage,))
     return stage
 
 
-def _stages_of_one_batch_size(model, inputs, template, num_results, length):
-    """The last stage, where sizes are fixed and values unknown."""
-    stage = _first_stage(model, inputs, template, num_results, length, shrinks=False)
+def _stages_of_one_batch_size(model, inputs, static_part, num_results, length):
+    """Return the last stage, if sizes are fixed and values unknown."""
+    stage = _first_stage(model, inputs, static_part, num_results, length, shrinks=False)
     size, capacity = _sizes(stage)
     while capacity < largest_capacity(stage.state):
         capacity = min(capacity * _GROWTH, largest_capacity(stage.state))
         stage = _next_stage(
-            model, stage, inputs, size, capacity, template, num_results, shrinks=False
+            model, stage, inputs, size, capacity, static_part, num_results, shrinks=False
         )
     return stage
 
 
 def _of_later_stages(inputs):
-    """The inputs without what the first stage has put into its state."""
-    return inputs._replace(encoder_token_ids=(), rows=(), numbers=())
+    """Return the inputs without the tensors that the first stage has put into its state."""
+    return inputs._replace(encoder_token_ids=(), per_example=(), numbers=())
 
 
-def begin(model, inputs, template, num_results, length, steps):
-    """The loop of a search, and the `State` before the first step.
+def begin(model, inputs, static_part, num_results, length, steps):
+    """Return the loop of a search, and the `State` before the first step.
 
     Args:
         model: a `Transformer`.
         inputs: `Inputs`.
-        template: see `search_in_stages`.
-        num_results: how many outputs of each sentence.
-        length: no output is longer.
-        steps: for how many steps the cache has room.
+        static_part: see `search_in_stages`.
+        num_results: the number of outputs per sentence.
+        length: the largest length of an output.
+        steps: the number of steps for which the cache has room.
 
     Returns:
         The pair of a `SearchLoop` and its state.
     """
-    search = template.filled(inputs.shared, inputs.rows)
+    search = static_part.bind(inputs.traced, inputs.per_example)
     token_ids = inputs.encoder_token_ids
     encoded = model.encode(token_ids)
-    cache = model.make_cache(encoded, steps, search.num_live(num_results))
+    cache = model.make_cache(encoded, steps, search.beam_width(num_results))
     sentences = Sentences(
         rows=ops.arange(ops.shape(token_ids)[0], dtype="int32"),
         token_ids=token_ids,
         caches=[layer["cross"] for layer in cache],
-        words=model.word_vectors(encoded, token_ids) if hasattr(model, "word_vectors") else (),
-        keys=sentence_keys(token_ids, inputs.numbers, inputs.seed) if search.draws else (),
+        step_inputs=step_inputs_of(model).of_source(encoded, token_ids),
+        keys=search.sentence_keys(token_ids, inputs.numbers, inputs.seed),
     )
     loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
     return loop, loop.first_state([layer["self"] for layer in cache], length)
 
 
-def _first_stage(model, inputs, template, num_results, length, shrinks=True):
+def _first_stage(model, inputs, static_part, num_results, length, shrinks=True):
     steps = _smaller(_FIRST_STEPS, length)
     if model.hyperparameters["max_length"] is not None:
         steps = _smaller(steps, model.hyperparameters["max_length"])
-    loop, state = begin(model, inputs, template, num_results, length, steps)
+    loop, state = begin(model, inputs, static_part, num_results, length, steps)
     all_token_ids = ops.zeros((*ops.shape(state.finished_scores), length), "int32")
     return _run(loop, state, all_token_ids, state.finished_scores, shrinks)
 
 
-def _next_stage(model, stage, inputs, size, capacity, template, num_results, shrinks=True):
-    """The stage after `stage`, with `size` sentences and a cache of `capacity` positions."""
-    search = template.filled(inputs.shared)
+def _next_stage(model, stage, inputs, size, capacity, static_part, num_results, shrinks=True):
+    """Return the stage after `stage`, with `size` sentences and a cache of `capacity` positions."""
+    search = static_part.bind(inputs.traced)
     sentences, state = with_batch_size(stage.sentences, stage.state, size)
     loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
     return _run(loop, with_capacity(state, capacity), stage.token_ids, stage.scores, shrinks)
 
 
 def _run(loop, state, token_ids, scores, shrinks):
-    """Search on, and put the results where they belong among all sentences'."""
+    """Run the loop, and write the results into the rows of the sentences."""
 
     def goes_on(state):
-        num_live = _num_live(state)
-        is_large = ops.logical_not(_can_be_halved(num_live, state)) if shrinks else True
-        return ops.logical_and(num_live > 0, is_large)
+        num_unfinished = _num_unfinished(state)
+        is_large = ops.logical_not(_can_be_halved(num_unfinished, state)) if shrinks else True
+        return ops.logical_and(num_unfinished > 0, is_large)
 
     state = loop.run(state, goes_on)
     rows = ops.expand_dims(loop.sentences.rows, 1)
     is_there = state.finished_scores > -np.inf
     results = ops.where(ops.expand_dims(is_there, -1), loop.finished_tokens(state), PAD_ID)
-    # A score that is not a number is of no output.
+    # A place without an output may have the score NaN.
     result_scores = ops.where(is_there, state.finished_scores, -np.inf)
     return Stage(
         loop.sentences,
         state,
-        _num_live(state),
+        _num_unfinished(state),
         ops.scatter_update(token_ids, rows, results),
         ops.scatter_update(scores, rows, result_scores),
     )
 
 
 def _next_sizes(stage):
-    """How many sentences and cached positions the next stage has."""
+    """Return the batch size and the cache size of the next stage."""
     size, capacity = _sizes(stage)
-    is_halved = _can_be_halved(stage.num_live, stage.state)
+    is_halved = _can_be_halved(stage.num_unfinished, stage.state)
     larger = _smaller(capacity * _GROWTH, largest_capacity(stage.state))
     return ops.where(is_halved, size - size // 2, size), ops.where(is_halved, capacity, larger)
 
 
-def _can_be_halved(num_live, state):
-    """Whether half of the batch has room for all sentences that have not ended."""
+def _can_be_halved(num_unfinished, state):
+    """Return whether half of the batch has room for all unfinished sentences."""
     size, beam = ops.shape(state.scores)
-    return ops.logical_and(2 * num_live <= size, size * beam >= 2 * FEWEST_HYPOTHESES)
+    return ops.logical_and(2 * num_unfinished <= size, size * beam >= 2 * FEWEST_HYPOTHESES)
 
 
-def _num_live(state):
+def _num_unfinished(state):
     return ops.sum(ops.cast(has_hypotheses(state), "int32"))
 
 

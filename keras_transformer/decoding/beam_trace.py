@@ -1,7 +1,7 @@
-"""A search of one sentence again, step by step in Python, to see what lived and what was dropped.
+"""All hypotheses of a search of one sentence, recorded step by step.
 
-The compiled loops keep no more of a search than they need. Here the same steps, of the same loop,
-are made one at a time, and looked at in between.
+The compiled loop keeps only what it needs. Here the same steps of the same loop are made one at a
+time, and the state is recorded after each.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from keras_transformer.decoding.batch_compaction import Inputs, begin
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search_state import without_unused
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.word_sync_loop import WordState
 from keras_transformer.reserved_ids import PAD_ID
 
 # What became of a hypothesis.
@@ -81,15 +80,14 @@ def replay(search, model, encoder_token_ids, num_results=1, constraints=()):
         model, encoder_token_ids, num_results, constraints
     )
     _check(search, limits)
-    # Room for all that ever finish, so that none is forgotten. When nothing can win any more is
-    # then asked here, for the number of results that are wanted.
-    room = int(limits[0]) * search.num_live(num_results)
+    # Keep all finished hypotheses. `_steps` then decides when `num_results` of them are final.
+    room = int(limits[0]) * search.beam_width(num_results)
     steps, finished = _steps(search, model, token_ids, num_results, int(limits[0]), room)
     return _history(steps, finished, num_results)
 
 
 def _check(search, limits):
-    if search.draws:
+    if search.is_stochastic:
         raise UserError(
             "A search that draws at random has no beam to look at. Pass a beam search. "
             f"Received: search={search!r}"
@@ -102,23 +100,23 @@ def _check(search, limits):
 
 
 def _steps(search, model, token_ids, num_results, limit, room):
-    """A dict of tokens -> log-probability of what lives after each step; and tokens -> score of
-    what has finished.
+    """Return a dict of tokens -> log-probability of the live hypotheses per step, and a dict of
+    tokens -> score of the finished hypotheses.
     """
-    rows, shared = search.row_tensors(), search.shared_tensors()
-    inputs = Inputs(token_ids, rows, shared, search.seed_value())
-    options = {"template": search.template(), "num_results": room}
+    per_example, traced = search.per_example_tensors(), search.traced_tensors()
+    inputs = Inputs(token_ids, per_example, traced, search.seed_value())
+    options = {"static_part": search.static_part(), "num_results": room}
     sentences, state = _run(_first_state, model, inputs, length=limit, **options)
-    inputs = inputs._replace(encoder_token_ids=(), rows=())
+    inputs = inputs._replace(encoder_token_ids=(), per_example=())
     places, steps, goes_on = [()], [], True
     while goes_on:
-        if int(state.used) + search.num_live(num_results) > state.ancestors.shape[-1]:
+        if int(state.used) + search.beam_width(num_results) > state.ancestors.shape[-1]:
             state = _run(_without_unused, model, state)
         state = _run(_next_state, model, sentences, state, inputs, **options)
-        places, scores = _places(state, places), _array(state.scores)[0]
+        places, scores = search.loop_class.live_tokens(state, places), _array(state.scores)[0]
         steps.append({places[i]: float(scores[i]) for i in np.flatnonzero(scores > -np.inf)})
         finished = _array(state.finished_scores)[0]
-        best = _array(search.penalised(ops.max(state.scores, axis=1), limit))
+        best = _array(search.penalized(ops.max(state.scores, axis=1), limit))
         goes_on = bool(steps[-1]) and best[0] > finished[num_results - 1]
     tokens = _array(_run(_finished_tokens, model, sentences, state, inputs, **options))[0]
     count = int((finished > -np.inf).sum())
@@ -139,16 +137,6 @@ def _history(steps, finished, num_results):
     return BeamHistory([*hypotheses, *ended], ended[:num_results], len(steps))
 
 
-def _places(state, before):
-    """The tokens of the hypothesis in each place of the beam; `before`: one step before."""
-    if isinstance(state, WordState):
-        return list(map(_plain, _array(state.tokens)[0]))
-    step = int(state.step) - 1
-    before = before + [()] * (state.scores.shape[1] - len(before))
-    parents, tokens = (_array(x)[0, step].tolist() for x in (state.parents, state.tokens))
-    return [(*before[parent], token) for parent, token in zip(parents, tokens)]
-
-
 def _plain(tokens):
     return tuple(int(token) for token in tokens if token != PAD_ID)
 
@@ -158,8 +146,8 @@ def _array(tensor):
 
 
 def _run(function, model, *tensors, **options):
-    """Call a program, compiled but on TensorFlow: there it would be one for axes of all sizes, and
-    a step must know that of the beam.
+    """Call a program, compiled except on TensorFlow, whose programs do not know the size of the
+    beam.
     """
     if keras.backend.backend() == "tensorflow":
         return function(model, *tensors, **options)
@@ -169,23 +157,23 @@ def _run(function, model, *tensors, **options):
 # Programs
 
 
-def _first_state(model, inputs, template, num_results, length):
-    loop, state = begin(model, inputs, template, num_results, length, steps=length)
+def _first_state(model, inputs, static_part, num_results, length):
+    loop, state = begin(model, inputs, static_part, num_results, length, steps=length)
     return loop.sentences, state
 
 
-def _next_state(model, sentences, state, inputs, template, num_results):
-    return _loop(model, sentences, inputs, template, num_results).next_state(state)
+def _next_state(model, sentences, state, inputs, static_part, num_results):
+    return _loop(model, sentences, inputs, static_part, num_results).next_state(state)
 
 
 def _without_unused(model, state):
     return without_unused(state)
 
 
-def _finished_tokens(model, sentences, state, inputs, template, num_results):
-    return _loop(model, sentences, inputs, template, num_results).finished_tokens(state)
+def _finished_tokens(model, sentences, state, inputs, static_part, num_results):
+    return _loop(model, sentences, inputs, static_part, num_results).finished_tokens(state)
 
 
-def _loop(model, sentences, inputs, template, num_results):
-    search = template.filled(inputs.shared)
+def _loop(model, sentences, inputs, static_part, num_results):
+    search = static_part.bind(inputs.traced)
     return search.loop_class(search, num_results, model, sentences, inputs.seed)

@@ -1,14 +1,12 @@
-"""Which tokens the live hypotheses may be continued with."""
+"""The tokens that live hypotheses may be continued with, and the best continuations."""
 
 from typing import NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.top_k import top_k
-from keras_transformer.layers.dropout import hash_bits
-from keras_transformer.layers.token_sets import is_one_of
-from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.reserved_ids import PAD_ID, START_ID
 
 
 class Candidates(NamedTuple):
@@ -19,29 +17,28 @@ class Candidates(NamedTuple):
     scores: object  # float32 (batch, n): log-probabilities of the hypotheses, this token included
 
     def only(self, condition):
-        """Those where a bool tensor `(batch, n)` is true; in the places of others there is none."""
+        """Keep candidates where a bool tensor `(batch, n)` is true; give others the score -inf."""
         return self._replace(scores=ops.where(condition, self.scores, -np.inf))
 
     def best(self, count):
-        """The best, of equal ones the first: `(batch, count)`."""
+        """Return the `count` best, `(batch, count)`. Equal scores keep their order."""
         scores, places = top_k(self.scores, count)
         parents, tokens = (ops.take_along_axis(x, places, axis=1) for x in self[:2])
         return Candidates(parents, tokens, scores)
 
 
 def best_candidates(choose, scores):
-    """The best two continuations for each place in the beam, so that one of them goes on.
+    """Return the best two continuations per place in the beam: at least one of two does not end.
 
     Args:
-        choose: function of a number of tokens; returns what `choices.choose` does.
+        choose: function of a number of tokens; see `choose` for its results.
         scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
 
     Returns:
-        `Candidates`, twice as many as the beam. Of equal ones the earlier hypothesis, then the
-        lower token, comes first.
+        `Candidates` `(batch, 2 * beam)`. Equal scores are ordered by hypothesis, then by token id.
     """
     beam = scores.shape[1]
-    # Two continuations for each place are among as many of each hypothesis.
+    # The best 2 * beam continuations are among the best 2 * beam of each hypothesis.
     values, tokens = choose(2 * beam)
     size = values.shape[-1]
     totals = ops.reshape(ops.expand_dims(scores, -1) + values, (-1, beam * size))
@@ -50,146 +47,160 @@ def best_candidates(choose, scores):
     return Candidates(flat // size, tokens, scores)
 
 
-def fast_tracked_candidates(choose, scores, fast_ids, count):
-    """The best continuations, and before them the best of those with some tokens, whatever their
-    rank among all (Stern, Fried and Klein, 2017).
+def choose(logits, constraints, states, progress, count=None):
+    """Return the most probable allowed next tokens per hypothesis, and their log-probabilities.
+
+    Padding and the start token are never allowed. A constraint that forbids at most n tokens is
+    applied to the `count + n` most probable tokens only, not to the whole vocabulary.
 
     Args:
-        choose: as for `best_candidates`.
-        scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
-        fast_ids: ids of these tokens.
-        count: how many continuations with one of them come first.
+        logits: float32 tensor `(batch, beam, vocabulary_size)`.
+        constraints: list of `Constraint`.
+        states: the states of the constraints.
+        progress: `Progress`.
+        count: the number of tokens needed per hypothesis. Defaults to all.
 
     Returns:
-        `Candidates`: so many, and then as many others as the beam. Of equal ones the earlier
-        hypothesis, then the lower token, comes first.
+        A pair: float32 log-probabilities `(batch, beam, n)`, minus infinity for tokens that are
+        not allowed; and int32 token ids `(batch, beam, n)`, or `(n,)` if all hypotheses have the
+        same ones. Allowed tokens are in descending order if `count` is given, else in the order of
+        their ids.
     """
-    beam = scores.shape[1]
-    values, token_ids = choose(None)
-    size = values.shape[-1]
-    token_ids = ops.convert_to_tensor(token_ids, "int32")
-    totals = ops.expand_dims(scores, -1) + values
-
-    def candidates(scores, places):
-        if len(token_ids.shape) == 1:
-            tokens = ops.take(token_ids, places % size, axis=0)
-        else:
-            tokens = ops.reshape(token_ids, (-1, beam * size))
-            tokens = ops.take_along_axis(tokens, places, axis=1)
-        return Candidates(places // size, tokens, scores)
-
-    ranked_scores, ranked = top_k(_flat(totals), min(beam + count, beam * size))
-    if not count:
-        return candidates(ranked_scores, ranked)
-    totals = ops.where(is_one_of(token_ids, fast_ids), totals, -np.inf)
-    fast_scores, fast = top_k(_flat(totals), count)
-    is_ahead = (ranked[..., None] == fast[:, None]) & (fast_scores > -np.inf)[:, None]
-    others = candidates(ranked_scores, ranked).only(~ops.any(is_ahead, axis=-1)).best(beam)
-    return together(candidates(fast_scores, fast), others)
-
-
-def together(*candidates):
-    """All of several `Candidates`, one after the other."""
-    return Candidates(*(ops.concatenate(parts, axis=1) for parts in zip(*candidates)))
-
-
-def _flat(x):
-    """`(batch, beam, n)` to `(batch, beam * n)`."""
-    return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))
+    for constraint, state in zip(constraints, states):
+        logits = constraint.adjust_logits(logits, state, progress)
+    token_ids = _only_token_ids(constraints, logits.shape[-1])
+    normalizer = ops.logsumexp(logits, axis=-1, keepdims=True)
+    of_few = [c.num_forbidden is not None and count is not None for c in constraints]
+    values = logits
+    if len(token_ids) < logits.shape[-1]:
+        values = ops.take(logits, token_ids, axis=-1)
+    # The early subtraction is a pass over the whole vocabulary: only some constraints need it.
+    is_early = count is None or not all(of_few)
+    if is_early:
+        values = values - normalizer
+    for constraint, state, is_of_few in zip(constraints, states, of_few):
+        if not is_of_few:
+            values = constraint.allowed(values, token_ids, state, progress)
+    if count is not None:
+        more = sum(c.num_forbidden for c, is_of_few in zip(constraints, of_few) if is_of_few)
+        values, token_ids = _likeliest(values, token_ids, logits.shape[1], count + more)
+        values = values if is_early else values - normalizer
+        for constraint, state, is_of_few in zip(constraints, states, of_few):
+            if is_of_few:
+                values = constraint.allowed(values, token_ids, state, progress)
+    values = ops.where(token_ids > START_ID, values, -np.inf)
+    forced, is_scored = _forced(constraints, states, progress)
+    if forced is not None:
+        values, token_ids = _with_forced(values, token_ids, forced, is_scored, logits, normalizer)
+    # NaN logits must never win: backends sort NaN differently.
+    return ops.where(values > -np.inf, values, -np.inf), token_ids
 
 
-def sampled_candidates(choose, scores, sampling, numbers):
-    """One random continuation for each hypothesis.
+def _only_token_ids(constraints, vocabulary_size):
+    """Return the ids that all constraints allow at some step: a sorted int array."""
+    token_ids = np.arange(vocabulary_size, dtype="int32")
+    for constraint in constraints:
+        if (only := constraint.token_ids()) is not None:
+            token_ids = token_ids[np.isin(token_ids, only)]
+    return token_ids
 
-    Args:
-        choose: as for `best_candidates`.
-        scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
-        sampling: `temperature`, `top_k` and `top_p`.
-        numbers: float32 tensor `(batch, beam)`, uniform in [0, 1).
 
-    Returns:
-        `Candidates`, as many as the beam.
+def _likeliest(values, token_ids, beam, count):
+    """Return the `count` largest values, plus one for each token that is never allowed."""
+    size = len(token_ids)
+    never = int((token_ids <= START_ID).sum())
+    count = min(count + never, size)
+    values, indices = top_k(ops.reshape(values, (-1, size)), count)
+    if token_ids[-1] >= size:
+        indices = ops.take(token_ids, indices, axis=0)
+    return ops.reshape(values, (-1, beam, count)), ops.reshape(indices, (-1, beam, count))
+
+
+def _forced(constraints, states, progress):
+    """Return the token that the first forcing constraint requires next (0 if none does, None if
+    no constraint ever forces a token), and whether it is scored.
     """
-    beam = scores.shape[1]
-    values, tokens = choose(sampling.top_k)
-    size = values.shape[-1]
-    values = ops.reshape(values, (-1, size))
-    if sampling.top_k is None and sampling.top_p is None:
-        index = place = _drawn(values, sampling, numbers)
-    else:
-        values, order = top_k(values, min(sampling.top_k or size, size))
-        place = _drawn(values, sampling, numbers)
-        index = ops.take_along_axis(order, place, axis=-1)
-    values = ops.take_along_axis(values, place, axis=-1)
-    if len(tokens.shape) == 1:
-        tokens = ops.take(tokens, index, axis=0)
-    else:
-        tokens = ops.take_along_axis(ops.reshape(tokens, (-1, size)), index, axis=-1)
-    parents = ops.broadcast_to(ops.arange(beam, dtype="int32"), ops.shape(scores))
-    return Candidates(
-        parents,
-        ops.cast(ops.reshape(tokens, (-1, beam)), "int32"),
-        scores + ops.reshape(values, (-1, beam)),
+    forced, is_scored = None, True
+    for constraint, state in zip(constraints, states):
+        new = constraint.forced(state, progress)
+        if new is None:
+            continue
+        is_new = new != PAD_ID
+        if forced is not None:
+            is_new = is_new & (forced == PAD_ID)
+            new = ops.where(is_new, new, forced)
+        forced = new
+        if not constraint.scores_forced:
+            is_scored = ~is_new & is_scored
+    return forced, is_scored
+
+
+def _with_forced(values, token_ids, forced, is_scored, logits, normalizer):
+    """Append the forced token, and forbid all other tokens where there is one."""
+    forced = ops.broadcast_to(forced, ops.shape(logits)[:2])[..., None]
+    forced_values = ops.take_along_axis(logits, forced, axis=-1) - normalizer
+    if is_scored is not True:
+        is_scored = ops.broadcast_to(is_scored, ops.shape(logits)[:2])[..., None]
+        forced_values = ops.where(is_scored, forced_values, 0.0)
+    values = ops.where(forced == PAD_ID, values, -np.inf)
+    forced_values = ops.where(forced == PAD_ID, -np.inf, forced_values)
+    token_ids = ops.broadcast_to(ops.convert_to_tensor(token_ids, "int32"), ops.shape(values))
+    return ops.concatenate([values, forced_values], axis=-1), ops.concatenate(
+        [token_ids, forced], axis=-1
     )
 
 
-def _drawn(values, sampling, numbers):
-    """Where the random numbers fall: int32 `(rows, 1)`.
+def top_k(x, k):
+    """Return the `k` largest numbers along the last axis, in descending order.
 
-    It is the first value whose cumulated probability is beyond the number.
-    """
-    probabilities = ops.softmax(values / sampling.temperature)
-    cumulated = ops.cumsum(probabilities, axis=-1)
-    if sampling.top_p is not None:
-        is_kept = cumulated - probabilities < sampling.top_p
-        most = ops.max(ops.where(is_kept, cumulated, 0.0), axis=-1, keepdims=True)
-        cumulated = ops.where(is_kept, cumulated, most)
-    drawn = ops.reshape(numbers, (-1, 1)) * cumulated[:, -1:]
-    place = ops.sum(ops.cast(cumulated <= drawn, "int32"), axis=-1, keepdims=True)
-    return ops.minimum(place, cumulated.shape[-1] - 1)  # where no value may come
-
-
-def sentence_keys(encoder_token_ids, numbers, seed):
-    """Return a hash of each sentence and its number, whatever its place in the batch and its
-    padding.
-
-    It is the sum, modulo 2^32, of a hash of the number and hashes of the tokens, each with its
-    position.
+    Equal numbers are ordered by their index, on every backend. One pass over `x` finds the maximum
+    of each block of numbers; the `k` largest are then all in the `k` blocks with the largest
+    maxima, or among the few numbers after the last whole block.
 
     Args:
-        encoder_token_ids: int32 tensor `(batch, source)`.
-        numbers: int32 tensor `(batch, 1)`: which sentence of the call each is.
-        seed: int32 scalar.
+        x: float tensor `(rows, size)`, with a known size of at least `k`.
+        k: the number of values to return.
 
     Returns:
-        Int32 tensor `(batch, 1)`.
+        A pair: the numbers and their int32 indices, both `(rows, k)`.
     """
-    seed = ops.reshape(seed, (1,))
-    positions = ops.arange(ops.shape(encoder_token_ids)[1], dtype="int32")
-    no_step = ops.zeros((1,), "int32")
-    words = hash_bits(
-        hash_bits(encoder_token_ids, ops.concatenate([seed, no_step])) + positions,
-        ops.concatenate([seed, no_step + 1]),
-    )
-    words = ops.where(encoder_token_ids == PAD_ID, 0, words)
-    number_words = hash_bits(numbers, ops.concatenate([seed, no_step + 2]))
-    return ops.cast(ops.sum(words, axis=1, keepdims=True), "int32") + number_words
+    size = x.shape[-1]
+    block = _block_size(size, k)
+    if block is None:
+        return _sorted_top_k(x, k)
+    num_blocks = size // block
+    whole = num_blocks * block
+    blocks = ops.reshape(x[:, :whole], (-1, num_blocks, block))
+    _, best = _sorted_top_k(ops.max(blocks, axis=-1), k)
+    best = ops.sort(best, axis=-1)  # so that equal numbers keep their order
+    candidates = ops.reshape(gather_rows(blocks, best), (-1, k * block))
+    if whole < size:
+        candidates = ops.concatenate([candidates, x[:, whole:]], axis=-1)
+    values, inner = _sorted_top_k(candidates, k)
+    place = ops.minimum(inner // block, k - 1)  # any block, for what is after the last one
+    in_block = ops.take_along_axis(best, place, axis=-1) * block + inner % block
+    after = inner - k * block + whole
+    return values, ops.where(inner < k * block, in_block, after)
 
 
-def uniform_numbers(keys, count, seed, step):
-    """Return random numbers that depend on a sentence's key and not on its place in the batch.
+def gather_rows(x, indices):
+    """Return `x[b, indices[b, i]]` for all b and i: `(batch, rows, ...)` to `(batch, n, ...)`."""
+    batch, rows, *shape = ops.shape(x)
+    first = ops.expand_dims(ops.arange(batch, dtype="int32") * rows, 1)
+    return ops.take(ops.reshape(x, (batch * rows, *shape)), first + indices, axis=0)
 
-    Args:
-        keys: int32 tensor `(batch, 1)`, from `sentence_keys`.
-        count: how many for each sentence.
-        seed: int32 scalar.
-        step: int32 scalar; each step has its own numbers.
 
-    Returns:
-        Float32 tensor `(batch, count)`, uniform in [0, 1).
-    """
-    # 0, 1 and 2 made the keys.
-    words = ops.concatenate([ops.reshape(seed, (1,)), ops.reshape(step, (1,)) + 3])
-    bits = hash_bits(keys + ops.arange(count, dtype="int32"), words)
-    # 23 bits, so that the product with a float32 sum stays below that sum.
-    return ops.cast(ops.bitwise_and(ops.right_shift(bits, 9), 2**23 - 1), "float32") * 2.0**-23
+def _block_size(size, k):
+    """Return the block size b that minimizes size / b + k b, or None if blocks save little."""
+    cost = {b: size // b + k * b + size % b for b in range(2, size // k)}
+    best = min(cost, key=cost.get, default=None)
+    return best if best is not None and cost[best] < size / 2 else None
+
+
+def _sorted_top_k(x, k):
+    if keras.backend.backend() == "torch":
+        # torch.topk returns equal numbers in any order.
+        indices = ops.cast(ops.argsort(-x, axis=-1)[:, :k], "int32")
+        return ops.take_along_axis(x, indices, axis=-1), indices
+    values, indices = ops.top_k(x, k)
+    return values, ops.cast(indices, "int32")

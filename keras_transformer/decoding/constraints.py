@@ -1,23 +1,179 @@
-"""The constraints that any search can have. `TreeGrammar` has a file of its own."""
+"""Constraints on the outputs of a search, which combine: `BeamSearch(constraints=(...,))`.
+
+- `MinLength`, `MaxLength`: the fewest and the most tokens of an output.
+- `BannedTokens`, `NoUnknownToken`: tokens that an output must not contain.
+- `NoRepeatedNgrams`, `RepetitionPenalty`: against outputs that repeat themselves.
+- `FirstToken`, `ForcedPrefix`: how outputs begin, with one token for all or a prefix per sentence.
+- `Constraint`: the base class of new constraints.
+
+Probabilities are the model's own, except under a `RepetitionPenalty`: they are not normalized again
+over the allowed tokens.
+"""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.constraint import Constraint
-from keras_transformer.decoding.source_validation import check_padding, hashable_rows, values_of
-from keras_transformer.decoding.static_fields import rows, shared
-from keras_transformer.decoding.token_history import followers, longer, mark
+from keras_transformer.decoding.candidates import gather_rows
+from keras_transformer.decoding.static_fields import (
+    StaticFields,
+    check_padding,
+    hashable_rows,
+    per_example,
+    traced,
+    values_of,
+)
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from keras_transformer.validation import integer, positive_integer, real_number
+
+__all__ = [
+    "BannedTokens",
+    "Constraint",
+    "FirstToken",
+    "ForcedPrefix",
+    "MaxLength",
+    "MinLength",
+    "NoRepeatedNgrams",
+    "NoUnknownToken",
+    "RepetitionPenalty",
+]
 
 _register = keras.saving.register_keras_serializable(package="keras_transformer")
 
 # More tokens than these are banned by a pass over the vocabulary.
 _MOST_FEW = 64
+
+
+class Sizes(NamedTuple):
+    """How large a search is."""
+
+    batch: object  # int, or int32 scalar: sentences
+    beam: int  # live hypotheses of a sentence
+    length: object  # int, or int32 scalar: no output is longer
+
+
+class Progress(NamedTuple):
+    """How far a search is."""
+
+    step: object  # int32 scalar or (batch, beam): how many tokens the live hypotheses have
+    tokens_left: object  # int32 (batch, 1 or beam): how many more they may have, the end included
+
+
+class Constraint(StaticFields):
+    """A rule for what an output may hold; a base class of frozen dataclasses.
+
+    A search asks each of its constraints, at each step, what may come next of each live hypothesis.
+    What a constraint has to remember of a hypothesis is its state: a tensor, or a structure of
+    tensors, whose first axis is the batch. A field declared with `static_fields.traced` or
+    `static_fields.per_example` is a tensor inside the search: other values need no new program.
+
+    ```python
+    @keras.saving.register_keras_serializable(package="mine")
+    @dataclasses.dataclass(frozen=True)
+    class OnlyEvenTokens(kt.constraints.Constraint):
+        def allowed(self, log_probs, token_ids, state, progress):
+            return ops.where(token_ids % 2 == 0, log_probs, -np.inf)
+    ```
+
+    Attributes:
+        num_forbidden: how many tokens it forbids at most, at any step; None if it may forbid any
+            number, or lowers some. Where it is known, only so many more of the likeliest tokens are
+            looked at, and not the whole vocabulary.
+        scores_forced: whether the log-probabilities of tokens that it forces count in the score.
+        max_length: the most tokens of an output, the end token included; None for no limit.
+    """
+
+    num_forbidden = None
+    scores_forced = True
+    max_length = None
+
+    def check(self, model, encoder_token_ids, limits):
+        """Raise a `UserError` if it does not fit the model or the sentences.
+
+        Args:
+            model: a `Transformer`.
+            encoder_token_ids: int array `(batch, source)`; a tensor in a program that is being
+                compiled.
+            limits: int array `(batch,)`: the most tokens of each output, 0 for a source without
+                tokens; None in a program that is being compiled.
+
+        Raises:
+            UserError: if it does not fit.
+        """
+
+    def token_ids(self):
+        """The ids of the only tokens that outputs may hold: a sorted int array; None for all."""
+        return None
+
+    def first_state(self, sizes):
+        """What to remember of hypotheses without tokens.
+
+        Args:
+            sizes: `Sizes`.
+
+        Returns:
+            The state.
+        """
+        return ()
+
+    def forced(self, state, progress):
+        """The token that must come next, whatever other constraints say.
+
+        Args:
+            state: the state.
+            progress: `Progress`.
+
+        Returns:
+            None, or an int32 tensor that broadcasts to `(batch, beam)`: 0 where none is forced.
+        """
+        return None
+
+    def adjust_logits(self, logits, state, progress):
+        """Return the logits of which the softmax is taken.
+
+        Args:
+            logits: float32 tensor `(batch, beam, vocabulary_size)`.
+            state: the state.
+            progress: `Progress`.
+
+        Returns:
+            Float32 tensor `(batch, beam, vocabulary_size)`.
+        """
+        return logits
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        """What may come next.
+
+        Args:
+            log_probs: float32 tensor `(batch, beam, n)`: log-probabilities of tokens.
+            token_ids: which tokens: a sorted int array `(n,)`; or, if the constraint knows
+                `num_forbidden`, perhaps an int32 tensor `(batch, beam, n)`.
+            state: the state.
+            progress: `Progress`.
+
+        Returns:
+            Float32 tensor `(batch, beam, n)`: minus infinity for tokens that may not come next.
+            Others may be lowered, and must not be raised.
+        """
+        return log_probs
+
+    def next_state(self, state, parents, tokens):
+        """What to remember after each live hypothesis has been replaced by one that is longer.
+
+        Args:
+            state: the state.
+            parents: int32 tensor `(batch, beam)`: the hypotheses that go on.
+            tokens: int32 tensor `(batch, beam)`: the token that each goes on with; 0 where it stays
+                as it is, as it does in a search by words while it waits after one.
+
+        Returns:
+            The state.
+        """
+        return state
 
 
 @_register
@@ -33,7 +189,7 @@ class MinLength(Constraint):
             output of a source may have.
     """
 
-    min_length: int = shared("int32")
+    min_length: int = traced("int32")
     num_forbidden = 1
 
     def __post_init__(self):
@@ -72,7 +228,7 @@ class MaxLength(Constraint):
         UserError: if `max_length` is not a positive integer.
     """
 
-    max_length: int = shared("int32")
+    max_length: int = traced("int32")
     num_forbidden = 0
     scores_forced = False
 
@@ -96,7 +252,7 @@ class BannedTokens(Constraint):
         UserError: if one is no id, or is the end token's.
     """
 
-    banned_token_ids: tuple = shared("int32")
+    banned_token_ids: tuple = traced("int32")
 
     def __post_init__(self):
         token_ids = np.asarray(self.banned_token_ids).ravel()
@@ -111,7 +267,7 @@ class BannedTokens(Constraint):
         count = self.banned_token_ids.shape[0]  # a tensor's, inside the search
         return count if count <= _MOST_FEW else None
 
-    def shared_tensors(self):
+    def traced_tensors(self):
         # Few sizes, for few programs. -1 is no token's id.
         size = 1 << max(len(self.banned_token_ids) - 1, 0).bit_length()
         token_ids = np.full(size, -1, "int32")
@@ -200,7 +356,7 @@ class RepetitionPenalty(Constraint):
             value.
     """
 
-    penalty: float = shared("float32")
+    penalty: float = traced("float32")
     applies_to: str = "logits"
 
     def __post_init__(self):
@@ -251,7 +407,7 @@ class FirstToken(Constraint):
         UserError: if it is no id of a token that an output may hold.
     """
 
-    token_id: int = shared("int32")
+    token_id: int = traced("int32")
     num_forbidden = 0
 
     def __post_init__(self):
@@ -289,7 +445,7 @@ class ForcedPrefix(Constraint):
             not ids of tokens, have padding before a token, or do not fit in the outputs.
     """
 
-    prefix_token_ids: object = rows()
+    prefix_token_ids: object = per_example()
     is_scored: bool = True
     num_forbidden = 0
 
@@ -317,8 +473,8 @@ class ForcedPrefix(Constraint):
                 "larger `extra_length`."
             )
 
-    def row_tensors(self):
-        tensors = super().row_tensors()
+    def per_example_tensors(self):
+        tensors = super().per_example_tensors()
         # A column of padding says where a prefix ends, and that there is none.
         return {name: ops.pad(x, ((0, 0), (0, 1))) for name, x in tensors.items()}
 
@@ -351,3 +507,70 @@ def _check_ids(prefix, vocabulary_size):
             f"size, and not the start token {START_ID}. Received: the id {wrong[0]}"
         )
     check_padding("prefix_token_ids", prefix)
+
+
+# Token histories, for constraints that look back: the tokens of each hypothesis, the last first.
+
+
+def longer(history, parents, tokens):
+    """The histories of the hypotheses `parents`, each with one token more.
+
+    Args:
+        history: int32 tensor `(batch, beam, length)`, the last token first, 0 where there is none.
+        parents: int32 tensor `(batch, beam)`.
+        tokens: int32 tensor `(batch, beam)`, 0 where there is no more token.
+
+    Returns:
+        Int32 tensor `(batch, beam, length)`.
+    """
+    history, tokens = gather_rows(history, parents), ops.expand_dims(tokens, -1)
+    more = ops.concatenate([tokens, history[..., :-1]], axis=-1)
+    return ops.where(tokens == PAD_ID, history, more)
+
+
+def followers(history, count):
+    """The tokens that have come after what the last `count` tokens are, 0 for none.
+
+    Args:
+        history: int32 tensor `(batch, beam, length)`.
+        count: how many tokens must be the same.
+
+    Returns:
+        Int32 tensor `(batch, beam, length)`.
+    """
+    # follower[i] came after history[i + 1], history[i + 2], ...
+    is_same = history != 0
+    for i in range(count):
+        earlier = _shifted(history, i + 1)
+        is_same = is_same & (earlier == history[..., i : i + 1]) & (earlier != 0)
+    return ops.where(is_same, history, 0)
+
+
+def mark(tokens, token_ids):
+    """Which tokens are among some.
+
+    Args:
+        tokens: int32 tensor `(..., n)`; 0 stands for none, and is marked too.
+        token_ids: sorted int array `(m,)`.
+
+    Returns:
+        Boolean tensor `(..., m)`.
+    """
+    size = int(token_ids[-1]) + 1
+    shape = ops.shape(tokens)
+    flat = ops.reshape(ops.minimum(tokens, size), (-1, shape[-1]))
+    row = ops.expand_dims(ops.arange(ops.shape(flat)[0], dtype="int32") * (size + 1), 1)
+    indices = ops.reshape(flat + row, (-1, 1))
+    # One column more for tokens beyond the last.
+    marks = ops.zeros((ops.shape(flat)[0] * (size + 1),), "int32")
+    marks = ops.scatter_update(marks, indices, ops.ones(ops.shape(indices)[:1], "int32"))
+    marks = ops.reshape(marks, (*shape[:-1], size + 1))
+    columns = marks[..., :size]
+    if len(token_ids) < size:
+        columns = ops.take(columns, np.asarray(token_ids, "int32"), axis=-1)
+    return columns > 0
+
+
+def _shifted(history, count):
+    """What was so many tokens before: `(batch, beam, length)`, 0 where there is none."""
+    return ops.pad(history[..., count:], ((0, 0), (0, 0), (0, count)))

@@ -1,9 +1,10 @@
-"""Search parts of a batch at the same time, each on a core of its own.
+"""Search parts of a batch in parallel, one per CPU core.
 
-The steps of a search are many small operations, of which one core does most alone while others wait
-for it. Parts of a batch need not wait for one another.
+The steps of a search are many small operations, most of which occupy only one core. Parts of a
+batch do not wait for one another.
 """
 
+import contextlib
 import functools
 import os
 import sys
@@ -20,42 +21,43 @@ from keras_transformer.decoding.batch_compaction import (
     is_traced,
     search_in_stages,
 )
-from keras_transformer.decoding.thread_context import surroundings
 
 
 def search_on_all_cores(search, model, encoder_token_ids, num_results, numbers=()):
-    """`search_in_stages`, in parts where programs run on a CPU and the batch is large.
+    """Call `search_in_stages`, in parts if programs run on a CPU and the batch is large.
 
     Args:
         search: a `Search`.
         model: a `Transformer`.
         encoder_token_ids: int32 tensor `(batch, source)`.
-        num_results: how many outputs of each sentence.
-        numbers: int32 tensor `(batch, 1)`: which sentence of the call each is; or `()`.
+        num_results: the number of outputs per sentence.
+        numbers: int32 tensor `(batch, 1)`: the number of each sentence in the call; or `()`.
 
     Returns:
         The pair `(token_ids, scores)` that `search_in_stages` returns.
     """
-    rows, shared = search.row_tensors(), search.shared_tensors()
-    inputs = Inputs(encoder_token_ids, rows, shared, search.seed_value(), numbers)
+    per_example, traced = search.per_example_tensors(), search.traced_tensors()
+    inputs = Inputs(encoder_token_ids, per_example, traced, search.seed_value(), numbers)
     run = functools.partial(
         search_in_stages,
         model,
-        template=search.template(),
+        static_part=search.static_part(),
         num_results=num_results,
         extra_length=search.extra_length,
     )
-    num_parts = _num_parts(encoder_token_ids.shape[0], search.num_live(num_results))
+    num_parts = _num_parts(encoder_token_ids.shape[0], search.beam_width(num_results))
     if num_parts < 2 or not _is_compiled_for_cpu(encoder_token_ids):
         return run(inputs)
-    enter_surroundings = surroundings(model)
+    enter_context = thread_context(model)
 
-    def run_part(encoder_token_ids, rows, numbers):
-        part = inputs._replace(encoder_token_ids=encoder_token_ids, rows=rows, numbers=numbers)
-        with enter_surroundings():
+    def run_part(encoder_token_ids, per_example, numbers):
+        part = inputs._replace(
+            encoder_token_ids=encoder_token_ids, per_example=per_example, numbers=numbers
+        )
+        with enter_context():
             return run(part)
 
-    parts = _split((encoder_token_ids, rows, numbers), num_parts)
+    parts = _split((encoder_token_ids, per_example, numbers), num_parts)
     with ThreadPoolExecutor(num_parts) as threads:
         token_ids, scores = zip(*threads.map(run_part, *zip(*parts)))
     size = encoder_token_ids.shape[0]
@@ -70,15 +72,15 @@ def _num_parts(batch_size, beam_size):
 
 @functools.cache
 def _num_cores():
-    """Those that this process may use: less than there are where its container has a quota."""
+    """Return the number of cores that this process may use, within its container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(cores, _quota(Path("/sys/fs/cgroup"))))
 
 
 def _quota(cgroup):
-    """How many cores Linux's control group lets its processes use together; a large number if any.
+    """Return the CPU quota of a Linux control group in cores; a large number without a quota.
 
-    The second version has a file `cpu.max`, "QUOTA PERIOD" or "max PERIOD"; the first a file each.
+    Version 2 has a file `cpu.max`, "QUOTA PERIOD" or "max PERIOD"; version 1 has two files.
     """
     for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
         try:
@@ -90,7 +92,7 @@ def _quota(cgroup):
 
 
 def _is_compiled_for_cpu(tensor):
-    """Whether a program would run, now, on this machine's cores, without Python's lock."""
+    """Return whether a program would now run on CPU cores without holding Python's lock."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -107,9 +109,9 @@ def _is_compiled_for_cpu(tensor):
 
 
 def _split(tensors, num_parts):
-    """Parts of the same shapes: zeros, which are no sentences, are added to the batch.
+    """Split a batch into parts of equal shape, after padding it with empty sentences.
 
-    A part has every so manyth row, because batches are often sorted by length.
+    Part i has the rows i, i + num_parts, ...: batches are often sorted by length.
     """
 
     def padded(batch):
@@ -125,6 +127,64 @@ def _split(tensors, num_parts):
 
 
 def _join(parts):
-    """The rows in the order that they had before `_split`."""
+    """Return the rows in their order before `_split`."""
     rows = ops.stack(parts, axis=1)
     return ops.reshape(rows, (-1, *rows.shape[2:]))
+
+
+def thread_context(model):
+    """Capture the calling thread's context, for other threads that work for it.
+
+    It consists of the values of a `keras.StatelessScope`; on JAX the precision of matrix products
+    and the default device; on TensorFlow the device of `tf.device`.
+
+    Args:
+        model: a Keras model.
+
+    Returns:
+        A function without arguments that returns a context manager, which another thread enters.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return _thread_context_jax(model)
+    if backend == "tensorflow":
+        return _thread_context_tensorflow(model)
+    return contextlib.nullcontext
+
+
+def _thread_context_jax(model):
+    import jax
+
+    values = [(variable, variable.value) for variable in model.variables]
+    precision, device = jax.config.jax_default_matmul_precision, jax.config.jax_default_device
+
+    @contextlib.contextmanager
+    def enter():
+        with (
+            keras.StatelessScope(state_mapping=values),
+            jax.default_matmul_precision(precision),
+            jax.default_device(device),
+        ):
+            yield
+
+    return enter
+
+
+def _thread_context_tensorflow(model):
+    import tensorflow as tf
+
+    values = [(variable, variable.value) for variable in model.variables]
+    is_scope = not all(isinstance(value, tf.Variable) for _, value in values)
+    device = tf.zeros(()).device  # the device of this thread's operations
+
+    @contextlib.contextmanager
+    def enter():
+        with contextlib.ExitStack() as stack:
+            if is_scope:
+                stack.enter_context(keras.StatelessScope(state_mapping=values))
+            # TensorFlow traces a program again for an explicit device.
+            if tf.zeros(()).device != device:
+                stack.enter_context(tf.device(device))
+            yield
+
+    return enter

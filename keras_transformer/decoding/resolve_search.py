@@ -1,65 +1,69 @@
-"""Searches from what users pass: an object, a function, or options alone."""
+"""Turn what users pass as `search=` and search options into a `Search`."""
 
 import dataclasses
 
-from keras_transformer.decoding.beam_search import (
-    BeamSearch,
-    beam_search,
-    greedy,
-    greedy_search,
-    with_constraints,
-)
-from keras_transformer.decoding.sampling import Sampling, sample
+from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.constraints import BannedTokens, MinLength
+from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import check_names
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.word_sync_search import WordSynchronousBeamSearch
 
-_MAKERS = {
-    beam_search: BeamSearch,
-    greedy_search: greedy,
-    sample: Sampling,
-    WordSynchronousBeamSearch: WordSynchronousBeamSearch,
+# KerasHub's names of samplers -> searches. `k` and `p` are the defaults of KerasHub's samplers.
+NAMED_SEARCHES = {
+    "greedy": BeamSearch.greedy(),
+    "beam": BeamSearch(),
+    "random": Sampling(),
+    "top_k": Sampling(top_k=5),
+    "top_p": Sampling(top_p=0.1),
 }
-# Options that stand for constraints.
-_CONSTRAINTS = ("min_length", "banned_token_ids")
+# Options that add constraints.
+_CONSTRAINT_OPTIONS = ("min_length", "banned_token_ids")
 
 
-def make_search(search, default, **options):
-    """A search with options.
+def resolve_search(search: "Search | type[Search] | str | None", default: Search, **options):
+    """Return a search with options.
 
     Args:
-        search: a `Search`; or one of the functions `beam_search`, `greedy_search` and `sample`, or
-            the class `WordSynchronousBeamSearch`, for a search of that kind, which is as long and
-            as constrained as the default; or None for the default.
+        search: a `Search`; or, for a search with the `extra_length` and the constraints of
+            `default`, one of the names `"greedy"`, `"beam"`, `"random"`, `"top_k"` and `"top_p"`
+            or a class of searches; or None for `default`.
         default: a `Search`.
-        **options: fields of the search that are to be others; `min_length` and `banned_token_ids`,
-            which add constraints.
+        **options: values for fields of the search; `min_length` and `banned_token_ids` add
+            constraints.
 
     Returns:
         A `Search`.
 
     Raises:
-        UserError: if `search` is nothing of the kind, or has no such option.
+        UserError: if `search` is not supported, or the search has no such option.
     """
     if search is None:
         search = default
     elif not isinstance(search, Search):
         length, constraints = default.extra_length, default.constraints
-        search = _maker(search)(extra_length=length, constraints=constraints)
-    check_names(options, type(search), also=_CONSTRAINTS)
-    more = {name: options.pop(name) for name in _CONSTRAINTS if name in options}
+        kept = {"extra_length": length, "constraints": constraints}
+        search = dataclasses.replace(_find_search(search), **kept)
+    check_names(options, type(search), also=_CONSTRAINT_OPTIONS)
+    added = {name: options.pop(name) for name in _CONSTRAINT_OPTIONS if name in options}
     search = dataclasses.replace(search, **options)
-    constraints = with_constraints(search.constraints, **more)
-    return dataclasses.replace(search, constraints=constraints)
+    constraints = [*search.constraints]
+    if added.get("min_length", 0) != 0:
+        constraints.append(MinLength(added["min_length"]))
+    banned = BannedTokens(added.get("banned_token_ids", ()))
+    if banned.banned_token_ids:
+        constraints.append(banned)
+    return dataclasses.replace(search, constraints=tuple(constraints))
 
 
-def _maker(function):
-    for known, maker in _MAKERS.items():
-        if function is known:
-            return maker
+def _find_search(search):
+    if isinstance(search, str) and search in NAMED_SEARCHES:
+        return NAMED_SEARCHES[search]
+    if isinstance(search, type) and issubclass(search, Search):
+        return search()
+    names = ", ".join(f'"{name}"' for name in NAMED_SEARCHES)
     raise UserError(
-        "`search` must be a `BeamSearch`, a `Sampling`, a `WordSynchronousBeamSearch` or this "
-        "class, or one of the functions `beam_search`, `greedy_search` and `sample`. "
-        f"Received: search={function!r}"
+        "`search` must be a `kt.BeamSearch`, a `kt.Sampling`, a "
+        f"`kt.parsing.WordSynchronousBeamSearch` or one of the names {names}. "
+        f"Received: search={search!r}"
     )

@@ -1,16 +1,18 @@
-"""Outputs drawn at random."""
+"""Outputs that are drawn at random."""
 
-import random
+import random as python_random
 from dataclasses import dataclass
 
 import keras
 import numpy as np
+from keras import ops
 
-from keras_transformer.decoding.beam_search import with_constraints
-from keras_transformer.decoding.candidates import sampled_candidates
+from keras_transformer.decoding.candidates import Candidates, top_k
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.static_fields import shared
+from keras_transformer.decoding.static_fields import traced
+from keras_transformer.layers.dropout import hash_bits
 from keras_transformer.validation import integer, positive_integer, real_number
+from keras_transformer.reserved_ids import PAD_ID
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -18,42 +20,42 @@ from keras_transformer.validation import integer, positive_integer, real_number
 class Sampling(Search):
     """Draw outputs at random, token by token, from `softmax(logits / temperature)`.
 
-    The random numbers are a hash of `seed`, the sentence and its number in the call, from 0 on: the
-    same on every backend, whatever else is in the batch. So equal sentences of a call have
-    different outputs. Scores are the model's log-probabilities, as of temperature 1.
+    The random numbers are a hash of `seed`, the sentence and its number in the call, counted from
+    0. They are the same on every backend and do not depend on the rest of the batch; equal
+    sentences of a call get different outputs. Scores are the model's log-probabilities, at
+    temperature 1.
 
     ```python
     search = Sampling(temperature=0.8, top_p=0.9, seed=None)
     token_ids, scores = search(model, encoder_token_ids, num_results=5)
     ```
 
-    Call arguments and results are those of every `Search`. Of the results of a sentence some may be
-    equal.
+    See `Search` for the call arguments and results. Some results of a sentence may be equal.
 
     Args:
-        temperature: the higher, the more random.
-        top_k: if given, only the `top_k` likeliest tokens are drawn from.
-        top_p: if given, only the likeliest tokens whose probabilities sum up to `top_p` are drawn
-            from (nucleus sampling, Holtzman et al., 2020); of those that `top_k` leaves.
-        seed: integer; another seed gives other outputs. With None each call draws anew, by a seed
-            from Python's `random`.
-        extra_length: how many tokens, the end token included, an output may have beyond the tokens
-            of its source.
+        temperature: higher values give more random outputs.
+        top_k: if given, only the `top_k` most probable tokens can be drawn.
+        top_p: if given, only the most probable tokens whose probabilities sum up to `top_p` can be
+            drawn (nucleus sampling, Holtzman et al., 2020). It is applied after `top_k`.
+        seed: integer; each seed gives different outputs. None draws a new seed from Python's
+            `random` in each call.
+        extra_length: the number of tokens, including the end token, by which an output may exceed
+            the tokens of its source.
         constraints: tuple of `keras_transformer.constraints.Constraint`.
 
     Raises:
         UserError: if an argument is out of its range.
     """
 
-    temperature: float = shared("float32", 1.0)
+    temperature: float = traced("float32", 1.0)
     top_k: int | None = None
-    top_p: float | None = shared("float32", None)
+    top_p: float | None = traced("float32", None)
     seed: int | None = 0
-    extra_length: int = shared("int32", 50)
+    extra_length: int = traced("int32", 50)
     constraints: tuple = ()
 
-    drops = False  # samples are independent from the beginning
-    draws = True
+    prunes = False  # samples do not compete
+    is_stochastic = True
 
     def __post_init__(self):
         top_k, top_p, seed = self.top_k, self.top_p, self.seed
@@ -73,14 +75,18 @@ class Sampling(Search):
         given = [f"{name} {value}" for name, value in limits.items() if value is not None]
         return ", ".join([f"samples, temperature {self.temperature}", *given])
 
-    def num_live(self, num_results):
+    def beam_width(self, num_results):
         return num_results
 
-    def num_starts(self, num_results):
+    def initial_beams(self, num_results):
         return num_results
 
-    def candidates(self, choose, scores, numbers):
-        return sampled_candidates(choose, scores, self, numbers())
+    def candidates(self, choose, scores, random):
+        numbers = uniform_numbers(random.keys, scores.shape[1], random.seed, random.step)
+        return sampled_candidates(choose, scores, self, numbers)
+
+    def sentence_keys(self, encoder_token_ids, numbers, seed):
+        return sentence_keys(encoder_token_ids, numbers, seed)
 
     def seed_value(self):
         if self.seed is not None:
@@ -88,55 +94,107 @@ class Sampling(Search):
         if _is_in_tensorflow_graph():
             import tensorflow as tf
 
-            # The program draws, each time that it runs.
+            # The compiled program draws a seed each time it runs.
             return tf.random.uniform((), -(2**31), 2**31 - 1, "int32")
-        return np.int32(random.getrandbits(32) - 2**31)
+        return np.int32(python_random.getrandbits(32) - 2**31)
 
-    def template(self):
-        return super().template()._with({"seed": None})
+    def static_part(self):
+        return super().static_part()._with({"seed": None})
 
 
-def sample(
-    model,
-    encoder_token_ids,
-    num_results=1,
-    temperature=1.0,
-    top_k=None,
-    top_p=None,
-    seed=0,
-    extra_length=50,
-    min_length=0,
-    prefix_token_ids=None,
-    banned_token_ids=(),
-    return_attention=False,
-    constraints=(),
-):
-    """Call a `Sampling` of these options.
+def sampled_candidates(choose, scores, sampling, numbers):
+    """Draw one random continuation per hypothesis.
 
     Args:
-        model: a `Transformer`.
-        encoder_token_ids: int array `(batch, source)`, as every `Search` takes it.
-        num_results: how many outputs to draw for each sentence.
-        temperature: see `Sampling`.
-        top_k: see `Sampling`.
-        top_p: see `Sampling`.
-        seed: see `Sampling`.
-        extra_length: see `Sampling`.
-        min_length: see `constraints.MinLength`.
-        prefix_token_ids: see `constraints.ForcedPrefix`.
-        banned_token_ids: see `constraints.BannedTokens`.
-        return_attention: whether to return the attention of the outputs to the source.
-        constraints: further constraints.
+        choose: as for `best_candidates`.
+        scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
+        sampling: `temperature`, `top_k` and `top_p`.
+        numbers: float32 tensor `(batch, beam)`, uniform in [0, 1).
 
     Returns:
-        The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`: see `Search`.
-
-    Raises:
-        UserError: if an argument is out of its range or does not fit the model or the sentences.
+        `Candidates`, as many as the beam.
     """
-    search = Sampling(temperature, top_k, top_p, seed, extra_length)
-    constraints = with_constraints(constraints, min_length, prefix_token_ids, banned_token_ids)
-    return search(model, encoder_token_ids, num_results, constraints, return_attention)
+    beam = scores.shape[1]
+    values, tokens = choose(sampling.top_k)
+    size = values.shape[-1]
+    values = ops.reshape(values, (-1, size))
+    if sampling.top_k is None and sampling.top_p is None:
+        index = place = _drawn(values, sampling, numbers)
+    else:
+        values, order = top_k(values, min(sampling.top_k or size, size))
+        place = _drawn(values, sampling, numbers)
+        index = ops.take_along_axis(order, place, axis=-1)
+    values = ops.take_along_axis(values, place, axis=-1)
+    if len(tokens.shape) == 1:
+        tokens = ops.take(tokens, index, axis=0)
+    else:
+        tokens = ops.take_along_axis(ops.reshape(tokens, (-1, size)), index, axis=-1)
+    parents = ops.broadcast_to(ops.arange(beam, dtype="int32"), ops.shape(scores))
+    return Candidates(
+        parents,
+        ops.cast(ops.reshape(tokens, (-1, beam)), "int32"),
+        scores + ops.reshape(values, (-1, beam)),
+    )
+
+
+def _drawn(values, sampling, numbers):
+    """Return the index of the first value whose cumulated probability exceeds the random number:
+    int32 `(rows, 1)`.
+    """
+    probabilities = ops.softmax(values / sampling.temperature)
+    cumulated = ops.cumsum(probabilities, axis=-1)
+    if sampling.top_p is not None:
+        is_kept = cumulated - probabilities < sampling.top_p
+        most = ops.max(ops.where(is_kept, cumulated, 0.0), axis=-1, keepdims=True)
+        cumulated = ops.where(is_kept, cumulated, most)
+    drawn = ops.reshape(numbers, (-1, 1)) * cumulated[:, -1:]
+    place = ops.sum(ops.cast(cumulated <= drawn, "int32"), axis=-1, keepdims=True)
+    return ops.minimum(place, cumulated.shape[-1] - 1)  # if no token is allowed
+
+
+def sentence_keys(encoder_token_ids, numbers, seed):
+    """Return a hash of each sentence and its number in the call.
+
+    It is the sum, modulo 2^32, of a hash of the number and hashes of the tokens with their
+    positions. It does not depend on the sentence's row in the batch or on its padding.
+
+    Args:
+        encoder_token_ids: int32 tensor `(batch, source)`.
+        numbers: int32 tensor `(batch, 1)`: the number of each sentence in the call.
+        seed: int32 scalar.
+
+    Returns:
+        Int32 tensor `(batch, 1)`.
+    """
+    seed = ops.reshape(seed, (1,))
+    positions = ops.arange(ops.shape(encoder_token_ids)[1], dtype="int32")
+    no_step = ops.zeros((1,), "int32")
+    words = hash_bits(
+        hash_bits(encoder_token_ids, ops.concatenate([seed, no_step])) + positions,
+        ops.concatenate([seed, no_step + 1]),
+    )
+    words = ops.where(encoder_token_ids == PAD_ID, 0, words)
+    number_words = hash_bits(numbers, ops.concatenate([seed, no_step + 2]))
+    return ops.cast(ops.sum(words, axis=1, keepdims=True), "int32") + number_words
+
+
+def uniform_numbers(keys, count, seed, step):
+    """Return random numbers that depend on the sentence's key and not on its row in the batch.
+
+    Args:
+        keys: int32 tensor `(batch, 1)`, from `sentence_keys`.
+        count: the number of random numbers per sentence.
+        seed: int32 scalar.
+        step: int32 scalar; each step has its own numbers.
+
+    Returns:
+        Float32 tensor `(batch, count)`, uniform in [0, 1).
+    """
+    # `sentence_keys` used 0, 1 and 2.
+    words = ops.concatenate([ops.reshape(seed, (1,)), ops.reshape(step, (1,)) + 3])
+    bits = hash_bits(keys + ops.arange(count, dtype="int32"), words)
+    # 23 bits, so that the product with a float32 sum stays below that sum.
+    return ops.cast(ops.bitwise_and(ops.right_shift(bits, 9), 2**23 - 1), "float32") * 2.0**-23
 
 
 def _is_in_tensorflow_graph():

@@ -1,4 +1,4 @@
-"""What the searches have in common: their checks, their constraints, and what they return."""
+"""The base class of searches: options, call, validation of the inputs, results."""
 
 import abc
 
@@ -6,60 +6,64 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.decoding.constraint import Constraint
+from keras_transformer.decoding.constraints import Constraint
 from keras_transformer.decoding.cpu_parallel import search_on_all_cores
 from keras_transformer.decoding.search_loop import SearchLoop
-from keras_transformer.decoding.source_validation import check_source, integers
-from keras_transformer.decoding.static_fields import Settings, deserialize, serialize
+from keras_transformer.decoding.static_fields import (
+    StaticFields,
+    check_padding,
+    deserialize,
+    integers,
+    serialize,
+    values_of,
+)
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID, START_ID
 from keras_transformer.validation import positive_integer
 
 
-class Search(Settings, abc.ABC):
+class Search(StaticFields, abc.ABC):
     """A way to search for outputs; a base class of frozen dataclasses.
 
-    `extra_length` and `constraints` are fields of each. Equal by value, it can be the key of a
-    dict, and `get_config` and `from_config` turn it into JSON values and back.
+    Each subclass has the fields `extra_length` and `constraints`. Searches compare by value and are
+    hashable; `get_config` and `from_config` convert them to JSON values and back.
 
     Call arguments:
         model: a `Transformer`.
         encoder_token_ids: int array `(batch, source)`, each row ending with the end token, padded
-            with 0 at the end, and only there. A row of padding alone gives empty outputs of score
-            0.
-        num_results: how many outputs of each sentence to return.
-        constraints: further constraints, such as those that differ by sentence.
+            with 0 at the end only. A row of padding alone gives empty outputs of score 0.
+        num_results: the number of outputs to return per sentence.
+        constraints: further constraints, such as constraints that differ by sentence.
         return_attention: whether to return the attention of the outputs to the source.
-        sentence_numbers: int array `(batch,)`, of which the random numbers of a search that draws
-            depend, as they do of the sentences. Equal sentences of different numbers have different
-            outputs, so pass other numbers for each batch of a longer text. Defaults to 0, 1, ...
+        sentence_numbers: int array `(batch,)`. The random numbers of a stochastic search depend on
+            the sentence and its number, so pass different numbers for each batch of a longer text.
+            Defaults to 0, 1, ...
 
     Returns:
         The tuple `(token_ids, scores)`, or `(token_ids, scores, attention)`:
         `token_ids`: int32 tensor `(batch, num_results, source + extra_length)`, without the start
-        token, the end token included, 0 after it;
-        `scores`: float32 tensor `(batch, num_results)`, the best first. Where there are fewer
-        outputs than `num_results`, as where constraints leave none or weights are no numbers, minus
-        infinity, and 0 for tokens;
+        token, with the end token, 0 after it;
+        `scores`: float32 tensor `(batch, num_results)`, the best first. If fewer than `num_results`
+        outputs are found, because of constraints or NaN weights, the missing ones have the score
+        minus infinity and tokens 0;
         `attention`: float32 tensor `(batch, num_results, num_layers, num_heads, source +
-        extra_length, source)`, the encoder-decoder attention weights with which each output token
-        was predicted; 0 after the output's end.
+        extra_length, source)`, the encoder-decoder attention weights that predicted each output
+        token; 0 after the output's end.
 
     Raises:
         UserError: if an argument is out of its range or does not fit the model or the sentences.
             Within `tf.function` and `jax.jit`, token ids have no values yet and are not checked.
     """
 
-    # What makes the steps: see `SearchLoop`.
     loop_class = SearchLoop
-    # How many outputs of each sentence it can give at most, or None.
+    # The largest number of outputs per sentence, or None.
     most_results = None
-    # β of the coverage penalty, where there is one.
+    # β of the coverage penalty, if the search has one.
     coverage_penalty = 0.0
-    # Whether hypotheses that score too little are given up, and others take their places.
-    drops = True
-    # Whether random numbers decide.
-    draws = False
+    # Whether low-scoring hypotheses are pruned.
+    prunes = True
+    # Whether the search draws random numbers.
+    is_stochastic = False
 
     def __call__(
         self,
@@ -76,7 +80,7 @@ class Search(Settings, abc.ABC):
         if encoder_token_ids.shape[0] == 0:
             token_ids, scores = _nothing(encoder_token_ids, num_results, self.extra_length)
         else:
-            numbers = _numbers(encoder_token_ids, sentence_numbers) if self.draws else ()
+            numbers = _numbers(encoder_token_ids, sentence_numbers) if self.is_stochastic else ()
             token_ids, scores = search_on_all_cores(
                 search, model, encoder_token_ids, num_results, numbers
             )
@@ -85,20 +89,21 @@ class Search(Settings, abc.ABC):
         return token_ids, scores, _attention(model, encoder_token_ids, token_ids)
 
     def checked(self, model, encoder_token_ids, num_results, constraints):
-        """What a call searches with, once its arguments are found to be right.
+        """Validate the arguments of a call.
 
         Args:
-            model: as of a call.
-            encoder_token_ids: int tensor `(batch, source)`.
-            num_results: how many outputs of each sentence.
+            model: a `Transformer`.
+            encoder_token_ids: int array `(batch, source)`.
+            num_results: the number of outputs per sentence.
             constraints: further constraints.
 
         Returns:
             The search with all constraints, the sentences as an int32 tensor, the number of results
-            as a Python integer, and the most tokens of each output as `check_source` gives them.
+            as a Python integer, and the length limits of the outputs (see `check_source`).
 
         Raises:
-            UserError: as a call.
+            UserError: if an argument is out of its range or does not fit the model or the
+                sentences.
         """
         search = self._with({"constraints": (*self.constraints, *check_constraints(constraints))})
         encoder_token_ids = integers("encoder_token_ids", encoder_token_ids)
@@ -114,79 +119,86 @@ class Search(Settings, abc.ABC):
         return search, encoder_token_ids, num_results, limits
 
     @abc.abstractmethod
-    def num_live(self, num_results):
-        """The number of live hypotheses of a sentence, where so many outputs are asked for.
+    def beam_width(self, num_results):
+        """Return the number of live hypotheses per sentence, an integer.
 
         Args:
-            num_results: how many outputs of a sentence are asked for.
-
-        Returns:
-            An integer.
+            num_results: the number of outputs per sentence.
         """
 
     @abc.abstractmethod
-    def num_starts(self, num_results):
-        """How many of them there are before the first step, all without tokens.
+    def initial_beams(self, num_results):
+        """Return the number of live hypotheses before the first step, an integer.
 
         Args:
-            num_results: how many outputs of a sentence are asked for.
-
-        Returns:
-            An integer.
+            num_results: the number of outputs per sentence.
         """
 
     @abc.abstractmethod
-    def candidates(self, choose, scores, numbers):
-        """The continuations of the live hypotheses, the best first.
+    def candidates(self, choose, scores, random):
+        """Return the continuations of the live hypotheses, the best first.
 
         Args:
-            choose: function of a number of tokens, or None for all: see `choices.choose`.
+            choose: function of a number of tokens, or None for all: see `candidates.choose`.
             scores: float32 tensor `(batch, beam)`: log-probabilities of the live hypotheses.
-            numbers: function without arguments: float32 tensor `(batch, beam)`, uniform in [0, 1).
+            random: `RandomStep`.
 
         Returns:
             `Candidates`.
         """
 
-    def penalised(self, scores, length):
-        """The scores by which finished hypotheses are ranked.
+    def penalized(self, scores, length):
+        """Return the scores that rank finished hypotheses.
 
         Args:
             scores: float32 tensor of any shape: log-probabilities.
-            length: int32 tensor of a shape that broadcasts to it: numbers of tokens, the end token
-                included.
+            length: int32 tensor of a shape that broadcasts to it: numbers of tokens, including the
+                end token.
 
         Returns:
-            Float32 tensor. It falls with the log-probability, and does not fall with the length.
+            Float32 tensor. It increases with the log-probability, and does not decrease with the
+            length.
         """
         return scores
 
+    def sentence_keys(self, encoder_token_ids, numbers, seed):
+        """Return what the random numbers of each sentence depend on; `()` without random numbers.
+
+        Args:
+            encoder_token_ids: int32 tensor `(batch, source)`.
+            numbers: int32 tensor `(batch, 1)`: the number of each sentence in the call.
+            seed: int32 scalar.
+        """
+        return ()
+
     def seed_value(self):
-        """The seed of the random numbers: int32 scalar."""
+        """Return the seed of the random numbers: int32 scalar."""
         return np.int32(0)
 
-    def template(self):
+    def static_part(self):
         return (
             super()
-            .template()
-            ._with({"constraints": tuple(constraint.template() for constraint in self.constraints)})
+            .static_part()
+            ._with(
+                {"constraints": tuple(constraint.static_part() for constraint in self.constraints)}
+            )
         )
 
-    def shared_tensors(self):
-        constraints = [constraint.shared_tensors() for constraint in self.constraints]
-        return {**super().shared_tensors(), "constraints": constraints}
+    def traced_tensors(self):
+        constraints = [constraint.traced_tensors() for constraint in self.constraints]
+        return {**super().traced_tensors(), "constraints": constraints}
 
-    def row_tensors(self):
-        return [constraint.row_tensors() for constraint in self.constraints]
+    def per_example_tensors(self):
+        return [constraint.per_example_tensors() for constraint in self.constraints]
 
-    def filled(self, tensors, rows=None):
-        """Itself with tensors in their places, and those of its constraints too."""
-        rows = rows or [{}] * len(self.constraints)
+    def bind(self, tensors, per_example=None):
+        """Return a copy of the search and its constraints with tensors in their fields."""
+        per_example = per_example or [{}] * len(self.constraints)
+        fields = zip(self.constraints, tensors["constraints"], per_example)
         constraints = tuple(
-            constraint.filled({**shared, **of_rows})
-            for constraint, shared, of_rows in zip(self.constraints, tensors["constraints"], rows)
+            constraint.bind({**traced, **per_example}) for constraint, traced, per_example in fields
         )
-        return super().filled({**tensors, "constraints": constraints})
+        return super().bind({**tensors, "constraints": constraints})
 
     def get_config(self):
         constraints = [serialize(constraint) for constraint in self.constraints]
@@ -198,20 +210,20 @@ class Search(Settings, abc.ABC):
         return cls(**{**config, "constraints": constraints})
 
     def _check_fields(self, **values):
-        """Put checked values into the fields, and check those that all searches have."""
+        """Set the fields to checked values, and check the fields that all searches have."""
         values["extra_length"] = positive_integer("extra_length", self.extra_length)
         values["constraints"] = check_constraints(self.constraints)
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def check_num_results(self, num_results):
-        """The number as a Python integer.
+        """Return the number of results as a Python integer.
 
         Args:
             num_results: a number.
 
         Raises:
-            UserError: if the search does not give so many outputs of a sentence.
+            UserError: if the search cannot return that many outputs per sentence.
         """
         num_results = positive_integer("num_results", num_results)
         if self.most_results is not None and num_results > self.most_results:
@@ -223,10 +235,10 @@ class Search(Settings, abc.ABC):
 
 
 def check_constraints(constraints):
-    """The constraints as a tuple.
+    """Return the constraints as a tuple.
 
     Raises:
-        UserError: if one is none.
+        UserError: if one of them is not a `Constraint`.
     """
     if isinstance(constraints, Constraint):
         return (constraints,)
@@ -240,8 +252,70 @@ def check_constraints(constraints):
     return constraints
 
 
+def check_source(model, encoder_token_ids, extra_length):
+    """Validate the sources of a search.
+
+    Args:
+        model: a `Transformer`.
+        encoder_token_ids: int tensor `(batch, source)`.
+        extra_length: the number of tokens by which an output may exceed its source.
+
+    Returns:
+        Int array `(batch,)`: the largest number of tokens of each output, 0 for a source without
+        tokens; None in a program that is being compiled.
+
+    Raises:
+        UserError: if the tensor does not have two axes or has no columns, contains an invalid token
+            id, has padding before a token, or is too long for the model's learned positions.
+    """
+    shape = tuple(encoder_token_ids.shape)
+    if len(shape) != 2 or shape[1] == 0:
+        raise UserError(
+            "`encoder_token_ids` must have the shape (batch, source), with one column at least. "
+            f"Received: shape={shape}"
+        )
+    length, max_length = shape[1], model.hyperparameters["max_length"]
+    if max_length is not None and length is not None and length + extra_length > max_length:
+        raise UserError(
+            f"The source has {length} positions and its translation up to {length + extra_length}, "
+            f"but the model learned only max_length={max_length}. Shorten the source, or pass a "
+            "smaller `extra_length`."
+        )
+    token_ids, size = values_of(encoder_token_ids), model.encoder.token_embedding.input_dim
+    if token_ids is None:
+        return None
+    wrong = token_ids[(token_ids < 0) | (token_ids >= size)]
+    if len(wrong):
+        raise UserError(
+            f"`encoder_token_ids` must be from 0 to {size - 1}, the vocabulary's last. "
+            f"Received: the id {wrong[0]}"
+        )
+    check_padding("encoder_token_ids", token_ids)
+    lengths = (token_ids != PAD_ID).sum(axis=1)
+    return np.where(lengths, lengths - 1 + extra_length, 0)
+
+
+def check_logits(model, source_ids):
+    """Raise a `UserError` if a model's logits are infinite or NaN, so that searches find nothing.
+
+    Args:
+        model: a `Transformer`.
+        source_ids: list of the token ids of a sentence.
+    """
+    inputs = {
+        "encoder_token_ids": np.array([source_ids], "int32"),
+        "decoder_token_ids": np.array([[START_ID]], "int32"),
+    }
+    largest = ops.convert_to_numpy(model(inputs)).max(axis=-1)
+    if np.isnan(largest).any() or np.isposinf(largest).any():
+        raise UserError(
+            "The model's logits are infinite or not a number. Expected finite weights, and a "
+            f"`dtype` that can hold what it computes. Received: {model!r}"
+        )
+
+
 def _numbers(encoder_token_ids, numbers):
-    """Which sentence of the call each is: int32 tensor `(batch, 1)`."""
+    """Return the number of each sentence in the call: int32 tensor `(batch, 1)`."""
     if numbers is None:
         numbers = ops.arange(ops.shape(encoder_token_ids)[0], dtype="int32")
     numbers = ops.convert_to_tensor(integers("sentence_numbers", numbers), "int32")
@@ -255,14 +329,14 @@ def _numbers(encoder_token_ids, numbers):
 
 
 def _nothing(encoder_token_ids, num_results, extra_length):
-    """The results of no sentences; on JAX an empty batch does not go through the loop."""
+    """Return the results of an empty batch, which JAX cannot put through the loop."""
     shape = (0, num_results)
     length = encoder_token_ids.shape[1] + extra_length
     return ops.zeros((*shape, length), "int32"), ops.zeros(shape, "float32")
 
 
 def _attention(model, encoder_token_ids, token_ids):
-    """The encoder-decoder attention of each output: one pass over the chosen ones alone."""
+    """Return the encoder-decoder attention of the outputs, from one pass over the results only."""
     batch, num_results, length = ops.shape(token_ids)
     flat_ids = ops.reshape(token_ids, (batch * num_results, length))
     encoder_token_ids = ops.repeat(encoder_token_ids, num_results, axis=0)

@@ -1,13 +1,13 @@
-"""The loop of every search: live hypotheses grow, finished ones are kept apart."""
+"""The loop of every search: live hypotheses grow, finished hypotheses are kept apart."""
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.candidates import uniform_numbers
-from keras_transformer.decoding.constraint import Progress, Sizes
-from keras_transformer.decoding.next_token_filter import choose
+from keras_transformer.decoding.candidates import choose, gather_rows, top_k
+from keras_transformer.decoding.constraints import Progress, Sizes
 from keras_transformer.decoding.search_state import (
     Ends,
     State,
@@ -15,23 +15,81 @@ from keras_transformer.decoding.search_state import (
     largest_capacity,
     without_unused,
 )
-from keras_transformer.decoding.top_k import gather_rows, top_k
 from keras_transformer.layers.slice_update import slice_update
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
-# In the coverage penalty, attention to a source token summed over an output is at least this.
+# The smallest attention to a source token, summed over an output, in the coverage penalty.
 _SMALLEST_COVERAGE = 1e-9
+
+
+class RandomStep(NamedTuple):
+    """What the random numbers of a step depend on."""
+
+    keys: object  # `Search.sentence_keys`
+    seed: object  # int32 scalar
+    step: object  # int32 scalar
+
+
+class StepInputs:
+    """Further inputs of a model's decoder at each step: none.
+
+    A model whose `decode` needs more than tokens, positions and a cache has an attribute
+    `step_inputs`, an object with these methods. It defines the data that a search keeps for the
+    sentences, which is constant, and for their hypotheses, which changes at each step.
+    """
+
+    def of_source(self, encoder_sequence, encoder_token_ids):
+        """Return the constant data of sentences: tensors whose first axis is the batch.
+
+        Args:
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`.
+            encoder_token_ids: int32 tensor `(batch, source)`.
+        """
+        return ()
+
+    def first(self, batch, beam):
+        """Return the data of hypotheses without tokens: tensors `(batch, beam, ...)`.
+
+        Args:
+            batch: the number of sentences.
+            beam: the number of hypotheses per sentence.
+        """
+        return ()
+
+    def arguments(self, source, state):
+        """Return a dict of further arguments of the model's `decode`.
+
+        Args:
+            source: the result of `of_source`.
+            state: the data of the hypotheses that are decoded.
+        """
+        return {}
+
+    def advance(self, state, parents, tokens):
+        """Return the data of hypotheses with one more token.
+
+        Args:
+            state: the data of the hypotheses before.
+            parents: int32 tensor `(batch, beam)`: the hypotheses that are continued.
+            tokens: int32 tensor `(batch, beam)`: the new tokens; 0 for an unchanged hypothesis.
+        """
+        return state
+
+
+def step_inputs_of(model):
+    """Return the `step_inputs` of a model, or the `StepInputs` without data."""
+    return getattr(model, "step_inputs", None) or StepInputs()
 
 
 class SearchLoop:
     """The loop of one search.
 
     Args:
-        search: a `Search` with tensors in their places.
-        num_results: how many outputs of each sentence are asked for.
+        search: a `Search` with bound tensors.
+        num_results: the number of outputs per sentence.
         model: a `Transformer`.
         sentences: `Sentences`.
-        seed: int32 scalar, of random numbers.
+        seed: int32 scalar, the seed of random numbers.
     """
 
     def __init__(self, search, num_results, model, sentences, seed):
@@ -40,20 +98,22 @@ class SearchLoop:
         self.model = model
         self.sentences = sentences
         self.seed = seed
-        self.beam_size = search.num_live(num_results)
+        self.beam_size = search.beam_width(num_results)
         self.has_coverage = not isinstance(search.coverage_penalty, float)
-        self.deterministic_attention = getattr(model, "deterministic_attention", None)
+        self.step_inputs = step_inputs_of(model)
         self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
-        # Where each sentence stops at the latest: its tokens, less the end token, plus the extra.
+        # The length limit of outputs: the source's tokens without the end token, plus the extra.
         self.limits = self.source_lengths - 1 + search.extra_length
 
     def first_state(self, caches, length):
-        """Live hypotheses without tokens; for a source without tokens, nothing to do.
+        """Return the state before the first step: live hypotheses without tokens.
+
+        A source without tokens has no live hypotheses.
 
         Args:
-            caches: a layer's (key, value) each, empty.
-            length: no output is longer.
+            caches: one empty (key, value) per layer.
+            length: the largest length of an output.
 
         Returns:
             `State`.
@@ -61,7 +121,7 @@ class SearchLoop:
         batch, source = ops.shape(self.sentences.token_ids)
         beam, num_results = self.beam_size, self.num_results
         has_source = ops.expand_dims(self.source_lengths > 0, 1)
-        is_start = ops.arange(beam, dtype="int32") < self.search.num_starts(num_results)
+        is_start = ops.arange(beam, dtype="int32") < self.search.initial_beams(num_results)
         nothing = ops.full((batch, beam), -np.inf, "float32")
         no_results = ops.full((batch, num_results), -np.inf, "float32")
         return State(
@@ -72,7 +132,7 @@ class SearchLoop:
             parents=ops.zeros((batch, length, beam), "int32"),
             ancestors=ops.zeros((batch, beam, ops.shape(caches[0][0])[-1]), "bool"),
             used=ops.convert_to_tensor(0, "int32"),
-            next_words=ops.zeros((batch, beam), "int32") if self.deterministic_attention else (),
+            step_inputs=self.step_inputs.first(batch, beam),
             coverage=ops.zeros((batch, beam, source), "float32") if self.has_coverage else (),
             ends=Ends(
                 steps=ops.full((batch, num_results), -1, "int32"),
@@ -88,17 +148,17 @@ class SearchLoop:
         )
 
     def run(self, state, goes_on):
-        """Search on, until the cache is too small, or `goes_on` says no.
+        """Make steps until the cache is too small, or `goes_on` is false.
 
         Args:
             state: `State`.
-            goes_on: function of a `State`.
+            goes_on: function of a `State`; returns a bool scalar.
 
         Returns:
             `State`.
         """
         beam = self.beam_size
-        drops = beam > 1 and self.search.drops
+        prunes = beam > 1 and self.search.prunes
         capacity = ops.shape(state.ancestors)[-1]
         is_largest = capacity >= largest_capacity(state)
 
@@ -111,35 +171,52 @@ class SearchLoop:
         def step_until_full(state):
             return ops.while_loop(has_room, lambda state: (self.next_state(state),), (state,))
 
-        def step_and_drop(state):
+        def step_and_compact(state):
             (state,) = step_until_full(state)
             return (without_unused(state),)
 
-        if drops:
-            (state,) = ops.while_loop(is_large_enough, step_and_drop, (state,))
+        if prunes:
+            (state,) = ops.while_loop(is_large_enough, step_and_compact, (state,))
         else:
             (state,) = step_until_full(state)
         return state
 
     def finished_tokens(self, state):
-        """The finished hypotheses: int32 `(batch, num_results, length)`."""
+        """Return the finished hypotheses: int32 `(batch, num_results, length)`."""
         return finished_tokens(state)
 
+    @staticmethod
+    def live_tokens(state, before):
+        """Return the tokens of the hypothesis in each place of the beam of one sentence.
+
+        Args:
+            state: `State` of one sentence, with values.
+            before: the result of one step before: a list of tuples of token ids.
+
+        Returns:
+            A list of tuples of token ids.
+        """
+        step = int(state.step) - 1
+        before = before + [()] * (state.scores.shape[1] - len(before))
+        columns = (ops.convert_to_numpy(x)[0, step] for x in (state.parents, state.tokens))
+        pairs = zip(*(column.tolist() for column in columns))
+        return [(*before[parent], token) for parent, token in pairs]
+
     def next_state(self, state):
-        """The state one step later."""
+        """Return the state one step later."""
         state, logits = self._decode(state)
         progress = Progress(state.step, ops.expand_dims(self.limits - state.step, 1))
         candidates = self.search.candidates(
             functools.partial(choose, logits, self.search.constraints, state.constraints, progress),
             state.scores,
-            lambda: uniform_numbers(self.sentences.keys, self.beam_size, self.seed, state.step),
+            RandomStep(self.sentences.keys, self.seed, state.step),
         )
         is_at_limit = ops.expand_dims(state.step + 1 >= self.limits, 1)
         is_end = ops.logical_or(candidates.tokens == END_ID, is_at_limit)
         return self._grow(self._finish(state, candidates, is_end), candidates, is_end)
 
     def _decode(self, state):
-        """One step of the decoder, for all live hypotheses."""
+        """Make one step of the decoder, for all live hypotheses."""
         positions = state.used + ops.expand_dims(ops.arange(self.beam_size, dtype="int32"), -1)
         is_new = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == positions
         ancestors = ops.logical_or(state.ancestors, is_new)
@@ -152,7 +229,7 @@ class SearchLoop:
             positions=ops.reshape(state.step, (1,)),
             self_attention_mask=ancestors,
             return_attention_scores=self.has_coverage,
-            **self._counts(state.next_words),
+            **self.step_inputs.arguments(self.sentences.step_inputs, state.step_inputs),
         )
         coverage = state.coverage
         for weights in attention_scores:
@@ -166,10 +243,10 @@ class SearchLoop:
         return state, logits
 
     def _finish(self, state, candidates, is_end):
-        """Merge the candidates that end, among the best of the beam's number, into the finished."""
+        """Merge the candidates that end, among the best `beam_size`, into the finished."""
         beam = self.beam_size
         parents, tokens = candidates.parents[:, :beam], candidates.tokens[:, :beam]
-        scores = self.search.penalised(candidates.scores[:, :beam], state.step + 1)
+        scores = self.search.penalized(candidates.scores[:, :beam], state.step + 1)
         if self.has_coverage:
             scores = scores + ops.take_along_axis(self._coverage(state), parents, axis=1)
         scores = ops.where(is_end[:, :beam], scores, -np.inf)
@@ -186,12 +263,12 @@ class SearchLoop:
         return state._replace(ends=ends, finished_scores=scores)
 
     def _grow(self, state, candidates, is_end):
-        """Let the best candidates that go on be the live hypotheses of the next step."""
+        """Make the best candidates that do not end the next live hypotheses."""
         scores, best = top_k(ops.where(is_end, -np.inf, candidates.scores), self.beam_size)
         parents = ops.take_along_axis(candidates.parents, best, axis=1)
         tokens = ops.take_along_axis(candidates.tokens, best, axis=1)
-        # Log-probabilities only fall, and no length is divided by more than the limit is.
-        can_win = self.search.penalised(scores[:, 0], self.limits) > state.finished_scores[:, -1]
+        # Log-probabilities only fall, and the penalty of the length limit is the largest.
+        can_win = self.search.penalized(scores[:, 0], self.limits) > state.finished_scores[:, -1]
         start = (0, state.step, 0)
         return state._replace(
             step=state.step + 1,
@@ -200,7 +277,7 @@ class SearchLoop:
             tokens=slice_update(state.tokens, start, ops.expand_dims(tokens, 1)),
             parents=slice_update(state.parents, start, ops.expand_dims(parents, 1)),
             ancestors=gather_rows(state.ancestors, parents),
-            next_words=self._next_words(state, parents, tokens),
+            step_inputs=self.step_inputs.advance(state.step_inputs, parents, tokens),
             coverage=gather_rows(state.coverage, parents) if self.has_coverage else (),
             constraints=tuple(
                 constraint.next_state(constraint_state, parents, tokens)
@@ -208,21 +285,8 @@ class SearchLoop:
             ),
         )
 
-    def _counts(self, next_words):
-        """Return the further arguments of `decode` of a model that counts words."""
-        if self.deterministic_attention is None:
-            return {}
-        return {"word_vectors": self.sentences.words, "next_words": next_words}
-
-    def _next_words(self, state, parents, tokens):
-        """The word that each hypothesis comes to after one more token."""
-        if self.deterministic_attention is None:
-            return ()
-        is_leaf = ops.cast(self.deterministic_attention.is_leaf(tokens), "int32")
-        return ops.take_along_axis(state.next_words, parents, axis=1) + is_leaf
-
     def _coverage(self, state):
-        """Wu et al. (2016), Eq. 14: β Σ_i log(min(Σ_j p_ij, 1)), `(batch, beam)`."""
+        """Return β Σ_i log(min(Σ_j p_ij, 1)), `(batch, beam)`: Wu et al. (2016), Eq. 14."""
         covered = ops.log(ops.clip(state.coverage, _SMALLEST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.search.coverage_penalty * ops.sum(covered, axis=-1)

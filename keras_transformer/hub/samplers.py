@@ -4,7 +4,7 @@ import keras_hub
 from keras_hub import samplers
 
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.resolve_search import make_search
+from keras_transformer.decoding.resolve_search import resolve_search
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
 
@@ -26,7 +26,7 @@ def as_search(sampler, default):
 
     Args:
         sampler: `"auto"` for the default; a name, a configuration or an object of one of KerasHub's
-            samplers; or what `make_search` takes.
+            samplers; or what `resolve_search` takes.
         default: a `Search`, whose length and constraints are kept where `sampler` says nothing of
             them.
 
@@ -41,7 +41,7 @@ def as_search(sampler, default):
     if isinstance(sampler, str | dict):
         sampler = _named(sampler)
     if not isinstance(sampler, samplers.Sampler):
-        return make_search(sampler, default)
+        return resolve_search(sampler, default)
     if type(sampler) not in _OPTIONS or getattr(sampler, "return_all_beams", False):
         raise UserError(
             f"A `TransformerSeq2SeqLM` has no sampler {type(sampler).__name__} with these options. "

@@ -7,8 +7,12 @@ from keras import ops
 
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
-from keras_transformer.decoding.source_validation import check_padding, integers
-from keras_transformer.decoding.static_fields import deserialize, serialize
+from keras_transformer.decoding.static_fields import (
+    check_padding,
+    deserialize,
+    integers,
+    serialize,
+)
 from keras_transformer.errors import UserError
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
 from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor

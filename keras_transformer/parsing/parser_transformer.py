@@ -12,6 +12,7 @@ from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.encoder_decoder import Decoder
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.deterministic_attention import DeterministicAttention
+from keras_transformer.parsing.next_word_inputs import NextWordInputs
 from keras_transformer.parsing.word_tagger import WordTagger
 from keras_transformer.validation import positive_number
 
@@ -187,6 +188,12 @@ class ParserTransformer(Transformer):
     def deterministic_attention(self) -> DeterministicAttention | None:
         """The layer that counts words, or None without `leaf_ids`."""
         return self.decoder.deterministic_attention
+
+    @property
+    def step_inputs(self) -> NextWordInputs | None:
+        """The further inputs of a search's steps, or None without `leaf_ids`."""
+        layer = self.deterministic_attention
+        return None if layer is None else NextWordInputs(layer)
 
     @property
     def fused_steps_reason(self) -> str | None:

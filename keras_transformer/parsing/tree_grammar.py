@@ -12,10 +12,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.constraint import Constraint
-from keras_transformer.decoding.source_validation import hashable_rows, values_of
-from keras_transformer.decoding.static_fields import rows
-from keras_transformer.decoding.top_k import gather_rows
+from keras_transformer.decoding.candidates import gather_rows
+from keras_transformer.decoding.constraints import Constraint
+from keras_transformer.decoding.static_fields import hashable_rows, per_example, values_of
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID
 
@@ -69,8 +68,8 @@ class TreeGrammar(Constraint):
     max_depth: int = 100
     max_openings: int = 100
     leaf_sets: tuple = ()
-    num_words: object = rows(None)
-    word_kinds: object = rows(None)
+    num_words: object = per_example(None)
+    word_kinds: object = per_example(None)
 
     def __post_init__(self):
         for name in ("opening_ids", "closing_ids", "leaf_ids"):
@@ -133,8 +132,8 @@ class TreeGrammar(Constraint):
         symbols = {*self.opening_ids, *self.closing_ids, *self.leaf_ids}
         return np.array(sorted({END_ID, *symbols}), "int32")
 
-    def row_tensors(self):
-        tensors = super().row_tensors()
+    def per_example_tensors(self):
+        tensors = super().per_example_tensors()
         if "num_words" in tensors:
             tensors["num_words"] = ops.expand_dims(tensors["num_words"], 1)
         return tensors

@@ -1,17 +1,247 @@
-"""Beam search in which hypotheses compete with those that have consumed as many words."""
+"""Beam search in which hypotheses compete with others that have consumed as many words."""
 
+import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import keras
+import numpy as np
+from keras import ops
 
-from keras_transformer.decoding.candidates import fast_tracked_candidates
-from keras_transformer.decoding.length_penalty import check_alpha, penalised
+from keras_transformer.decoding.beam_search import check_alpha, penalize_length
+from keras_transformer.decoding.candidates import Candidates, choose, gather_rows, top_k
+from keras_transformer.decoding.constraints import Progress, Sizes
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.static_fields import shared
+from keras_transformer.decoding.search_loop import SearchLoop
+from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.word_sync_loop import WordLoop
-from keras_transformer.reserved_ids import END_ID
+from keras_transformer.layers.token_sets import is_one_of
 from keras_transformer.validation import integer, positive_integer
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+
+
+class WordState(NamedTuple):
+    """The data that a step changes.
+
+    The first places of a beam belong to the hypotheses that live between two words, the others to
+    the hypotheses that wait after the next word. A place without a hypothesis has the score minus
+    infinity. Hypotheses differ in length, and each is stored with all its tokens: there are more
+    steps than tokens, so a history of all steps would be larger.
+    """
+
+    last_tokens: object  # int32 (batch, beam)
+    lengths: object  # int32 (batch, beam): how many tokens each has
+    scores: object  # float32 (batch, beam): log-probabilities, the best first of each kind
+    tokens: object  # int32 (batch, beam, length): the tokens of each, 0 after them
+    step_inputs: object  # `StepInputs.first`
+    ancestors: object  # bool (batch, beam, capacity): the cached positions each descends from
+    used: object  # int32: how many positions of the cache are in use
+    finished_scores: object  # float32 (batch, num_results): penalized, the best first
+    finished_tokens: object  # int32 (batch, num_results, length)
+    constraints: object  # a state each
+    caches: object  # a layer's (key, value) each, of the outputs, as `make_cache` has them
+
+
+class WordLoop(SearchLoop):
+    """The loop of one `WordSynchronousBeamSearch`; its arguments are those of `SearchLoop`."""
+
+    def __init__(self, search, num_results, model, sentences, seed):
+        super().__init__(search, num_results, model, sentences, seed)
+        self.num_actions = search.num_actions
+        self.num_waiting = search.beam_size
+
+    def first_state(self, caches, length):
+        batch, num_results = ops.shape(self.sentences.token_ids)[0], self.num_results
+        beam = self.beam_size
+        has_source = ops.expand_dims(self.source_lengths > 0, 1)
+        is_start = ops.arange(beam, dtype="int32") < self.search.initial_beams(num_results)
+        nothing = ops.full((batch, beam), -np.inf, "float32")
+        no_results = ops.full((batch, num_results), -np.inf, "float32")
+        return WordState(
+            last_tokens=ops.full((batch, beam), START_ID, "int32"),
+            lengths=ops.zeros((batch, beam), "int32"),
+            scores=ops.where(has_source & is_start, ops.zeros_like(nothing), nothing),
+            tokens=ops.zeros((batch, beam, length), "int32"),
+            step_inputs=self.step_inputs.first(batch, beam),
+            ancestors=ops.zeros((batch, beam, ops.shape(caches[0][0])[-1]), "bool"),
+            used=ops.convert_to_tensor(0, "int32"),
+            finished_scores=ops.where(has_source, no_results, ops.zeros_like(no_results)),
+            finished_tokens=ops.zeros((batch, num_results, length), "int32"),
+            constraints=tuple(
+                constraint.first_state(Sizes(batch, beam, length))
+                for constraint in self.search.constraints
+            ),
+            caches=caches,
+        )
+
+    def finished_tokens(self, state):
+        return state.finished_tokens
+
+    @staticmethod
+    def live_tokens(state, before):
+        rows = ops.convert_to_numpy(state.tokens)[0].tolist()
+        return [tuple(token for token in row if token != PAD_ID) for row in rows]
+
+    def next_state(self, state):
+        state, logits = self._decode(state)
+        candidates = self.search.candidates(
+            functools.partial(self._choose, state, logits),
+            state.scores[:, : self.num_actions],
+            None,
+        )
+        lengths = ops.take_along_axis(state.lengths, candidates.parents, axis=1) + 1
+        ends = (candidates.tokens == END_ID) | (lengths >= self.limits[:, None])
+        consumes = is_one_of(candidates.tokens, self.search.word_ids) & ~ends
+        state = self._finish(state, candidates.only(ends), lengths)
+        waiting = together(self._waiting(state), candidates.only(consumes))
+        live = candidates.only(~(ends | consumes))
+        return self._grow(state, self._synchronised(live, waiting))
+
+    def _decode(self, state):
+        """One step of the decoder, for all that live between words."""
+        count = self.num_actions
+        places = ops.expand_dims(ops.arange(self.beam_size, dtype="int32"), -1)
+        is_new = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == state.used + places
+        ancestors = ops.logical_or(state.ancestors, is_new & (places < count))
+        pairs = zip(state.caches, self.sentences.caches)
+        logits, cache = self.model.decode(
+            state.last_tokens[:, :count],
+            self.sentences.token_ids,
+            cache=[{"self": outputs, "cross": source} for outputs, source in pairs],
+            cache_index=state.used,
+            positions=state.lengths[:, :count],
+            self_attention_mask=ancestors[:, :count],
+            **self.step_inputs.arguments(
+                self.sentences.step_inputs,
+                keras.tree.map_structure(lambda x: x[:, :count], state.step_inputs),
+            ),
+        )
+        state = state._replace(
+            ancestors=ancestors,
+            used=state.used + count,
+            caches=[layer["self"] for layer in cache],
+        )
+        return state, logits
+
+    def _choose(self, state, logits, count):
+        """The tokens that may come next of those that live: see `candidates.choose`."""
+        # Constraints have states of all places; what waits needs no logits.
+        logits = ops.pad(logits, ((0, 0), (0, self.num_waiting), (0, 0)))
+        progress = Progress(state.lengths, ops.expand_dims(self.limits, 1) - state.lengths)
+        constraints = self.search.constraints
+        values, token_ids = choose(logits, constraints, state.constraints, progress, count)
+        if len(token_ids.shape) > 1:
+            token_ids = token_ids[:, : self.num_actions]
+        return values[:, : self.num_actions], token_ids
+
+    def _waiting(self, state):
+        """Those that wait, as they are."""
+        scores = state.scores[:, self.num_actions :]
+        places = self.num_actions + ops.arange(self.num_waiting, dtype="int32")
+        places = ops.broadcast_to(places, ops.shape(scores))
+        return Candidates(places, ops.zeros_like(places), scores)
+
+    def _finish(self, state, ends, lengths):
+        """Merge the best that end into the finished."""
+        ends = ends._replace(scores=self.search.penalized(ends.scores, lengths))
+        ends = ends.best(min(self.num_results, ends.scores.shape[1]))
+        scores = ops.concatenate([state.finished_scores, ends.scores], axis=1)
+        tokens = ops.concatenate(
+            [state.finished_tokens, _tokens_of(state, ends.parents, ends.tokens)], axis=1
+        )
+        scores, places = top_k(scores, self.num_results)
+        return state._replace(finished_scores=scores, finished_tokens=gather_rows(tokens, places))
+
+    def _synchronised(self, live, waiting):
+        """The hypotheses of all places. Those that wait go on when none that lives can come among
+        them any more.
+        """
+        live, waiting = live.best(self.num_actions), waiting.best(self.num_waiting)
+        none = Candidates(*map(ops.zeros_like, live)).only(False)
+        is_next_word = live.scores[:, :1] <= waiting.scores[:, -1:]
+        pairs = zip(together(waiting, none), together(live, waiting))
+        return Candidates(*(ops.where(is_next_word, *pair) for pair in pairs))
+
+    def _grow(self, state, beam):
+        """Let these be the hypotheses of the next step."""
+        parents, tokens, scores = beam
+        # Log-probabilities only fall, and no length is divided by more than the limit is.
+        can_win = self.search.penalized(ops.max(scores, axis=1), self.limits)
+        scores = ops.where((can_win > state.finished_scores[:, -1])[:, None], scores, -np.inf)
+        # What is no hypothesis must not grow beyond the model's positions.
+        tokens = ops.where(scores > -np.inf, tokens, PAD_ID)
+        is_longer = tokens != PAD_ID
+        last_tokens = ops.take_along_axis(state.last_tokens, parents, axis=1)
+        lengths = ops.take_along_axis(state.lengths, parents, axis=1)
+        return state._replace(
+            last_tokens=ops.where(is_longer, tokens, last_tokens),
+            lengths=lengths + ops.cast(is_longer, "int32"),
+            scores=scores,
+            tokens=_tokens_of(state, parents, tokens),
+            step_inputs=self.step_inputs.advance(state.step_inputs, parents, tokens),
+            ancestors=gather_rows(state.ancestors, parents),
+            constraints=tuple(
+                constraint.next_state(constraint_state, parents, tokens)
+                for constraint, constraint_state in zip(self.search.constraints, state.constraints)
+            ),
+        )
+
+
+def _tokens_of(state, parents, tokens):
+    """All tokens of hypotheses, each made of one of a state's: int32 `(batch, n, length)`."""
+    earlier = gather_rows(state.tokens, parents)
+    lengths = ops.take_along_axis(state.lengths, parents, axis=1)
+    is_new = ops.arange(ops.shape(earlier)[-1], dtype="int32") == lengths[..., None]
+    tokens = tokens[..., None]
+    return ops.where(is_new & (tokens != PAD_ID), tokens, earlier)
+
+
+def fast_tracked_candidates(choose, scores, fast_ids, count):
+    """The best continuations, and before them the best of those with some tokens, whatever their
+    rank among all (Stern, Fried and Klein, 2017).
+
+    Args:
+        choose: as for `best_candidates`.
+        scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
+        fast_ids: ids of these tokens.
+        count: how many continuations with one of them come first.
+
+    Returns:
+        `Candidates`: so many, and then as many others as the beam. Of equal ones the earlier
+        hypothesis, then the lower token, comes first.
+    """
+    beam = scores.shape[1]
+    values, token_ids = choose(None)
+    size = values.shape[-1]
+    token_ids = ops.convert_to_tensor(token_ids, "int32")
+    totals = ops.expand_dims(scores, -1) + values
+
+    def candidates(scores, places):
+        if len(token_ids.shape) == 1:
+            tokens = ops.take(token_ids, places % size, axis=0)
+        else:
+            tokens = ops.reshape(token_ids, (-1, beam * size))
+            tokens = ops.take_along_axis(tokens, places, axis=1)
+        return Candidates(places // size, tokens, scores)
+
+    ranked_scores, ranked = top_k(_flat(totals), min(beam + count, beam * size))
+    if not count:
+        return candidates(ranked_scores, ranked)
+    totals = ops.where(is_one_of(token_ids, fast_ids), totals, -np.inf)
+    fast_scores, fast = top_k(_flat(totals), count)
+    is_ahead = (ranked[..., None] == fast[:, None]) & (fast_scores > -np.inf)[:, None]
+    others = candidates(ranked_scores, ranked).only(~ops.any(is_ahead, axis=-1)).best(beam)
+    return together(candidates(fast_scores, fast), others)
+
+
+def together(*candidates):
+    """All of several `Candidates`, one after the other."""
+    return Candidates(*(ops.concatenate(parts, axis=1) for parts in zip(*candidates)))
+
+
+def _flat(x):
+    """`(batch, beam, n)` to `(batch, beam * n)`."""
+    return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -73,8 +303,8 @@ class WordSynchronousBeamSearch(Search):
     action_beam_size: int | None = None
     fast_track: int = 1
     word_ids: tuple = ()
-    alpha: float = shared("float32", 0.3, off=0)
-    extra_length: int = shared("int32", 300)
+    alpha: float = traced("float32", 0.3, off=0)
+    extra_length: int = traced("int32", 300)
     constraints: tuple = ()
 
     def __post_init__(self):
@@ -124,18 +354,18 @@ class WordSynchronousBeamSearch(Search):
         """How many hypotheses of a sentence live between two words."""
         return self.action_beam_size or 2 * self.beam_size
 
-    def num_live(self, num_results):
+    def beam_width(self, num_results):
         return self.num_actions + self.beam_size  # those that wait have places of their own
 
-    def num_starts(self, num_results):
+    def initial_beams(self, num_results):
         return 1
 
-    def candidates(self, choose, scores, numbers):
+    def candidates(self, choose, scores, random):
         fast_ids = (END_ID, *self.word_ids)
         return fast_tracked_candidates(choose, scores, fast_ids, self.fast_track)
 
-    def penalised(self, scores, length):
-        return penalised(scores, length, self.alpha)
+    def penalized(self, scores, length):
+        return penalize_length(scores, length, self.alpha)
 
 
 def _word_id(value):

@@ -186,7 +186,8 @@ def read_preset(path: str | Path) -> PresetConfig:
     config = read_json(path / CONFIG)
     _check_form(path, config)
     weights_files(path)
-    name = str(config.get("registered_name")).removeprefix(f"{PACKAGE}>")
+    name = config.get("registered_name") if isinstance(config, dict) else None
+    name = str(name).removeprefix(f"{PACKAGE}>")
     name = name if name in MODEL_CLASSES else BACKBONE
     backbone = config_of(path / CONFIG, config, name)
     preprocessor = _optional(path, PREPROCESSOR, "TransformerSeq2SeqLMPreprocessor")

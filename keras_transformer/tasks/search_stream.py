@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.source_validation import check_logits
+from keras_transformer.decoding.search import check_logits
 from keras_transformer.progress import bar
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
 
@@ -30,7 +30,7 @@ def search_stream(
             is not searched.
         search: function of an int array `(batch, source)`, the list of its inputs, which may be
             fewer than the rows: the rest is padding, and an int array `(batch,)`: the number of
-            each input in the stream. Returns `(token_ids, scores)` as `beam_search` does.
+            each input in the stream. Returns `(token_ids, scores)` as a `Search` does.
         batch_tokens: the largest number of source slots searched at once.
         max_length: the longest source that `encode` gives and to pad to, or None.
         total: the number of inputs, if it is known.

@@ -2,7 +2,7 @@ import numbers
 
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.resolve_search import make_search
+from keras_transformer.decoding.resolve_search import resolve_search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
 from keras_transformer.presets.format import PresetConfig
@@ -23,8 +23,8 @@ class Task:
         tokenizer: the `Tokenizer` the model was trained with.
         metadata: dict of JSON values kept with a preset.
         batch_tokens: the largest number of source slots searched at once.
-        search: a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`,
-            `greedy_search` and `sample`. Defaults to `default_search`.
+        search: a `BeamSearch`, a `Sampling`, or one of the names `"greedy"`, `"beam"`, `"random"`,
+            `"top_k"` and `"top_p"`. Defaults to `default_search`.
         max_source_length: the most tokens of a source, its end token included, or None.
         **search_options: fields of the search that are to be others, such as `beam_size`.
 
@@ -56,7 +56,7 @@ class Task:
         self.metadata = dict(metadata or {})
         self.batch_tokens = batch_tokens
         self.max_source_length = max_source_length
-        self.search = make_search(search, self.default_search, **search_options)
+        self.search = resolve_search(search, self.default_search, **search_options)
 
     def __repr__(self):
         kind = " ".join([type(self).__name__, *self._languages()])
@@ -113,11 +113,11 @@ class Task:
         """
         keep_in_user_folder()  # before the model is made: that compiles too
         with spinner("loading"):
-            model, config = load_preset(path, cls.__name__, dtype=dtype)
-        saved = cls.default_search if config.search is None else _search_of(path, config)
-        search = make_search(search, saved)
-        parts = {**cls._parts_of(config), **options}
-        return cls(model, config.tokenizer, search=search, **parts)
+            preset = load_preset(path, cls.__name__, dtype=dtype)
+        saved = cls.default_search if preset.search is None else _search_of(path, preset)
+        search = resolve_search(search, saved)
+        parts = {**cls._parts_of(preset), **options}
+        return cls(preset.model, preset.tokenizer, search=search, **parts)
 
     def save_to_preset(self, path, card=None, weights_dtype=None):
         """Write a preset folder: whole, or not at all.
@@ -155,7 +155,7 @@ class Task:
             num_results: how many outputs of each row.
             constraints: further constraints.
             run: what runs the search: a function of the search and of its call's arguments, such as
-                 `decoding.replay.replay`. Defaults to calling it.
+                 `decoding.beam_trace.replay`. Defaults to calling it.
             sentence_numbers: as in the call of a `Search`.
 
         Returns:

@@ -9,7 +9,6 @@ from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer, check_tags_in_text
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
-from keras_transformer.decoding.beam_search import greedy_search
 from keras_transformer.evaluation.bleu import score_translations
 from keras_transformer.tasks.init_from_preset import initial_preset
 from keras_transformer.tasks.pipeline import (
@@ -108,7 +107,7 @@ def train_translator(
         origin["tags"] = list(train.tags)
     translator = task_class(model, target, origin, **tokenizers.parts)
     # Greedy search is the fastest. The preset that is saved has the beam search.
-    greedy = task_class(model, target, origin, **tokenizers.parts, search=greedy_search)
+    greedy = task_class(model, target, origin, **tokenizers.parts, search="greedy")
 
     # Training (section 5.2)
     scores = {"val_bleu": lambda: round(score_text(greedy, val).bleu, 2)}

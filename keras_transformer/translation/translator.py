@@ -48,7 +48,7 @@ class Translator(Task):
     next(translator.n_best(["A dog runs."], 2))  # [("Ein Hund rennt.", -0.7), ("Ein ...", -1.1)]
 
     Translator.from_preset("saved_models/multi30k_en_de", beam_size=8, alpha=1.0)
-    Translator.from_preset("saved_models/multi30k_en_de", search=kt.sample, top_p=0.9)
+    Translator.from_preset("saved_models/multi30k_en_de", search="random", top_p=0.9)
     ```
 
     A sentence of white space alone, or of which the tokenizer leaves nothing, is not searched: its
@@ -60,8 +60,8 @@ class Translator(Task):
         tokenizer: the `Tokenizer` the model was trained with; the target's, if there are two.
         metadata: dict of JSON values kept with a preset, such as the languages.
         batch_tokens: the largest number of source slots translated at once.
-        search: a `BeamSearch`, a `Sampling`, or one of the functions `beam_search`,
-            `greedy_search` and `sample`. Defaults to a beam search as in section 6.1.
+        search: a `BeamSearch`, a `Sampling`, or one of the names `"greedy"`,
+            `"beam"`, `"random"`, `"top_k"` and `"top_p"`. Defaults to a beam search as in section 6.1.
         max_source_length: the most tokens of a source, its end token included. A longer one is cut:
             `check_sources` tells. None for no limit but that of a learned position table.
         source_tokenizer: the source's `Tokenizer`, with the ids of the model's source vocabulary.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.beam_search import greedy_search
+from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
@@ -175,7 +175,7 @@ def _attention(model, decoder_token_ids, encoder_token_ids):
 def _ids_of_model(model, source, target):
     source = _checked("source", source, model.encoder.token_embedding.input_dim)
     if target is None:
-        token_ids, _ = greedy_search(model, np.array([source]))
+        token_ids, _ = BeamSearch.greedy()(model, np.array([source]))
         target = [i for i in ops.convert_to_numpy(token_ids).ravel().tolist() if i != PAD_ID]
     return source, _checked("target", target, model.hyperparameters["vocabulary_size"])
 

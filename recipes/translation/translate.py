@@ -150,7 +150,7 @@ def search_options(options):
         names = ", ".join(f"`{name}`" for name in others)
         raise kt.UserError(f"{names}: expected {expected} only.")
     if options.sample:
-        return {"search": kt.sample, **given(options, *SAMPLING, *ALWAYS)}
+        return {"search": "random", **given(options, *SAMPLING, *ALWAYS)}
     return given(options, *BEAM, *ALWAYS)
 
 

@@ -22,6 +22,7 @@ from tests.convert.marian_folder import (
     vocabulary,
     write_folder,
 )
+from tests.decoding.search_functions import beam_search, greedy_search
 from tests.helpers import assert_close
 from tests.small_corpus import sentence_pairs
 
@@ -117,7 +118,7 @@ def check_searches(both, alpha):
     pad = both.theirs.config.pad_token_id
     scores = torch.where(tokens == pad, 0.0, scores).sum(1)
     extra_length = NEW_TOKENS - (LENGTH - 1)  # beyond a source's tokens, its end token aside
-    found = kt.greedy_search(both.ours.model, both.source[sources], extra_length)
+    found = greedy_search(both.ours.model, both.source[sources], extra_length)
     check_same(both, tokens, scores, *found)
 
     beam = both.theirs.generate(
@@ -129,7 +130,7 @@ def check_searches(both, alpha):
         length_penalty=alpha,
         early_stopping="never",
     )
-    found = kt.beam_search(
+    found = beam_search(
         both.ours.model,
         both.source[sources],
         beam_size=4,

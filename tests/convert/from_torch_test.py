@@ -5,6 +5,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.convert.from_torch import torch as convert_torch
+from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, to_numpy
 
 torch = pytest.importorskip("torch")
@@ -149,7 +150,7 @@ def test_search_of_a_converted_model_is_that_of_the_module():
     ours = convert_torch(theirs.state_dict(), 4, reserved_ids=THEIRS)
     source = ids(SOURCE_SIZE, [6, 6, 6], 2, 1)
     source[:, -1] = 3
-    token_ids, _ = kt.greedy_search(
+    token_ids, _ = greedy_search(
         ours, in_our_order(source, THEIRS, SOURCE_SIZE).astype("int32"), extra_length=6
     )
     for row, actual in zip(source, to_numpy(token_ids)):

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer import beam_search, greedy_search
 from keras_transformer.decoding import batch_compaction, search_loop
-from keras_transformer.decoding.length_penalty import penalised
+from keras_transformer.decoding.beam_search import penalize_length
 from tests.decoding.comparison import (
     END,
     EVERYTHING,
@@ -43,6 +42,7 @@ from tests.decoding.reference_search import (
     reference_search,
     score,
 )
+from tests.decoding.search_functions import beam_search, greedy_search
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
@@ -86,7 +86,7 @@ def test_penalties_by_hand():
 @pytest.mark.parametrize("length_penalty", ["gnmt", "power"])
 def test_scores_of_the_largest_alpha_are_finite_and_ordered(length_penalty):
     lengths = ops.arange(1, 1001, dtype="int32")
-    scores = to_numpy(penalised(ops.full((1000,), -0.01), lengths, 10.0, length_penalty))
+    scores = to_numpy(penalize_length(ops.full((1000,), -0.01), lengths, 10.0, length_penalty))
     assert (scores[1:] > scores[:-1]).all() and (scores < 0).all()
 
 
@@ -148,7 +148,7 @@ def wide_search(model, kind):
 def test_wide_beam_finds_the_best_of_all_outputs(kind, num_models):
     scoring = dict(WIDE[kind])
     num_results = scoring.pop("num_results")
-    model, best_lengths, num_penalised = small_model(), set(), 0
+    model, best_lengths, num_penalized = small_model(), set(), 0
     first_seed = 1000 * list(WIDE).index(kind)  # 210 models in the three long tests
     for seed in range(first_seed, first_seed + num_models):
         token_ids, scores = wide_search(reweight(model, seed), kind)
@@ -168,10 +168,10 @@ def test_wide_beam_finds_the_best_of_all_outputs(kind, num_models):
 
             best_lengths.add(len(results[0]))
             likeliest = max(outputs, key=lambda each: each.log_probability)
-            num_penalised += results[0] != likeliest.tokens
+            num_penalized += results[0] != likeliest.tokens
     # The comparison saw outputs of all kinds, and penalties that chose another than the likeliest.
     assert best_lengths == {1, 2, 3}
-    assert num_penalised > 10 or num_models < 70  # rare among a few
+    assert num_penalized > 10 or num_models < 70  # rare among a few
 
 
 # Narrow beams

@@ -82,7 +82,7 @@ def test_a_search_by_words():
     search = kt.parsing.WordSynchronousBeamSearch(3, word_ids=LEAVES, extra_length=12)
     ids, scores = search(model, token_ids[:1], 2, (rules,))
     history = replay(search, model, token_ids[:1], 2, (rules,))
-    assert_is_a_beam(history, search.num_live(2))
+    assert_is_a_beam(history, search.beam_width(2))
     found = [tuple(i for i in row if i) for row in to_numpy(ids)[0].tolist()]
     assert [each.tokens for each in history.results] == found
     assert [x.score for x in history.results] == pytest.approx(

@@ -9,8 +9,9 @@ import functools
 
 import numpy as np
 
-from keras_transformer import Transformer, beam_search
+from keras_transformer import Transformer
 from tests.decoding.reference_search import NumpyTransformer, reference_search
+from tests.decoding.search_functions import beam_search
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
 from tests.helpers import assert_close, randomize, to_numpy
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import Transformer, greedy_search
+from keras_transformer import Transformer
 from keras_transformer.decoding import batch_compaction, search_loop
 from tests.decoding.comparison import (
     EVERYTHING,
@@ -25,6 +25,7 @@ from tests.decoding.comparison import (
     search,
     without_padding,
 )
+from tests.decoding.search_functions import greedy_search
 from tests.decoding.searches import ROWS, SEARCHES, shared_model
 from tests.decoding.sentences import LENGTH, SOURCE
 from tests.helpers import assert_close, randomize, to_numpy

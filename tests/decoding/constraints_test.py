@@ -6,8 +6,6 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-
-import keras_transformer as kt
 from keras_transformer.constraints import (
     BannedTokens,
     Constraint,
@@ -19,9 +17,12 @@ from keras_transformer.constraints import (
     NoUnknownToken,
     RepetitionPenalty,
 )
-from keras_transformer.decoding.token_history import followers, longer, mark
+
+import keras_transformer as kt
+from keras_transformer.decoding.constraints import followers, longer, mark
 from tests.decoding.comparison import model_of, new_model, reweight, without_padding
 from tests.decoding.reference_search import NumpyTransformer, all_outputs, brute_force
+from tests.decoding.search_functions import beam_search
 from tests.helpers import assert_close, to_numpy
 
 START, END, UNKNOWN, A, B = 1, 2, 3, 4, 5
@@ -214,7 +215,7 @@ def test_a_grammar_combines_with_the_others():
     model = new_model()
     grammar = kt.parsing.TreeGrammar((4, 5), (6, 7), (x, y)).over(np.array([2]))
     constraints = (grammar, BannedTokens((5, 3)), ForcedPrefix([[4, x]]), MinLength(7))
-    token_ids, _ = kt.beam_search(
+    token_ids, _ = beam_search(
         reweight(model, 5), [[10, 11, 2]], extra_length=6, constraints=constraints
     )
     (output,) = [without_padding(row) for row in to_numpy(token_ids)[0]]

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import beam_search
 from keras_transformer.decoding import cpu_parallel
+from tests.decoding.search_functions import beam_search
 from tests.decoding.searches import ROWS, SEARCHES, shared_model
 from tests.decoding.sentences import EXTRA_LENGTH
 from tests.helpers import assert_close, to_numpy

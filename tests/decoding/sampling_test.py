@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer import Sampling, greedy_search, sample
+from keras_transformer import Sampling
 from keras_transformer.decoding.candidates import (
     sampled_candidates,
     sentence_keys,
@@ -12,6 +12,7 @@ from keras_transformer.decoding.candidates import (
 )
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
+from tests.decoding.search_functions import greedy_search, sample
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
 EXTRA_LENGTH = 3

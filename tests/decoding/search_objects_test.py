@@ -10,9 +10,10 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer import constraints
 from keras_transformer.decoding import compilation
-from keras_transformer.decoding.resolve_search import make_search
+from keras_transformer.decoding.resolve_search import resolve_search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from tests.decoding.comparison import new_model, reweight
+from tests.decoding.search_functions import beam_search
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
 from tests.helpers import to_numpy
 
@@ -84,9 +85,9 @@ def test_searches_that_hold_arrays_are_equal_by_value():
             lambda: deserialize({**serialize(kt.BeamSearch()), "config": {"beam": 4}}),
             "no option `beam`.*`beam_size`",
         ),
-        (lambda: make_search("beam", kt.BeamSearch()), "search='beam'"),
-        (lambda: make_search(None, kt.BeamSearch(), beam_sise=8), "Did you mean `beam_size`"),
-        (lambda: make_search(kt.sample, kt.BeamSearch(), beam_size=8), "Sampling has no option"),
+        (lambda: resolve_search("bean", kt.BeamSearch()), "search='bean'"),
+        (lambda: resolve_search(None, kt.BeamSearch(), beam_sise=8), "Did you mean `beam_size`"),
+        (lambda: resolve_search("random", kt.BeamSearch(), beam_size=8), "Sampling has no option"),
     ],
 )
 def test_errors(make, message):
@@ -97,14 +98,16 @@ def test_errors(make, message):
 @pytest.mark.once
 def test_search_from_what_users_pass():
     default = kt.BeamSearch(21, 0.3, extra_length=300, constraints=(ALL[0],))
-    assert make_search(None, default) == default
-    assert make_search(None, default, beam_size=8).extra_length == 300
-    greedy = make_search(kt.greedy_search, default)
+    assert resolve_search(None, default) == default
+    assert resolve_search(None, default, beam_size=8).extra_length == 300
+    greedy = resolve_search("greedy", default)
     assert greedy == kt.BeamSearch(1, 0.0, extra_length=300, constraints=(ALL[0],))
-    sampling = make_search(kt.sample, default, top_p=0.9)
+    sampling = resolve_search("random", default, top_p=0.9)
     assert sampling == kt.Sampling(top_p=0.9, extra_length=300, constraints=(ALL[0],))
-    assert make_search(SAMPLING, default, seed=5) == kt.Sampling(0.7, 4, 0.9, 5, EXTRA_LENGTH, ALL)
-    limited = make_search(None, kt.BeamSearch(), min_length=2, banned_token_ids=[7, 5])
+    assert resolve_search(SAMPLING, default, seed=5) == kt.Sampling(
+        0.7, 4, 0.9, 5, EXTRA_LENGTH, ALL
+    )
+    limited = resolve_search(None, kt.BeamSearch(), min_length=2, banned_token_ids=[7, 5])
     assert limited.constraints == ALL[:2]
 
 
@@ -115,7 +118,7 @@ def outputs(search, model, **options):
 def test_function_is_a_front():
     model = reweight(new_model(), 9)
     options = {"extra_length": EXTRA_LENGTH, "num_results": 2}
-    first = kt.beam_search(model, SOURCE, 3, 0.8, min_length=3, banned_token_ids=[5], **options)
+    first = beam_search(model, SOURCE, 3, 0.8, min_length=3, banned_token_ids=[5], **options)
     search = kt.BeamSearch(3, 0.8, extra_length=EXTRA_LENGTH)
     limits = (constraints.MinLength(3), constraints.BannedTokens((5,)))
     second = outputs(search, model, num_results=2, constraints=limits)
@@ -154,7 +157,7 @@ def test_programs_have_a_bound(monkeypatch):
     monkeypatch.setattr(compilation, "_MOST_PROGRAMS", 2)
     model = new_model()
     for beam_size in (1, 2, 3):
-        kt.beam_search(model, SOURCE, beam_size, extra_length=1)
+        beam_search(model, SOURCE, beam_size, extra_length=1)
     programs = compilation._compiled[model]
-    sizes = [dict(options)["template"].beam_size for _, _, options in programs]
+    sizes = [dict(options)["static_part"].beam_size for _, _, options in programs]
     assert sizes == [2, 3]

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer import BeamSearch, Sampling, greedy_search
+from keras_transformer import BeamSearch, Sampling
 from keras_transformer.decoding.beam_trace import replay
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing import WordSynchronousBeamSearch
+from tests.decoding.search_functions import greedy_search
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 

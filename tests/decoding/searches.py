@@ -4,10 +4,11 @@ import functools
 
 import numpy as np
 
-from keras_transformer import beam_search, constraints, sample
+from keras_transformer import constraints
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing import WordSynchronousBeamSearch
 from keras_transformer.parsing.tree_grammar import TreeGrammar
+from tests.decoding.search_functions import beam_search, sample
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
 from tests.helpers import randomize
 

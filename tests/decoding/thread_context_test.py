@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-import keras_transformer as kt
 from keras_transformer.decoding import batch_compaction, cpu_parallel
 from tests.decoding.comparison import new_model
+from tests.decoding.search_functions import beam_search, greedy_search, sample
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
 from tests.helpers import randomize, to_numpy
 
@@ -16,7 +16,7 @@ ROWS = SOURCE[:4]
 
 
 def scores_of(model):
-    return to_numpy(kt.beam_search(model, ROWS, beam_size=2, extra_length=EXTRA_LENGTH)[1])
+    return to_numpy(beam_search(model, ROWS, beam_size=2, extra_length=EXTRA_LENGTH)[1])
 
 
 @pytest.fixture(params=[1, 2])
@@ -89,10 +89,10 @@ def test_entering_surroundings_compiles_nothing_anew(monkeypatch):
     monkeypatch.setattr(cpu_parallel, "FEWEST_HYPOTHESES", 1)
     monkeypatch.setattr(batch_compaction, "FEWEST_HYPOTHESES", 100)
     monkeypatch.setattr(cpu_parallel, "_num_cores", lambda: 1)
-    kt.greedy_search(model, ROWS[:2], extra_length=1)
+    greedy_search(model, ROWS[:2], extra_length=1)
     traces = model.traces
     monkeypatch.setattr(cpu_parallel, "_num_cores", lambda: 2)  # two parts of the same shape
-    kt.greedy_search(model, ROWS, extra_length=1)
+    greedy_search(model, ROWS, extra_length=1)
     if keras.backend.backend() != "torch":
         assert model.traces == traces
 
@@ -102,8 +102,8 @@ def test_floatx_is_float16():
     try:
         model = randomize(new_model(), seed=1)
         options = {"extra_length": EXTRA_LENGTH, "coverage_penalty": 0.2}
-        token_ids, scores, _ = kt.beam_search(model, ROWS, return_attention=True, **options)
-        _, sample_scores = kt.sample(model, ROWS, extra_length=EXTRA_LENGTH, top_p=0.9)
+        token_ids, scores, _ = beam_search(model, ROWS, return_attention=True, **options)
+        _, sample_scores = sample(model, ROWS, extra_length=EXTRA_LENGTH, top_p=0.9)
     finally:
         keras.config.set_floatx("float32")
     assert model.dtype_policy.compute_dtype in ("float16", "float32")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.top_k import _block_size, gather_rows, top_k
+from keras_transformer.decoding.candidates import _block_size, gather_rows, top_k
 from tests.helpers import normal, to_numpy
 
 

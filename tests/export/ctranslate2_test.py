@@ -14,6 +14,7 @@ import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.ctranslate2 import ctranslate2_converter, export_ctranslate2
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
@@ -100,7 +101,7 @@ def test_same_greedy_translations(translator, exported):
     model, processor = exported
     sources = [source for source, _ in PAIRS]
     batch = pad([[*ids, END_ID] for ids in translator.tokenizer.encode(sources)])
-    outputs, _ = kt.greedy_search(translator.model, batch, EXTRA_LENGTH)
+    outputs, _ = greedy_search(translator.model, batch, EXTRA_LENGTH)
     for source, expected in zip(sources, ops.convert_to_numpy(outputs)):
         tokens = processor.encode(source, out_type=str)
         # One at a time: CTranslate2 has one limit for a whole batch.

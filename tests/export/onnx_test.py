@@ -8,6 +8,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import new_model, tokenizer
 
@@ -92,7 +93,7 @@ def test_the_search_of_the_page(exported):
     exec(script.replace('"FOLDER', f'"{path}'), names)
     for text in TEXTS:
         ids = np.array([[*tokenizer().encode([text])[0], END_ID]])
-        outputs, _ = kt.greedy_search(translator.model, ids, 50)
+        outputs, _ = greedy_search(translator.model, ids, 50)
         expected = tokenizer().decode([[i for i in to_numpy(outputs)[0] if i > END_ID]])[0]
         # The last place of ours is for the end token alone.
         assert names["translate"](text, limit=ids.shape[1] + 49) == expected

@@ -257,7 +257,7 @@ def test_objects_of_samplers(lm):
     search = kt.BeamSearch(8, 1.0)
     lm.compile(sampler=search)
     assert lm.sampler is not None and lm.sampler == search
-    lm.compile(sampler=kt.greedy_search)
+    lm.compile(sampler=kt.BeamSearch.greedy())
     assert lm.sampler.beam_size == 1
 
 

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-import keras_transformer as kt
 from keras_transformer.errors import UserError
 from keras_transformer.parsing import InOrderTreeGrammar
 from keras_transformer.parsing.trees import InOrderBrackets
+from tests.decoding.search_functions import beam_search, sample
 from tests.helpers import to_numpy
 from tests.parsing.small_trees import new_parser_of, trees
 from tests.parsing.tree_grammar_test import CLOSING, LEAVES, OPENING, small_model, sources
@@ -51,7 +51,7 @@ def all_trees(num_words, size, most=100):
 def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size, most):
     expected = all_trees(num_words, size, most)
     token_ids, words = sources([num_words])
-    outputs, scores = kt.beam_search(
+    outputs, scores = beam_search(
         small_model(),
         token_ids,
         # Room for every hypothesis, even those of the last step but one.
@@ -72,7 +72,7 @@ def test_outputs_of_an_untrained_model_are_trees(limits):
     token_ids, words = sources(num_words)
     grammar = InOrderTreeGrammar(OPENING, CLOSING, LEAVES, **limits)
     for extra_length in (3, 12):  # the first is just enough for two brackets and the end
-        outputs, scores = kt.sample(
+        outputs, scores = sample(
             small_model(),
             token_ids,
             num_results=5,

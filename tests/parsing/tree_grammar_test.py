@@ -6,6 +6,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.reserved_ids import END_ID
+from tests.decoding.search_functions import beam_search, sample
 from tests.helpers import randomize, to_numpy
 
 # Labels A and B, leaves x and y, and two tokens that belong to no tree.
@@ -96,7 +97,7 @@ def all_forests(num_words, size):
 def test_a_wide_beam_finds_every_tree_and_nothing_else(num_words, size):
     expected = all_trees(num_words, size)
     token_ids, words = sources([num_words])
-    outputs, scores = kt.beam_search(
+    outputs, scores = beam_search(
         small_model(),
         token_ids,
         beam_size=2 * len(expected),
@@ -119,7 +120,7 @@ def test_each_word_has_a_leaf_of_its_set():
     }
     token_ids, words = sources([3, 1])
     size = 2 * len(expected)
-    outputs, scores = kt.beam_search(
+    outputs, scores = beam_search(
         small_model(),
         token_ids,
         beam_size=size,
@@ -139,7 +140,7 @@ def test_each_word_has_a_leaf_of_its_set():
 def test_ten_thousand_outputs_of_an_untrained_model_are_trees():
     num_words = [1 + row % 7 for row in range(500)]
     token_ids, words = sources(num_words)
-    outputs, scores = kt.sample(
+    outputs, scores = sample(
         small_model(),
         token_ids,
         num_results=20,
@@ -161,11 +162,11 @@ def test_beams_of_different_sentences_are_trees_whatever_their_neighbours():
     token_ids, words = sources(num_words)
     model = small_model(seed=3)
     options = {"beam_size": 4, "num_results": 4, "extra_length": 16}
-    together, scores = kt.beam_search(model, token_ids, constraints=GRAMMAR.over(words), **options)
+    together, scores = beam_search(model, token_ids, constraints=GRAMMAR.over(words), **options)
     for row, count in enumerate(num_words):
         for output in to_numpy(together)[row][to_numpy(scores)[row] > -np.inf]:
             assert_is_tree(output, count, limit=count + 16)
-        alone, _ = kt.beam_search(
+        alone, _ = beam_search(
             model,
             token_ids[row : row + 1, : count + 1],
             constraints=GRAMMAR.over(words[row : row + 1]),
@@ -178,9 +179,7 @@ def test_beams_of_different_sentences_are_trees_whatever_their_neighbours():
 def test_no_tree_is_deeper_than_allowed():
     grammar = kt.parsing.TreeGrammar(OPENING, CLOSING, LEAVES, max_depth=2)
     token_ids, words = sources([3])
-    outputs, _ = kt.sample(
-        small_model(), token_ids, num_results=200, constraints=grammar.over(words)
-    )
+    outputs, _ = sample(small_model(), token_ids, num_results=200, constraints=grammar.over(words))
     depths = []
     for output in to_numpy(outputs)[0]:
         assert_is_tree(output, 3, limit=53, max_depth=2)
@@ -192,7 +191,7 @@ def test_no_more_constituents_begin_before_a_word_than_allowed():
     token_ids, words = sources([3])
     for most in (1, 2):
         grammar = kt.parsing.TreeGrammar(OPENING, CLOSING, LEAVES, max_openings=most)
-        outputs, _ = kt.sample(
+        outputs, _ = sample(
             small_model(), token_ids, num_results=200, constraints=grammar.over(words)
         )
         runs = set()
@@ -206,18 +205,18 @@ def test_no_more_constituents_begin_before_a_word_than_allowed():
 def test_an_output_may_be_just_long_enough():
     token_ids, words = sources([4])
     # Two brackets, four leaves, the end.
-    outputs, _ = kt.beam_search(
+    outputs, _ = beam_search(
         small_model(), token_ids, extra_length=3, constraints=GRAMMAR.over(words)
     )
     assert_is_tree(to_numpy(outputs)[0, 0], 4, limit=7)
     with pytest.raises(ValueError, match="row 0 of 4 words, for an output of 6 at most"):
-        kt.beam_search(small_model(), token_ids, extra_length=2, constraints=GRAMMAR.over(words))
+        beam_search(small_model(), token_ids, extra_length=2, constraints=GRAMMAR.over(words))
 
 
 def test_scores_are_the_models_own():
     token_ids, words = sources([2])
     model = small_model()
-    outputs, scores = kt.beam_search(model, token_ids, alpha=0.0, constraints=GRAMMAR.over(words))
+    outputs, scores = beam_search(model, token_ids, alpha=0.0, constraints=GRAMMAR.over(words))
     output = to_numpy(outputs)[0, 0]
     length = int((output != 0).sum())
     inputs = {
@@ -232,7 +231,7 @@ def test_scores_are_the_models_own():
 def test_without_words_there_is_no_tree():
     token_ids, words = sources([2, 1, 0])
     token_ids[1] = 0
-    outputs, scores = kt.beam_search(
+    outputs, scores = beam_search(
         small_model(), token_ids, constraints=GRAMMAR.over(words * [1, 0, 0])
     )
     assert not to_numpy(outputs)[1].any() and to_numpy(scores)[1, 0] == 0
@@ -260,7 +259,7 @@ WORDS = np.array([2, 1])
 def test_wrong_arguments(grammar, message):
     token_ids, _ = sources([2, 1])
     with pytest.raises(ValueError, match=message):
-        kt.beam_search(small_model(), token_ids, constraints=grammar)
+        beam_search(small_model(), token_ids, constraints=grammar)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import constraints
-from keras_transformer.decoding.resolve_search import make_search
+from keras_transformer.decoding.resolve_search import resolve_search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from tests.decoding.reference_search import NumpyTransformer
 from tests.helpers import assert_close, class_for, randomize, to_numpy
@@ -238,7 +238,7 @@ def test_as_json_and_from_what_users_pass():
     again = deserialize(json.loads(json.dumps(serialize(search))))
     assert again == search and hash(again) == hash(search) and again.word_ids == (9, 8)
     default = kt.BeamSearch(21, 0.6, extra_length=70, constraints=(constraints.MinLength(2),))
-    made = make_search(kt.parsing.WordSynchronousBeamSearch, default, beam_size=5, fast_track=3)
+    made = resolve_search(kt.parsing.WordSynchronousBeamSearch, default, beam_size=5, fast_track=3)
     assert made == kt.parsing.WordSynchronousBeamSearch(
         5, fast_track=3, extra_length=70, constraints=(constraints.MinLength(2),)
     )

@@ -10,7 +10,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import greedy_search
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
@@ -21,6 +20,7 @@ from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.storage import load_preset
 from keras_transformer.training.checkpoints import datasets
 from keras_transformer.translation.translator import Translator
+from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, normal, randomize, to_numpy
 from tests.small_corpus import WORDS, new_model, tokenizer
 
@@ -640,9 +640,9 @@ OTHER_BACKEND = {"tensorflow": "jax", "jax": "torch", "torch": "jax"}[keras.back
 SAVE = """
 import sys
 import keras, numpy as np
-from keras_transformer import greedy_search
 from tests.helpers import to_numpy
 from tests.presets.storage_test import INPUTS, new_model, save
+from tests.decoding.search_functions import greedy_search
 
 assert keras.backend.backend() == sys.argv[2]
 model = new_model(num_layers=2, key_dim=3, normalize_first=True)

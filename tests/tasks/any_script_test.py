@@ -123,7 +123,7 @@ def test_ten_thousand_lines_through_a_training(tmp_path):
 
     # Each line has a translation, and what is not read of it is told.
     loaded = kt.Translator.from_preset(
-        run / "model", search=kt.greedy_search, extra_length=2, max_source_length=48
+        run / "model", search="greedy", extra_length=2, max_source_length=48
     )
     some = sources[:40]
     translations = loaded(some)

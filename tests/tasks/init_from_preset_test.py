@@ -70,7 +70,7 @@ def test_begins_with_a_converted_model(convert, tmp_path):
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     expected = np.exp(log_loss(translator, pairs[:3]))
     assert results["validation"]["perplexity"] == pytest.approx(expected, rel=1e-3)
-    again = kt.Translator.from_preset(tmp_path / "run" / "model", search=kt.greedy_search)
+    again = kt.Translator.from_preset(tmp_path / "run" / "model", search="greedy")
     assert again.tokenizer.fingerprint() == translator.tokenizer.fingerprint()
     assert again.source_tokenizer.fingerprint() == translator.source_tokenizer.fingerprint()
     prefixes = translator.source_prefix, translator.target_prefix

@@ -11,6 +11,7 @@ from PIL import Image
 import keras_transformer as kt
 from keras_transformer.visualization import alignment, plot_attention
 from tests.decoding.reference_search import NumpyTransformer
+from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, normal, randomize, to_numpy
 from tests.parsing.small_trees import new_parser, trees
 from tests.small_corpus import new_model, tokenizer
@@ -101,8 +102,8 @@ def test_of_a_search():
     output = output[output != 0]
     attention = kt.visualization.attention_weights(model, SOURCE, output)
     assert_close(attention.cross, to_numpy(expected)[0, 0, :, :, : len(output)])
-    greedy = kt.visualization.attention_weights(model, SOURCE)
-    ids, _ = kt.greedy_search(model, [SOURCE])
+    greedy = kt.attention_weights(model, SOURCE)
+    ids, _ = greedy_search(model, [SOURCE])
     assert greedy.cross.shape[2] == (to_numpy(ids) != 0).sum()
 
 
