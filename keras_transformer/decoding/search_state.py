@@ -56,7 +56,7 @@ class Ends(NamedTuple):
 
 
 def finished_tokens(state):
-    """Return the finished hypotheses, read from their ends: int32 `(batch, num_results, length)`."""
+    """Return the finished hypotheses, read backwards: int32 `(batch, num_results, length)`."""
     last = ops.max(state.ends.steps)
 
     def read_one(step, hypotheses, outputs):

@@ -62,8 +62,8 @@ class ConstituencyParser(Task):
             `"treebank"`; see `kt.parsing.tokenize_words`.
         batch_tokens: the largest number of source slots parsed at once.
         search: a `BeamSearch`, a `Sampling`, a `WordSynchronousBeamSearch` or this class, or one of
-            the names `"greedy"`, `"beam"`, `"random"`, `"top_k"` and `"top_p"`. Defaults to a beam search as
-            in section 6.3.
+            the names `"greedy"`, `"beam"`, `"random"`, `"top_k"` and `"top_p"`. Defaults to a
+            beam search as in section 6.3.
         constrained: whether the search may only build trees.
         tag_dictionary: the `TagDictionary` that a constrained search keeps to, and a preset holds.
             True: that of `metadata`, if there is one; False: none, and a preset holds that of

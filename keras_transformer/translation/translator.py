@@ -61,7 +61,8 @@ class Translator(Task):
         metadata: dict of JSON values kept with a preset, such as the languages.
         batch_tokens: the largest number of source slots translated at once.
         search: a `BeamSearch`, a `Sampling`, or one of the names `"greedy"`,
-            `"beam"`, `"random"`, `"top_k"` and `"top_p"`. Defaults to a beam search as in section 6.1.
+            `"beam"`, `"random"`, `"top_k"` and `"top_p"`. Defaults to a beam search as in
+            section 6.1.
         max_source_length: the most tokens of a source, its end token included. A longer one is cut:
             `check_sources` tells. None for no limit but that of a learned position table.
         source_tokenizer: the source's `Tokenizer`, with the ids of the model's source vocabulary.

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_transformer import Sampling
-from keras_transformer.decoding.candidates import (
+from keras_transformer.decoding.sampling import (
     sampled_candidates,
     sentence_keys,
     uniform_numbers,
