@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from keras_transformer.constraints import (
+from keras_transformer.decoding.constraints import (
     BannedTokens,
     Constraint,
     FirstToken,
