@@ -11,8 +11,8 @@ from keras_transformer.decoding.candidates import Candidates, top_k
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.layers.dropout import hash_bits
-from keras_transformer.validation import integer, positive_integer, real_number
 from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.validation import integer, positive_integer, real_number
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+
+import keras_transformer as kt
 from keras_transformer.decoding.constraints import (
     BannedTokens,
     Constraint,
@@ -16,10 +18,10 @@ from keras_transformer.decoding.constraints import (
     NoRepeatedNgrams,
     NoUnknownToken,
     RepetitionPenalty,
+    followers,
+    longer,
+    mark,
 )
-
-import keras_transformer as kt
-from keras_transformer.decoding.constraints import followers, longer, mark
 from tests.decoding.comparison import model_of, new_model, reweight, without_padding
 from tests.decoding.reference_search import NumpyTransformer, all_outputs, brute_force
 from tests.decoding.search_functions import beam_search
