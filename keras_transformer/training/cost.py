@@ -51,7 +51,7 @@ def least_parameters(hyperparameters):
     Returns:
         An integer; 0 if a size is not a positive integer, which the model itself refuses.
     """
-    of = dict(hyperparameters)
+    of = {"vocabulary_size": None, **hyperparameters}
     required = ("vocabulary_size", "num_layers", "hidden_dim", "intermediate_dim", "num_heads")
     optional = ("source_vocabulary_size", "num_decoder_layers", "decoder_intermediate_dim")
     optional += ("key_dim", "value_dim", "max_length")

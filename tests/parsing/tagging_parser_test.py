@@ -200,7 +200,7 @@ def test_learns_trees_and_tags(linearization, weight):
     }
     if weight is not None:
         config = {**parser.model.get_config(), "tag_loss_weight": weight}
-        model = kt.Transformer.from_config(config)
+        model = type(parser.model).from_config(config)
         model.set_weights(parser.model.get_weights())
         parser.model = model
     loss = kt.LabelSmoothedCrossentropy(0.0)
