@@ -285,14 +285,10 @@ class OneTreeOptions(ParserSearchOptions):
     decision: Literal["best", "consensus"] | None = None
     """Give the best of the beam's trees, or the one that most of them agree on. Defaults to what
     the model was saved with, and to best if it was with nothing."""
-    num_segmentations: int | None = None
-    """In how many segmentations each sentence is searched: the usual one and others, drawn as by
-    --subword-sampling in training. What is found in all of them is taken together. Defaults to what
-    the model was saved with, and to 1 if it was with nothing."""
 
     def search(self, by_words):
-        """As `ParserSearchOptions`, with the decision and the number of segmentations."""
-        return {**super().search(by_words), **given(self, "decision", "num_segmentations")}
+        """Return the options of `ParserSearchOptions` and the decision."""
+        return {**super().search(by_words), **given(self, "decision")}
 
 
 def _check_values(arguments):

@@ -10,9 +10,13 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.options import from_keywords
 from keras_transformer.parsing.in_order_grammar import InOrderTreeGrammar
-from keras_transformer.parsing.parses import consensus_parse, no_parse, parses_of
-from keras_transformer.parsing.segmentation_ensemble import Segmentations, log_probabilities
-from keras_transformer.parsing.sentence_words import Words, words_of
+from keras_transformer.parsing.parses import (
+    consensus_parse,
+    log_probabilities,
+    no_parse,
+    parses_of,
+)
+from keras_transformer.parsing.sentence_words import words_of
 from keras_transformer.parsing.tag_dictionary import TagDictionary
 from keras_transformer.parsing.tree_grammar import TreeGrammar
 from keras_transformer.parsing.tree_symbols import TreeSymbols
@@ -78,19 +82,13 @@ class ConstituencyParser(Task):
             each weighed by its probability; its own score is their agreement. Pictures and a
             SavedModel have the best. Defaults to what `metadata` has as `"decision"`, and without
             that to `"best"`.
-        num_segmentations: in how many segmentations each sentence is searched: the usual one and
-            others that are drawn, the same each time. The outputs of all are taken together, as
-            `Segmentations` says. For a model that was trained with `subword_sampling`. Pictures and
-            a SavedModel have the usual one's. Defaults to what `metadata` has as
-            `"num_segmentations"`, and without that to 1.
         **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
             and `extra_length`.
 
     Raises:
         UserError: if `metadata` has no symbols, one is no token or of another linearisation, or
             `metadata` is of another linearisation than the given one; if the search has no such
-            option, or an option is out of its range; if there is no such `decision`, or
-            `num_segmentations` is no positive integer.
+            option, or an option is out of its range; if there is no such `decision`.
     """
 
     default_search = BeamSearch(beam_size=21, alpha=0.3, extra_length=300)
@@ -107,7 +105,6 @@ class ConstituencyParser(Task):
         linearization=None,
         max_source_length=1024,
         decision=None,
-        num_segmentations=None,
         **search_options,
     ):
         super().__init__(
@@ -127,8 +124,6 @@ class ConstituencyParser(Task):
         tokenize_words("", self.word_tokenizer)  # refuses a name that is none
         self.decision = self._kept("decision", decision, "best")
         check_choice("decision", self.decision, ("best", "consensus"))
-        number = self._kept("num_segmentations", num_segmentations, 1)
-        self.segmentations = Segmentations(number, self.source_tokenizer)
         self.constrained = constrained
         self.tag_dictionary = self._own_tag_dictionary if constrained and tag_dictionary else None
         self.word_tags = WordTags(self.symbols, self.tag_dictionary)
@@ -179,8 +174,6 @@ class ConstituencyParser(Task):
         outputs = "trees over the sentence's words" if self.constrained else "anything"
         if self.decision == "consensus":
             outputs = f"the consensus of {outputs}"
-        if (number := self.segmentations.number) > 1:
-            outputs = f"{outputs}, in {number} segmentations of the sentence"
         return {
             **super()._parts(),
             "trees": self.symbols,
@@ -448,8 +441,8 @@ class ConstituencyParser(Task):
     def explain(self, sentence, tree=None):
         """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
 
-        The tree is the search's best, of the usual segmentation: where the parser decides by
-        consensus, or reads several segmentations, a call may give another.
+        The tree is the search's best. Where the parser decides by consensus, a call may return
+        another.
 
         Args:
             sentence: a string, or a list of words, as a call takes it.
@@ -476,24 +469,18 @@ class ConstituencyParser(Task):
         agree = self.decision == "consensus" and num_results == 1
         num_found = self.search.most_results or 1 if agree else num_results
         results = search_stream(
-            (self._repeated(window) for window in windows),
-            self._encode_segmentations,
-            lambda batch, inputs, numbers: self._search(
-                batch, [x for x, _ in inputs], num_found, sentence_numbers=numbers
+            ([words_of(x, self.word_tokenizer) for x in window] for window in windows),
+            self._encode,
+            lambda batch, sentences, numbers: self._search(
+                batch, sentences, num_found, sentence_numbers=numbers
             ),
             self.batch_tokens,
             self.source_limit(),
-            None if total is None else total * self.segmentations.number,
+            total,
             self.model,
         )
         for window in results:
-            sentences = self.segmentations.together(window, self.search)
-            yield [self._parse_of(*found, num_results, agree) for found in sentences]
-
-    def _repeated(self, sentences):
-        """All segmentations of all sentences. Tags that are found are found in the usual one."""
-        inputs = self.segmentations.repeated([words_of(x, self.word_tokenizer) for x in sentences])
-        return [(Words(x.words, list(x.tags)) if i else x, i) for x, i in inputs]
+            yield [self._parse_of(*found, num_results, agree) for found in window]
 
     def _parse_of(self, sentence, outputs, num_results=1, agree=False):
         if outputs is None:
@@ -512,11 +499,6 @@ class ConstituencyParser(Task):
             [*ids, END_ID] if self._can_be_parsed(words, ids) else []
             for (words, _), ids in zip(sentences, token_ids)
         ]
-
-    def _encode_segmentations(self, inputs):
-        token_ids = self._encode([sentence for sentence, index in inputs if index == 0])
-        limit = self.source_limit()
-        return [each for ids in token_ids for each in self.segmentations.of(ids, limit)]
 
     def _can_be_parsed(self, words, token_ids):
         limit = self.source_limit()

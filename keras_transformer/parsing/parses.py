@@ -4,6 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
+from keras import ops
 
 from keras_transformer.parsing.trees import consensus, escape, repair
 from keras_transformer.parsing.trees.traversal import LEAF, walk
@@ -65,3 +66,20 @@ def _tagged(tree, tags):
         if tag is not None:
             leaf.set_label(tag)
     return tree
+
+
+def log_probabilities(outputs, search):
+    """Return the log-probabilities of outputs: their scores without the length penalty.
+
+    Args:
+        outputs: list of pairs (ids, score), not empty.
+        search: the `Search` that found them.
+
+    Returns:
+        Float array.
+    """
+    token_ids, scores = zip(*outputs)
+    # A penalty of coverage stays in them: it is unknown here.
+    lengths = ops.convert_to_tensor([np.count_nonzero(ids) for ids in token_ids], "int32")
+    factors = search.penalized(ops.ones(len(token_ids)), lengths)
+    return np.array(scores) / ops.convert_to_numpy(factors)

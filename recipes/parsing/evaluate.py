@@ -102,10 +102,7 @@ def parse_and_score(parser, gold, parameters, given_tags=False):
 def tell(options, parser, scores, facts):
     """Print the scores and what belongs to them."""
     search = "constrained" if options.constrained else "unconstrained"
-    decision, number = parser.decision, parser.segmentations.number
-    if number > 1:
-        decision += f" of {number} segmentations"
-    print(f"{search} {parser.search}, {decision}, {facts['seconds']:.0f} s")
+    print(f"{search} {parser.search}, {parser.decision}, {facts['seconds']:.0f} s")
     repairs = dict(facts["repairs"])
     print(f"{facts['repaired_trees']} of {scores.sentences} trees repaired: {repairs}")
     print(scores)
@@ -122,8 +119,7 @@ def settings(options, parser):
     """What the scores depend on, to be kept beside them."""
     names = ("tag_dictionary", "given_tags", "constrained", "parameters")
     told = {name: getattr(options, name) for name in names}
-    found = {"decision": parser.decision, "num_segmentations": parser.segmentations.number}
-    return {**parser.search.get_config(), **found, **told}
+    return {**parser.search.get_config(), "decision": parser.decision, **told}
 
 
 def evalb_parameters(name):

@@ -125,14 +125,14 @@ def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, 
 
 def test_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
-    decision = ("--decision", "consensus", "--num-segmentations", "3")
+    decision = ("--decision", "consensus")
     arguments = ("--model", run / "model", *SEARCH, *decision)
     to = ("--output-json", tmp_path / "scores.json", "--limit", "3")
     call(monkeypatch, "evaluate.py", *arguments, "--dataset", "trees", "--data-dir", data, *to)
-    told = "constrained beam 2, alpha 0.3, consensus of 3 segmentations, "
+    told = "constrained beam 2, alpha 0.3, consensus, "
     assert told in capsys.readouterr().out
     (scores,) = json.loads((tmp_path / "scores.json").read_text())
-    assert (scores["decision"], scores["num_segmentations"]) == ("consensus", 3)
+    assert scores["decision"] == "consensus"
     call(monkeypatch, "parse.py", *arguments, "--format", "json", stdin="He sees.\n")
     (parse,) = json.loads(capsys.readouterr().out)["parses"]
     assert 0 < parse["score"] <= 1
