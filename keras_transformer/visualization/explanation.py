@@ -106,7 +106,7 @@ def _searched(task, sentence, output=None):
     """The ids of source and output, and the `BeamTree` of the search, if there is a beam."""
     if output is not None:
         return task.source_ids(sentence), task.output_ids(output), None
-    if task.search.draws:
+    if task.search.is_stochastic:
         source, (token_ids, _) = task.search_sentence(sentence)
         beam, tokens = None, ops.convert_to_numpy(token_ids)[0, 0].tolist()
         tokens = [token for token in tokens if token != PAD_ID]
