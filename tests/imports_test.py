@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import keras
@@ -127,6 +128,7 @@ MAY_IMPORT = {
     "presets": {"models", "version", *LEAVES},
     "tasks": {"compilation_cache", "models", "decoding", "presets", "version", *LEAVES},
     "translation": {"tasks", "presets", "models", "decoding", "layers", *LEAVES},
+    # The parser's SavedModel is made of the pieces of the translator's.
     "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},
     "convert": {
         *("layers", "models", "decoding", "tasks", "presets", "translation", "command_line"),
@@ -213,3 +215,21 @@ def test_imports_are_found(tmp_path):
     assert not is_allowed("layers", "models.transformer", "Transformer", True)
     assert not is_allowed("decoding", "data.tokenizer", "Tokenizer", True)
     assert not is_allowed("translation", "export.saved_model", "export_translator", True)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    paths = {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in PACKAGE.rglob("*.py")
+    }
+    graph = {
+        name: {
+            module if f"{module}.{imported}" not in paths else f"{module}.{imported}"
+            for module, imported, at_top in imports(path)
+            if at_top and (module in paths or f"{module}.{imported}" in paths)
+        }
+        for name, path in paths.items()
+    }
+    assert len(graph) > 100 and "models.encoder_decoder" in graph["models.transformer"]
+    # Raises a CycleError that names the modules of a circle.
+    TopologicalSorter(graph).prepare()
