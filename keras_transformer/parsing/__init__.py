@@ -13,6 +13,7 @@ Corpora of trees
 
 Model and search
 
+- `ParserTransformer`: the `Transformer` of a parser.
 - `DeterministicAttention`: adds the next word's vector to the decoder's input.
 - `WordTagger`: predicts tags from the encoder's output.
 - `TreeGrammar`, `InOrderTreeGrammar`: constraints under which every output is a tree.

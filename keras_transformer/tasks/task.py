@@ -113,11 +113,11 @@ class Task:
         """
         keep_in_user_folder()  # before the model is made: that compiles too
         with spinner("loading"):
-            preset = load_preset(path, cls.__name__, dtype=dtype)
-        saved = cls.default_search if preset.search is None else _search_of(path, preset)
+            model, config = load_preset(path, cls.__name__, dtype=dtype)
+        saved = cls.default_search if config.search is None else _search_of(path, config)
         search = resolve_search(search, saved)
-        parts = {**cls._parts_of(preset), **options}
-        return cls(preset.model, preset.tokenizer, search=search, **parts)
+        parts = {**cls._parts_of(config), **options}
+        return cls(model, config.tokenizer, search=search, **parts)
 
     def save_to_preset(self, path, card=None, weights_dtype=None):
         """Write a preset folder: whole, or not at all.

@@ -10,10 +10,11 @@ import functools
 import numpy as np
 
 from keras_transformer import Transformer
+from keras_transformer.parsing import ParserTransformer
 from tests.decoding.reference_search import NumpyTransformer, reference_search
 from tests.decoding.search_functions import beam_search
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
-from tests.helpers import assert_close, randomize, to_numpy
+from tests.helpers import assert_close, class_for, randomize, to_numpy
 
 PAD, START, END = 0, 1, 2
 VOCABULARY_SIZE = 12
@@ -57,7 +58,7 @@ EVERYTHING = {
 }
 
 
-class CountingTransformer(Transformer):
+class CountsTraces:
     """Counts how often the Python code of a search runs, that is, how often it is traced."""
 
     traces = 0
@@ -67,10 +68,20 @@ class CountingTransformer(Transformer):
         return super().encode(encoder_token_ids, training)
 
 
+class CountingTransformer(CountsTraces, Transformer):
+    pass
+
+
+class CountingParserTransformer(CountsTraces, ParserTransformer):
+    pass
+
+
 @functools.cache
 def model_of(**options):
     sizes = {"num_layers": 2, "hidden_dim": 8, "intermediate_dim": 16, "num_heads": 2}
-    return CountingTransformer(**{"vocabulary_size": VOCABULARY_SIZE, **sizes, **options})
+    is_parser = class_for(options) is ParserTransformer
+    model_class = CountingParserTransformer if is_parser else CountingTransformer
+    return model_class(**{"vocabulary_size": VOCABULARY_SIZE, **sizes, **options})
 
 
 def new_model():

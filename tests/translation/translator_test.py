@@ -18,7 +18,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.translation import translator as translator_module
 from keras_transformer.translation.translator import Translator
-from tests.decoding.search_functions import beam_search, greedy_search, sample
+from tests.decoding.search_functions import beam_search, greedy_search
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
@@ -385,8 +385,8 @@ def test_search_options_are_passed_on(translator):
     [
         ({"beam_size": 0}, "beam_size=0"),
         ({"beam_sise": 8}, "`beam_sise`.*Did you mean `beam_size`"),
-        ({"search": sample, "beam_size": 8}, "Sampling has no option `beam_size`"),
-        ({"search": "beam"}, "search='beam'"),
+        ({"search": kt.Sampling(), "beam_size": 8}, "Sampling has no option `beam_size`"),
+        ({"search": "bean"}, "search='bean'"),
     ],
 )
 def test_wrong_search_options_fail_when_it_is_made(options, message):

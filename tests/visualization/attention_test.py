@@ -102,7 +102,7 @@ def test_of_a_search():
     output = output[output != 0]
     attention = kt.visualization.attention_weights(model, SOURCE, output)
     assert_close(attention.cross, to_numpy(expected)[0, 0, :, :, : len(output)])
-    greedy = kt.attention_weights(model, SOURCE)
+    greedy = kt.visualization.attention_weights(model, SOURCE)
     ids, _ = greedy_search(model, [SOURCE])
     assert greedy.cross.shape[2] == (to_numpy(ids) != 0).sum()
 
