@@ -99,11 +99,16 @@ FAULTS = {
         ("(ops.expand_dims(queries, -1) >= queries)", "(ops.expand_dims(queries, -1) > queries)"),
         ('{"attention_mask": cross_mask,', '{"attention_mask": None,'),
     ],
+    "models/config.py": [
+        ("return self.num_decoder_layers or self.num_layers", "return self.num_layers"),
+    ],
     "models/encoder_decoder.py": [
-        ('config["hidden_dim"] ** 0.5 if config', "1.0 if config"),
-        ('if config["scale_embeddings"] else 1.0', 'if config["tie_weights"] else 1.0'),
-        ('config["normalize_first"] if final_norm is None else', "final_norm if final_norm else"),
-        ('config["num_decoder_layers"] or config["num_layers"]', 'config["num_layers"]'),
+        ("config.hidden_dim**0.5 if config", "1.0 if config"),
+        ("if config.scale_embeddings else 1.0", "if config.tie_weights else 1.0"),
+        (
+            "config.normalize_first if config.final_norm is None else",
+            "config.final_norm if config.final_norm else",
+        ),
         ("return logits if self.output_bias is None else", "return logits if True else"),
         ("ones = ops.ones_like(", "ones = ops.zeros_like("),
         ("x = layer(x, padding_mask=mask, training=training)", "x = layer(x, training=training)"),
@@ -274,7 +279,7 @@ FAULTS = {
         ("is_gap = (is_token[:, 1:] > is_token[:, :-1])", "is_gap = (is_token[:, 1:] < False)"),
     ],
     "decoding/sampling.py": [
-        ('return super().template()._with({"seed": None})', "return super().template()"),
+        ('return super().static_part()._with({"seed": None})', "return super().static_part()"),
         ("if self.seed is not None:", "if self.seed:"),
         (
             "is_kept = cumulated - probabilities < sampling.top_p",
