@@ -139,7 +139,7 @@ def train_translator(
         "scores": {name: result.to_dict() for name, result in results.items()},
     }
     title = f"{languages['source']} to {languages['target']}, trained on {train.name}"
-    lines = [f"{name}, greedy search: {describe_bleu(x)}" for name, x in results.items()]
+    lines = [f"{name}, greedy search, {weights}: {describe_bleu(x)}" for name, x in results.items()]
     save_training(translator, facts, title, lines, context, batches, fitted)
     return translator, "\n".join(report)
 
