@@ -155,8 +155,10 @@ def _compression(start: bytes) -> str | None:
 
 def _is_wide(line: bytes) -> bool:
     """Return whether a line must be in UTF-16 or UTF-32. (Any text may have stray controls.)"""
-    num_controls = len(line) - len(line.translate(None, _CONTROLS))
-    return line.count(0) > 1 or (num_controls > 2 and 3 * num_controls > len(line))
+    # UTF-16 has its controls, the high bytes of letters, at every second byte.
+    halves = line[::2], line[1::2]
+    num_controls = max(len(half) - len(half.translate(None, _CONTROLS)) for half in halves)
+    return line.count(0) > 1 or (num_controls > 1 and 3 * num_controls > len(line))
 
 
 def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[str]:

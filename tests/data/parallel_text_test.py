@@ -390,12 +390,17 @@ def test_invalid_utf_8(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-16"])
 @pytest.mark.parametrize(
-    "text", ["Собака бежит.\nКот.\n", "A dog.\r\n", "мир\n", "狗在雪地里奔跑。\n狗\n"]
+    "text", ["Собака бежит.\nКот.\n", "A dog.\r\n", "мир\n", "да\n", "狗在雪地里奔跑。\n狗\n"]
 )
 def test_utf_16_and_utf_32_are_refused(tmp_path, text, encoding):
     write(tmp_path, train__en=text.encode(encoding), train__de="x\ny\n")
     message = error_of("text", "train", data_dir=tmp_path)
     assert "train.en, line " in message and "Convert the text to UTF-8" in message
+
+
+def test_a_short_line_may_have_control_characters(tmp_path):
+    write(tmp_path, train__en="\u063c\x01\0\n", train__de="x\n")
+    assert list(load_parallel_text("text", "train", data_dir=tmp_path)) == [("\u063c\x01\0", "x")]
 
 
 @pytest.mark.parametrize(("start", "name"), [(b"\x28\xb5\x2f\xfd", "zstd"), (b"PK\x03\x04", "zip")])
