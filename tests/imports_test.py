@@ -101,7 +101,10 @@ def run_python(script):
 
 # Which way
 
-FOR_ALL = {"errors", "files", "interrupts", "options", "progress", "reserved_ids", "validation"}
+FOR_ALL = {
+    *("errors", "files", "interrupts", "options", "progress", "reserved_ids", "typing"),
+    "validation",
+}
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
@@ -114,6 +117,7 @@ MAY_IMPORT = {
     "options": set(),
     "progress": set(),
     "tensorflow_start": set(),
+    "typing": set(),
     "validation": set(),
     "memory": set(),
     "version": set(),
