@@ -178,15 +178,13 @@ FAULTS = {
         ('side="right"', 'side="left"'),
         ("least.sum() <= count", "False"),
         ("epoch * self.rest % len(order)", "epoch % len(order)"),
-    ],
-    "data/prefetch.py": [
-        ("end = index + 1 + _COUNT", "end = index + 1"),
-    ],
-    "data/bucketing.py": [
         (
             "fits = (lengths[:, None] <= shapes[None]).all(axis=-1)",
             "fits = (lengths[:, None] <= shapes[None]).any(axis=-1)",
         ),
+    ],
+    "data/prefetch.py": [
+        ("end = index + 1 + _COUNT", "end = index + 1"),
     ],
     "data/prefixed_tokenizer.py": [
         ("self._ids + ids", "ids"),
@@ -214,12 +212,10 @@ FAULTS = {
         ("self._unit.setdefault(self._language, text)", "self._unit[self._language] = text"),
         ("parser.EntityDeclHandler = self._refuse_entity", "pass"),
     ],
-    "data/gettext_files.py": [
+    "data/gettext_corpus.py": [
         ("_SINGLE, _MANY = 1, 5", "_SINGLE, _MANY = 1, 2"),
         ("if start + length > len(data)", "if start > len(data)"),
         ('is_fuzzy |= "fuzzy" in line', "pass"),
-    ],
-    "data/gettext_messages.py": [
         ("(?!#?\\w+;)", ""),
         ("if words[0] in translation.split() and not", "if False and not"),
     ],
@@ -255,7 +251,12 @@ FAULTS = {
         ("is_inside = state.ends.steps > step", "is_inside = state.ends.steps >= step - 1"),
         ("ops.where(is_inside, parents, hypotheses)", "hypotheses"),
     ],
-    "data/line_breaks.py": [('match[0] if match[0] in source else " "', '" "')],
+    "data/text_lines.py": [
+        ('match[0] if match[0] in source else " "', '" "'),
+        ('b"".join([*parts, ended[0]])', "ended[0]"),
+        ("if lines and not _has_more_now(file):", "if False:"),
+        ("return taken, error", "return [], error"),
+    ],
     "decoding/constraints.py": [
         ("is_short = (0 < limits) & (limits < self.min_length)", "is_short = limits < 0"),
         ("progress.step + 1 < self.min_length", "progress.step < self.min_length"),
@@ -452,11 +453,6 @@ FAULTS = {
     "files.py": [
         ("fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
         ("        os.replace(place, old)", "        shutil.rmtree(place)"),
-    ],
-    "data/line_buffer.py": [
-        ('b"".join([*parts, ended[0]])', "ended[0]"),
-        ("if lines and not _has_more_now(file):", "if False:"),
-        ("return taken, error", "return [], error"),
     ],
     "tasks/length_batches.py": [
         ("start = end", "start = max(start + 1, end - 1)"),

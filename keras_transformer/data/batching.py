@@ -7,8 +7,7 @@ import keras
 import numpy as np
 
 from keras_transformer.data.batch_planner import EpochPlans
-from keras_transformer.data.infinite_dataset import stream_of
-from keras_transformer.data.prefetch import Ahead
+from keras_transformer.data.prefetch import Prefetcher, infinite_dataset
 from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.token_source import PlannedBatch, SampledTokens, StoredTokens
 from keras_transformer.errors import UserError
@@ -225,7 +224,7 @@ class TokenBatches(keras.utils.PyDataset):
         """Batch number `index` of the present epoch."""
         if self._ahead is None:
             epoch = self.epoch
-            self._ahead = Ahead(lambda index: self.batch(epoch, index), len(self))
+            self._ahead = Prefetcher(lambda index: self.batch(epoch, index), len(self))
         return self._ahead[index]
 
     def on_epoch_end(self):
@@ -337,7 +336,7 @@ class TokenBatches(keras.utils.PyDataset):
         Args:
             start_step: the number of batches to skip.
         """
-        return stream_of(lambda step: self.batch_of_step(start_step + step))
+        return infinite_dataset(lambda step: self.batch_of_step(start_step + step))
 
     def real_token_share(self):
         """The share of the present epoch's slots, source and target, that hold tokens."""

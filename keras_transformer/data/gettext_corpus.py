@@ -1,17 +1,21 @@
-"""Message catalogs as a parallel corpus: what programs say, and how it was translated."""
+"""Parallel corpora from message catalogs of gettext, compiled (`.mo`) or as text (`.po`)."""
 
+import gettext
 import logging
-from collections.abc import Iterator
+import re
+import struct
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from keras_transformer.data.gettext_files import read_catalog
-from keras_transformer.data.gettext_messages import clean_message
 from keras_transformer.data.text_files import (
     Pair,
     Pairs,
     check_folder,
     find_files,
+    read_lines,
+    readable,
     tab_separated_pairs,
 )
 from keras_transformer.data.train_val_split import with_held_out
@@ -25,6 +29,34 @@ ENGLISH = "en"  # what programs are written in: the language of the keys
 _FILES = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
 # Which catalogs are of a language whose name says no script.
 _SAME = {"zh": ("zh_cn", "zh_hans")}
+
+_MAGIC = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}  # the byte order
+_CONTEXT, _FORM = "\x04", "\0"  # what ends a context, and what is between plural forms
+_PO_LINE = re.compile(
+    r'(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"$'
+)
+_BEGIN = re.compile(r"#|msgctxt\b|msgid\b")  # what a message begins with
+_FIRST_FORM = "msgstr[0]"
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # those of \\ and \" are themselves
+_SINGLE, _MANY = 1, 5  # the numbers whose forms go with the English singular and the plural
+
+# A key that stands for who translated the catalog, and contexts of early KDE.
+_CREDITS = re.compile(
+    r"translator[-_ ]credits|(?:_: )?(?:NAME|EMAIL)S? OF TRANSLATORS|Your (?:names|emails)", re.I
+)
+_KDE_CONTEXT = re.compile(r"_: .*\n")
+_KDE_PLURAL = "_n: "
+_SPACE = re.compile(r"[ \t\r\n]+")
+# %s and the like, and the names in braces: what is left of them tells nothing.
+_PLACEHOLDER = re.compile(r"%(?:\d+\$)?[-+#0-9.*']*(?:hh?|ll?|[qjzt])?[a-zA-Z]|\{[^{}]*\}")
+
+_AFTER = re.compile(r"\s*\(([_&~])[A-Za-z0-9]\)")  # as in Chinese: 文件(_F)
+_WORD = r"[^\W_]"
+_MARKS = {
+    "_": re.compile(rf"_(?={_WORD})"),
+    "&": re.compile(rf"&(?!#?\w+;)(?={_WORD})"),  # no entity of HTML
+    "~": re.compile(rf"~(?={_WORD})"),
+}
 
 
 def open_catalogs(
@@ -148,3 +180,156 @@ def _prepared(data_dir: Path | None, split: str, source: str, target: str) -> Pa
         return None
     pairs = partial(tab_separated_pairs, *paths, expected=f"English TAB {other}")
     return pairs if source == ENGLISH else lambda: (pair[::-1] for pair in pairs())
+
+
+class Message(NamedTuple):
+    """A message by its key, which is its context and its English singular, and its texts."""
+
+    key: str
+    english: str
+    translation: str
+
+
+def read_catalog(path: Path) -> Iterator[Message]:
+    """The translated messages of a catalog, singular and plural as two.
+
+    Left out are the header, and in a `.po` what is fuzzy or obsolete.
+
+    Raises:
+        UserError: if the file cannot be read, or is damaged.
+    """
+    read = _po_entries if path.suffix == ".po" else _mo_entries
+    try:
+        yield from _translated(read(path))
+    except (UnicodeDecodeError, LookupError, ZeroDivisionError, struct.error) as error:
+        raise UserError(f"The catalog {path} is damaged: {error}.") from None
+
+
+def _translated(entries: Iterator[tuple[str, str, list[str]]]) -> Iterator[Message]:
+    """Of (key, English plural or nothing, translations): the header's comes first."""
+    form_of = gettext.c2py("n != 1")
+    for key, plural, translations in entries:
+        if not key:
+            form_of = _plural_rule(translations[0])
+            continue
+        english = key.rpartition(_CONTEXT)[2]
+        numbered = ((english, _SINGLE), (plural, _MANY)) if plural else ((english, None),)
+        for text, number in numbered:
+            form = 0 if number is None else form_of(number)
+            if form < len(translations) and translations[form]:
+                yield Message(f"{key}{_FORM if number == _MANY else ''}", text, translations[form])
+
+
+def _plural_rule(header: str) -> Callable[[int], int]:
+    found = re.search(r"plural=([^;\n]+)", header)
+    try:
+        return gettext.c2py(found[1].strip() if found else "n != 1")
+    except ValueError:
+        return gettext.c2py("n != 1")
+
+
+def _mo_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    with readable(path) as file:
+        data = file.read()
+    order = _MAGIC.get(data[:4])
+    if order is None:
+        raise UserError(f"{path} is no message catalog: it does not begin as a .mo file does.")
+    count, ids, strings = struct.unpack_from(f"{order}3I", data, 8)
+    charset = "utf-8"
+    for index in range(count):
+        key, text = (_mo_string(data, order, table + 8 * index) for table in (ids, strings))
+        if not key and (found := re.search(rb"charset=([\w.-]+)", text)):
+            charset = found[1].decode()
+        key, _, plural = key.decode(charset).partition(_FORM)
+        yield key, plural, text.decode(charset).split(_FORM)
+
+
+def _mo_string(data: bytes, order: str, place: int) -> bytes:
+    length, start = struct.unpack_from(f"{order}2I", data, place)
+    if start + length > len(data):
+        raise struct.error("it ends before its last message")
+    return data[start : start + length]
+
+
+def _po_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Of UTF-8, as all are today: `msgconv` converts others."""
+    fields, name, is_fuzzy = {}, None, False
+    for number, line in enumerate(read_lines(path, "messages"), start=1):
+        line = line.strip()
+        if _FIRST_FORM in fields and _BEGIN.match(line):
+            if not is_fuzzy:
+                yield _po_entry(fields)
+            fields, name, is_fuzzy = {}, None, False
+        if line.startswith("#,"):
+            is_fuzzy |= "fuzzy" in line
+        if not line or line.startswith("#"):
+            continue
+        found = _PO_LINE.match(line)
+        name = found and (found[1] or name)
+        if not name:
+            raise UserError(
+                f"The catalog {path} is damaged: line {number} is no part of a message."
+            )
+        name = _FIRST_FORM if name == "msgstr" else name
+        fields[name] = fields.get(name, "") + _unescaped(found[2])
+    if _FIRST_FORM in fields and not is_fuzzy:
+        yield _po_entry(fields)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text)
+
+
+def _po_entry(fields: dict[str, str]) -> tuple[str, str, list[str]]:
+    context = f"{fields['msgctxt']}{_CONTEXT}" if "msgctxt" in fields else ""
+    forms = [text for name, text in fields.items() if name.startswith("msgstr")]
+    return context + fields.get("msgid", ""), fields.get("msgid_plural", ""), forms
+
+
+def clean_message(english: str, translation: str) -> Pair | None:
+    """A message and its translation, each one line as a user reads it; None if there is nothing to
+    translate in it."""
+    if _CREDITS.fullmatch(english.strip()) or english.startswith(_KDE_PLURAL):
+        return None
+    english = _KDE_CONTEXT.sub("", english, count=1) if english.startswith("_: ") else english
+    english, translation = (_SPACE.sub(" ", text).strip(" ") for text in (english, translation))
+    if not translation or not any(map(str.isalpha, _PLACEHOLDER.sub("", english))):
+        return None
+    return without_accelerators(english, translation)
+
+
+def without_accelerators(english: str, translation: str) -> Pair:
+    """Takes out the mark before the letter that a menu's item is called by: `_`, `&` or `~`.
+
+    The same characters stand in names, such as `max_length` and `AT&T`. It is a mark if there is
+    just one, which begins a word (`Save _As`) or is in the midst of one that is written as labels
+    are (`E_xit`), and the other side does not have the same word (but for `_OK`); or if it is put
+    behind, in parentheses (`文件(_F)`).
+    """
+    for mark, pattern in _MARKS.items():
+        found = [list(pattern.finditer(text)) for text in (english, translation)]
+        if (after := _AFTER.search(translation)) and after[1] == mark and after[0] not in english:
+            translation = translation[: after.start()] + translation[after.end() :]
+            found[1] = []
+        elif len(found[1]) > 1:
+            continue
+        if len(found[0]) != 1:
+            continue
+        words = [_word_at(x[0]) for x in found if x]
+        if words[0] in translation.split() and not re.match(rf"{mark}[A-Z]", words[0]):
+            continue
+        begins = any(word.startswith(mark) for word in words)
+        if after or begins or words[0].replace(mark, "").istitle():
+            english, translation = (
+                pattern.sub("", text) if matches else text
+                for text, matches in zip((english, translation), found)
+            )
+    return english, translation
+
+
+def _word_at(found: re.Match) -> str:
+    """The word, up to spaces, in which a mark is, from the first letter or mark on."""
+    text, start = found.string, found.start()
+    begin = text.rfind(" ", 0, start) + 1
+    end = text.find(" ", start)
+    return re.sub(r"^[^\w&~]+", "", text[begin : None if end < 0 else end])

@@ -1,13 +1,16 @@
-"""Make items ahead of their use, in a thread."""
+"""Batches made in a thread before they are needed, and endless datasets of them for `fit`."""
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+
+import keras
 
 # How many are made ahead.
 _COUNT = 4
 
 
-class Ahead:
+class Prefetcher:
     """A sequence whose next items are made in a thread while the present one is in use.
 
     The items come in the order that they are asked for in, and are the same as without it. An error
@@ -46,3 +49,43 @@ class Ahead:
                 if ahead not in self._items:
                     self._items[ahead] = self._thread.submit(self._make, ahead)
             return self._items.pop(index)
+
+
+def infinite_dataset(make):
+    """A dataset of batches without end, made ahead of their use, for `fit(steps_per_epoch=...)`.
+
+    Args:
+        make: function that takes an index and returns the batch, as `TokenBatches` has them.
+
+    Returns:
+        A `tf.data.Dataset` on TensorFlow, else a `keras.utils.PyDataset`.
+    """
+    return _tensorflow_dataset(make) if keras.backend.backend() == "tensorflow" else _Stream(make)
+
+
+class _Stream(keras.utils.PyDataset):
+    def __init__(self, make):
+        super().__init__()
+        self._batches = Prefetcher(make)
+
+    def __getitem__(self, index):
+        return self._batches[index]
+
+    @property
+    def num_batches(self):
+        return None
+
+
+def _tensorflow_dataset(make):
+    """With axes declared free: from a stream that begins in the middle of an epoch Keras could
+    conclude, from two batches that share a length, that it is fixed.
+    """
+    import tensorflow as tf
+
+    def batches():
+        return (make(index) for index in itertools.count())
+
+    signature = keras.tree.map_structure(lambda x: tf.TensorSpec((None, None), x.dtype), make(0))
+    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(
+        tf.data.AUTOTUNE
+    )

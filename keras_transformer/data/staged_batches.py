@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_transformer.data.infinite_dataset import stream_of
+from keras_transformer.data.prefetch import infinite_dataset
 from keras_transformer.errors import UserError
 
 
@@ -65,7 +65,7 @@ class StagedBatches:
         Args:
             start_step: number of the first batch.
         """
-        return stream_of(lambda step: self.batch_of_step(start_step + step))
+        return infinite_dataset(lambda step: self.batch_of_step(start_step + step))
 
     def passes(self, steps):
         """How often the first batches of a training read each store: pairs (batches, epochs).

@@ -31,8 +31,8 @@ class TokenStore:
 
     Attributes:
         fingerprint: names text, tokenizers and limit.
-        num_left_out: the number of pairs that are not in the store, as one of their sentences has
-            too many tokens.
+        num_overlong_pairs: the number of pairs that were left out because one of their sentences
+            has too many tokens.
         parts: list of `(pairs, count)`: the number of pairs of each text, one text after the other,
             and how many of them an epoch has.
 
@@ -46,7 +46,7 @@ class TokenStore:
         if info is None:
             raise UserError(f"There is no token store in {path}, or it is of another version.")
         self.fingerprint = info["fingerprint"]
-        self.num_left_out = info.get("left_out", 0)
+        self.num_overlong_pairs = info.get("left_out", 0)
         self.parts = info.get("parts", [[info["pairs"]] * 2])
         self.source, self.target = (
             TokenSequences(path / f"{side}.tokens", path / f"{side}.lengths", info["dtype"])

@@ -1,11 +1,10 @@
-"""Pairs of a training text that are kept for validation and test, where these have no files."""
+"""Splits of a corpus that share no sentence."""
 
 import hashlib
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from keras_transformer.data.tatoeba import Unconnected
 from keras_transformer.data.text_files import Pair, Pairs
 from keras_transformer.errors import UserError
 
@@ -36,7 +35,7 @@ def with_held_out(pairs: Pairs, split: str, missing: Sequence[str], key: int = 0
     """
     held_out = _draw(pairs, missing, key)
     if split == "train":
-        return Unconnected(pairs, [pair for part in held_out.values() for pair in part])
+        return DisjointPairs(pairs, [pair for part in held_out.values() for pair in part])
     if not held_out[split]:
         raise UserError(
             f"There are no files of the split {split!r}, and the training text is too small to "
@@ -80,3 +79,47 @@ def _smallest(pairs: Pairs, most: int, key: int) -> tuple[int, dict[int, Pair]]:
             continue
         drawn[number] = pair
     return count, drawn
+
+
+def component_numbers(pairs: Iterable[Pair]) -> list[int]:
+    """Numbers connected pairs alike, from 0 on in the order in which they first come.
+
+    Args:
+        pairs: pairs of sentences. Those that share a first, or a second, are connected.
+
+    Returns:
+        The number of each pair's component.
+    """
+    pairs, parents = list(pairs), {}
+
+    def root(sentence):
+        parents.setdefault(sentence, sentence)
+        while parents[sentence] != sentence:
+            # The path becomes shorter for those who come after.
+            parents[sentence] = parents[parents[sentence]]
+            sentence = parents[sentence]
+        return sentence
+
+    for english, german in pairs:
+        parents[root((1, german))] = root((0, english))
+    numbers = {}
+    return [numbers.setdefault(root((0, english)), len(numbers)) for english, _ in pairs]
+
+
+class DisjointPairs:
+    """Starts passes over the pairs that share no sentence, on either side, with held-out pairs.
+
+    Args:
+        pairs: starts a pass over all pairs.
+        held_out: the pairs that are held out.
+    """
+
+    def __init__(self, pairs: Pairs, held_out: Iterable[Pair]):
+        self.held_out = list(held_out)
+        self._tatoeba_pairs = pairs
+        self._sides = [frozenset(side) for side in zip(*self.held_out)]
+
+    def __call__(self) -> Iterator[Pair]:
+        for pair in self._tatoeba_pairs():
+            if not any(sentence in side for sentence, side in zip(pair, self._sides)):
+                yield pair

@@ -1,7 +1,7 @@
 # Translations
 from keras_transformer.evaluation.bleu import score_translations as score_translations
 from keras_transformer.evaluation.bleu import TranslationScores as TranslationScores
-from keras_transformer.evaluation.languages import tokenizer_of as tokenizer_of
+from keras_transformer.evaluation.bleu import tokenizer_of as tokenizer_of
 from keras_transformer.evaluation.bleu import nearest_translation as nearest_translation
 from keras_transformer.evaluation.comparison import compare_translations as compare_translations
 from keras_transformer.evaluation.comparison import Comparison as Comparison

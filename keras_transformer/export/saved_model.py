@@ -5,7 +5,7 @@ import functools
 import keras
 from keras import ops
 
-from keras_transformer.data.line_breaks import BREAKS
+from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder
 from keras_transformer.reserved_ids import END_ID, PAD_ID

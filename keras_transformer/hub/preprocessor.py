@@ -2,7 +2,7 @@ import keras
 import keras_hub
 from keras import ops
 
-from keras_transformer.data.line_breaks import without_breaks
+from keras_transformer.data.text_lines import without_breaks
 from keras_transformer.hub.backbone import TransformerBackbone
 from keras_transformer.hub.tokenizer import TransformerTokenizer, check_config_file
 from keras_transformer.presets.format import PREPROCESSOR, SEQUENCE_LENGTH

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.line_buffer import in_windows
+from keras_transformer.data.text_lines import in_windows
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.options import from_keywords

@@ -251,9 +251,10 @@ def _tokenize(texts, how, context):
 
 
 def _tell_left_out(name, store, max_tokens):
-    if not store.num_left_out:
+    if not store.num_overlong_pairs:
         return
-    told = f"{name}: {store.num_left_out:,} pairs have a sentence of more than {max_tokens} tokens"
+    count = f"{store.num_overlong_pairs:,} pairs"
+    told = f"{name}: {count} have a sentence of more than {max_tokens} tokens"
     if not len(store):
         raise UserError(f"{told}, and no other is left. Pass a larger `max_tokens`.")
     logger.info("%s and are left out; %s are kept.", told, f"{len(store):,}")

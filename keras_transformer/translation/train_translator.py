@@ -127,8 +127,8 @@ def train_translator(
 
     # Saving
     translator = translator.tagged(*val.prefix) if val.prefix else translator
-    if batches.train.store.num_left_out:
-        left_out["too many tokens"] = batches.train.store.num_left_out
+    if batches.train.store.num_overlong_pairs:
+        left_out["too many tokens"] = batches.train.store.num_overlong_pairs
     facts = {
         **origin,
         **mixture_summary(train),

@@ -11,9 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.language_check import LanguageCheck
-from keras_transformer.data.line_breaks import without_breaks
-from keras_transformer.data.line_buffer import in_windows
 from keras_transformer.data.prefixed_tokenizer import tag_tokens
+from keras_transformer.data.text_lines import in_windows, without_breaks
 from keras_transformer.decoding.constraints import ForcedPrefix
 from keras_transformer.errors import UserError
 from keras_transformer.options import from_keywords

@@ -10,7 +10,7 @@ from typing import Literal
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, OneTreeOptions, StreamOptions, given, run
-from keras_transformer.data.line_buffer import line_windows
+from keras_transformer.data.text_lines import line_windows
 from keras_transformer.parsing.trees import tagged_words, to_bracketed
 from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, walk
 from keras_transformer.visualization import tree_text

@@ -10,8 +10,8 @@ from typing import Literal
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, StreamOptions, given, run
 from keras_transformer.data.corpora import DATASETS, bleu_tokenize
-from keras_transformer.data.line_buffer import line_windows
 from keras_transformer.data.text_files import read_lines
+from keras_transformer.data.text_lines import line_windows
 from keras_transformer.evaluation.bleu import nearest_translation
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import keras_transformer as kt
 from keras_transformer.command_line import StreamOptions, given, run
-from keras_transformer.data.line_buffer import in_windows, line_windows
+from keras_transformer.data.text_lines import in_windows, line_windows
 from keras_transformer.presets.location import locate
 from keras_transformer.presets.storage import read_preset
 from keras_transformer.translation.translator import best_of

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.data.corpora import load_parallel_text
-from keras_transformer.data.gettext_corpus import catalog_pairs
-from keras_transformer.data.gettext_files import read_catalog
-from keras_transformer.data.gettext_messages import clean_message, without_accelerators
+from keras_transformer.data.gettext_corpus import (
+    catalog_pairs,
+    clean_message,
+    read_catalog,
+    without_accelerators,
+)
 from tests.helpers import error_of
 
 pytestmark = pytest.mark.once

@@ -245,7 +245,7 @@ def test_a_sample_that_is_smaller_than_the_number_of_shapes(tmp_path):
 def test_pairs_that_are_too_long_count_for_no_ratio(tmp_path):
     mixture = mixture_of_lengths((19, 19), (1, 2))
     store = TokenStore.build(tmp_path / "store", mixture, Words(), max_tokens=9)
-    assert store.parts == [[9, 9], [9, 18]] and store.num_left_out == 20
+    assert store.parts == [[9, 9], [9, 18]] and store.num_overlong_pairs == 20
     with pytest.raises(kt.UserError, match="No pair is left of the first text"):
         TokenStore.build(
             tmp_path / "none", mixture_of_lengths((1, 19), (1, 2)), Words(), max_tokens=1

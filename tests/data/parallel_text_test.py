@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import keras
 import pytest
 
-from keras_transformer.data import corpora, download, parallel_text, text_files
+from keras_transformer.data import corpora, parallel_text, text_files
 from keras_transformer.data.corpora import (
     DATASETS,
     SYNTHETIC_SIZES,
@@ -442,11 +442,11 @@ class PublicSite:
         self.cache.mkdir()
         get_file = partial(keras.utils.get_file, cache_dir=str(self.cache))
         monkeypatch.setattr(keras.utils, "get_file", get_file)
-        monkeypatch.setattr(download, "MULTI30K_URL", self.folder.as_uri())
+        monkeypatch.setattr(corpora, "MULTI30K_URL", self.folder.as_uri())
 
     def publish(self, name: str, text: str) -> Path:
         digest = hashlib.sha256(text.encode()).hexdigest()
-        self.monkeypatch.setitem(download.MULTI30K_SHA256, name, digest)
+        self.monkeypatch.setitem(corpora.MULTI30K_SHA256, name, digest)
         if ".lc.norm.tok." in name:
             path, data = self.folder / "tok" / name, text.encode()
         else:
@@ -519,8 +519,8 @@ def test_every_multi30k_file_has_a_digest():
         for form in ("", ".lc.norm.tok")
         for language in ("en", "de", "fr")
     }
-    assert set(download.MULTI30K_SHA256) == names
-    assert all(len(digest) == 64 for digest in download.MULTI30K_SHA256.values())
+    assert set(corpora.MULTI30K_SHA256) == names
+    assert all(len(digest) == 64 for digest in corpora.MULTI30K_SHA256.values())
 
 
 @pytest.fixture
@@ -573,7 +573,7 @@ def test_newstest_with_wrong_checksum_is_deleted(newstest):
 def test_sacrebleu_has_the_test_sets_of_the_paper():
     from sacrebleu.dataset import DATASETS as TEST_SETS
 
-    for name in download.NEWSTEST.values():
+    for name in corpora.NEWSTEST.values():
         assert {"en-de", "de-en", "en-fr", "fr-en"} <= set(TEST_SETS[name].langpairs)
 
 
@@ -586,10 +586,10 @@ needs_corpora = pytest.mark.skipif(
 
 
 @needs_corpora
-@pytest.mark.parametrize("name", download.MULTI30K_SHA256)
+@pytest.mark.parametrize("name", corpora.MULTI30K_SHA256)
 def test_digests_of_multi30k(name):
     data = (Path(CORPORA) / "multi30k" / name).read_bytes()
-    assert hashlib.sha256(data).hexdigest() == download.MULTI30K_SHA256[name]
+    assert hashlib.sha256(data).hexdigest() == corpora.MULTI30K_SHA256[name]
 
 
 @needs_corpora
@@ -611,7 +611,7 @@ def test_real_tatoeba():
         assert one[0].isdisjoint(other[0]) and one[1].isdisjoint(other[1])
 
 
-@pytest.mark.parametrize("module", [corpora, download, parallel_text, text_files])
+@pytest.mark.parametrize("module", [corpora, parallel_text, text_files])
 def test_importing_needs_only_the_standard_library(module):
     roots = set()
     for node in ast.parse(Path(module.__file__).read_text()).body:

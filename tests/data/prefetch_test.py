@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from keras_transformer.data.prefetch import Ahead
+from keras_transformer.data.prefetch import Prefetcher
 
 pytestmark = pytest.mark.once
 
@@ -31,7 +31,7 @@ def recording():
 
 def test_the_next_items_are_made_in_a_thread():
     make, made, threads = recording()
-    items = Ahead(make)
+    items = Prefetcher(make)
     assert items[0] == 0
     assert made_so_far(made, 5) == [0, 1, 2, 3, 4]
     assert [items[i] for i in (1, 2)] == [10, 20]
@@ -41,13 +41,13 @@ def test_the_next_items_are_made_in_a_thread():
 
 def test_none_beyond_the_last():
     make, made, _ = recording()
-    items = Ahead(make, length=3)
+    items = Prefetcher(make, length=3)
     assert [items[i] for i in range(3)] == [0, 10, 20]
     assert made_so_far(made, 3) == [0, 1, 2]
 
 
 def test_any_order_gives_the_same_items():
-    items, order = Ahead(lambda index: 10 * index), [0, 1, 0, 1, 2, 7, 3, 3, 4, 5, 100, 6]
+    items, order = Prefetcher(lambda index: 10 * index), [0, 1, 0, 1, 2, 7, 3, 3, 4, 5, 100, 6]
     assert [items[i] for i in order] == [10 * i for i in order]
 
 
@@ -57,21 +57,21 @@ def test_an_error_is_raised_where_its_item_is_asked_for():
             raise OSError("no such token")
         return index
 
-    items = Ahead(make)
+    items = Prefetcher(make)
     assert [items[i] for i in range(3)] == [0, 1, 2]
     with pytest.raises(OSError, match="no such token"):
         items[3]
 
 
 def test_two_threads_may_go_through_the_items_at_once():
-    items = Ahead(lambda index: 10 * index)
+    items = Prefetcher(lambda index: 10 * index)
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda _: [items[i] for i in range(200)], range(2)))
     assert found == [[10 * i for i in range(200)]] * 2
 
 
 def test_the_thread_ends_with_the_object():
-    items = Ahead(lambda index: threading.current_thread())
+    items = Prefetcher(lambda index: threading.current_thread())
     thread = items[0]
     assert thread.is_alive() and thread is not threading.current_thread()
     del items

@@ -120,11 +120,11 @@ def test_with_a_real_tokenizer(tmp_path):
 def test_pairs_with_too_many_tokens_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(token_store, "_CHUNK", 2)
     store = TokenStore.build(tmp_path / "tokens", iter(PAIRS), Numbers(), max_tokens=2)
-    assert pairs_of(store) == PAIRS[1:4] and store.num_left_out == 2
-    assert TokenStore(tmp_path / "tokens").num_left_out == 2
+    assert pairs_of(store) == PAIRS[1:4] and store.num_overlong_pairs == 2
+    assert TokenStore(tmp_path / "tokens").num_overlong_pairs == 2
     nothing = TokenStore.build(tmp_path / "none", PAIRS[:1], Numbers(), max_tokens=2)
-    assert (len(nothing), nothing.num_left_out) == (0, 1)
-    assert TokenStore.build(tmp_path / "all", PAIRS, Numbers()).num_left_out == 0
+    assert (len(nothing), nothing.num_overlong_pairs) == (0, 1)
+    assert TokenStore.build(tmp_path / "all", PAIRS, Numbers()).num_overlong_pairs == 0
 
 
 def test_the_larger_vocabulary_decides_the_type(tmp_path):

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data import line_breaks
-from keras_transformer.data.line_breaks import BREAKS
+from keras_transformer.data import text_lines
 from keras_transformer.data.synthetic import generate
+from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.saved_model import WHITE_SPACE, search_in_batches, without_breaks
 from keras_transformer.tasks.length_batches import batches_by_length
@@ -111,7 +111,7 @@ def test_token_ids_give_what_the_search_gives(translator, saved_model):
 def test_breaks_are_replaced_as_in_python():
     texts = [[f"a{BREAKS}b", f"{BREAKS[::-1]}ä\n"], ["", "x\x85\x85"]]
     sources = ["the \t\x85\u2028", "\n"]
-    expected = [[line_breaks.without_breaks(x, y) for x in row] for row, y in zip(texts, sources)]
+    expected = [[text_lines.without_breaks(x, y) for x in row] for row, y in zip(texts, sources)]
     assert expected[0] != expected[1] != texts[1]
     actual = without_breaks(np.array(texts), np.array(sources)).numpy().tolist()
     assert [[text.decode() for text in row] for row in actual] == expected

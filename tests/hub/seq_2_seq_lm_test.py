@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data.line_breaks import BREAKS
+from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
 from tests.helpers import assert_close, to_numpy
 from tests.small_corpus import WORDS, new_model, sentence_pairs, tokenizer

@@ -11,8 +11,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer import progress
-from keras_transformer.data.line_breaks import BREAKS
-from keras_transformer.data.line_buffer import in_windows
+from keras_transformer.data.text_lines import BREAKS, in_windows
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID

@@ -1,15 +1,54 @@
-"""The examples of the built-in corpus: distinct sentences, each in one split."""
+"""The built-in corpus: sampled sentences, distinct, each in one split."""
 
+import random
 import re
 import zlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from keras_transformer.data.synthetic import lexicon
 from keras_transformer.data.synthetic.english import english_text, english_tokens, english_tree
 from keras_transformer.data.synthetic.german import german_text
-from keras_transformer.data.synthetic.sampler import Sampler
+from keras_transformer.data.synthetic.grammar import (
+    Clause,
+    Compound,
+    Gap,
+    NounPhrase,
+    Pair,
+    Phrase,
+    Place,
+    Sentence,
+    Subordinate,
+    is_definite,
+)
+from keras_transformer.data.synthetic.lexicon import BE, Adjective, Conjunction, Noun, Pronoun, Verb
 from keras_transformer.errors import UserError
+
+Option = TypeVar("Option")
+
+_TENSES = ("present",) * 8 + ("past",) * 5 + ("perfect",) * 3 + ("can", *lexicon.PLANS)
+_RELATIVE_TENSES = ("present", "present", "past", "past", "perfect", "can", "want")
+_SINGULAR = ("the",) * 9 + ("a",) * 5 + ("my", "his", "her", "our", "this", "this", "every", "no")
+_PLURAL = ("the",) * 7 + ("my", "his", "her", "our", "this", "two", "three", "no", "", "", "")
+_MASS = ("the",) * 4 + ("my", "his", "her", "our", "this", "no", "", "", "", "")
+_POSSESSIVES = ("my", "his", "her", "our")
+_LIVING = ("person", "animal")
+_ACTIONS = tuple(verb for verb in lexicon.VERBS if not verb.conjunction)
+_REPORTS = tuple(verb for verb in lexicon.VERBS if verb.conjunction)
+_VERBS_OF_SUBJECT = {kind: tuple(v for v in _ACTIONS if kind in v.subjects) for kind in _LIVING}
+_PRONOUNS = tuple(lexicon.PRONOUNS.values())
+_COORDINATORS = tuple(lexicon.COORDINATORS)
+_TIMES = {
+    tense: tuple(time for time in lexicon.TIMES if tense in time.tenses) for tense in set(_TENSES)
+}
+# Prepositions with the nouns that go with them, by scene.
+_PLACES = {
+    scene: tuple(
+        (preposition, tuple(lexicon.NOUN[noun] for noun in nouns.split()))
+        for preposition, nouns in places.items()
+    )
+    for scene, places in lexicon.SCENES.items()
+}
 
 SPLITS = ("train", "val", "test")
 
@@ -22,6 +61,210 @@ _MIN_TOKENS, _MAX_TOKENS = 5, 20
 _SCOPED = re.compile(r"\((?:rb|dt) (?:no|not|never|every|often|always|sometimes)\)")
 _SINGULAR_FORMS = {noun.plural: noun.english for noun in lexicon.NOUNS}
 _CONTENT_WORDS = re.compile(r"\((?:nns?|jj) (\w+)\)")
+
+
+class Sampler:
+    """Draws sentences. Only `Random.random` is used: its stream never changes between versions."""
+
+    def __init__(self, seed: int):
+        self.random = random.Random(seed).random
+
+    def chance(self, probability: float) -> bool:
+        return self.random() < probability
+
+    def choose(self, options: Sequence[Option]) -> Option:
+        return options[int(self.random() * len(options))]
+
+    def sentence(self) -> Sentence:
+        shape = self.random()
+        if shape < 0.56:
+            return self.front(self.clause(self.choose(_TENSES), relatives=0.22))
+        if shape < 0.7:
+            return self.report()
+        if shape < 0.87:
+            return self.complex()
+        return self.compound()
+
+    def report(self) -> Clause:
+        """A clause that reports another: "The man says that the dog sleeps"."""
+        verb = self.choose(_REPORTS)
+        tense = self.choose(("present", "present", "past", "perfect"))
+        inner = self.clause(self.choose(("past",) if tense == "past" else _TENSES), 0.1, 0.4)
+        if _ends_in_relative(inner):
+            inner = inner._replace(time=None)
+        word = Conjunction(verb.conjunction, lexicon.CONTENT[verb.conjunction], ())
+        main = self.fill(verb, tense, adverbials=0.5)
+        return self.front(main._replace(subordinate=Subordinate(word, inner)))
+
+    def complex(self) -> Clause:
+        """A clause with an adverbial clause: "When the man sleeps, the dog dances"."""
+        conjunction = self.choose(lexicon.SUBORDINATORS)
+        tense = self.choose([tense for tense in _TENSES if tense in conjunction.tenses])
+        main = self.clause(tense, adverbials=0.0)
+        inner = self.clause("past" if tense == "past" else "present", adverbials=0.3)
+        main = main._replace(subordinate=Subordinate(conjunction, inner))
+        return main._replace(fronted="subordinate") if self.chance(0.45) else self.front(main)
+
+    def compound(self) -> Compound:
+        """Two main clauses: "The man sleeps, and the dog dances"."""
+        tense = self.choose(("present", "present", "past", "past", "perfect", "can", "will"))
+        clauses = [self.clause(tense, adverbials=0.3) for _ in range(2)]
+        return Compound(clauses[0], self.choose(_COORDINATORS), clauses[1])
+
+    def front(self, clause: Clause) -> Clause:
+        """Moves the time or the place to the front, at times."""
+        if clause.time and (self.chance(0.5) or _ends_in_relative(clause)):
+            return clause._replace(fronted="time")
+        if clause.place and clause.place.preposition != "into" and self.chance(0.25):
+            return clause._replace(fronted="place")
+        return clause
+
+    def clause(self, tense: str, relatives: float = 0.0, adverbials: float = 1.0) -> Clause:
+        if tense in ("present", "past", "will") and self.chance(0.12):
+            return self.description(tense)
+        return self.fill(self.verb(_ACTIONS, tense), tense, relatives, adverbials)
+
+    def verb(self, verbs: Sequence[Verb], tense: str) -> Verb:
+        """A verb that shows its tense: "they read" might be present or past."""
+        verb = self.choose(verbs)
+        return self.verb(verbs, tense) if tense == "past" and verb.past == verb.english else verb
+
+    def description(self, tense: str) -> Clause:
+        """A clause with a predicate: "The man is old"."""
+        subject = self.phrase(BE.subjects, pronouns=0.3, pairs=0.0)
+        kind = "person"
+        if not isinstance(subject, Pronoun):
+            # "A box is new" says little, "the cheap box is expensive" contradicts itself.
+            determiner = "the" if subject.determiner == "a" else subject.determiner
+            subject = subject._replace(determiner=determiner, adjectives=())
+            kind = subject.noun.kind
+        clause = Clause(subject, BE, tense=tense, predicate=self.adjective(kind))
+        return clause._replace(negated=self.chance(0.13) and _may_negate(clause))
+
+    def fill(
+        self, verb: Verb, tense: str, relatives: float = 0.0, adverbials: float = 1.0
+    ) -> Clause:
+        subject = self.phrase(verb.subjects, 0.2, relatives=relatives)
+        if getattr(subject, "relative", None):
+            relatives = 0.0
+        return self.qualify(
+            Clause(subject, verb, self.objects(verb, subject, relatives), tense), adverbials
+        )
+
+    def objects(self, verb: Verb, subject: Phrase, relatives: float = 0.0) -> tuple[Phrase, ...]:
+        # Pronouns on both sides would need reflexives ("I see myself").
+        pronouns = 0.0 if isinstance(subject, Pronoun) else 0.2
+        recipients = [self.phrase(("person",), pronouns, 0.0) for _ in verb.cases[1:]]
+        pronouns = pronouns if "person" in verb.objects else 0.0
+        themes = [self.phrase(verb.objects, pronouns, relatives=relatives) for _ in verb.cases[:1]]
+        return (*recipients, *themes)
+
+    def qualify(self, clause: Clause, adverbials: float) -> Clause:
+        """Adds place, negation, frequency and time where the clause bears them."""
+        verb, tense = clause.verb, clause.tense
+        plain = not _ends_in_relative(clause)
+        if plain and self.chance(1.0 if verb.scene == "into" else 0.25 * adverbials):
+            clause = clause._replace(place=self.place(verb.scene))
+        if self.chance(0.13) and _may_negate(clause):
+            clause = clause._replace(negated=True)
+        elif plain and tense in ("present", "past", "perfect") and self.chance(0.12):
+            clause = clause._replace(adverb=self.choose(lexicon.FREQUENCIES))
+        if not clause.adverb and verb.scene != "state" and self.chance(0.25 * adverbials):
+            clause = clause._replace(time=self.choose(_TIMES[tense]))
+        return clause
+
+    def place(self, scene: str) -> Place | None:
+        if scene not in _PLACES:
+            return None
+        preposition, nouns = self.choose(_PLACES[scene])
+        noun = self.choose(nouns)
+        determiner = self.choose(("the",) * 5 + ("a", "our", "this"))
+        adjectives = (self.adjective("place"),) if self.chance(0.2) else ()
+        return Place(preposition, NounPhrase(noun, determiner, adjectives=adjectives))
+
+    def adjective(self, kind: str) -> Adjective:
+        return self.choose(lexicon.ADJECTIVES_OF[kind])
+
+    def phrase(
+        self,
+        kinds: tuple[str, ...],
+        pronouns: float = 0.0,
+        pairs: float = 0.07,
+        relatives: float = 0.0,
+    ) -> Phrase:
+        if "person" in kinds and self.chance(pronouns):
+            return self.choose(_PRONOUNS)
+        phrase = self.noun_phrase(kinds)
+        if self.chance(pairs):
+            # Only phrases that open with an article: "old men and women" could mean two things.
+            pair = [self.noun_phrase(kinds)._replace(determiner="the") for _ in range(2)]
+            return Pair(*pair)
+        if self.chance(relatives) and phrase.noun.kind != "drink":
+            return phrase._replace(relative=self.relative(phrase))
+        return self.modify(phrase)
+
+    def noun_phrase(self, kinds: tuple[str, ...]) -> NounPhrase:
+        noun = self.choose(lexicon.NOUNS_OF[self.choose(kinds)])
+        plural = bool(noun.plural) and self.chance(0.25)
+        determiner = self.choose(_PLURAL if plural else _SINGULAR if noun.plural else _MASS)
+        if determiner in _POSSESSIVES and not _may_be_owned(noun):
+            determiner = "the"
+        elif determiner == "the" and noun.english in lexicon.KIN:
+            determiner = self.choose(_POSSESSIVES)
+        adjectives = (self.adjective(noun.kind),) if self.chance(0.22) else ()
+        return NounPhrase(noun, determiner, plural, adjectives)
+
+    def modify(self, phrase: NounPhrase) -> NounPhrase:
+        """Adds an owner ("the king's dog") or a companion ("with the red hat"), at times."""
+        if self.chance(0.1) and _may_be_owned(phrase.noun):
+            owner = self.noun_phrase(("person",))
+            if not is_definite(owner):
+                owner = owner._replace(determiner="the")
+            return phrase._replace(owner=owner, determiner="the")
+        if self.chance(0.08) and phrase.noun.kind in _LIVING and not phrase.plural:
+            companion = NounPhrase(
+                self.choose(lexicon.NOUNS_OF["wear"]),
+                self.choose(("the", "a")),
+                adjectives=(self.adjective("wear"),) if self.chance(0.5) else (),
+            )
+            return phrase._replace(companion=companion)
+        return phrase
+
+    def relative(self, head: NounPhrase) -> Clause:
+        """A clause about `head`, which is its subject, its last object or an owner in it."""
+        kind = head.noun.kind
+        gap = Gap(head.noun, head.plural)
+        tense = self.choose(_RELATIVE_TENSES)
+        role = self.choose(("subject", "subject", "object", "owner"))
+        if role == "object" or kind not in _LIVING:
+            verb = self.verb(lexicon.VERBS_ABOUT[kind], tense)
+            subject = self.phrase(verb.subjects, 0.2, 0.0)
+            recipients = self.objects(verb, subject)[:-1]
+            return Clause(subject, verb, (*recipients, gap), tense)
+        subject = gap
+        if role == "owner":
+            subject = self.noun_phrase(("animal",))._replace(owner=gap, determiner="the")
+            kind = "animal"
+        verb = self.verb(_VERBS_OF_SUBJECT[kind], tense)
+        place = (
+            self.place(verb.scene) if self.chance(1.0 if verb.scene == "into" else 0.2) else None
+        )
+        return Clause(subject, verb, self.objects(verb, subject), tense, place=place)
+
+
+def _ends_in_relative(clause: Clause) -> bool:
+    """Whether what followed would seem to belong to the relative clause of the last object."""
+    return bool(clause.objects) and getattr(clause.objects[-1], "relative", None) is not None
+
+
+def _may_negate(clause: Clause) -> bool:
+    """Whether all phrases are definite; others are negated by "no", not by "not"."""
+    objects = () if clause.verb.german_preposition else clause.objects
+    return all(map(is_definite, (clause.subject, *objects)))
+
+
+def _may_be_owned(noun: Noun) -> bool:
+    return noun.kind != "person" or noun.english in lexicon.RELATIONS
 
 
 class SyntheticExample(NamedTuple):

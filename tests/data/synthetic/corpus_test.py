@@ -17,8 +17,8 @@ from keras_transformer.data.synthetic import (
     german_text,
     split_of,
 )
+from keras_transformer.data.synthetic.corpus import Sampler
 from keras_transformer.data.synthetic.lexicon import NOUN, PRONOUNS, VERB, VERBS
-from keras_transformer.data.synthetic.sampler import Sampler
 
 pytestmark = pytest.mark.once
 

@@ -1,7 +1,10 @@
-"""Windows of a stream: what is read ahead, and worked on together before anything more is read."""
+"""Lines of text: read in buffered lists, split into sentences, and kept free of line breaks."""
 
 import itertools
+import re
 import select
+from functools import cache
+from itertools import pairwise
 
 from keras_transformer.data.text_files import decode_lines
 from keras_transformer.errors import UserError
@@ -12,6 +15,10 @@ _READ_BYTES = 1 << 16
 # Within so many seconds a program that has more lines writes them. One that waits for an answer
 # gets it that much later.
 _PATIENCE = 0.01
+
+# All characters at which `str.splitlines` splits, and the tab.
+BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
+_BREAK = re.compile(f"[{BREAKS}]")
 
 
 def in_windows(items, size=WINDOW_SIZE):
@@ -110,3 +117,56 @@ def _take(items, size):
     except Exception as error:
         return taken, error
     return taken, None
+
+
+def without_breaks(text, source=""):
+    """Replace each line break and tab of a text by a space, except those that its source has too.
+
+    So the translation of one line is one line. A model whose vocabulary falls back to bytes can
+    predict, and even more often draw, a line feed that nothing in the source asks for.
+
+    Args:
+        text: a string.
+        source: the string that it was made from.
+
+    Returns:
+        A string of the same length.
+    """
+    return _BREAK.sub(lambda match: match[0] if match[0] in source else " ", text)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Splits an English paragraph into sentences, by the rules of pySBD.
+
+    They know abbreviations, initials and decimals, and need no trained model.
+
+    Args:
+        text: the paragraph.
+
+    Returns:
+        The sentences, without the white space around them; none for a text of white space alone.
+
+    Raises:
+        UserError: if pySBD is not installed.
+    """
+    # Only where a sentence begins is taken from pySBD, which drops what holds a character that it
+    # has a use of its own for, such as a musical note.
+    starts, end = [], 0
+    for part in map(str.strip, _segmenter().segment(text)):
+        start = text.find(part, end)
+        if part and start >= 0:
+            starts.append(start)
+            end = start + len(part)
+    cuts = [0, *starts[1:], len(text)]
+    return [sentence for span in pairwise(cuts) if (sentence := text[slice(*span)].strip())]
+
+
+@cache
+def _segmenter():
+    try:
+        import pysbd
+    except ImportError as error:
+        raise UserError(
+            'Splitting into sentences needs pysbd: pip install "keras-transformer[sentences]".'
+        ) from error
+    return pysbd.Segmenter(language="en", clean=False)

@@ -1,13 +1,23 @@
+"""Lines of text: buffers, line breaks and sentences."""
+
 import bz2
 import gzip
 import io
 import lzma
 import os
+import sys
 import threading
 
 import pytest
 
-from keras_transformer.data.line_buffer import in_windows, line_windows
+from keras_transformer.data import text_lines
+from keras_transformer.data.text_lines import (
+    BREAKS,
+    in_windows,
+    line_windows,
+    split_sentences,
+    without_breaks,
+)
 
 pytestmark = pytest.mark.once
 
@@ -175,3 +185,49 @@ def test_a_terminal_gives_a_line_at_a_time():
         windows = line_windows(terminal, "terminal")
         assert [next(windows), next(windows)] == [["one"], ["two"]]
     os.close(master)
+
+
+def test_breaks_are_those_of_splitlines_and_the_tab():
+    characters = map(chr, range(sys.maxunicode + 1))
+    splitting = {x for x in characters if len(f"a{x}b".splitlines()) > 1}
+    assert splitting | {"\t"} == set(BREAKS)
+
+
+def test_a_text_is_one_line_and_keeps_what_its_source_has():
+    text = f"a{BREAKS}b"
+    assert without_breaks(text) == f"a{' ' * len(BREAKS)}b"
+    assert without_breaks("a\n\tb\n", "x\ny") == "a\n b\n"
+    assert without_breaks("a \xa0 b\x00") == "a \xa0 b\x00"
+
+
+def test_sentences_of_a_paragraph():
+    pytest.importorskip("pysbd", reason="pysbd is not installed")
+    expected = [
+        "We saw E. coli in Fig. 2 at 3.5 h.",
+        "Smith et al. (2001) did not!",
+        "Why, e.g. here?",
+    ]
+    assert split_sentences(f" {'  '.join(expected)}\n") == expected
+    assert split_sentences("") == split_sentences(" \n ") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The tiger \u222f was here. Then \u266c it left.",
+        "\u2609 sun. \u2607 a. \u2608 b. \u0238 c. \u260f d.",
+        "Mr. ? i. ?!",
+        "\u266c",
+    ],
+)
+def test_nothing_is_lost(text):
+    # Characters that pySBD uses within.
+    pytest.importorskip("pysbd", reason="pysbd is not installed")
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+
+
+def test_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pysbd", None)
+    text_lines._segmenter.cache_clear()
+    with pytest.raises(ValueError, match=r"keras-transformer\[sentences\]"):
+        split_sentences("He runs.")
