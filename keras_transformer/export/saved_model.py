@@ -238,7 +238,7 @@ def search_in_batches(token_ids, is_searched, search, batch_tokens, num_results=
 
 
 def without_breaks(texts, sources):
-    """`line_breaks.without_breaks` in TensorFlow: strings `(n, num_results)` and `(n,)`."""
+    """`text_lines.without_breaks` in TensorFlow: strings `(n, num_results)` and `(n,)`."""
     import tensorflow as tf
 
     for character in BREAKS:
