@@ -115,7 +115,7 @@ def main(options):
             check=True,
         )
         model = translator.model
-        size = model.hyperparameters["vocabulary_size"]
+        size = model.config.vocabulary_size
         pieces = [*RESERVED, *(str(i) for i in range(len(RESERVED), size))]
         systems = [
             KerasTransformer(model, search),

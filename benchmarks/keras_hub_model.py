@@ -7,20 +7,18 @@ from keras import ops
 
 def keras_hub_model(model):
     """A functional `keras.Model` of KerasHub's layers that computes what `model` does."""
-    config = model.hyperparameters
+    config = model.config
     token_ids = {
         name: keras.Input((None,), dtype="int32", name=name)
         for name in ("encoder_token_ids", "decoder_token_ids")
     }
     embedding = keras_nlp.layers.ReversibleEmbedding(
-        config["vocabulary_size"], config["hidden_dim"], name="token_embedding"
+        config.vocabulary_size, config.hidden_dim, name="token_embedding"
     )
 
     def embed(ids):
-        x = embedding(ids) * config["hidden_dim"] ** 0.5
-        return keras.layers.Dropout(config["dropout"])(
-            x + keras_nlp.layers.SinePositionEncoding()(x)
-        )
+        x = embedding(ids) * config.hidden_dim**0.5
+        return keras.layers.Dropout(config.dropout)(x + keras_nlp.layers.SinePositionEncoding()(x))
 
     is_token = token_ids["encoder_token_ids"] != 0
     encoded = embed(token_ids["encoder_token_ids"])
@@ -41,14 +39,14 @@ def keras_hub_model(model):
 
 
 def _layers(layer_class, config):
-    for _ in range(config["num_layers"]):
+    for _ in range(config.num_layers):
         yield layer_class(
-            config["intermediate_dim"],
-            config["num_heads"],
-            dropout=config["dropout"],
-            activation=config["activation"],
-            layer_norm_epsilon=config["layer_norm_epsilon"],
-            normalize_first=config["normalize_first"],
+            config.intermediate_dim,
+            config.num_heads,
+            dropout=config.dropout,
+            activation=config.activation,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            normalize_first=config.normalize_first,
         )
 
 

@@ -13,21 +13,21 @@ _POSITIONS = 1024
 
 def marian_model(model):
     """A `MarianMTModel` that computes what `model`, a `Transformer` of the paper's kind, does."""
-    config = model.hyperparameters
+    config = model.config
     _check(config)
     logging.set_verbosity_error()
     marian = MarianMTModel(
         MarianConfig(
-            vocab_size=config["vocabulary_size"],
-            d_model=config["hidden_dim"],
-            encoder_layers=config["num_layers"],
-            decoder_layers=config["num_layers"],
-            encoder_ffn_dim=config["intermediate_dim"],
-            decoder_ffn_dim=config["intermediate_dim"],
-            encoder_attention_heads=config["num_heads"],
-            decoder_attention_heads=config["num_heads"],
-            dropout=config["dropout"],  # on sub-layers and embeddings; in training only
-            activation_function=config["activation"],
+            vocab_size=config.vocabulary_size,
+            d_model=config.hidden_dim,
+            encoder_layers=config.num_layers,
+            decoder_layers=config.num_layers,
+            encoder_ffn_dim=config.intermediate_dim,
+            decoder_ffn_dim=config.intermediate_dim,
+            encoder_attention_heads=config.num_heads,
+            decoder_attention_heads=config.num_heads,
+            dropout=config.dropout,  # on sub-layers and embeddings; in training only
+            activation_function=config.activation,
             attention_dropout=0.0,
             activation_dropout=0.0,
             max_position_embeddings=_POSITIONS,
@@ -39,7 +39,7 @@ def marian_model(model):
         )
     ).eval()
     for norm in (module for module in marian.modules() if isinstance(module, torch.nn.LayerNorm)):
-        norm.eps = config["layer_norm_epsilon"]
+        norm.eps = config.layer_norm_epsilon
     with torch.no_grad():
         _copy_weights(marian, model)
     return marian
@@ -49,21 +49,21 @@ def _check(config):
     needed = {
         "normalize_first": False,
         "position_encoding": "sine",
-        "key_dim": (None, config["hidden_dim"] // config["num_heads"]),
-        "value_dim": (None, config["hidden_dim"] // config["num_heads"]),
+        "key_dim": (None, config.hidden_dim // config.num_heads),
+        "value_dim": (None, config.hidden_dim // config.num_heads),
     }
     for name, values in needed.items():
-        if config[name] not in (values if isinstance(values, tuple) else (values,)):
+        value = getattr(config, name)
+        if value not in (values if isinstance(values, tuple) else (values,)):
             raise ValueError(
-                f"Marian has no model with {name}={config[name]!r}: leave transformers out of "
-                "--peers."
+                f"Marian has no model with {name}={value!r}: leave transformers out of --peers."
             )
 
 
 def _copy_weights(marian, model):
     _copy(marian.model.shared.weight, model.encoder.token_embedding.embeddings)
     marian.final_logits_bias.zero_()
-    zeros = ops.zeros((1, _POSITIONS, model.hyperparameters["hidden_dim"]))
+    zeros = ops.zeros((1, _POSITIONS, model.config.hidden_dim))
     for theirs, ours in (
         (marian.model.encoder, model.encoder),
         (marian.model.decoder, model.decoder),

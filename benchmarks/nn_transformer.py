@@ -20,17 +20,17 @@ class TorchTransformer(torch.nn.Module):
 
     def __init__(self, model, dropout=0.0):
         super().__init__()
-        config = model.hyperparameters
+        config = model.config
         self.transformer = torch.nn.Transformer(
-            d_model=config["hidden_dim"],
-            nhead=config["num_heads"],
-            num_encoder_layers=config["num_layers"],
-            num_decoder_layers=config["num_layers"],
-            dim_feedforward=config["intermediate_dim"],
+            d_model=config.hidden_dim,
+            nhead=config.num_heads,
+            num_encoder_layers=config.num_layers,
+            num_decoder_layers=config.num_layers,
+            dim_feedforward=config.intermediate_dim,
             dropout=dropout,
-            layer_norm_eps=config["layer_norm_epsilon"],
+            layer_norm_eps=config.layer_norm_epsilon,
             batch_first=True,
-            norm_first=config["normalize_first"],
+            norm_first=config.normalize_first,
         )
         for ours, theirs in (
             (model.encoder, self.transformer.encoder),
@@ -39,14 +39,14 @@ class TorchTransformer(torch.nn.Module):
             for layer, torch_layer in zip(ours.layers, theirs.layers, strict=True):
                 copy_layer(layer, torch_layer)
                 _leave_dropout_to_sublayers(torch_layer)
-            if config["normalize_first"]:
+            if config.normalize_first:
                 copy_norm(ours.layer_norm, theirs.norm)
             else:
                 # PyTorch normalises each stack's output once more, which the paper does not.
                 theirs.norm = None
         self.dropout = torch.nn.Dropout(dropout)
         self.embeddings = torch.nn.Parameter(_tensor(model.encoder.token_embedding.embeddings))
-        zeros = ops.zeros((1, _POSITIONS, config["hidden_dim"]))
+        zeros = ops.zeros((1, _POSITIONS, config.hidden_dim))
         self.register_buffer("positions", _tensor(SinePositionEncoding()(zeros)[0]))
         # PyTorch's masks are true where a query must not look.
         causal = torch.triu(torch.ones(_POSITIONS, _POSITIONS, dtype=torch.bool), diagonal=1)

@@ -169,8 +169,7 @@ def random_batch(options):
 def flops_of(model, batch):
     """Operations of a step: matrix products, forward and backward."""
     lengths = np.full(len(batch[0]), batch[0].shape[1])
-    config = model.hyperparameters
-    return training_flops(config, config["vocabulary_size"], lengths, lengths)
+    return training_flops(model.hyperparameters, model.config.vocabulary_size, lengths, lengths)
 
 
 # The table

@@ -102,7 +102,7 @@ class NNTransformer(_Torch):
         import torch
         from nn_transformer import TorchTransformer
 
-        peer = TorchTransformer(model, model.hyperparameters["dropout"])
+        peer = TorchTransformer(model, model.config.dropout)
         name = "nn.Transformer, torch.compile" if is_compiled else "nn.Transformer, eager"
         super().__init__(name, peer, threads)
         if is_compiled:

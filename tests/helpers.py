@@ -153,7 +153,7 @@ def numpy_logits(model, source, target, window=None):
 
 def _project(model, x):
     layer = model.decoder.token_embedding
-    tied = model.hyperparameters["tie_weights"]
+    tied = model.config.tie_weights
     logits = x @ (_array(layer.embeddings).T if tied else _array(layer.reverse_embeddings))
     bias = model.decoder.output_bias
     return logits if bias is None else logits + _array(bias.bias)

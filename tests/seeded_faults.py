@@ -473,7 +473,7 @@ FAULTS = {
         ("out_type=tf.int32, add_eos=add_eos", "out_type=tf.int32"),
     ],
     "export/ctranslate2.py": [
-        ('scale_embeddings = config["scale_embeddings"]', "scale_embeddings = False"),
+        ('scale_embeddings = config.scale_embeddings', "scale_embeddings = False"),
     ],
 }
 

@@ -18,16 +18,16 @@ def converted_card(form, source, translator):
     """
     languages = [translator.metadata.get(side) for side in ("source", "target")]
     title = " to ".join(languages) if all(languages) else str(source).rstrip("/").split("/")[-1]
-    sizes = translator.model.hyperparameters
-    sides = f"{sizes['vocabulary_size']:,} tokens"
-    if sizes["source_vocabulary_size"] is not None:
-        sides = f"{sizes['source_vocabulary_size']:,} source and {sides.replace(' ', ' target ')}"
-    layers = [sizes["num_layers"], sizes["num_decoder_layers"] or sizes["num_layers"]]
+    config = translator.model.config
+    sides = f"{config.vocabulary_size:,} tokens"
+    if config.source_vocabulary_size is not None:
+        sides = f"{config.source_vocabulary_size:,} source and {sides.replace(' ', ' target ')}"
+    layers = [config.num_layers, config.decoder_layers]
     return f"""# {title}, converted from {form}
 
 - source: {source}, converted by keras_transformer {__version__}
 - licence: {_licence(source) or "the source names none: look there"}
-- {layers[0]} and {layers[1]} layers, d_model {sizes["hidden_dim"]}, {sizes["num_heads"]} heads,
+- {layers[0]} and {layers[1]} layers, d_model {config.hidden_dim}, {config.num_heads} heads,
   {translator.model.count_params():,} parameters, {sides}
 - search: {translator.search}
 """

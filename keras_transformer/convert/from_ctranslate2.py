@@ -115,7 +115,7 @@ def _tables(variables, source_order, order):
 
 
 def _assign(model, variables, parts, tables):
-    hidden_dim = model.hyperparameters["hidden_dim"]
+    hidden_dim = model.config.hidden_dim
     order = halves_to_interleaved(hidden_dim) if parts.in_halves else None
     assign(stack_places(model), lambda name: _array(variables, name, parts), order)
     tables.assign(model, order)

@@ -116,10 +116,10 @@ def _model(folder, source_side, target_side):
             layer_norm_epsilon=TORCH_NORM_EPSILON,
             **hyperparameters(folder, _FIXED),
         )
-    hidden_order = halves_to_interleaved(model.hyperparameters["hidden_dim"])
+    hidden_order = halves_to_interleaved(model.config.hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_places(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
-    _check_positions(folder, model.hyperparameters["hidden_dim"])
+    _check_positions(folder, model.config.hidden_dim)
     folder.check_all_read(needless=TABLES)
     return model
 

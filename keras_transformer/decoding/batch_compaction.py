@@ -167,8 +167,8 @@ def begin(model, inputs, static_part, num_results, length, steps):
 
 def _first_stage(model, inputs, static_part, num_results, length, shrinks=True):
     steps = _smaller(_FIRST_STEPS, length)
-    if model.hyperparameters["max_length"] is not None:
-        steps = _smaller(steps, model.hyperparameters["max_length"])
+    if model.config.max_length is not None:
+        steps = _smaller(steps, model.config.max_length)
     loop, state = begin(model, inputs, static_part, num_results, length, steps)
     all_token_ids = ops.zeros((*ops.shape(state.finished_scores), length), "int32")
     return _run(loop, state, all_token_ids, state.finished_scores, shrinks)

@@ -275,7 +275,7 @@ class BannedTokens(Constraint):
         return {"banned_token_ids": token_ids}
 
     def check(self, model, encoder_token_ids, limits):
-        size = model.hyperparameters["vocabulary_size"]
+        size = model.config.vocabulary_size
         if self.banned_token_ids and self.banned_token_ids[-1] >= size:
             raise self._error(f"below {size}, the vocabulary size")
 
@@ -417,7 +417,7 @@ class FirstToken(Constraint):
         object.__setattr__(self, "token_id", value)
 
     def check(self, model, encoder_token_ids, limits):
-        size = model.hyperparameters["vocabulary_size"]
+        size = model.config.vocabulary_size
         if self.token_id >= size:
             raise UserError(
                 f"`token_id` must be below {size}, the vocabulary size. "
@@ -462,7 +462,7 @@ class ForcedPrefix(Constraint):
         prefix = values_of(self.prefix_token_ids)
         if prefix is None or limits is None:
             return
-        _check_ids(prefix, model.hyperparameters["vocabulary_size"])
+        _check_ids(prefix, model.config.vocabulary_size)
         is_token = prefix != PAD_ID
         limits = np.where(limits, limits, prefix.shape[1])  # a source without tokens has no output
         if (is_token.sum(axis=1) > limits).any():

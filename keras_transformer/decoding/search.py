@@ -274,7 +274,7 @@ def check_source(model, encoder_token_ids, extra_length):
             "`encoder_token_ids` must have the shape (batch, source), with one column at least. "
             f"Received: shape={shape}"
         )
-    length, max_length = shape[1], model.hyperparameters["max_length"]
+    length, max_length = shape[1], model.config.max_length
     if max_length is not None and length is not None and length + extra_length > max_length:
         raise UserError(
             f"The source has {length} positions and its translation up to {length + extra_length}, "

@@ -124,7 +124,7 @@ def ctranslate2_spec(model, pieces, source_pieces=None):
 
 def _new_spec(model, pieces, source_pieces, source_end=True):
     transformer_spec = _specs().transformer_spec
-    config = model.hyperparameters
+    config = model.config
     _check_model(model, pieces, source_pieces)
     spec = transformer_spec.TransformerSpec(
         transformer_spec.TransformerEncoderSpec(**_options(config, model.encoder)),
@@ -133,11 +133,11 @@ def _new_spec(model, pieces, source_pieces, source_end=True):
     set_encoder(spec.encoder, model.encoder)
     set_decoder(spec.decoder, model.decoder, config)
     for stack_spec in (spec.encoder, spec.decoder):
-        stack_spec.pre_norm = config["normalize_first"]
-        stack_spec.scale_embeddings = config["scale_embeddings"]
+        stack_spec.pre_norm = config.normalize_first
+        stack_spec.scale_embeddings = config.scale_embeddings
     spec.register_source_vocabulary(source_pieces)
     spec.register_target_vocabulary(pieces)
-    spec.config.layer_norm_epsilon = config["layer_norm_epsilon"]
+    spec.config.layer_norm_epsilon = config.layer_norm_epsilon
     spec.config.add_source_eos = source_end
     spec.config.bos_token = spec.config.decoder_start_token = pieces[START_ID]
     spec.config.eos_token = pieces[END_ID]
@@ -171,26 +171,26 @@ def _check_options(path, quantization, vmap, force):
 
 
 def _check_model(model, pieces, source_pieces):
-    config = model.hyperparameters
-    source_size = config["source_vocabulary_size"] or config["vocabulary_size"]
-    for size, tokens in ((config["vocabulary_size"], pieces), (source_size, source_pieces)):
+    config = model.config
+    source_size = config.source_vocabulary_size or config.vocabulary_size
+    for size, tokens in ((config.vocabulary_size, pieces), (source_size, source_pieces)):
         if len(tokens) != size:
             raise UserError(
                 "Model and tokenizer must have the same vocabulary. Received: a model of "
                 f"{size} tokens, a tokenizer of {len(tokens)}"
             )
     # What is no string is the serialised form of a function of the user's own.
-    if config["activation"] not in list(_ACTIVATIONS):
+    if config.activation not in list(_ACTIVATIONS):
         raise UserError(
             f"CTranslate2 can run the activations {', '.join(_ACTIVATIONS)}. "
-            f"Received a model with activation={config['activation']!r}"
+            f"Received a model with activation={config.activation!r}"
         )
-    if config["attention_window"] is not None:
+    if config.attention_window is not None:
         raise UserError(
             "CTranslate2 has no restricted self-attention. Received a model with "
-            f"attention_window={config['attention_window']}"
+            f"attention_window={config.attention_window}"
         )
-    if config.get("leaf_ids") is not None:
+    if getattr(config, "leaf_ids", None) is not None:
         raise UserError(
             "CTranslate2 has no deterministic attention. Received a model with `leaf_ids`."
         )
@@ -203,10 +203,10 @@ def _check_model(model, pieces, source_pieces):
 
 def _options(config, stack):
     """What the specification of a stack is made with."""
-    activation = _specs().common_spec.Activation[_ACTIVATIONS[config["activation"]]]
+    activation = _specs().common_spec.Activation[_ACTIVATIONS[config.activation]]
     return {
         "num_layers": len(stack.layers),
-        "num_heads": config["num_heads"],
+        "num_heads": config.num_heads,
         # Only a pre-norm stack is made with a norm at its end: which it is, is set afterwards.
         "pre_norm": stack.layer_norm is not None,
         "activation": activation,

@@ -18,12 +18,12 @@ def set_encoder(spec, encoder):
 
 
 def set_decoder(spec, decoder, config):
-    """Fill a `TransformerDecoderSpec` with those of a `Decoder`; `config`: hyperparameters."""
+    """Fill a `TransformerDecoderSpec` with the weights of a `Decoder`."""
     _set_embeddings(spec, spec.embeddings, decoder)
     spec.projection.weight = spec.embeddings.weight
-    if not config["tie_weights"]:
+    if not config.tie_weights:
         spec.projection.weight = _array(decoder.token_embedding.reverse_embeddings).T
-    if config["output_bias"]:
+    if config.output_bias:
         spec.projection.bias = _array(decoder.output_bias.bias)
     for layer_spec, layer in zip(spec.layer, decoder.layers):
         _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm)

@@ -97,25 +97,25 @@ def export_marian(translator, path):
 
 def _check(translator):
     model = translator.model
-    config = model.hyperparameters
+    config = model.config
     for name, value in _FIXED.items():
-        if config.get(name) != value:
-            _refuse(name, config.get(name), value)
-    if config["final_norm"]:
+        if getattr(config, name, None) != value:
+            _refuse(name, getattr(config, name, None), value)
+    if config.final_norm:
         _refuse("final_norm", True, False)
-    if config["layer_norm_epsilon"] > TORCH_NORM_EPSILON:
-        _refuse("layer_norm_epsilon", config["layer_norm_epsilon"], TORCH_NORM_EPSILON)
+    if config.layer_norm_epsilon > TORCH_NORM_EPSILON:
+        _refuse("layer_norm_epsilon", config.layer_norm_epsilon, TORCH_NORM_EPSILON)
     # What is no string is the serialised form of a function of the user's own.
-    if config["activation"] not in [*ACTIVATIONS.values()]:
+    if config.activation not in [*ACTIVATIONS.values()]:
         names = " or ".join(dict.fromkeys(ACTIVATIONS.values()))
         raise UserError(
             f"Marian's activation is {names}. "
-            f"Received a model with activation={config['activation']!r}"
+            f"Received a model with activation={config.activation!r}"
         )
-    size = config["hidden_dim"] // config["num_heads"]
+    size = config.hidden_dim // config.num_heads
     for name in ("key_dim", "value_dim"):
         actual = getattr(model.encoder.layers[0].self_attention, name)
-        if actual * config["num_heads"] != config["hidden_dim"]:
+        if actual * config.num_heads != config.hidden_dim:
             _refuse(name, actual, size)
     if is_quantized(model):
         raise UserError(
@@ -149,12 +149,12 @@ def _refuse(name, value, expected):
 
 def _weights(model):
     """Name -> float32 array."""
-    order = halves_to_interleaved(model.hyperparameters["hidden_dim"])
+    order = halves_to_interleaved(model.config.hidden_dim)
     weights = {}
     for place in stack_places(model):
         name = f"model.{place.name}"
         weights[name] = foreign_array(place, order)
-        if name.endswith("_proj.weight") and not model.hyperparameters["use_bias"]:
+        if name.endswith("_proj.weight") and not model.config.use_bias:
             weights[name.replace("weight", "bias")] = np.zeros(len(weights[name]), "float32")
     return {**weights, **_vocabulary_weights(model, order)}
 
@@ -188,28 +188,28 @@ def _array(x):
 
 
 def _config(model):
-    config = model.hyperparameters
+    config = model.config
     names = {keras_name: name for name, keras_name in ACTIVATIONS.items()}
-    size, num_layers = config["vocabulary_size"], config["num_layers"]
+    size, num_layers = config.vocabulary_size, config.num_layers
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "vocab_size": config["source_vocabulary_size"] or size,
+        "vocab_size": config.source_vocabulary_size or size,
         "decoder_vocab_size": size,
-        "share_encoder_decoder_embeddings": config["source_vocabulary_size"] is None,
-        "tie_word_embeddings": config["tie_weights"],
-        "d_model": config["hidden_dim"],
+        "share_encoder_decoder_embeddings": config.source_vocabulary_size is None,
+        "tie_word_embeddings": config.tie_weights,
+        "d_model": config.hidden_dim,
         "encoder_layers": num_layers,
-        "decoder_layers": config["num_decoder_layers"] or num_layers,
-        "encoder_ffn_dim": config["intermediate_dim"],
-        "decoder_ffn_dim": config["decoder_intermediate_dim"] or config["intermediate_dim"],
-        "encoder_attention_heads": config["num_heads"],
-        "decoder_attention_heads": config["num_heads"],
-        "activation_function": names[config["activation"]],
-        "dropout": config["dropout"],
-        "attention_dropout": config["attention_dropout"],
-        "scale_embedding": config["scale_embeddings"],
+        "decoder_layers": config.decoder_layers,
+        "encoder_ffn_dim": config.intermediate_dim,
+        "decoder_ffn_dim": config.decoder_intermediate_dim or config.intermediate_dim,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "activation_function": names[config.activation],
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "scale_embedding": config.scale_embeddings,
         "max_position_embeddings": _POSITIONS,
         "dtype": "float32",
         **_ids(),
@@ -288,7 +288,7 @@ def _write_tokenizers(folder, translator):
     sides = {"source": translator.source_tokenizer, "target": translator.tokenizer}
     for side, tokenizer in sides.items():
         tokenizer.save(folder / f"{side}.spm")
-    is_separate = translator.model.hyperparameters["source_vocabulary_size"] is not None
+    is_separate = translator.model.config.source_vocabulary_size is not None
     files = {"vocab.json": "source"} | ({"target_vocab.json": "target"} if is_separate else {})
     for name, side in files.items():
         _write_json(folder / name, _vocabulary(sides[side]))

@@ -67,7 +67,7 @@ def _check(translator):
             "ONNX is written in float32. Received a model with "
             f'dtype={model.dtype_policy.name!r}: load it with `dtype="float32"`.'
         )
-    if model.hyperparameters.get("leaf_ids") is not None:
+    if getattr(model.config, "leaf_ids", None) is not None:
         raise UserError(
             "ONNX is written of models without deterministic attention. Received one with "
             "`leaf_ids`: export a SavedModel."

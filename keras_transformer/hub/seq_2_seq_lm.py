@@ -247,7 +247,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 cache comes without the arguments that it needs.
         """
         decoder = self.backbone.decoder
-        if self.backbone.hyperparameters.get("leaf_ids") is not None:
+        if getattr(self.backbone.config, "leaf_ids", None) is not None:
             raise UserError(
                 "`call_decoder_with_cache` supports models without `leaf_ids`. Use `generate`, or "
                 "`backbone.decode` with `word_vectors` and `next_words`."
@@ -301,7 +301,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
 
         Learned positions leave a long source less of it, whatever other sources are there.
         """
-        max_length = self.backbone.hyperparameters["max_length"]
+        max_length = self.backbone.config.max_length
         if max_length is None:
             yield lengths, extra_length
             return
@@ -311,7 +311,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
 
     def _search_batch(self, search, source, lengths, prompts, numbers):
         """The best outputs: int array `(rows, n)`."""
-        max_length = self.backbone.hyperparameters["max_length"]
+        max_length = self.backbone.config.max_length
         batch = pad_to_few_shapes(
             [row[:length].tolist() for row, length in zip(source, lengths)],
             # A source that leaves no room is refused by the search.

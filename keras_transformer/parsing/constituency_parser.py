@@ -150,13 +150,13 @@ class ConstituencyParser(Task):
         return LABELLED_BRACKETS
 
     def _check_logits(self):
-        size = self.model.hyperparameters["vocabulary_size"]
+        size = self.model.config.vocabulary_size
         if size < self.symbols.vocabulary_size:
             raise UserError(
                 f"The model has logits of {size} tokens, and the symbols of its trees are among "
                 f"the first {self.symbols.vocabulary_size}: they do not belong together."
             )
-        untagged = self.model.hyperparameters.get("untagged_leaf_id")
+        untagged = self._untagged_leaf_id
         if self.has_tagger and untagged not in self.symbols.leaves().values():
             raise UserError(
                 f"The model writes the token {untagged} for each word, which is none of the "
@@ -200,7 +200,7 @@ class ConstituencyParser(Task):
         leaves = tuple(self.word_tags.leaves.values())
         if self.has_tagger:
             # Tags are no business of the search.
-            leaves, leaf_sets = (self.model.hyperparameters.get("untagged_leaf_id"),), ()
+            leaves, leaf_sets = (self._untagged_leaf_id,), ()
         return _GRAMMARS[self.symbols.linearization.order](
             *self.symbols.brackets(),
             leaves,
@@ -216,7 +216,12 @@ class ConstituencyParser(Task):
     @property
     def has_tagger(self):
         """Whether tags are no part of the trees that the decoder writes: a tagger finds them."""
-        return self.model.hyperparameters.get("untagged_leaf_id") is not None
+        return self._untagged_leaf_id is not None
+
+    @property
+    def _untagged_leaf_id(self):
+        # A parser may have a plain `Transformer`, which has no such hyperparameter.
+        return getattr(self.model.config, "untagged_leaf_id", None)
 
     @classmethod
     def train(cls, train, val, extra=None, test=None, **options):

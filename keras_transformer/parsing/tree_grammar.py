@@ -115,7 +115,7 @@ class TreeGrammar(Constraint):
         return dataclasses.replace(self, num_words=num_words, word_kinds=word_kinds)
 
     def check(self, model, encoder_token_ids, limits):
-        size = model.hyperparameters["vocabulary_size"]
+        size = model.config.vocabulary_size
         if self.token_ids()[-1] >= size:
             raise UserError(
                 f"The grammar's ids must be below {size}, the vocabulary size. "

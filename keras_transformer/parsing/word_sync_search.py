@@ -337,7 +337,7 @@ class WordSynchronousBeamSearch(Search):
         )
 
     def __call__(self, model, encoder_token_ids, *args, **options):
-        size = model.hyperparameters["vocabulary_size"]
+        size = model.config.vocabulary_size
         if not self.word_ids or max(self.word_ids) >= size:
             raise UserError(
                 "`word_ids` must be the ids of the tokens that consume a word, one at least, below "

@@ -136,7 +136,7 @@ def _serialized_policy(policy):
 
 
 def _preprocessor(model, tokenizers, preset):
-    length = min(SEQUENCE_LENGTH, model.hyperparameters["max_length"] or SEQUENCE_LENGTH)
+    length = min(SEQUENCE_LENGTH, model.config.max_length or SEQUENCE_LENGTH)
     config = {
         **tokenizers,
         "config_file": PREPROCESSOR,

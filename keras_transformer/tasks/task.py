@@ -181,7 +181,7 @@ class Task:
         Raises:
             UserError: if `extra_length` leaves a source no room in the table.
         """
-        max_length = self.model.hyperparameters["max_length"]
+        max_length = self.model.config.max_length
         if max_length is None:
             return self.max_source_length
         if max_length - self.extra_length < self.shortest_source:

@@ -44,7 +44,7 @@ def training_facts(model, train_batches, context, fitted, hyperparameters):
     """
     optimizer = model.optimizer
     batches = int(optimizer.batches.numpy())
-    vocabulary_size = model.hyperparameters["vocabulary_size"]
+    vocabulary_size = model.config.vocabulary_size
 
     def flops(batches):
         lengths, counts = batches.tokens.mean_lengths, batches.plans.counts

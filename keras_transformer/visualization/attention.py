@@ -177,7 +177,7 @@ def _ids_of_model(model, source, target):
     if target is None:
         token_ids, _ = BeamSearch.greedy()(model, np.array([source]))
         target = [i for i in ops.convert_to_numpy(token_ids).ravel().tolist() if i != PAD_ID]
-    return source, _checked("target", target, model.hyperparameters["vocabulary_size"])
+    return source, _checked("target", target, model.config.vocabulary_size)
 
 
 def _checked(name, token_ids, size):

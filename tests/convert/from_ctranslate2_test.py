@@ -250,7 +250,7 @@ def test_same_probabilities(name, tmp_path):
 def test_what_is_quantised_is_what_it_computes_with(quantization, tmp_path):
     save(new_spec(tied=True, output_bias=False), tmp_path / "model", quantization)
     translator = kt.convert.ctranslate2(tmp_path / "model")
-    assert translator.model.hyperparameters["tie_weights"]
+    assert translator.model.config.tie_weights
     sources, targets = ["w1 w2 w3 w4", "w5"], ["t1 t2", "t3 t4 t5"]
     assert_same_scores(translator, tmp_path / "model", sources, targets)
 
@@ -324,7 +324,7 @@ def test_the_first_version_of_the_format(tmp_path):
     folder = tmp_path / "model"
     save_first_version(spec, folder)
     translator = kt.convert.ctranslate2(folder)
-    assert translator.model.hyperparameters["num_heads"] == 8  # it names no number
+    assert translator.model.config.num_heads == 8  # it names no number
     assert not translator.source_end
     assert_same_scores(translator, folder, ["w1 w2 w3 w4", "w5"], ["t1 t2", "t3 t4 t5"])
     binary = (folder / "model.bin").read_bytes()

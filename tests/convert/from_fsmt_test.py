@@ -94,7 +94,7 @@ def _pieces(trained, sentences):
 def rows_of(theirs, translator):
     """Their ids of our tokens, source and target."""
     target = their_ids(theirs.config.tgt_vocab_size)
-    if translator.model.hyperparameters["source_vocabulary_size"] is None:
+    if translator.model.config.source_vocabulary_size is None:
         return target, target
     return np.array([1, 0, 2, 3, *range(4, theirs.config.src_vocab_size)]), target
 
@@ -105,10 +105,10 @@ def test_logits(tmp_path, index):
     translator = kt.convert.fsmt(tmp_path / "m")
     source_rows, target_rows = rows_of(theirs, translator)
     assert compare_logits(translator, theirs, target_rows, source_rows) < 1e-4
-    config = translator.model.hyperparameters
+    config = translator.model.config
     kind = KINDS[index]
-    assert (config["source_vocabulary_size"] is None) == kind.startswith("all")
-    assert config["tie_weights"] == (kind != "apart")
+    assert (config.source_vocabulary_size is None) == kind.startswith("all")
+    assert config.tie_weights == (kind != "apart")
 
 
 # Of each shape a seed, and a likelihood of the end token, with which some outputs end.
@@ -192,7 +192,7 @@ def test_wrong_folders(tmp_path):
         (folder / "config.json").write_bytes(before)
     kt.convert.fsmt(folder)
     change_json(folder / "config.json", pad_token_id=None)  # as it is if nothing is said
-    assert kt.convert.fsmt(folder).model.hyperparameters["first_position"] == 2
+    assert kt.convert.fsmt(folder).model.config.first_position == 2
     change_json(folder / "tokenizer_config.json", langs=[["en"], "de"])
     check_refused(kt.convert.fsmt, folder, "langs")
     change_json(folder / "tokenizer_config.json", langs=["en", "de"])

@@ -129,7 +129,7 @@ def test_pieces_that_the_vocabulary_lacks(tmp_path):
     theirs, tokenizer = make_folder(tmp_path / "m", lacking=lacking)
     translator = convert(tmp_path / "m")
     rows = their_ids(theirs.config.vocab_size, len(lacking))
-    assert translator.model.hyperparameters["vocabulary_size"] == len(rows)
+    assert translator.model.config.vocabulary_size == len(rows)
     ours = [rows[ids].tolist() for ids in translator.tokenizer.encode(text())]
     assert ours == [tokenizer(s, add_special_tokens=False).input_ids for s in text()]
     assert sum(ids.count(3) for ids in ours) > 100

@@ -138,9 +138,9 @@ def test_logits(name, reserved):
 
 def test_logits_of_a_module_as_in_tutorials():
     ours = check_logits(Model(output="with a bias").eval(), THEIRS)
-    assert ours.hyperparameters["position_encoding"] == "sine"  # the table held sinusoids
-    assert ours.hyperparameters["final_norm"]
-    assert ours.hyperparameters["source_vocabulary_size"] == SOURCE_SIZE
+    assert ours.config.position_encoding == "sine"  # the table held sinusoids
+    assert ours.config.final_norm
+    assert ours.config.source_vocabulary_size == SOURCE_SIZE
 
 
 @ONCE

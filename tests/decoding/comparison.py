@@ -160,8 +160,7 @@ def assert_equals_reference(model, source=SOURCE, extra_length=EXTRA_LENGTH, **o
     actual = search(model, source, extra_length, **options)
     attention_too = options.pop("return_attention", False)
     length = source.shape[1] + extra_length
-    hyperparameters = model.hyperparameters
-    heads = (hyperparameters["num_layers"], hyperparameters["num_heads"])
+    heads = (model.config.num_layers, model.config.num_heads)
     compared = []
     for row, expected in enumerate(reference(model, source, extra_length, **options)):
         if expected.margin < MARGIN:

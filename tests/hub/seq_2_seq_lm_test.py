@@ -411,11 +411,11 @@ def test_the_decoder_with_caches_of_keras_hub(loaded):
     logits, hidden, *_ = loaded.call_decoder_with_cache(encoded, is_token, target)
     assert_close(logits, expected)
     assert_close(backbone.token_embedding(hidden, reverse=True), expected)
-    sizes = backbone.hyperparameters
-    heads = sizes["num_heads"], sizes["hidden_dim"] // sizes["num_heads"]
+    config = backbone.config
+    heads = config.num_heads, config.hidden_dim // config.num_heads
     # As a script for KerasHub's models makes it, the source's keys and values at first.
-    cache = np.zeros((2, sizes["num_layers"], 2, 3, *heads), "float32")
-    cross, update = np.zeros((2, sizes["num_layers"], 2, 5, *heads), "float32"), 0
+    cache = np.zeros((2, config.num_layers, 2, 3, *heads), "float32")
+    cross, update = np.zeros((2, config.num_layers, 2, 5, *heads), "float32"), 0
     for i in range(3):
         logits, step, cache, cross = loaded.call_decoder_with_cache(
             encoded,
@@ -427,8 +427,8 @@ def test_the_decoder_with_caches_of_keras_hub(loaded):
             cross_attention_cache_update_index=update,
         )
         update = None
-        assert cache.shape == (2, sizes["num_layers"], 2, 3, *heads)
-        assert cross.shape == (2, sizes["num_layers"], 2, 5, *heads)
+        assert cache.shape == (2, config.num_layers, 2, 3, *heads)
+        assert cross.shape == (2, config.num_layers, 2, 5, *heads)
         assert_close(logits[:, 0], expected[:, i])
         assert_close(step[:, 0], hidden[:, i])
 

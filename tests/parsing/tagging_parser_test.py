@@ -101,7 +101,7 @@ def test_what_stands_for_all_tags_is_none():
     source = np.array([[*parser.source_tokenizer.encode_words([words])[0], 2]])
     vectors = to_numpy(model.word_vectors(model.encode(source), source))[0]
     table = to_numpy(model.token_embedding.embeddings).copy()
-    untagged = model.hyperparameters["untagged_leaf_id"]
+    untagged = model.config.untagged_leaf_id
     table[untagged] = 100 * vectors[0]
     model.token_embedding.embeddings.assign(table)
     leaves = model.decoder.tagger.leaf_ids
@@ -118,7 +118,7 @@ def test_a_treebank_with_a_tag_of_this_name():
 
 def test_the_search_is_for_trees_without_tags(parser):
     words = SENTENCES[0]
-    untagged = parser.model.hyperparameters["untagged_leaf_id"]
+    untagged = parser.model.config.untagged_leaf_id
     tokens = parser.source_tokenizer.encode_words([words])[0]
     outputs, scores = map(
         to_numpy, parser.search_trees(np.array([[*tokens, 2]], "int32"), np.array([len(words)]))

@@ -45,7 +45,7 @@ def test_stopped_and_resumed_is_the_same_training(treebanks, tmp_path, options):
     assert all(map(np.array_equal, whole.model.get_weights(), parts.model.get_weights()))
     assert whole.has_tagger is (options.get("tags") == "tagger")
     loaded = kt.ConstituencyParser.from_preset(tmp_path / "parts" / "model")
-    assert loaded.model.hyperparameters["tag_loss_weight"] == options.get("tag_loss_weight")
+    assert loaded.model.config.tag_loss_weight == options.get("tag_loss_weight")
     (tree,) = loaded([WORDS])
     assert tree.leaves() == WORDS and tree.pos()[-1] == (".", ".")  # as in the dictionary
     with pytest.raises(kt.UserError, match="tags=none in place of tags="):

@@ -340,7 +340,7 @@ def test_the_trained_presets_load_and_can_be_saved_anew(tmp_path, folder):
         assert again.tag_dictionary.to_dict() == task.tag_dictionary.to_dict()
         assert task.tag_dictionary.kinds_of([","]) != [0]
         # A line for each id of a token that begins a word, where words are counted.
-        num_ids = len(task.model.hyperparameters["word_start_ids"] or ())
+        num_ids = len(task.model.config.word_start_ids or ())
         assert (tmp_path / "again" / "config.json").stat().st_size < 5_000 + 20 * num_ids
 
 

@@ -17,7 +17,7 @@ def test_counts_every_kernel_once_a_token_and_the_heads_products(name, decoder_l
     sizes = {k: v for k, v in hyperparameters.items() if k not in TRAINING_ONLY}
     model = Transformer(50, **sizes)
     source, target = 7, 5
-    expected = model.hyperparameters["hidden_dim"] * 50 * target  # logits
+    expected = model.config.hidden_dim * 50 * target  # logits
     for weight in model.weights:
         if weight.name != "kernel":
             continue
@@ -28,7 +28,7 @@ def test_counts_every_kernel_once_a_token_and_the_heads_products(name, decoder_l
         for side in weight.shape:
             size *= side
         expected += size * (source if is_of_source else target)
-    heads = model.hyperparameters["num_heads"]
+    heads = model.config.num_heads
     key_dim = hyperparameters["key_dim"] or hyperparameters["hidden_dim"] // heads
     value_dim = hyperparameters["value_dim"] or key_dim
     num_layers = hyperparameters["num_layers"]

@@ -43,7 +43,7 @@ class Copy(kt.BeamSearch):
 
 def copying_translator(batch_tokens=64, max_length=None, **options):
     # Of the model, only the number of learned positions matters.
-    model = SimpleNamespace(hyperparameters={"max_length": max_length})
+    model = SimpleNamespace(config=SimpleNamespace(max_length=max_length))
     return Translator(model, tokenizer(), batch_tokens=batch_tokens, search=Copy(), **options)
 
 
@@ -135,7 +135,7 @@ def test_a_line_gives_a_line():
     with_bytes = Tokenizer.train(texts, 280, byte_fallback=True, normalization="identity")
     (output,) = with_bytes.encode([f"the{BREAKS}dog"])
     assert with_bytes.decode([output]) == [f"the{BREAKS}dog"]
-    model = SimpleNamespace(hyperparameters={"max_length": None})
+    model = SimpleNamespace(config=SimpleNamespace(max_length=None))
     translator = Translator(model, with_bytes, search=Always(output=tuple(output)))
     line = f"the{' ' * len(BREAKS)}dog"
     assert translator(texts) == [line] * 2
@@ -193,7 +193,7 @@ def test_the_end_token_stays_when_a_sentence_is_cut():
             sources.extend(token_ids.tolist())
             return token_ids[:, None], np.zeros((len(token_ids), 1), "float32")
 
-    model = SimpleNamespace(hyperparameters={"max_length": None})
+    model = SimpleNamespace(config=SimpleNamespace(max_length=None))
     Translator(model, tokenizer(), search=Noted(), max_source_length=4)(["a a a a a a"])
     (ids,) = tokenizer().encode(["a a a a a a"])
     assert sources == [[*ids[:3], END_ID]]

@@ -28,7 +28,7 @@ def numpy_weights(model, source, target):
     """The weights by the paper's formulas, in float64: a list of layers each."""
     numpy = NumpyTransformer(model)
     found = {"encoder": [], "decoder": [], "cross": []}
-    window, positions = model.hyperparameters["attention_window"], np.arange(len(source))
+    window, positions = model.config.attention_window, np.arange(len(source))
     reach = len(source) if window is None else window // 2
     is_near = np.abs(positions[:, None] - positions) <= reach
     memory = numpy._embed(numpy.encoder, np.array([source]))
