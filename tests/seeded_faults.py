@@ -47,9 +47,11 @@ FAULTS = {
         ("spec.pad_id, spec.bos_id, spec.eos_id", "spec.bos_id, spec.pad_id, spec.eos_id"),
     ],
     # Layers and model
-    "layers/masked_softmax.py": [
+    "layers/tensor_ops.py": [
         ('logits = ops.cast(scores, "float32")', "logits = scores"),
         ("ops.where(mask, logits, MASKED_SCORE)", "ops.where(mask, logits, 0.0)"),
+        ("end=start + tf.shape(update)", "end=start + tf.shape(x)"),
+        ("slice(int(i), int(i) + n)", "slice(0, n)"),
     ],
     "layers/multi_head_attention.py": [
         ("self.key_dim**-0.5", "self.key_dim**0.5"),
@@ -57,10 +59,6 @@ FAULTS = {
         ("starts = (0, 0, 0, index), (0, 0, index, 0)", "starts = (0, 0, 0, index), (0, 0, 0, 0)"),
         ("self.dropout_layer(weights, training=training), value)", "weights, value)"),
         ("_INPUT_SCALE)\n        self.key_dense", "1.0)\n        self.key_dense"),
-    ],
-    "layers/slice_update.py": [
-        ("end=start + tf.shape(update)", "end=start + tf.shape(x)"),
-        ("slice(int(i), int(i) + n)", "slice(0, n)"),
     ],
     "layers/restricted_attention.py": [
         ("reach = window // 2", "reach = (window + 1) // 2"),
@@ -473,7 +471,7 @@ FAULTS = {
         ("out_type=tf.int32, add_eos=add_eos", "out_type=tf.int32"),
     ],
     "export/ctranslate2.py": [
-        ('scale_embeddings = config.scale_embeddings', "scale_embeddings = False"),
+        ("scale_embeddings = config.scale_embeddings", "scale_embeddings = False"),
     ],
 }
 

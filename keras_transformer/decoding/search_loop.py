@@ -15,7 +15,7 @@ from keras_transformer.decoding.search_state import (
     largest_capacity,
     without_unused,
 )
-from keras_transformer.layers.slice_update import slice_update
+from keras_transformer.layers.tensor_ops import slice_update
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 # The smallest attention to a source token, summed over an output, in the coverage penalty.

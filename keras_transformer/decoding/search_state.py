@@ -15,7 +15,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.candidates import gather_rows
-from keras_transformer.layers.slice_update import slice_update
+from keras_transformer.layers.tensor_ops import slice_update
 from keras_transformer.reserved_ids import PAD_ID
 
 

@@ -1,7 +1,11 @@
+from collections.abc import Callable
+from typing import Any
+
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.activations import serialize_activation
+
+Activation = str | dict[str, Any] | Callable
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -65,3 +69,33 @@ class FeedForward(keras.layers.Layer):
             "intermediate_dim": self.intermediate_dim,
             "activation": serialize_activation(self.activation),
         }
+
+
+def get_activation(activation: Activation) -> Callable:
+    """Return the activation function of a name, a configuration or a function.
+
+    Raises:
+        UserError: if there is no such function.
+    """
+    try:
+        return keras.activations.get(activation)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            "`activation` must be a function, or the name of one of Keras's activations. "
+            f"Received: activation={activation!r}"
+        ) from error
+
+
+def serialize_activation(activation: Callable) -> str | dict[str, Any]:
+    """Return the name of one of Keras's activations, or the configuration of another function.
+
+    `keras.activations.serialize` returns the same, but it imports TensorFlow wherever that is
+    installed, which takes seconds.
+
+    Args:
+        activation: a result of `keras.activations.get`.
+    """
+    name = getattr(activation, "__name__", "")
+    if getattr(keras.activations, name, None) is activation:
+        return name
+    return keras.activations.serialize(activation)

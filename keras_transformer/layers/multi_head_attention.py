@@ -1,17 +1,35 @@
+import contextlib
+from contextvars import ContextVar
+
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.attention_record import note_attention
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.masked_softmax import masked_softmax
 from keras_transformer.layers.restricted_attention import over_all_positions, restricted_attention
-from keras_transformer.layers.slice_update import slice_update
+from keras_transformer.layers.tensor_ops import masked_softmax, slice_update
 
 # Variance of the initial W^Q, W^K and W^V, as a share of Glorot's: what Glorot's gives when the
 # three are one matrix. With his full variance a post-norm model with dropout 0.3 learns to attend
 # to the source several times more slowly, or, at the rates small corpora need, never.
 _INPUT_SCALE = 0.5
+
+_record = ContextVar("attention_record", default=None)
+
+
+@contextlib.contextmanager
+def recorded_attention():
+    """Record the attention weights of each `MultiHeadAttention` that is called within the block.
+
+    Returns:
+        A dict of layer -> weights of its last call, `(batch, num_heads, target, source)`.
+    """
+    record = {}
+    token = _record.set(record)
+    try:
+        yield record
+    finally:
+        _record.reset(token)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -142,7 +160,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if attention_mask is not None:
             attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
         weights = masked_softmax(ops.matmul(self._scaled_query(query), key), attention_mask)
-        note_attention(self, lambda: weights)
+        self._record(lambda: weights)
         heads = ops.matmul(self.dropout_layer(weights, training=training), value)
         outputs = [self.output_dense(self._merge_heads(heads))]
         if cache_index is not None:
@@ -191,8 +209,8 @@ class MultiHeadAttention(keras.layers.Layer):
         key, value = self.project(inputs)
         length = ops.shape(inputs)[1]
 
-        def noted_and_dropped(weights):
-            note_attention(self, lambda: over_all_positions(weights, length, self.attention_window))
+        def record_and_drop(weights):
+            self._record(lambda: over_all_positions(weights, length, self.attention_window))
             return self.dropout_layer(weights, training=training)
 
         heads = restricted_attention(
@@ -201,9 +219,15 @@ class MultiHeadAttention(keras.layers.Layer):
             value,
             window=self.attention_window,
             padding_mask=attention_mask,
-            dropout=noted_and_dropped,
+            dropout=record_and_drop,
         )
         return self.output_dense(self._merge_heads(heads))
+
+    def _record(self, make_weights):
+        """Keep the weights if they are recorded; making them costs time and memory."""
+        record = _record.get()
+        if record is not None:
+            record[self] = make_weights()
 
     def _scaled_query(self, query):
         # Scaling the queries by 1 / sqrt(d_k) costs less than scaling the scores.

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_transformer.layers.masked_softmax import masked_softmax
+from keras_transformer.layers.tensor_ops import masked_softmax
 
 # Smaller blocks would not be faster: a product of two matrices has a smallest cost.
 _SMALLEST_BLOCK = 16

@@ -1,9 +1,8 @@
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.activations import serialize_activation
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.feed_forward import FeedForward, serialize_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 
 

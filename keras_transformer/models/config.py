@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.activations import get_activation, serialize_activation
+from keras_transformer.layers.feed_forward import get_activation, serialize_activation
 from keras_transformer.validation import not_negative, positive_number
 
 

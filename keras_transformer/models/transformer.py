@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.attention_record import recorded_attention
+from keras_transformer.layers.multi_head_attention import recorded_attention
 from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.encoder_decoder import Decoder, Encoder, make_embeddings

@@ -15,7 +15,7 @@ from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.search_loop import SearchLoop
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
-from keras_transformer.layers.token_sets import is_one_of
+from keras_transformer.layers.tensor_ops import is_one_of
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from keras_transformer.validation import integer, positive_integer
 

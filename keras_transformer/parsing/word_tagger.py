@@ -3,7 +3,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.token_sets import is_one_of
+from keras_transformer.layers.tensor_ops import is_one_of
 from keras_transformer.validation import positive_number
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.layers.masked_softmax import masked_softmax
+from keras_transformer.layers.tensor_ops import masked_softmax
 from tests.helpers import assert_close, to_numpy
 
 SCORES = np.log([[1.0, 2, 5], [4, 4, 8]]).astype("float32")
