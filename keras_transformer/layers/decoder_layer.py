@@ -1,8 +1,12 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.transformer_layer import TransformerLayer
+from keras_transformer.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -55,12 +59,12 @@ class TransformerDecoderLayer(TransformerLayer):
     """
 
     @property
-    def dense_layers(self):
+    def dense_layers(self) -> list[keras.layers.Dense]:
         """Those of both attentions and the feed-forward network."""
         parts = (self.self_attention, self.cross_attention, self.feed_forward)
         return [layer for part in parts for layer in part.dense_layers]
 
-    def build(self, inputs_shape, encoder_sequence_shape=None):
+    def build(self, inputs_shape: Shape, encoder_sequence_shape: Shape | None = None) -> None:
         self.self_attention = self._attention("self_attention", inputs_shape[-1])
         self.self_attention.build(inputs_shape)
         self.cross_attention = self._attention("cross_attention", inputs_shape[-1])
@@ -73,36 +77,36 @@ class TransformerDecoderLayer(TransformerLayer):
 
     def call(
         self,
-        inputs,
-        encoder_sequence=None,
-        encoder_padding_mask=None,
-        cache=None,
-        cache_index=None,
-        self_attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        inputs_mask=None,
-        encoder_sequence_mask=None,
-    ):
+        inputs: Tensor,
+        encoder_sequence: Tensor = None,
+        encoder_padding_mask: Tensor = None,
+        cache: dict[str, Cache] | None = None,
+        cache_index: int | Tensor | None = None,
+        self_attention_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        inputs_mask: Tensor = None,
+        encoder_sequence_mask: Tensor = None,
+    ) -> Tensor | tuple:
         _check_source(encoder_sequence, cache)
         if encoder_padding_mask is None:
             encoder_padding_mask = encoder_sequence_mask
         if self_attention_mask is None:
             self_attention_mask = _causal_mask(inputs, cache, cache_index, inputs_mask)
-        cache = dict(cache or {"self": None, "cross": None})
+        caches: dict[str, Any] = dict(cache or {"self": None, "cross": None})
         attention_scores = []
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]
 
         def self_attention(x):
-            options = {"attention_mask": self_attention_mask, "cache": cache["self"]}
+            options = {"attention_mask": self_attention_mask, "cache": caches["self"]}
             outputs = self.self_attention(x, **options, cache_index=cache_index, training=training)
             if cache_index is not None:
-                outputs, cache["self"] = outputs
+                outputs, caches["self"] = outputs
             return outputs
 
         def cross_attention(x):
-            options = {"attention_mask": cross_mask, "cache": cache["cross"]}
+            options = {"attention_mask": cross_mask, "cache": caches["cross"]}
             if not return_attention_scores:
                 return self.cross_attention(x, encoder_sequence, **options, training=training)
             outputs, weights = self.cross_attention(
@@ -114,10 +118,10 @@ class TransformerDecoderLayer(TransformerLayer):
         x = self._residual(inputs, self_attention, self.self_attention_norm, training)
         x = self._residual(x, cross_attention, self.cross_attention_norm, training)
         x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
-        more = [*([] if cache_index is None else [cache]), *attention_scores]
+        more = [*([] if cache_index is None else [caches]), *attention_scores]
         return (x, *more) if more else x
 
-    def make_cache(self, encoder_sequence, length):
+    def make_cache(self, encoder_sequence: Tensor, length: int | Tensor) -> dict[str, Cache]:
         """Prepare step-by-step decoding of up to `length` positions.
 
         Args:
@@ -135,15 +139,15 @@ class TransformerDecoderLayer(TransformerLayer):
 
     def compute_output_spec(
         self,
-        inputs,
-        encoder_sequence=None,
-        encoder_padding_mask=None,
-        cache=None,
-        cache_index=None,
-        self_attention_mask=None,
-        return_attention_scores=False,
-        **kwargs,
-    ):
+        inputs: Tensor,
+        encoder_sequence: Tensor = None,
+        encoder_padding_mask: Tensor = None,
+        cache: dict[str, Cache] | None = None,
+        cache_index: int | Tensor | None = None,
+        self_attention_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        **kwargs: Any,
+    ) -> Tensor | tuple:
         outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         more = []
         if cache_index is not None:

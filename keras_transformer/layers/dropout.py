@@ -1,10 +1,12 @@
 import functools
 import operator
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -38,7 +40,7 @@ class Dropout(keras.layers.Layer):
         UserError: if `rate` is not in [0, 1).
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.supports_masking = True
         if not 0 <= rate < 1:
@@ -49,21 +51,21 @@ class Dropout(keras.layers.Layer):
             self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True
 
-    def __call__(self, inputs, training=None):
+    def __call__(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         # Keras's way to `call` takes longer than many a layer of a search step on PyTorch.
         return inputs if training is False else super().__call__(inputs, training=training)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool | None = False) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         seed = ops.cast(self.seed_generator.next(), "int32")
         keep = _keep_of_replica(ops.shape(inputs), seed, self.rate)
         return ops.where(keep, inputs / (1 - self.rate), ops.zeros((), inputs.dtype))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
@@ -101,7 +103,7 @@ def _compiled_keep():
     return tf.function(_keep, jit_compile=True, autograph=False)
 
 
-def hash_bits(index, seed):
+def hash_bits(index: Tensor, seed: Tensor) -> Tensor:
     """Random bits for each index: int32 to int32, uniform.
 
     Two rounds of a multiply-xorshift mix (Murmur3's finaliser), each keyed with one hashed word of

@@ -1,6 +1,9 @@
+from typing import Any
+
 import keras
 
 from keras_transformer.layers.transformer_layer import TransformerLayer
+from keras_transformer.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -45,16 +48,16 @@ class TransformerEncoderLayer(TransformerLayer):
             `return_attention_scores`.
     """
 
-    def __init__(self, *args, attention_window=None, **kwargs):
+    def __init__(self, *args: Any, attention_window: int | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.attention_window = attention_window
 
     @property
-    def dense_layers(self):
+    def dense_layers(self) -> list[keras.layers.Dense]:
         """Those of attention and feed-forward network."""
         return [*self.self_attention.dense_layers, *self.feed_forward.dense_layers]
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         window = {"attention_window": self.attention_window}
         self.self_attention = self._attention("self_attention", input_shape[-1], **window)
         self.self_attention_norm = self._layer_norm("self_attention_norm")
@@ -68,12 +71,12 @@ class TransformerEncoderLayer(TransformerLayer):
 
     def call(
         self,
-        inputs,
-        padding_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
+        inputs: Tensor,
+        padding_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         padding_mask = mask if padding_mask is None else padding_mask
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         attention_mask = None if padding_mask is None else padding_mask[:, None, :]
@@ -91,12 +94,14 @@ class TransformerEncoderLayer(TransformerLayer):
         x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
         return (x, *attention_scores) if attention_scores else x
 
-    def compute_output_spec(self, inputs, *args, return_attention_scores=False, **kwargs):
+    def compute_output_spec(
+        self, inputs: Tensor, *args: Any, return_attention_scores: bool = False, **kwargs: Any
+    ) -> Tensor | tuple[Tensor, Tensor]:
         outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not return_attention_scores:
             return outputs
         _, weights = self.self_attention.compute_output_spec(inputs, return_attention_scores=True)
         return outputs, weights
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "attention_window": self.attention_window}

@@ -4,6 +4,7 @@ from typing import Any
 import keras
 
 from keras_transformer.errors import UserError
+from keras_transformer.typing import Shape, Tensor
 
 Activation = str | dict[str, Any] | Callable
 
@@ -31,7 +32,7 @@ class FeedForward(keras.layers.Layer):
         UserError: if `intermediate_dim` is not a positive integer.
     """
 
-    def __init__(self, intermediate_dim, activation="relu", **kwargs):
+    def __init__(self, intermediate_dim: int, activation: Activation = "relu", **kwargs: Any):
         super().__init__(**kwargs)
         self.supports_masking = True
         if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
@@ -46,24 +47,24 @@ class FeedForward(keras.layers.Layer):
         )
 
     @property
-    def dense_layers(self):
+    def dense_layers(self) -> list[keras.layers.Dense]:
         """Those with W_1 and W_2."""
         return [self.intermediate_dense, self.output_dense]
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.intermediate_dense.build(input_shape)
         self.output_dense = keras.layers.Dense(
             input_shape[-1], dtype=self.dtype_policy, name="output"
         )
         self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return self.output_dense(self.intermediate_dense(inputs))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,

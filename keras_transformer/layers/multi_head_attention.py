@@ -1,5 +1,7 @@
 import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 import keras
 from keras import ops
@@ -8,17 +10,24 @@ from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.restricted_attention import over_all_positions, restricted_attention
 from keras_transformer.layers.tensor_ops import masked_softmax, slice_update
+from keras_transformer.typing import Shape, Tensor
 
 # Variance of the initial W^Q, W^K and W^V, as a share of Glorot's: what Glorot's gives when the
 # three are one matrix. With his full variance a post-norm model with dropout 0.3 learns to attend
 # to the source several times more slowly, or, at the rates small corpora need, never.
 _INPUT_SCALE = 0.5
 
-_record = ContextVar("attention_record", default=None)
+# The keys and values of all heads: `(batch, num_heads, key_dim, source)` and
+# `(batch, num_heads, source, value_dim)`.
+Cache: TypeAlias = tuple[Tensor, Tensor]
+
+_record: ContextVar[dict[keras.layers.Layer, Tensor] | None] = ContextVar(
+    "attention_record", default=None
+)
 
 
 @contextlib.contextmanager
-def recorded_attention():
+def recorded_attention() -> Iterator[dict[keras.layers.Layer, Tensor]]:
     """Record the attention weights of each `MultiHeadAttention` that is called within the block.
 
     Returns:
@@ -85,13 +94,13 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=False,
-        attention_window=None,
-        **kwargs,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = False,
+        attention_window: int | None = None,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -118,11 +127,11 @@ class MultiHeadAttention(keras.layers.Layer):
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
 
     @property
-    def dense_layers(self):
+    def dense_layers(self) -> list[keras.layers.Dense]:
         """The projections W^Q, W^K, W^V and W^O."""
         return [self.query_dense, self.key_dense, self.value_dense, self.output_dense]
 
-    def build(self, query_shape, value_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None) -> None:
         value_shape = query_shape if value_shape is None else value_shape
         self.query_dense.build(query_shape)
         self.key_dense.build(value_shape)
@@ -132,16 +141,16 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(
         self,
-        query,
-        value=None,
-        attention_mask=None,
-        cache=None,
-        cache_index=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-        value_mask=None,
-    ):
+        query: Tensor,
+        value: Tensor = None,
+        attention_mask: Tensor = None,
+        cache: Cache | None = None,
+        cache_index: int | Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor = None,
+        value_mask: Tensor = None,
+    ) -> Tensor | tuple:
         if attention_mask is None and cache is None:
             padding_mask = mask if value is None else value_mask
             attention_mask = None if padding_mask is None else padding_mask[:, None, :]
@@ -151,7 +160,7 @@ class MultiHeadAttention(keras.layers.Layer):
                     "With `attention_window` a layer takes `query` and `attention_mask` only: it "
                     "is self-attention without a cache, and has no weights of all positions."
                 )
-            return self._restricted(query, attention_mask, training)
+            return self._restricted(query, attention_mask, self.attention_window, training)
         if cache_index is not None:
             if cache is None:
                 raise UserError("`cache_index` says where to write in `cache`. Received no cache.")
@@ -169,7 +178,7 @@ class MultiHeadAttention(keras.layers.Layer):
             outputs.append(weights)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def project(self, value):
+    def project(self, value: Tensor) -> Cache:
         """Project `value` `(batch, source, hidden_dim)` to the heads' keys and values.
 
         Args:
@@ -184,7 +193,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key = ops.transpose(key, (0, 1, 3, 2))
         return key, self._split_heads(self.value_dense(value), self.value_dim)
 
-    def empty_cache(self, batch_size, length):
+    def empty_cache(self, batch_size: int | Tensor, length: int | Tensor) -> Cache:
         """Zeros of the shapes that `cache` takes, for `length` positions.
 
         Args:
@@ -200,7 +209,7 @@ class MultiHeadAttention(keras.layers.Layer):
             ops.zeros((*heads, length, self.value_dim), self.compute_dtype),
         )
 
-    def _restricted(self, inputs, attention_mask, training):
+    def _restricted(self, inputs, attention_mask, window, training):
         if attention_mask is not None and attention_mask.shape[-2] != 1:
             raise UserError(
                 "With `attention_window`, `attention_mask` must have the shape (batch, 1, source). "
@@ -210,14 +219,14 @@ class MultiHeadAttention(keras.layers.Layer):
         length = ops.shape(inputs)[1]
 
         def record_and_drop(weights):
-            self._record(lambda: over_all_positions(weights, length, self.attention_window))
+            self._record(lambda: over_all_positions(weights, length, window))
             return self.dropout_layer(weights, training=training)
 
         heads = restricted_attention(
             self._scaled_query(inputs),
             ops.transpose(key, (0, 1, 3, 2)),
             value,
-            window=self.attention_window,
+            window=window,
             padding_mask=attention_mask,
             dropout=record_and_drop,
         )
@@ -258,22 +267,22 @@ class MultiHeadAttention(keras.layers.Layer):
             name=name,
         )
 
-    def compute_output_shape(self, query_shape, *args, **kwargs):
+    def compute_output_shape(self, query_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return query_shape
 
     def compute_output_spec(
         self,
-        query,
-        value=None,
-        attention_mask=None,
-        cache=None,
-        cache_index=None,
-        return_attention_scores=False,
-        **kwargs,
-    ):
+        query: Tensor,
+        value: Tensor = None,
+        attention_mask: Tensor = None,
+        cache: Cache | None = None,
+        cache_index: int | Tensor | None = None,
+        return_attention_scores: bool = False,
+        **kwargs: Any,
+    ) -> Tensor | tuple:
         outputs = [keras.KerasTensor(query.shape, dtype=self.compute_dtype)]
         if cache_index is not None:
-            outputs.append(tuple(keras.KerasTensor(x.shape, dtype=x.dtype) for x in cache))
+            outputs.append(tuple(keras.KerasTensor(x.shape, dtype=x.dtype) for x in cache or ()))
         if return_attention_scores:
             batch, target, _ = query.shape
             source = (query if value is None else value).shape[1]
@@ -283,7 +292,7 @@ class MultiHeadAttention(keras.layers.Layer):
             outputs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,8 +1,12 @@
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformer.typing import Tensor
 
-def padding_mask(token_ids):
+
+def padding_mask(token_ids: Tensor) -> Tensor:
     """Return true at tokens, false at padding: `(batch, length)`. Negative ids are padding too."""
     return ops.greater(token_ids, 0)
 
@@ -22,22 +26,22 @@ class PaddingMask(keras.layers.Layer):
         The float tensor as it is, with a mask.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.autocast = False  # The sequence keeps its dtype.
 
-    def call(self, inputs):
+    def call(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
         sequence, _ = inputs
         return sequence
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs: tuple[Tensor, Tensor], previous_mask: Any) -> Tensor:
         _, token_ids = inputs
         return padding_mask(token_ids)
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs: tuple[Tensor, Tensor]) -> keras.KerasTensor:
         sequence, _ = inputs
         return keras.KerasTensor(sequence.shape, dtype=sequence.dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         # Without the method, Keras would not serialize a layer whose `dtype` is a policy.
         return super().get_config()

@@ -1,8 +1,11 @@
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -34,21 +37,22 @@ class SinePositionEncoding(keras.layers.Layer):
         UserError: if `hidden_dim` is odd.
     """
 
-    def __init__(self, max_wavelength=10000, first_position=0, **kwargs):
+    def __init__(self, max_wavelength: float = 10000, first_position: int = 0, **kwargs: Any):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(ndim=3)
         self.max_wavelength = max_wavelength
         self.first_position = first_position
 
-    def build(self, input_shape):
-        if input_shape[-1] % 2:
+    def build(self, input_shape: Shape) -> None:
+        hidden_dim = input_shape[-1]
+        if hidden_dim is None or hidden_dim % 2:
             raise UserError(
-                "Sines and cosines come in pairs, so `hidden_dim` must be even. "
-                f"Received: hidden_dim={input_shape[-1]}"
+                "`hidden_dim` must be even, because sines and cosines come in pairs. "
+                f"Received: hidden_dim={hidden_dim}"
             )
 
-    def call(self, inputs, positions=None):
+    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         hidden_dim = inputs.shape[-1]
         rates = np.float32(self.max_wavelength ** (-np.arange(0, hidden_dim, 2) / hidden_dim))
         if positions is None:
@@ -60,10 +64,10 @@ class SinePositionEncoding(keras.layers.Layer):
         encoding = ops.reshape(encoding, (*ops.shape(positions), hidden_dim))
         return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape, *args, **kwargs):
+    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,
@@ -92,7 +96,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
             longer than it.
     """
 
-    def __init__(self, max_length, **kwargs):
+    def __init__(self, max_length: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(ndim=3)
@@ -102,14 +106,14 @@ class LearnedPositionEncoding(keras.layers.Layer):
             )
         self.max_length = max_length
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.embeddings = self.add_weight(
             shape=(self.max_length, input_shape[-1]),
             initializer="glorot_uniform",
             name="embeddings",
         )
 
-    def call(self, inputs, positions=None):
+    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         length = inputs.shape[1]
         if positions is None:
             if length is not None and length > self.max_length:
@@ -120,8 +124,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         return inputs + ops.take(self.embeddings, positions, axis=0)
 
-    def compute_output_shape(self, input_shape, *args, **kwargs):
+    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

@@ -1,12 +1,22 @@
+from collections.abc import Callable
+
 from keras import ops
 
 from keras_transformer.layers.tensor_ops import masked_softmax
+from keras_transformer.typing import Tensor
 
 # Smaller blocks would not be faster: a product of two matrices has a smallest cost.
 _SMALLEST_BLOCK = 16
 
 
-def restricted_attention(query, key, value, window, padding_mask=None, dropout=None):
+def restricted_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    window: int,
+    padding_mask: Tensor = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
     """Attention of each position over the `window` positions around it (section 4, Table 1).
 
     The sequence is cut into blocks of at least half a window. A block of queries attends to its own
@@ -41,7 +51,7 @@ def restricted_attention(query, key, value, window, padding_mask=None, dropout=N
     return _in_a_row(heads, length)
 
 
-def over_all_positions(weights, length, window):
+def over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> Tensor:
     """The weights of `restricted_attention` as those of attention to all positions.
 
     Args:

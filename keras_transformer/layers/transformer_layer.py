@@ -1,9 +1,12 @@
+from typing import Any
+
 import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.feed_forward import FeedForward, serialize_activation
+from keras_transformer.layers.feed_forward import Activation, FeedForward, serialize_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.typing import Shape
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -11,17 +14,17 @@ class TransformerLayer(keras.layers.Layer):
 
     def __init__(
         self,
-        intermediate_dim,
-        num_heads,
-        key_dim=None,
-        value_dim=None,
-        dropout=0.1,
-        attention_dropout=0.0,
-        activation="relu",
-        normalize_first=False,
-        layer_norm_epsilon=1e-6,
-        use_bias=False,
-        **kwargs,
+        intermediate_dim: int,
+        num_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        activation: Activation = "relu",
+        normalize_first: bool = False,
+        layer_norm_epsilon: float = 1e-6,
+        use_bias: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -71,10 +74,10 @@ class TransformerLayer(keras.layers.Layer):
             return x + self.dropout_layer(sublayer(layer_norm(x)), training=training)
         return layer_norm(x + self.dropout_layer(sublayer(x), training=training))
 
-    def compute_output_shape(self, input_shape, *args, **kwargs):
+    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
