@@ -7,6 +7,8 @@ time.
 import contextlib
 import contextvars
 import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -18,8 +20,11 @@ from keras_transformer.layers import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.padding_mask import padding_mask
+from keras_transformer.layers.transformer_layer import TransformerLayer
 from keras_transformer.models.config import TransformerConfig
+from keras_transformer.typing import DType, Shape, Tensor
 
 _LAYER_OPTIONS = (
     *("intermediate_dim", "num_heads", "key_dim", "value_dim", "dropout", "attention_dropout"),
@@ -30,7 +35,7 @@ _is_filled_later = contextvars.ContextVar("_is_filled_later", default=False)
 
 
 @contextlib.contextmanager
-def filled_later():
+def filled_later() -> Iterator[None]:
     """Make the embeddings of new models zeros within the block: other values will be assigned.
 
     To draw random values, TensorFlow takes three times their size and never gives it back: its
@@ -43,7 +48,9 @@ def filled_later():
         _is_filled_later.reset(token)
 
 
-def make_embeddings(config: TransformerConfig, dtype):
+def make_embeddings(
+    config: TransformerConfig, dtype: DType
+) -> tuple[keras.layers.Embedding, keras.layers.ReversibleEmbedding]:
     """Make the embedding layers of a model.
 
     With their initializer, embeddings times sqrt(d_model), and logits too, begin with variance 1.
@@ -76,23 +83,23 @@ def make_embeddings(config: TransformerConfig, dtype):
 class OutputBias(keras.layers.Layer):
     """A bias that is added to logits. The paper's projection to logits has none (section 3.4)."""
 
-    def build(self, logits_shape):
+    def build(self, logits_shape: Shape) -> None:
         self.bias = self.add_weight(shape=logits_shape[-1:], initializer="zeros", name="bias")
 
-    def call(self, logits):
+    def call(self, logits: Tensor) -> Tensor:
         return logits + self.bias
 
 
 class _Stack:
     """The common part of encoder and decoder: embedding, and the layers of one kind."""
 
-    name = None
-    layer_class = None
+    name: str
+    layer_class: type[TransformerLayer]
 
     def __init__(self, config: TransformerConfig, token_embedding, dtype, num_layers, **options):
         self.token_embedding = token_embedding
         self.embedding_scale = config.hidden_dim**0.5 if config.scale_embeddings else 1.0
-        if config.position_encoding == "sine":
+        if config.max_length is None:  # The config has it with learned positions only.
             self.position_encoding = SinePositionEncoding(
                 config.max_wavelength,
                 config.first_position,
@@ -149,7 +156,9 @@ class Encoder(_Stack):
     name = "encoder"
     layer_class = TransformerEncoderLayer
 
-    def __init__(self, config: TransformerConfig, token_embedding, dtype):
+    def __init__(
+        self, config: TransformerConfig, token_embedding: keras.layers.Embedding, dtype: DType
+    ):
         super().__init__(
             config,
             token_embedding,
@@ -158,7 +167,7 @@ class Encoder(_Stack):
             attention_window=config.attention_window,
         )
 
-    def __call__(self, token_ids, training=None):
+    def __call__(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
         mask = padding_mask(token_ids)
         x = self.embed(token_ids, training=training)
         for layer in self.layers:
@@ -176,7 +185,12 @@ class Decoder(_Stack):
     name = "decoder"
     layer_class = TransformerDecoderLayer
 
-    def __init__(self, config: TransformerConfig, token_embedding, dtype):
+    def __init__(
+        self,
+        config: TransformerConfig,
+        token_embedding: keras.layers.ReversibleEmbedding,
+        dtype: DType,
+    ):
         super().__init__(
             config,
             token_embedding,
@@ -189,30 +203,44 @@ class Decoder(_Stack):
             self.output_bias = OutputBias(dtype="float32", name="output_bias")
 
     def __call__(
-        self, token_ids, encoder_sequence, encoder_padding_mask, added=None, training=None
-    ):
+        self,
+        token_ids: Tensor,
+        encoder_sequence: Tensor,
+        encoder_padding_mask: Tensor,
+        added: Tensor = None,
+        training: bool | None = None,
+    ) -> Tensor:
         return self.logits(
             self.sequence(
                 token_ids, encoder_sequence, encoder_padding_mask, added, training=training
             )
         )
 
-    def added_to_embeddings(self, encoder_sequence, encoder_token_ids, token_ids):
+    def added_to_embeddings(
+        self, encoder_sequence: Tensor, encoder_token_ids: Tensor, token_ids: Tensor
+    ) -> Tensor:
         """Return what is added to the embeddings of whole targets, `(batch, target, hidden_dim)`,
         or None."""
         return None
 
-    def outputs(self, logits, added):
+    def outputs(self, logits: Tensor, added: Tensor) -> Tensor:
         """Return the outputs of the model, of the decoder's logits and what was `added`."""
         return logits
 
-    def loss_factors(self, sequence, added):
+    def loss_factors(
+        self, sequence: Tensor, added: Tensor
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor] | None]:
         """Return the results of `Transformer.logit_factors`, of what `sequence` returned."""
         return *self.logit_factors(sequence), None
 
     def sequence(
-        self, token_ids, encoder_sequence, encoder_padding_mask, added=None, training=None
-    ):
+        self,
+        token_ids: Tensor,
+        encoder_sequence: Tensor,
+        encoder_padding_mask: Tensor,
+        added: Tensor = None,
+        training: bool | None = None,
+    ) -> Tensor:
         """Return the vectors that are projected to logits, `(batch, target, hidden_dim)`.
 
         `added` is added to the embeddings, `(batch, target, hidden_dim)`.
@@ -224,7 +252,13 @@ class Decoder(_Stack):
             )
         return self.normalize(x)
 
-    def attention(self, token_ids, encoder_sequence, encoder_padding_mask, added=None):
+    def attention(
+        self,
+        token_ids: Tensor,
+        encoder_sequence: Tensor,
+        encoder_padding_mask: Tensor,
+        added: Tensor = None,
+    ) -> list[Tensor]:
         """Return the cross-attention weights per layer, `(batch, num_heads, target, source)`."""
         x = self.embed(token_ids, added=added, training=False)
         attention_scores = []
@@ -241,15 +275,15 @@ class Decoder(_Stack):
 
     def step_sequence(
         self,
-        token_ids,
-        encoder_padding_mask,
-        cache,
-        cache_index,
-        added=None,
-        positions=None,
-        self_attention_mask=None,
-        return_attention_scores=False,
-    ):
+        token_ids: Tensor,
+        encoder_padding_mask: Tensor,
+        cache: Sequence[dict[str, Cache]],
+        cache_index: int | Tensor,
+        added: Tensor = None,
+        positions: Tensor = None,
+        self_attention_mask: Tensor = None,
+        return_attention_scores: bool = False,
+    ) -> tuple:
         """Like `sequence`, for tokens whose keys and values go into `cache` from `cache_index` on.
 
         Returns `(batch, target, hidden_dim)`, the cache and, if wanted, the last layer's
@@ -273,16 +307,16 @@ class Decoder(_Stack):
             new_cache.append(layer_cache)
         return self.normalize(x), new_cache, *attention_scores
 
-    def step(self, *args, **kwargs):
+    def step(self, *args: Any, **kwargs: Any) -> tuple:
         """Return logits in place of the first result of `step_sequence`, with its arguments."""
         sequence, *others = self.step_sequence(*args, **kwargs)
         return self.logits(sequence), *others
 
-    def logits(self, sequence):
+    def logits(self, sequence: Tensor) -> Tensor:
         logits = ops.cast(self.token_embedding(sequence, reverse=True), "float32")
         return logits if self.output_bias is None else self.output_bias(logits)
 
-    def logit_factors(self, sequence):
+    def logit_factors(self, sequence: Tensor) -> tuple[Tensor, Tensor]:
         """Return two matrices whose product `sequence E^T` is the logits: see `Transformer`."""
         layer = self.token_embedding
         table = layer.embeddings if layer.tie_weights else ops.transpose(layer.reverse_embeddings)

@@ -18,7 +18,11 @@ _SHARED_AXES = {
 }
 
 
-def make_layout_map(device_mesh, model_parallel_dim_name, data_parallel_dim_name):
+def make_layout_map(
+    device_mesh: keras.distribution.DeviceMesh,
+    model_parallel_dim_name: str,
+    data_parallel_dim_name: str,
+) -> keras.distribution.LayoutMap:
     """`Transformer.get_layout_map`."""
     if not isinstance(device_mesh, keras.distribution.DeviceMesh):
         raise UserError(

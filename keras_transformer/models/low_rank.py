@@ -1,9 +1,12 @@
 """LoRA: a trained model adapted by training a few low-rank matrices (Hu et al., 2021)."""
 
 import functools
+import os
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import h5py
+import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
@@ -15,76 +18,122 @@ _ENDING, _RANK = ".lora.h5", "rank"
 _MATRICES = ("lora_kernel_a", "lora_kernel_b")
 
 
-def enable_lora(model, rank, target_layer_names=("query", "value")):
-    """Do what `Transformer.enable_lora` documents."""
-    if type(rank) is not int or rank < 1:
-        raise UserError(f"`rank` must be a positive integer. Received: rank={rank}")
-    layers = model.dense_layers()
-    names = {layer.name for layer in layers}
-    if isinstance(target_layer_names, str) or not set(target_layer_names) <= names:
-        raise UserError(
-            f"`target_layer_names` must be some of {', '.join(sorted(names))}. "
-            f"Received: {target_layer_names!r}"
-        )
-    if any(layer.lora_enabled for layer in layers):
-        raise UserError("The model has LoRA already.")
-    if any(layer.quantization_mode for layer in layers):
-        raise UserError(
-            "A quantised model cannot get LoRA: its logits have no gradient. Adapt the model "
-            "in floats, save it, and quantise what was saved."
-        )
-    if not is_in_scope(layers[0].kernel):
-        raise UserError(
-            "LoRA's matrices must be made in the scope of the model's `tf.distribute` "
-            "strategy. Call `enable_lora` or `load_lora_weights` within "
-            "`with strategy.scope():`."
-        )
-    model.trainable = True
-    for weight in model.weights:
-        weight.trainable = False
-    for layer in layers:
-        if layer.name in target_layer_names:
-            layer.enable_lora(rank)
-            layer.load_own_variables = functools.partial(_load_own_variables, layer)
-    # What was compiled has the old weights.
-    model.train_function = model.test_function = model.predict_function = None
+class LowRankAdapters(keras.Model):
+    """A model that can be adapted with low-rank matrices.
 
+    A derived class has `dense_layers()`, which returns a list of the `Dense` layers that LoRA can
+    adapt.
+    """
 
-def save_lora_weights(model, filepath):
-    """Do what `Transformer.save_lora_weights` documents."""
-    layers = _adapted_layers(model)
-    _check_ending(filepath)
-    if not layers:
-        raise UserError("The model has no LoRA weights. Call `enable_lora(rank)` first.")
-    with atomic_write(filepath) as new:
-        with h5py.File(new, "w") as file:
-            file.attrs[_RANK] = layers[0].lora_rank
-            for layer in layers:
-                for name in _MATRICES:
-                    file[f"{layer.path}/{name}"] = ops.convert_to_numpy(getattr(layer, name))
-        seal(new)
+    def enable_lora(
+        self, rank: int, target_layer_names: Sequence[str] = ("query", "value")
+    ) -> None:
+        """Freeze the model, and give the attentions' W^Q and W^V something small to train.
 
+        ```
+        x W  becomes  x (W + A B)
+        ```
 
-def load_lora_weights(model, filepath):
-    """Do what `Transformer.load_lora_weights` documents."""
-    _check_ending(filepath)
-    rank, matrices = _read(filepath)
-    names = {PurePosixPath(path).parent.name for path in matrices}
-    layers = [layer for layer in model.dense_layers() if layer.name in names]
-    shapes = {path: matrix.shape for path, matrix in matrices.items()}
-    adapted = _adapted_layers(model)
-    if shapes != _shapes(layers, rank) or adapted not in ([], layers):
-        raise UserError(f"{filepath} has the LoRA weights of another model.")
-    if not adapted:
-        enable_lora(model, rank, sorted(names))
-    elif adapted[0].lora_rank != rank:
-        raise UserError(
-            f"{filepath} has LoRA weights of rank {rank}, and the model of rank "
-            f"{adapted[0].lora_rank}."
-        )
-    for layer in layers:
-        for name in _MATRICES:
-            getattr(layer, name).assign(matrices[f"{layer.path}/{name}"])
+        with W `(inputs, outputs)` as it is, A `(inputs, rank)` and B `(rank, outputs)`, which
+        begins with zeros: at first nothing changes. Then compile the model, whose trainable weights
+        are now others, and train it as usual.
+
+        Whatever is saved has the sums `W + A B` in the places of W, and is a plain model without
+        LoRA: `save_weights`, `save` and a preset merge. Weights that are loaded into the model
+        become W, while A stays and B is set to zeros. The matrices alone go through
+        `save_lora_weights`. To quantize the adapted model, load what was saved, and quantize that.
+
+        Args:
+            rank: the number of columns of A.
+            target_layer_names: names of the layers to adapt, of each attention and feed-forward
+                network: `"query"`, `"key"`, `"value"`, `"output"` or `"intermediate"`.
+
+        Raises:
+            UserError: if an argument is none of these, the model has LoRA already, is quantized,
+                or was made in the scope of a `tf.distribute` strategy that is not in scope.
+        """
+        if type(rank) is not int or rank < 1:
+            raise UserError(f"`rank` must be a positive integer. Received: rank={rank}")
+        layers = self.dense_layers()
+        names = {layer.name for layer in layers}
+        if isinstance(target_layer_names, str) or not set(target_layer_names) <= names:
+            raise UserError(
+                f"`target_layer_names` must be some of {', '.join(sorted(names))}. "
+                f"Received: {target_layer_names!r}"
+            )
+        if any(layer.lora_enabled for layer in layers):
+            raise UserError("The model has LoRA already.")
+        if any(layer.quantization_mode for layer in layers):
+            raise UserError(
+                "A quantised model cannot get LoRA: its logits have no gradient. Adapt the model "
+                "in floats, save it, and quantise what was saved."
+            )
+        if not is_in_scope(layers[0].kernel):
+            raise UserError(
+                "LoRA's matrices must be made in the scope of the model's `tf.distribute` "
+                "strategy. Call `enable_lora` or `load_lora_weights` within "
+                "`with strategy.scope():`."
+            )
+        self.trainable = True
+        for weight in self.weights:
+            weight.trainable = False
+        for layer in layers:
+            if layer.name in target_layer_names:
+                layer.enable_lora(rank)
+                layer.load_own_variables = functools.partial(_load_own_variables, layer)
+        # What was compiled has the old weights.
+        self.train_function = self.test_function = self.predict_function = None
+
+    def save_lora_weights(self, filepath: str | os.PathLike) -> None:
+        """Write the matrices A and B, and nothing else.
+
+        Args:
+            filepath: the file to write, whole or not at all: `NAME.lora.h5`.
+
+        Raises:
+            UserError: if the file has another ending, or the model no LoRA.
+        """
+        layers = _adapted_layers(self)
+        _check_ending(filepath)
+        if not layers:
+            raise UserError("The model has no LoRA weights. Call `enable_lora(rank)` first.")
+        with atomic_write(filepath) as new:
+            with h5py.File(new, "w") as file:
+                file.attrs[_RANK] = layers[0].lora_rank
+                for layer in layers:
+                    for name in _MATRICES:
+                        file[f"{layer.path}/{name}"] = ops.convert_to_numpy(getattr(layer, name))
+            seal(new)
+
+    def load_lora_weights(self, filepath: str | os.PathLike) -> None:
+        """Read what `save_lora_weights` wrote; a model without LoRA gets it.
+
+        The weights W must be those that the matrices were trained beside.
+
+        Args:
+            filepath: the file.
+
+        Raises:
+            UserError: if the file is damaged, or of another model or rank.
+        """
+        _check_ending(filepath)
+        rank, matrices = _read(filepath)
+        names = {PurePosixPath(path).parent.name for path in matrices}
+        layers = [layer for layer in self.dense_layers() if layer.name in names]
+        shapes = {path: matrix.shape for path, matrix in matrices.items()}
+        adapted = _adapted_layers(self)
+        if shapes != _shapes(layers, rank) or adapted not in ([], layers):
+            raise UserError(f"{filepath} has the LoRA weights of another model.")
+        if not adapted:
+            self.enable_lora(rank, sorted(names))
+        elif adapted[0].lora_rank != rank:
+            raise UserError(
+                f"{filepath} has LoRA weights of rank {rank}, and the model of rank "
+                f"{adapted[0].lora_rank}."
+            )
+        for layer in layers:
+            for name in _MATRICES:
+                getattr(layer, name).assign(matrices[f"{layer.path}/{name}"])
 
 
 def _adapted_layers(model):

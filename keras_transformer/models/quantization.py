@@ -1,53 +1,69 @@
 """Quantization of a whole model: weights as integers of 8 bits, a fourth of the size.
 
 The policy of a quantized model is Keras's `"int8_from_float32"`, and a `DTypePolicyMap` where only
-some of its layers are quantized. A model has `quantizable_layers()`, a list of its `Dense` and
-`ReversibleEmbedding` layers.
+some of its layers are quantized.
 """
 
-import contextlib
 import warnings
+from typing import Any
 
 import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.memory import collect_new_objects_only
+from keras_transformer.typing import DType
 
 _MODE = "int8"
 
 
-def check_quantizable(model, mode, config):
-    """Check the arguments of `Transformer.quantize`, and that the model can be quantized.
+class QuantizableModel(keras.Model):
+    """A model whose weights can be made integers.
 
-    Raises:
-        UserError: see `Transformer.quantize`.
+    A derived class has `quantizable_layers()`, which returns a list of its `Dense` and
+    `ReversibleEmbedding` layers.
     """
-    if mode != _MODE or not _is_default(config):
-        raise UserError(
-            f"A model can be quantised to {_MODE!r}, with the default `config`, for a saved "
-            f"model would not hold another. Received: mode={mode!r}, config={config!r}"
-        )
-    if is_quantized(model):
-        raise UserError("The model is quantised already.")
-    if any(layer.lora_enabled for layer in model.quantizable_layers()):
-        raise UserError("The model has LoRA. Save it, and quantise what was saved.")
+
+    def quantize(
+        self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
+    ) -> None:
+        """Make the weights of embedding, projections and feed-forward networks integers, for good.
+
+        A row of the embedding, or a column of a matrix, is rounded to 8 bits in units of its own;
+        inputs of a product are rounded to 8 bits in the same way, and the product is of integers. A
+        quantized model translates, and is saved and loaded as any other. It cannot be trained: its
+        weights are frozen.
+
+        ```python
+        translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
+        translator.model.quantize("int8")
+        translator.save_to_preset("int8")
+        ```
+
+        Args:
+            mode: `"int8"`.
+            config: None, or the default of `"int8"`.
+            filters: which layers to quantise, as for `keras.Model.quantize`: a regular expression
+                of names, a list of them, or a function of a layer. Defaults to all.
+            **kwargs: as for `keras.Model.quantize`.
+
+        Raises:
+            UserError: if `mode` or `config` is another, or the model is quantized already or has
+                LoRA.
+        """
+        _check_quantizable(self, mode, config)
+        with warnings.catch_warnings(), collect_new_objects_only():
+            # Keras warns of norms and dropout, in which there is nothing to quantize.
+            warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
+            super().quantize(mode, filters=filters, **kwargs)
+        self.trainable = False
 
 
-@contextlib.contextmanager
-def quiet_quantization():
-    """Within the block, Keras quantizes without warnings of layers that it leaves as they are."""
-    with warnings.catch_warnings(), collect_new_objects_only():
-        # Keras warns of norms and dropout, in which there is nothing to quantize.
-        warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
-        yield
-
-
-def is_quantized(model):
+def is_quantized(model: QuantizableModel) -> bool:
     """Return whether any layer of a model is quantized."""
     return any(layer.quantization_mode for layer in model.quantizable_layers())
 
 
-def policy_of(model):
+def policy_of(model: QuantizableModel) -> keras.DTypePolicy | keras.dtype_policies.DTypePolicyMap:
     """Return the dtype policy that a model like this one is made with."""
     layers = model.quantizable_layers()
     for layer in layers:
@@ -67,7 +83,7 @@ def policy_of(model):
     )
 
 
-def as_policy_map(dtype):
+def as_policy_map(dtype: DType) -> keras.dtype_policies.DTypePolicyMap:
     """Return the policy before quantization as `default_policy`, and quantized layers by path."""
     policy = keras.dtype_policies.get(dtype)
     if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
@@ -82,12 +98,16 @@ def as_policy_map(dtype):
     return policy_map
 
 
-def with_default_policy(dtype, default):
+def with_default_policy(
+    dtype: DType, default: keras.DTypePolicy
+) -> keras.dtype_policies.DTypePolicyMap:
     """Return a policy that quantizes the same layers, and computes in another dtype."""
     return keras.dtype_policies.DTypePolicyMap(default, dict(as_policy_map(dtype)))
 
 
-def quantize_by_policy(model, policy):
+def quantize_by_policy(
+    model: QuantizableModel, policy: keras.dtype_policies.DTypePolicyMap
+) -> None:
     """Quantize the layers that a `DTypePolicyMap` names.
 
     Raises:
@@ -102,6 +122,19 @@ def quantize_by_policy(model, policy):
     if len(policy):
         # Layers without weights have no path.
         model.quantize(_MODE, filters=lambda x: x.path and policy[x.path].quantization_mode)
+
+
+def _check_quantizable(model: QuantizableModel, mode: str | None, config: Any) -> None:
+    """Raise a `UserError` unless `QuantizableModel.quantize` can quantize the model."""
+    if mode != _MODE or not _is_default(config):
+        raise UserError(
+            f"A model can be quantised to {_MODE!r}, with the default `config`, for a saved "
+            f"model would not hold another. Received: mode={mode!r}, config={config!r}"
+        )
+    if is_quantized(model):
+        raise UserError("The model is quantised already.")
+    if any(layer.lora_enabled for layer in model.quantizable_layers()):
+        raise UserError("The model has LoRA. Save it, and quantise what was saved.")
 
 
 def _is_default(config):

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import re
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,6 +22,7 @@ from keras_transformer.training.losses import (
     token_weights,
 )
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy, TokenMean
+from keras_transformer.typing import Tensor
 
 # What the inputs of a fused step hold beside the token ids; the weights in training alone.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
@@ -51,15 +53,15 @@ class FusedTrainingStep(keras.Model):
 
     def compile(
         self,
-        optimizer="rmsprop",
-        loss=None,
-        loss_weights=None,
-        metrics=None,
-        weighted_metrics=None,
-        *args,
-        fused="auto",
-        **kwargs,
-    ):
+        optimizer: str | dict | keras.optimizers.Optimizer = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        *args: Any,
+        fused: bool | str = "auto",
+        **kwargs: Any,
+    ) -> None:
         """Configure the model for training, as `keras.Model.compile`.
 
         Args:
@@ -91,7 +93,7 @@ class FusedTrainingStep(keras.Model):
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, *args, **kwargs)
         self._fused, self._obstacle = fused, obstacle
 
-    def get_compile_config(self):
+    def get_compile_config(self) -> dict[str, Any] | None:
         config = super().get_compile_config()
         if not config:
             return config
@@ -99,38 +101,40 @@ class FusedTrainingStep(keras.Model):
         # `keras.Model` when it clones a model.
         return {**config, **({"fused": False} if self._fused is False else {})}
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict[str, Any]) -> None:
         # Not the parent's, which calls no `compile` that is overridden.
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
-    def fit(self, *args, **kwargs):
+    def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """As `keras.Model.fit`; `class_weight` is a dict of token ids and the weights of tokens."""
         arguments = self._keep_class_weight(super().fit, args, kwargs)
         self._check_arrays(arguments.get("x"), arguments.get("y"))
         with _errors_of_targets():
             return super().fit(**arguments)
 
-    def evaluate(self, x=None, y=None, *args, **kwargs):
+    def evaluate(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> float | list[float] | dict[str, float]:
         """As `keras.Model.evaluate`."""
         self._check_arrays(x, y)
         with _errors_of_targets():
             return super().evaluate(x, y, *args, **kwargs)
 
-    def train_on_batch(self, *args, **kwargs):
+    def train_on_batch(self, *args: Any, **kwargs: Any) -> float | list[float] | dict[str, float]:
         """As `keras.Model.train_on_batch`, with `class_weight` as in `fit`."""
         arguments = self._keep_class_weight(super().train_on_batch, args, kwargs)
         self._check_arrays(arguments.get("x"), arguments.get("y"))
         with _errors_of_targets():
             return super().train_on_batch(**arguments)
 
-    def test_on_batch(self, *args, **kwargs):
+    def test_on_batch(self, *args: Any, **kwargs: Any) -> float | list[float] | dict[str, float]:
         """As `keras.Model.test_on_batch`."""
         with _errors_of_targets():
             return super().test_on_batch(*args, **kwargs)
 
-    def train_step(self, *args):
+    def train_step(self, *args: Any) -> Any:
         *state, data = args  # JAX has a state.
         inputs, y_true, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if self._class_weight:
@@ -142,7 +146,7 @@ class FusedTrainingStep(keras.Model):
         data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
         return super().train_step(*state, data)
 
-    def test_step(self, *args):
+    def test_step(self, *args: Any) -> Any:
         *state, data = args
         inputs, y_true, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         if self._is_fused(inputs):
@@ -151,7 +155,7 @@ class FusedTrainingStep(keras.Model):
         data = keras.utils.pack_x_y_sample_weight(inputs, y_true, sample_weight)
         return super().test_step(*state, data)
 
-    def call(self, inputs, training=None, mask=None):
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if not (isinstance(inputs, dict) and _TARGETS in inputs):
             return super().call(inputs, training=training, mask=mask)
         y_true, smoothing = inputs[_TARGETS], self.loss.label_smoothing
@@ -166,11 +170,20 @@ class FusedTrainingStep(keras.Model):
         # A structure of tensors, as JAX must have it.
         return losses, scores.log_probs, scores.is_predicted
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Tensor = None,
+        y_pred: Any = None,
+        sample_weight: Tensor = None,
+        training: bool = True,
+    ) -> Tensor:
         sample_weight = _of_tokens(sample_weight, y)
         return super().compute_loss(x, y, _as_one(y_pred), sample_weight, training)
 
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+    def compute_metrics(
+        self, x: Any, y: Tensor, y_pred: Any, sample_weight: Tensor = None
+    ) -> dict[str, Any]:
         y_pred = _as_one(y_pred)
         if isinstance(x, dict) and not isinstance(y_pred, TokenScores):
             # On JAX the mask of the predictions does not outlast the gradient's computation.

@@ -1,23 +1,22 @@
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.layers.multi_head_attention import recorded_attention
+from keras_transformer.layers.multi_head_attention import Cache, recorded_attention
 from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.encoder_decoder import Decoder, Encoder, make_embeddings
 from keras_transformer.models.layout import make_layout_map
-from keras_transformer.models.low_rank import enable_lora, load_lora_weights, save_lora_weights
+from keras_transformer.models.low_rank import LowRankAdapters
 from keras_transformer.models.quantization import (
+    QuantizableModel,
     as_policy_map,
-    check_quantizable,
     policy_of,
     quantize_by_policy,
-    quiet_quantization,
 )
 from keras_transformer.models.training_step import FusedTrainingStep
 from keras_transformer.models.variants import (
@@ -26,10 +25,11 @@ from keras_transformer.models.variants import (
     get_hyperparameters,
     get_variant,
 )
+from keras_transformer.typing import DType, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(FusedTrainingStep):
+class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
@@ -134,7 +134,7 @@ class Transformer(FusedTrainingStep):
         final_norm: bool | None = None,
         num_decoder_layers: int | None = None,
         decoder_intermediate_dim: int | None = None,
-        dtype: Any = None,
+        dtype: DType = None,
         name: str | None = None,
         trainable: bool = True,
     ):
@@ -216,7 +216,7 @@ class Transformer(FusedTrainingStep):
         return cls(vocabulary_size, **{**_of_model(get_variant(name)), **overrides})
 
     @classmethod
-    def from_preset(cls, path: str | os.PathLike, dtype: Any = None) -> Self:
+    def from_preset(cls, path: str | os.PathLike, dtype: DType = None) -> Self:
         """Load the trained model of a preset, without its tokenizer and search.
 
         Args:
@@ -253,11 +253,13 @@ class Transformer(FusedTrainingStep):
         return cls(vocabulary_size, **{**sizes, "dtype": options.precision, **overrides})
 
     @property
-    def token_embedding(self):
+    def token_embedding(self) -> keras.layers.ReversibleEmbedding:
         """The layer that embeds the target and projects to logits."""
         return self.decoder.token_embedding
 
-    def logit_factors(self, inputs, training=False):
+    def logit_factors(
+        self, inputs: Mapping[str, Tensor], training: bool = False
+    ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor] | None]:
         """Return two tensors whose product is the logits: the decoder's output and the matrix E
         that projects it. With an `output_bias`, each has one more column.
 
@@ -277,7 +279,7 @@ class Transformer(FusedTrainingStep):
         )
         return self.decoder.loss_factors(sequence, added)
 
-    def encode(self, encoder_token_ids, training=False):
+    def encode(self, encoder_token_ids: Tensor, training: bool = False) -> Tensor:
         """Run the encoder stack.
 
         Args:
@@ -293,17 +295,17 @@ class Transformer(FusedTrainingStep):
 
     def decode(
         self,
-        decoder_token_ids,
-        encoder_token_ids,
-        encoder_sequence=None,
-        cache=None,
-        cache_index=None,
-        positions=None,
-        self_attention_mask=None,
-        return_attention_scores=False,
-        added=None,
-        training=False,
-    ):
+        decoder_token_ids: Tensor,
+        encoder_token_ids: Tensor,
+        encoder_sequence: Tensor = None,
+        cache: list[dict[str, Cache]] | None = None,
+        cache_index: int | Tensor | None = None,
+        positions: Tensor = None,
+        self_attention_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        added: Tensor = None,
+        training: bool = False,
+    ) -> Any:
         """Run the decoder stack, on whole targets or step by step.
 
         ```python
@@ -363,7 +365,7 @@ class Transformer(FusedTrainingStep):
             "decode step by step, and not both."
         )
 
-    def cross_attention(self, decoder_token_ids, encoder_token_ids):
+    def cross_attention(self, decoder_token_ids: Tensor, encoder_token_ids: Tensor) -> Tensor:
         """Compute the weights of the encoder-decoder attention (section 3.2.3): soft alignments.
 
         Args:
@@ -381,7 +383,7 @@ class Transformer(FusedTrainingStep):
         )
         return ops.stack(weights, axis=1)
 
-    def attention(self, decoder_token_ids, encoder_token_ids):
+    def attention(self, decoder_token_ids: Tensor, encoder_token_ids: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of every layer and head (section 3.2.3).
 
         Args:
@@ -405,7 +407,9 @@ class Transformer(FusedTrainingStep):
             "cross": stacked(self.decoder.layers, "cross_attention"),
         }
 
-    def make_cache(self, encoder_sequence, length, beam_size=1):
+    def make_cache(
+        self, encoder_sequence: Tensor, length: int | Tensor, beam_size: int = 1
+    ) -> list[dict[str, Cache]]:
         """Prepare step-by-step decoding of up to `length` positions.
 
         Args:
@@ -430,102 +434,23 @@ class Transformer(FusedTrainingStep):
         tokens = length * beam_size
         return [layer.make_cache(encoder_sequence, tokens) for layer in self.decoder.layers]
 
-    def dense_layers(self):
+    def dense_layers(self) -> list[keras.layers.Dense]:
         """Return the projections of all attentions, and the layers of all feed-forward networks."""
         return [*self.encoder.dense_layers, *self.decoder.dense_layers]
 
-    def quantizable_layers(self):
+    def quantizable_layers(self) -> list[keras.layers.Layer]:
         """Return the embeddings and all `Dense` layers."""
         embeddings = [self.encoder.token_embedding]
         if self.token_embedding is not self.encoder.token_embedding:
             embeddings.append(self.token_embedding)
         return [*embeddings, *self.dense_layers()]
 
-    def quantize(self, mode: str | None = None, config=None, filters=None, **kwargs):
-        """Make the weights of embedding, projections and feed-forward networks integers, for good.
-
-        A row of the embedding, or a column of a matrix, is rounded to 8 bits in units of its own;
-        inputs of a product are rounded to 8 bits in the same way, and the product is of integers. A
-        quantized model translates, and is saved and loaded as any other. It cannot be trained: its
-        weights are frozen.
-
-        ```python
-        translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
-        translator.model.quantize("int8")
-        translator.save_to_preset("int8")
-        ```
-
-        Args:
-            mode: `"int8"`.
-            config: None, or the default of `"int8"`.
-            filters: which layers to quantise, as for `keras.Model.quantize`: a regular expression
-                of names, a list of them, or a function of a layer. Defaults to all.
-            **kwargs: as for `keras.Model.quantize`.
-
-        Raises:
-            UserError: if `mode` or `config` is another, or the model is quantized already or has
-                LoRA.
-        """
-        check_quantizable(self, mode, config)
-        with quiet_quantization():
-            super().quantize(mode, filters=filters, **kwargs)
-        self.trainable = False
-
-    def enable_lora(self, rank: int, target_layer_names: Sequence[str] = ("query", "value")):
-        """Freeze the model, and give the attentions' W^Q and W^V something small to train.
-
-        ```
-        x W  becomes  x (W + A B)
-        ```
-
-        with W `(inputs, outputs)` as it is, A `(inputs, rank)` and B `(rank, outputs)`, which
-        begins with zeros: at first nothing changes. Then compile the model, whose trainable weights
-        are now others, and train it as usual.
-
-        Whatever is saved has the sums `W + A B` in the places of W, and is a plain model without
-        LoRA: `save_weights`, `save` and a preset merge. Weights that are loaded into the model
-        become W, while A stays and B is set to zeros. The matrices alone go through
-        `save_lora_weights`. To quantize the adapted model, load what was saved, and quantize that.
-
-        Args:
-            rank: the number of columns of A.
-            target_layer_names: names of the layers to adapt, of each attention and feed-forward
-                network: `"query"`, `"key"`, `"value"`, `"output"` or `"intermediate"`.
-
-        Raises:
-            UserError: if an argument is none of these, the model has LoRA already, is quantized,
-                or was made in the scope of a `tf.distribute` strategy that is not in scope.
-        """
-        enable_lora(self, rank, target_layer_names)
-
-    def save_lora_weights(self, filepath: str | os.PathLike):
-        """Write the matrices A and B, and nothing else.
-
-        Args:
-            filepath: the file to write, whole or not at all: `NAME.lora.h5`.
-
-        Raises:
-            UserError: if the file has another ending, or the model no LoRA.
-        """
-        save_lora_weights(self, filepath)
-
-    def load_lora_weights(self, filepath: str | os.PathLike):
-        """Read what `save_lora_weights` wrote; a model without LoRA gets it.
-
-        The weights W must be those that the matrices were trained beside.
-
-        Args:
-            filepath: the file.
-
-        Raises:
-            UserError: if the file is damaged, or of another model or rank.
-        """
-        load_lora_weights(self, filepath)
-
     @staticmethod
     def get_layout_map(
-        device_mesh, model_parallel_dim_name="model", data_parallel_dim_name="batch"
-    ):
+        device_mesh: keras.distribution.DeviceMesh,
+        model_parallel_dim_name: str = "model",
+        data_parallel_dim_name: str = "batch",
+    ) -> keras.distribution.LayoutMap:
         """Map the weights to devices, for `keras.distribution.ModelParallel` (JAX).
 
         ```python
@@ -555,7 +480,7 @@ class Transformer(FusedTrainingStep):
         """
         return make_layout_map(device_mesh, model_parallel_dim_name, data_parallel_dim_name)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "trainable": self.trainable,
@@ -564,7 +489,9 @@ class Transformer(FusedTrainingStep):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> Self:
         return cls(**config)
 
 

@@ -1,8 +1,9 @@
 """The rows of Table 3, and the small sizes that the recipes train, as data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from keras_transformer.errors import UserError
 from keras_transformer.validation import (
@@ -102,7 +103,7 @@ class ModelOptions:
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """What the layers compute in; weights are float32. In float16 the loss is scaled."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -113,7 +114,7 @@ class ModelOptions:
         check_optional(probability, self, "dropout", "label_smoothing")
 
 
-def get_hyperparameters(options):
+def get_hyperparameters(options: ModelOptions) -> dict[str, Any]:
     """The hyperparameters that `ModelOptions` choose, those of the training included.
 
     Args:
@@ -132,7 +133,7 @@ def get_hyperparameters(options):
     return hyperparameters
 
 
-def get_variant(name):
+def get_variant(name: str) -> dict[str, Any]:
     """The hyperparameters of a variant, as a new dict.
 
     Args:
@@ -148,7 +149,7 @@ def get_variant(name):
     return dict(variants[name])
 
 
-def scaled(hyperparameters, factor):
+def scaled(hyperparameters: Mapping[str, Any], factor: float) -> dict[str, Any]:
     """The hyperparameters of the same model with all widths times a factor, rounded.
 
     The numbers of layers and heads stay, so that the rows of Table 3 compare as they do at full
