@@ -8,7 +8,7 @@ import keras
 from timing import matrix_product_speed, take_turns
 
 from keras_transformer.command_line import run
-from keras_transformer.visualization.layer_types import (
+from keras_transformer.visualization.paper_figures import (
     growth,
     layer_calls,
     make_layer_types,

@@ -13,8 +13,9 @@ import tyro
 
 from keras_transformer.command_line import run
 from keras_transformer.files import atomic_write
-from keras_transformer.visualization.layer_types import measure_layer_types, plot_layer_types
 from keras_transformer.visualization.paper_figures import (
+    measure_layer_types,
+    plot_layer_types,
     plot_learning_rates,
     plot_position_encodings,
 )

@@ -1,40 +1,54 @@
-"""A picture of a training."""
+"""The curves of trainings."""
 
 import math
-from itertools import count
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-
-def plot_training(history, path, interval, steps):
-    """Draw how a training went: training and validation, and what it scored, against the updates.
-
-    Args:
-        history: name -> values, one for each interval, as Keras keeps it.
-        path: the PNG file to write.
-        interval: number of updates between two values.
-        steps: number of updates of the whole training: its last interval may be shorter.
-    """
+if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    names = [name for name in history if f"val_{name}" in history and name != "loss"]
-    scores = [
-        name
-        for name in history
-        if name.startswith("val_") and name.removeprefix("val_") not in (*names, "loss")
-    ]
-    panels = [(name, [name, f"val_{name}"]) for name in names] + [(name, [name]) for name in scores]
-    figure = Figure(figsize=(4.5 * max(1, len(panels)), 3.5), layout="constrained")
-    for index, (title, lines) in zip(count(1), panels):
-        axes = figure.add_subplot(1, len(panels), index)
-        for name in lines:
-            values = [math.nan if value is None else value for value in history[name]]
-            updates = [min(interval * (mark + 1), steps) for mark in range(len(values))]
-            label = "validation" if name.startswith("val_") else "training"
-            axes.plot(updates, values, label=label, marker=".")
-        axes.set_title(title.removeprefix("val_"))
-        axes.set_xlabel("updates")
-        axes.grid(alpha=0.3)
-        if title == "perplexity":
+
+def draw_trainings(figure: "Figure", runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Draw the history of trainings: one panel per measure, one color per training.
+
+    The loss has no panel, because the perplexity shows the same.
+
+    Args:
+        figure: an empty `matplotlib.figure.Figure`, whose size is set.
+        runs: dict of name -> `{"history": ..., "steps": ...}`, and perhaps `"interval"`, the number
+            of updates between two values of the history.
+
+    Returns:
+        The names of the measures.
+    """
+    from matplotlib.lines import Line2D
+
+    names = [name for run in runs.values() for name in run.get("history", {})]
+    measures = list(dict.fromkeys(name.removeprefix("val_") for name in names))
+    measures = [measure for measure in measures if measure != "loss"]
+    if not measures:
+        return []
+    figure.set_size_inches(4.6 * len(measures), 3.6)
+    for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
+        for number, run in enumerate(runs.values()):
+            for name, line in ((measure, "--"), (f"val_{measure}", "-")):
+                steps, values = _curve(run, name)
+                axes.plot(steps, values, line, marker=".", color=f"C{number}")
+        axes.set(title=measure, xlabel="updates")
+        axes.grid(True, alpha=0.3)
+        if measure == "perplexity":
             axes.set_yscale("log")
-        if len(lines) > 1:
-            axes.legend()
-    figure.savefig(path, dpi=120, format="png")
+    handles = [Line2D([], [], color=f"C{number}") for number in range(len(runs))]
+    kinds = [Line2D([], [], color="gray", linestyle=line) for line in ("-", "--")]
+    labels = [*runs, "validation", "training"]
+    figure.legend([*handles, *kinds], labels, loc="outside lower center", ncols=4)
+    return measures
+
+
+def _curve(run, name):
+    """Return the updates at which a value was measured, and the values."""
+    values = run.get("history", {}).get(name, [])
+    interval = run.get("interval") or run["steps"] / max(1, len(values))
+    # The last interval may be shorter.
+    steps = [min(run["steps"], interval * (mark + 1)) for mark in range(len(values))]
+    return steps, [math.nan if value is None else value for value in values]

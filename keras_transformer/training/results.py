@@ -9,7 +9,7 @@ import keras
 from keras_transformer.files import atomic_write
 from keras_transformer.memory import peak_memory_mib
 from keras_transformer.training.cost import training_flops
-from keras_transformer.training.plot import plot_training
+from keras_transformer.training.plot import draw_trainings
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +25,13 @@ def write_history(history, folder, interval, steps):
     """
     with atomic_write(folder / "history.json") as path:
         path.write_text(json.dumps(history, indent=2) + "\n", "utf-8")
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    run = {"history": history, "interval": interval, "steps": steps}
+    draw_trainings(figure, {folder.resolve().name: run})
     with atomic_write(folder / "training.png") as path:
-        plot_training(history, path, interval, steps)
+        figure.savefig(path, dpi=120, format="png")
 
 
 def training_facts(model, train_batches, context, fitted, hyperparameters):

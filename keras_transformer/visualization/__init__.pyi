@@ -3,8 +3,8 @@ from keras_transformer.visualization.attention import Attention as Attention
 from keras_transformer.visualization.attention import attention_weights as attention_weights
 from keras_transformer.visualization.attention_figures import plot_attention as plot_attention
 from keras_transformer.visualization.pages import attention_page as attention_page
-from keras_transformer.visualization.alignments import Alignment as Alignment
-from keras_transformer.visualization.alignments import alignment as alignment
+from keras_transformer.visualization.attention import Alignment as Alignment
+from keras_transformer.visualization.attention import alignment as alignment
 
 # Searches
 from keras_transformer.visualization.beams import BeamTree as BeamTree
@@ -13,8 +13,8 @@ from keras_transformer.visualization.beams import beam_tree as beam_tree
 # Trees
 from keras_transformer.visualization.trees import tree_text as tree_text
 from keras_transformer.visualization.trees import tree_svg as tree_svg
-from keras_transformer.visualization.tree_comparison import TreeComparison as TreeComparison
-from keras_transformer.visualization.tree_comparison import compare_trees as compare_trees
+from keras_transformer.visualization.trees import TreeComparison as TreeComparison
+from keras_transformer.visualization.trees import compare_trees as compare_trees
 
 # Together
 from keras_transformer.visualization.explanation import Explanation as Explanation
@@ -24,6 +24,6 @@ from keras_transformer.visualization.paper_figures import (
     plot_position_encodings as plot_position_encodings,
 )
 from keras_transformer.visualization.paper_figures import plot_learning_rates as plot_learning_rates
-from keras_transformer.visualization.layer_types import plot_layer_types as plot_layer_types
+from keras_transformer.visualization.paper_figures import plot_layer_types as plot_layer_types
 from keras_transformer.visualization.runs import plot_runs as plot_runs
 from keras_transformer.visualization.runs import variations_table as variations_table

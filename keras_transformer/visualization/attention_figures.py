@@ -7,13 +7,14 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.visualization.attention import KINDS, numbers
-from keras_transformer.visualization.fonts import families_for, width_of
 from keras_transformer.visualization.style import (
     DPI,
     MAX_PIXELS,
-    colours,
+    colors,
+    families_for,
     figure_style,
     save_figure,
+    width_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ def plot_attention(
 ):
     """Draw the attention of a layer (figures 3 to 5): lines between two columns, or heat maps.
 
-    Each line is of one head, by its colour, and the stronger the larger the weight is. With
+    Each line is of one head, by its color, and the stronger the larger the weight is. With
     `words`, the weights of each head stand beside the tokens looked at, too. Heat maps of long
     sentences have smaller cells and then fewer names, and a PNG file has fewer dots per inch, so
     that a picture has at most 40 million pixels.
@@ -104,7 +105,7 @@ def _draw_lines(queries, keys, weights, heads, rows, theme):
     from matplotlib.colors import to_rgba
     from matplotlib.figure import Figure
 
-    palette = colours(len(weights))
+    palette = colors(len(weights))
     # Beside chosen words' targets: the weights, a cell for each head.
     cells = len(heads) * _CELL if len(rows) < len(queries) else 0
     left, right = (0.2 + _LETTER * max(map(width_of, tokens)) for tokens in (queries, keys))
@@ -122,8 +123,8 @@ def _draw_lines(queries, keys, weights, heads, rows, theme):
                 shades.append(to_rgba(palette[head], float(weights[head, row, column])))
     axes.add_collection(LineCollection(lines, colors=shades, linewidths=2))
     for row, token in enumerate(queries):
-        colour = theme.text if row in rows else theme.muted
-        axes.text(-0.08, row, token, ha="right", va="center", color=colour, parse_math=False)
+        color = theme.text if row in rows else theme.muted
+        axes.text(-0.08, row, token, ha="right", va="center", color=color, parse_math=False)
     for column, token in enumerate(keys):
         for place, head in enumerate(heads if cells else ()):
             shade = to_rgba(palette[head], float(weights[head, rows, column].max()))
@@ -140,10 +141,10 @@ def _draw_lines(queries, keys, weights, heads, rows, theme):
     return figure
 
 
-def _box(colour, corner=(0, 0), width=1, height=1):
+def _box(color, corner=(0, 0), width=1, height=1):
     from matplotlib.patches import Rectangle
 
-    return Rectangle(corner, width, height, linewidth=0, facecolor=colour)
+    return Rectangle(corner, width, height, linewidth=0, facecolor=color)
 
 
 def _draw_maps(queries, keys, weights, heads, rows, theme):

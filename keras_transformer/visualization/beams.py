@@ -15,7 +15,7 @@ from keras_transformer.visualization import svg
 from keras_transformer.visualization.attention import plain_tokens
 
 _MARKS = {FINISHED: "✓", LIVE: "…", DROPPED: "✗"}
-_COLOURS = {CONTINUED: "text", FINISHED: "good", LIVE: "accent", DROPPED: "muted"}
+_COLORS = {CONTINUED: "text", FINISHED: "good", LIVE: "accent", DROPPED: "muted"}
 _MEANINGS = {
     FINISHED: "finished, with its score",
     LIVE: "still alive when nothing could win any more, with its log-probability",
@@ -99,14 +99,14 @@ class BeamTree:
         for number, (status, meaning) in enumerate(_MEANINGS.items()):
             y = _MARGIN + (order + 1.5 + number) * _ROW
             svg.element(frame, "text", f"{_MARKS[status]} {meaning}", x=_MARGIN, y=y,
-                        css=_COLOURS[status])  # fmt: skip
+                        css=_COLORS[status])  # fmt: skip
         return svg.to_string(root)
 
     def _draw(self, frame, hypothesis, rows, starts):
         """A token, the line to it, and what became of it."""
         tokens, depth = hypothesis.tokens, len(hypothesis.tokens)
         x, y = _MARGIN + starts[depth - 1], _MARGIN + (rows[tokens] + 0.5) * _ROW
-        colour = _COLOURS[hypothesis.status]
+        color = _COLORS[hypothesis.status]
         if len(tokens) > 1:
             parent = self._by_tokens[tokens[:-1]]
             left = _MARGIN + starts[depth - 2] + _LETTER * len(self._name(parent)) + 4
@@ -117,7 +117,7 @@ class BeamTree:
             svg.element(frame, "path", d=path, css=on_the_way)
         weight = {"font_weight": "bold"} if tokens in self._of_results else {}
         text = svg.element(
-            frame, "text", self._name(hypothesis), x=f"{x:.0f}", y=f"{y + 4:.0f}", css=colour,
+            frame, "text", self._name(hypothesis), x=f"{x:.0f}", y=f"{y + 4:.0f}", css=color,
             **weight,
         )  # fmt: skip
         title = svg.element(text, "title", f"{hypothesis.status}, {hypothesis.score:.3f}")

@@ -10,12 +10,10 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.parsing.trees import tagged_words, to_bracketed
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.visualization.alignments import Alignment, alignment
-from keras_transformer.visualization.attention import Attention, of_task
+from keras_transformer.visualization.attention import Alignment, Attention, alignment, of_task
 from keras_transformer.visualization.beams import BeamTree, beam_tree_of
 from keras_transformer.visualization.pages import attention_section, framed, page
-from keras_transformer.visualization.tree_comparison import TreeComparison, compare_trees
-from keras_transformer.visualization.trees import tree_svg, tree_text
+from keras_transformer.visualization.trees import TreeComparison, compare_trees, tree_svg, tree_text
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_transformer.visualization.attention import KINDS
-from keras_transformer.visualization.style import colours
+from keras_transformer.visualization.style import colors
 
 _FOLDER = Path(__file__).parent
 
@@ -40,7 +40,7 @@ def attention_section(attention):
         queries, keys, weights = attention.of_kind(kind)
         values = np.rint(1000 * weights).astype(int).tolist()
         kinds[kind] = {"title": name, "queries": queries, "keys": keys, "weights": values}
-    data = {"colours": colours(attention.cross.shape[1]), "kinds": kinds}
+    data = {"colors": colors(attention.cross.shape[1]), "kinds": kinds}
     # In a script, "</" would end it.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return _filled("attention.html", {"data": text})

@@ -1,9 +1,18 @@
-"""Pictures of the paper's formulas, drawn with the layer and the schedule that compute them."""
+"""Figures of the paper's formulas, and Table 1 measured on this machine.
 
+The formulas are computed by the layer and the schedule that models and trainings use.
+"""
+
+import functools
+import math
+import time
+
+import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.layers import SinePositionEncoding
+from keras_transformer.errors import UserError
+from keras_transformer.layers import MultiHeadAttention, SinePositionEncoding
 from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.visualization.style import picture
 
@@ -48,7 +57,7 @@ def plot_learning_rates(
     """Draw the paper's learning rate (section 5.3), as `NoamSchedule` computes it.
 
     Args:
-        hidden_dims: d_model of each schedule, a colour each.
+        hidden_dims: d_model of each schedule, a color each.
         warmup_steps: numbers of warm-up steps, a kind of line each.
         num_steps: how many updates.
         path: file to write, PNG or SVG.
@@ -72,4 +81,124 @@ def plot_learning_rates(
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
         axes.grid(True)
         axes.legend(fontsize="small")
+    return figure
+
+
+def make_layer_types(hidden_dim, num_heads, window, kernel_size):
+    """A layer of each type, in the order of Table 1.
+
+    Args:
+        hidden_dim: d, the size of the representations.
+        num_heads: heads of the two self-attentions.
+        window: r, the neighbourhood of the restricted self-attention.
+        kernel_size: k, the width of the convolution.
+
+    Returns:
+        A dict of name -> Keras layer.
+    """
+    attention = functools.partial(MultiHeadAttention, num_heads, hidden_dim // num_heads)
+    return {
+        "self-attention": attention(),
+        "recurrent (LSTM)": keras.layers.LSTM(hidden_dim, return_sequences=True),
+        f"convolutional (k = {kernel_size})": keras.layers.Conv1D(
+            hidden_dim, kernel_size, padding="same"
+        ),
+        f"self-attention (restricted, r = {window})": attention(attention_window=window),
+    }
+
+
+def layer_calls(layers, lengths, hidden_dim):
+    """Functions without arguments that run one sequence through a layer, once called already.
+
+    Returns:
+        A dict of (name of the layer, length) -> function.
+    """
+    calls = {}
+    for name, layer in layers.items():
+        for length in lengths:
+            # A model of one length is compiled for it, as the others are.
+            inputs = keras.Input((length, hidden_dim))
+            model = keras.Model(inputs, layer(inputs))
+            x = np.random.default_rng(0).standard_normal((1, *inputs.shape[1:]), "float32")
+            calls[name, length] = functools.partial(model.predict_on_batch, x)
+            calls[name, length]()
+    return calls
+
+
+def measure_layer_types(
+    lengths=(128, 256, 512, 1024, 2048),
+    hidden_dim=128,
+    num_heads=4,
+    window=33,
+    kernel_size=3,
+    repeats=10,
+):
+    """Measure, forward, on this machine and this backend.
+
+    Args:
+        lengths: n, the lengths of the sequences.
+        hidden_dim: d, the size of the representations.
+        num_heads: heads of the two self-attentions.
+        window: r, the neighbourhood of the restricted self-attention.
+        kernel_size: k, the width of the convolution.
+        repeats: rounds. In each, every layer is called once at every length.
+
+    Returns:
+        A dict of name of the layer -> list of seconds, one for each length: of the fastest call,
+        which other work on the machine has disturbed least.
+
+    Raises:
+        UserError: if there are not several lengths, the smaller first.
+    """
+    if len(lengths) < 2 or list(lengths) != sorted({*lengths}):
+        raise UserError(
+            "`lengths` must be two or more that grow. Received: "
+            f"lengths={' '.join(map(str, lengths))}"
+        )
+    layers = make_layer_types(hidden_dim, num_heads, window, kernel_size)
+    calls = layer_calls(layers, lengths, hidden_dim)
+    seconds = {key: [] for key in calls}
+    for _ in range(repeats):
+        for key, call in calls.items():
+            start = time.perf_counter()
+            call()
+            seconds[key].append(time.perf_counter() - start)
+    return {name: [min(seconds[name, length]) for length in lengths] for name in layers}
+
+
+def growth(seconds, lengths):
+    """The exponent of the growth over the last two lengths: 1 is linear, 2 square."""
+    return math.log(seconds[-1] / seconds[-2]) / math.log(lengths[-1] / lengths[-2])
+
+
+def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
+    """Draw what `measure_layer_types` found, with how each type grows over the last two lengths.
+
+    Args:
+        times: dict of name of the layer -> list of seconds, one for each length.
+        lengths: the lengths of the sequences.
+        hidden_dim: d, for the title.
+        path: file to write, PNG or SVG.
+        dark: whether the picture is for a dark page.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        UserError: if the path ends with neither .png nor .svg.
+    """
+    with picture((7, 4.6), path, dark) as figure:
+        axes = figure.add_subplot()
+        for name, seconds in times.items():
+            label = f"{name}: n^{growth(seconds, lengths):.1f}"
+            axes.plot(lengths, [1000 * value for value in seconds], marker=".", label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(lengths, [str(n) for n in lengths])
+        axes.set_xlabel("length of the sequence, n")
+        axes.set_ylabel("milliseconds")
+        axes.set_title(f"Time of one layer of Table 1, d = {hidden_dim}")
+        axes.grid(True)
+        title = f"growth from n = {lengths[-2]} to {lengths[-1]}"
+        figure.legend(loc="outside lower center", ncols=2, fontsize="small", title=title)
     return figure

@@ -1,12 +1,12 @@
 """Trainings beside each other: their curves, and the table of the paper's variations."""
 
-import math
 from pathlib import Path
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
 from keras_transformer.models.variants import get_variant, variants
 from keras_transformer.training.cost import count_parameters
+from keras_transformer.training.plot import draw_trainings
 from keras_transformer.visualization.style import picture
 
 RESULTS = "results.json"
@@ -47,7 +47,7 @@ def read_runs(folder):
 
 
 def plot_runs(runs, path=None, dark=False):
-    """Draw how trainings went: a panel for each measure, a colour for each training.
+    """Draw how trainings went: a panel for each measure, a color for each training.
 
     Args:
         runs: dict of name -> results, as `read_runs` gives them.
@@ -60,47 +60,10 @@ def plot_runs(runs, path=None, dark=False):
     Raises:
         UserError: if no training has a history, or the path ends with neither .png nor .svg.
     """
-    measures = _measures(runs)
-    with picture((4.6 * len(measures), 3.6), path, dark) as figure:
-        for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
-            for number, results in enumerate(runs.values()):
-                for name, line in ((measure, "--"), (f"val_{measure}", "-")):
-                    steps, values = _curve(results, name)
-                    axes.plot(steps, values, line, marker=".", color=f"C{number}")
-            axes.set(title=measure, xlabel="updates")
-            axes.grid(True)
-            if measure == "perplexity":
-                axes.set_yscale("log")
-        figure.legend(*_key(runs), loc="outside lower center", ncols=4)
+    with picture((4.6, 3.6), path, dark) as figure:
+        if not draw_trainings(figure, runs):
+            raise UserError("There is no training with a history among the results.")
     return figure
-
-
-def _measures(runs):
-    """What any training measured, in the order of its history; not the loss, whose other face the
-    perplexity is.
-    """
-    names = [name for results in runs.values() for name in results.get("history", {})]
-    measures = dict.fromkeys(name.removeprefix("val_") for name in names)
-    measures.pop("loss", None)
-    if not measures:
-        raise UserError("There is no training with a history among the results.")
-    return list(measures)
-
-
-def _curve(results, name):
-    """The updates at which something was measured, and what came out."""
-    values = results.get("history", {}).get(name, [])
-    interval = results.get("interval") or results["steps"] / max(1, len(values))
-    steps = [min(results["steps"], interval * (mark + 1)) for mark in range(len(values))]
-    return steps, [math.nan if value is None else value for value in values]
-
-
-def _key(runs):
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], color=f"C{number}") for number in range(len(runs))]
-    kinds = [Line2D([], [], color="gray", linestyle=line) for line in ("-", "--")]
-    return [*handles, *kinds], [*runs, "validation", "training"]
 
 
 def variations_table(runs=None):

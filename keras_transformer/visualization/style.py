@@ -1,8 +1,10 @@
-"""How all pictures look, on light pages and on dark ones."""
+"""The colors and fonts of pictures, for light pages and for dark ones."""
 
 import contextlib
+import functools
 import logging
 import math
+import unicodedata
 from typing import NamedTuple
 
 from keras_transformer.errors import UserError
@@ -14,7 +16,7 @@ MAX_PIXELS = 40e6  # of a PNG file: 160 MB in memory, and a few seconds
 
 
 class Theme(NamedTuple):
-    """The colours of a picture."""
+    """The colors of a picture."""
 
     background: str
     text: str
@@ -28,16 +30,16 @@ class Theme(NamedTuple):
 LIGHT = Theme("#ffffff", "#1f2328", "#8c959f", "#0b62c4", "#1a7f37", "#c9252d", "#a15c00")
 DARK = Theme("#0d1117", "#e6edf3", "#7d8590", "#6cb6ff", "#57ab5a", "#ff7b72", "#e3a03a")
 # Of heads and lines: told apart on both backgrounds.
-COLOURS = (
+COLORS = (
     *("#4c8dd6", "#e8833a", "#4fa65b", "#d9534f", "#9a72c7"),
     *("#a0705f", "#dd7fb9", "#8a8f94", "#b0ad33", "#35aebd"),
 )
 
 
-def colours(count):
-    """So many colours, as `#rrggbb`."""
-    if count <= len(COLOURS):
-        return list(COLOURS[:count])
+def colors(count):
+    """So many colors, as `#rrggbb`."""
+    if count <= len(COLORS):
+        return list(COLORS[:count])
     import colorsys
 
     shades = (colorsys.hsv_to_rgb(i / count, 0.6, 0.85) for i in range(count))
@@ -46,7 +48,7 @@ def colours(count):
 
 @contextlib.contextmanager
 def figure_style(dark=False, families=None):
-    """Within the block, matplotlib's figures have the colours of a `Theme`, which it gives.
+    """Within the block, matplotlib's figures have the colors of a `Theme`, which it gives.
 
     Args:
         dark: whether pictures are for a dark page.
@@ -65,7 +67,7 @@ def figure_style(dark=False, families=None):
         "grid.color": theme.muted,
         "grid.alpha": 0.3,
         "legend.frameon": False,
-        "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+        "axes.prop_cycle": matplotlib.cycler(color=COLORS),
         **dict.fromkeys(
             ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"),
             theme.text,
@@ -79,7 +81,7 @@ def figure_style(dark=False, families=None):
 
 @contextlib.contextmanager
 def picture(size, path=None, dark=False):
-    """Within the block, a `matplotlib.figure.Figure` of a size in inches, with the colours of a
+    """Within the block, a `matplotlib.figure.Figure` of a size in inches, with the colors of a
     `Theme`; after it the figure is written, as of `save_figure`."""
     from matplotlib.figure import Figure
 
@@ -112,3 +114,45 @@ def save_figure(figure, path):
             DPI,
         )
     figure.savefig(path, dpi=min(dpi, DPI))
+
+
+def families_for(texts):
+    """The names of fonts that have all letters of some texts, as far as the machine has any.
+
+    Matplotlib's own font has no Chinese, for example, and others are looked for only where it lacks
+    a letter.
+
+    Args:
+        texts: iterable of strings.
+
+    Returns:
+        A list for matplotlib's `font.family`, its own first: of each letter the first that has it
+        draws it.
+    """
+    import matplotlib
+    from matplotlib.font_manager import FontProperties, findfont, fontManager
+
+    families = list(matplotlib.rcParams["font.family"])
+    lacking = set(map(ord, "".join(texts))) - _letters(findfont(FontProperties()))
+    # A face that is neither bold nor slanted, if there is one. "Last Resort" has a box for each.
+    fonts = (font for font in fontManager.ttflist if not font.name.startswith("Last Resort"))
+    plainest = sorted(fonts, key=lambda font: (font.style != "normal", abs(font.weight - 400)))
+    for font in plainest:
+        if not lacking:
+            break
+        if found := lacking & _letters(font.fname):
+            families.append(font.name)
+            lacking -= found
+    return families
+
+
+def width_of(text):
+    """About how many Latin letters are as wide as a text: a Chinese character is as two."""
+    return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)
+
+
+@functools.cache
+def _letters(path):
+    from matplotlib.ft2font import FT2Font
+
+    return frozenset(FT2Font(path).get_charmap())

@@ -1,6 +1,6 @@
 """SVG pictures that look right on light pages and on dark ones.
 
-They have a background of their own, and follow the colour scheme that the reader's system asks for.
+They have a background of their own, and follow the color scheme that the reader's system asks for.
 All rules of style are of the class `kt`, so that pictures can stand in one page of HTML.
 """
 
@@ -20,7 +20,7 @@ def document(width, height):
 
 
 def with_style(root):
-    """Give the root of a picture its background, first of all, and its colours."""
+    """Give the root of a picture its background, first of all, and its colors."""
     root.set("class", "kt")
     style, background = element(None, "style"), element(None, "rect", width="100%", height="100%")
     background.set("class", "background")
@@ -52,8 +52,8 @@ def from_string(text):
     return ElementTree.fromstring(text)
 
 
-def _colour_style():
-    """What gives elements the colours that their classes, or svgling's colours, name."""
+def _color_style():
+    """What gives elements the colors that their classes, or svgling's colors, name."""
 
     def rules(theme):
         parts = [
@@ -61,13 +61,13 @@ def _colour_style():
             f".kt text{{fill:{theme.text};stroke:none}}.kt line,.kt path{{stroke:{theme.muted}}}",
         ]
         for name in ("muted", "accent", "good", "bad", "missing"):
-            colour, own = getattr(theme, name), getattr(LIGHT, name)
-            parts.append(f'.kt text.{name},.kt text[fill="{own}"]{{fill:{colour}}}')
-            parts.append(f".kt line.{name},.kt path.{name},.kt .box.{name}{{stroke:{colour}}}")
-            parts.append(f'.kt line[stroke="{own}"]{{stroke:{colour}}}')
+            color, own = getattr(theme, name), getattr(LIGHT, name)
+            parts.append(f'.kt text.{name},.kt text[fill="{own}"]{{fill:{color}}}')
+            parts.append(f".kt line.{name},.kt path.{name},.kt .box.{name}{{stroke:{color}}}")
+            parts.append(f'.kt line[stroke="{own}"]{{stroke:{color}}}')
         return "".join(parts)
 
     return f"{rules(LIGHT)}@media (prefers-color-scheme: dark){{{rules(DARK)}}}"
 
 
-_STYLE = _colour_style()
+_STYLE = _color_style()

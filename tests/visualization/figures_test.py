@@ -16,7 +16,7 @@ from keras_transformer.visualization import (
     plot_runs,
     variations_table,
 )
-from keras_transformer.visualization.layer_types import measure_layer_types
+from keras_transformer.visualization.paper_figures import measure_layer_types
 from keras_transformer.visualization.runs import read_runs
 from tests.helpers import assert_close
 

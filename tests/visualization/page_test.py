@@ -117,8 +117,8 @@ def test_light_and_dark(page):
         body = browser.find_element(By.TAG_NAME, "body")
         text = token(browser, "query", 0)
         for element, name in ((body, "background-color"), (text, "fill")):
-            colour = element.value_of_css_property(name)
-            numbers = colour[colour.index("(") + 1 : -1].split(",")[:3]
+            color = element.value_of_css_property(name)
+            numbers = color[color.index("(") + 1 : -1].split(",")[:3]
             yield sum(map(float, numbers)) / 3
 
     background, text = brightness("light")

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 from matplotlib import font_manager
 
-from keras_transformer.visualization import fonts
-from keras_transformer.visualization.style import figure_style
+from keras_transformer.visualization import style
 
 pytestmark = pytest.mark.once
 OWN = ["sans-serif"]
@@ -24,7 +23,7 @@ def installed(monkeypatch):
         opened.append(path)
         return frozenset(map(ord, letters.get(path, "abcdefghij")))
 
-    monkeypatch.setattr(fonts, "_letters", letters_of)
+    monkeypatch.setattr(style, "_letters", letters_of)
     entries = [
         SimpleNamespace(name=name, fname=name, style="normal", weight=weights.get(name, 400))
         for name in letters
@@ -45,7 +44,7 @@ def installed(monkeypatch):
     ],
 )
 def test_fonts_that_have_what_the_first_lacks(texts, expected, installed):
-    assert fonts.families_for(texts) == OWN + expected
+    assert style.families_for(texts) == OWN + expected
     if not expected and texts != ["ꙮ"]:
         assert len(installed) == 1  # no font is opened that is not needed
     if "both" in expected:
@@ -56,7 +55,7 @@ def test_what_this_machine_has():
     """A letter is drawn by the font that has it, whatever fonts there are."""
     from matplotlib.figure import Figure
 
-    with figure_style(families=fonts.families_for(["Größe", "собака"])):
+    with style.figure_style(families=style.families_for(["Größe", "собака"])):
         figure = Figure()
         figure.text(0.1, 0.5, "Größe собака")
         with warnings.catch_warnings():
@@ -65,4 +64,4 @@ def test_what_this_machine_has():
 
 
 def test_widths():
-    assert [fonts.width_of(text) for text in ("", "dog", "狗", "▁狗a")] == [0, 3, 2, 4]
+    assert [style.width_of(text) for text in ("", "dog", "狗", "▁狗a")] == [0, 3, 2, 4]
