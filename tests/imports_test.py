@@ -127,7 +127,7 @@ MAY_IMPORT = {
     "decoding": {"layers"},
     **{leaf: set() for leaf in LEAVES},
     "training": {"memory"},
-    "visualization": {"layers", "models", "decoding", "parsing", *LEAVES},
+    "visualization": {"layers", "models", "decoding", "parsing", "translation", *LEAVES},
     "figures": {"command_line", "visualization"},
     "presets": {"models", "version", *LEAVES},
     "tasks": {"compilation_cache", "models", "decoding", "presets", "version", *LEAVES},

@@ -1,8 +1,11 @@
 """The attention weights of a sentence, and the alignment that follows from them."""
 
 import operator
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -13,6 +16,10 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+
+if TYPE_CHECKING:
+    from keras_transformer.parsing.constituency_parser import ConstituencyParser
+    from keras_transformer.translation.translator import Translator
 
 # The three attentions of section 3.2.3, and what they are called.
 KINDS = {
@@ -42,14 +49,14 @@ class Attention:
             whose next token is `target_tokens[j]`.
     """
 
-    source_tokens: list
-    target_tokens: list
-    input_tokens: list
+    source_tokens: list[str]
+    target_tokens: list[str]
+    input_tokens: list[str]
     encoder: np.ndarray = field(repr=False)
     decoder: np.ndarray = field(repr=False)
     cross: np.ndarray = field(repr=False)
 
-    def of_kind(self, kind):
+    def of_kind(self, kind: str) -> tuple[list[str], list[str], np.ndarray]:
         """The tokens that look, the tokens that they look at, and the weights between them.
 
         Args:
@@ -70,7 +77,7 @@ class Attention:
         }[kind]
         return queries, keys, getattr(self, kind)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Write the interactive page: a file of HTML that needs nothing but itself."""
         from keras_transformer.visualization.pages import attention_page
 
@@ -83,7 +90,11 @@ class Attention:
         return framed(attention_page(self))
 
 
-def attention_weights(model, source, target=None):
+def attention_weights(
+    model: "Transformer | Translator | ConstituencyParser",
+    source: str | Sequence,
+    target: Any = None,
+) -> Attention:
     """Every layer's and head's attention weights for one sentence (section 3.2.3).
 
     ```python
@@ -126,7 +137,9 @@ def attention_weights(model, source, target=None):
     return of_task(model, source, target)
 
 
-def of_task(task, source, target):
+def of_task(
+    task: "Translator | ConstituencyParser", source: Sequence[int], target: Sequence[int]
+) -> Attention:
     """As `attention_weights`, of the token ids of a task's model."""
     return of_ids(
         task.model,
@@ -137,7 +150,13 @@ def of_task(task, source, target):
     )
 
 
-def of_ids(model, source, target, source_tokens, target_tokens):
+def of_ids(
+    model: Transformer,
+    source: Sequence[int],
+    target: Sequence[int],
+    source_tokens: list[str],
+    target_tokens: list[str],
+) -> Attention:
     """As `attention_weights`, of a `Transformer`, with names of the tokens."""
     inputs = [START_ID, *target[:-1]]
     weights = run_compiled(_attention, model, np.array([inputs]), np.array([source]))
@@ -159,8 +178,8 @@ class Alignment:
         places: list of the source tokens' positions.
     """
 
-    rows: list
-    places: list
+    rows: list[tuple[str, str, float]]
+    places: list[int]
 
     def __str__(self):
         widest = max((len(target) for target, _, _ in self.rows), default=0)
@@ -178,7 +197,9 @@ class Alignment:
         return f'<table class="alignment">{head}{rows}</table>'
 
 
-def alignment(attention, layer=-1, heads=None):
+def alignment(
+    attention: Attention, layer: int = -1, heads: Sequence[int] | None = None
+) -> Alignment:
     """Align each output token with the source token that is looked at most.
 
     ```python
@@ -208,12 +229,12 @@ def alignment(attention, layer=-1, heads=None):
     return Alignment(rows, places)
 
 
-def plain_tokens(tokens):
+def plain_tokens(tokens: Iterable[str]) -> list[str]:
     """Tokens without SentencePiece's marks of spaces, where something is left."""
     return [token.removeprefix(_SPACE) or token for token in tokens]
 
 
-def numbers(name, values, size):
+def numbers(name: str, values: int | Iterable[int], size: int) -> list[int]:
     """Numbers of layers or heads as a list, all from 0 on.
 
     Raises:

@@ -2,11 +2,14 @@
 
 import logging
 import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.errors import UserError
-from keras_transformer.visualization.attention import KINDS, numbers
+from keras_transformer.visualization.attention import KINDS, Attention, numbers
 from keras_transformer.visualization.style import (
     DPI,
     MAX_PIXELS,
@@ -16,6 +19,9 @@ from keras_transformer.visualization.style import (
     save_figure,
     width_of,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +36,15 @@ _LOWEST_DPI = 72
 
 
 def plot_attention(
-    attention,
-    kind="encoder",
-    layer=-1,
-    heads=None,
-    words=None,
-    style="lines",
-    path=None,
-    dark=False,
-):
+    attention: Attention,
+    kind: str = "encoder",
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    words: Sequence[str | int] | None = None,
+    style: str = "lines",
+    path: str | os.PathLike | None = None,
+    dark: bool = False,
+) -> "Figure":
     """Draw the attention of a layer (figures 3 to 5): lines between two columns, or heat maps.
 
     Each line is of one head, by its color, and the stronger the larger the weight is. With
@@ -141,7 +147,7 @@ def _draw_lines(queries, keys, weights, heads, rows, theme):
     return figure
 
 
-def _box(color, corner=(0, 0), width=1, height=1):
+def _box(color, corner=(0.0, 0.0), width=1.0, height=1.0):
     from matplotlib.patches import Rectangle
 
     return Rectangle(corner, width, height, linewidth=0, facecolor=color)

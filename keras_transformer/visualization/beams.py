@@ -1,18 +1,27 @@
 """The beam of a search as a tree: what lived, what finished and what was dropped."""
 
+import os
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.decoding.beam_trace import (
     CONTINUED,
     DROPPED,
     FINISHED,
     LIVE,
+    BeamHistory,
+    Hypothesis,
     replay,
 )
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.attention import plain_tokens
+
+if TYPE_CHECKING:
+    from keras_transformer.parsing.constituency_parser import ConstituencyParser
+    from keras_transformer.translation.translator import Translator
 
 _MARKS = {FINISHED: "✓", LIVE: "…", DROPPED: "✗"}
 _COLORS = {CONTINUED: "text", FINISHED: "good", LIVE: "accent", DROPPED: "muted"}
@@ -34,7 +43,7 @@ class BeamTree:
         names: dict of token id -> what is written for it. Defaults to the ids.
     """
 
-    def __init__(self, history, names=None):
+    def __init__(self, history: BeamHistory, names: Mapping[int, str] | None = None):
         self.history = history
         self.names = names or {}
         self._by_tokens = {each.tokens: each for each in history.hypotheses}
@@ -58,20 +67,22 @@ class BeamTree:
     def _repr_svg_(self):
         return self.svg()
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Write the picture, if the path ends with .svg, and otherwise the drawing of letters."""
         text = self.svg() if str(path).lower().endswith(".svg") else self.text() + "\n"
         with atomic_write(path) as new:
             new.write_text(text, "utf-8")
 
-    def text(self):
+    def text(self) -> str:
         """A drawing of letters: a string of several lines.
 
         A line holds the tokens up to where hypotheses part. One that is finished ends with ✓ (one
         that is a result with its rank, too) and its score; one that is dropped with ✗, and one that
         lived until the end with …, and its log-probability.
         """
-        lines, waiting = [], [(child, "", None) for child in reversed(self._children[()])]
+        lines: list[str] = []
+        waiting: list[tuple[Hypothesis, str, bool | None]]
+        waiting = [(child, "", None) for child in reversed(self._children[()])]
         while waiting:
             hypothesis, indent, is_last = waiting.pop()
             tokens = [self._name(hypothesis)]
@@ -85,7 +96,7 @@ class BeamTree:
                 waiting.append((child, indent, child is children[-1]))
         return "\n".join(lines)
 
-    def svg(self):
+    def svg(self) -> str:
         """An SVG picture, from the left to the right, on light pages and on dark ones: a string."""
         rows, order = self._rows()
         starts = self._columns()
@@ -156,7 +167,9 @@ class BeamTree:
         return starts
 
 
-def beam_tree(task, sentence, num_results=1):
+def beam_tree(
+    task: "Translator | ConstituencyParser", sentence: str | Sequence[str], num_results: int = 1
+) -> BeamTree:
     """Search for the outputs of a sentence once more, and show all hypotheses of the beam.
 
     ```python
@@ -185,7 +198,7 @@ def beam_tree(task, sentence, num_results=1):
     return beam_tree_of(task, history)
 
 
-def beam_tree_of(task, history):
+def beam_tree_of(task: "Translator | ConstituencyParser", history: BeamHistory) -> BeamTree:
     """The `BeamTree` of a task's `BeamHistory`."""
     used = sorted({token for each in history.hypotheses for token in each.tokens})
     return BeamTree(history, dict(zip(used, plain_tokens(task.output_tokens(used)))))

@@ -1,7 +1,10 @@
 """All that can be shown of one sentence, together."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import TYPE_CHECKING
 
 from keras import ops
 
@@ -14,6 +17,12 @@ from keras_transformer.visualization.attention import Alignment, Attention, alig
 from keras_transformer.visualization.beams import BeamTree, beam_tree_of
 from keras_transformer.visualization.pages import attention_section, framed, page
 from keras_transformer.visualization.trees import TreeComparison, compare_trees, tree_svg, tree_text
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+    from keras_transformer.parsing.constituency_parser import ConstituencyParser
+    from keras_transformer.translation.translator import Translator
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +45,7 @@ class Explanation:
     attention: Attention = field(repr=False)
     alignment: Alignment | None = field(default=None, repr=False)
     beam: BeamTree | None = field(default=None, repr=False)
-    tree: object = field(default=None, repr=False)
+    tree: "Tree | None" = field(default=None, repr=False)
     comparison: TreeComparison | None = field(default=None, repr=False)
 
     def __str__(self):
@@ -47,7 +56,7 @@ class Explanation:
             parts.append(tree_text(self.tree))
         return "\n\n".join(parts + [str(x) for x in (self.alignment, self.beam) if x is not None])
 
-    def html(self):
+    def html(self) -> str:
         """The page: a string of HTML that needs nothing but itself."""
         sections = [f"<p>{escape(self.output)}</p>"]
         if self.comparison is not None:
@@ -65,7 +74,7 @@ class Explanation:
             sections += ["<h2>Beam</h2>", _scrolled(self.beam.svg())]
         return page(self.source, sections)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Write the page, if the path ends with .html, and otherwise the text."""
         is_page = str(path).lower().endswith((".html", ".htm"))
         with atomic_write(path) as new:
@@ -75,7 +84,9 @@ class Explanation:
         return framed(self.html())
 
 
-def explain_translation(translator, sentence, translation=None):
+def explain_translation(
+    translator: "Translator", sentence: str, translation: str | None = None
+) -> Explanation:
     """What `Translator.explain` returns."""
     source, target, beam = _searched(translator, sentence, translation)
     (output,) = translator.texts_of(sentence, [target])
@@ -83,7 +94,9 @@ def explain_translation(translator, sentence, translation=None):
     return Explanation(sentence, output, attention, alignment(attention), beam)
 
 
-def explain_parse(parser, sentence, tree=None):
+def explain_parse(
+    parser: "ConstituencyParser", sentence: str | Sequence[str], tree: "Tree | None" = None
+) -> Explanation:
     """What `ConstituencyParser.explain` returns."""
     source, target, beam = _searched(parser, sentence)
     predicted = parser.tree_of(sentence, target)

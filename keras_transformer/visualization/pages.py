@@ -2,18 +2,19 @@
 
 import functools
 import json
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
 import numpy as np
 
-from keras_transformer.visualization.attention import KINDS
+from keras_transformer.visualization.attention import KINDS, Attention
 from keras_transformer.visualization.style import colors
 
 _FOLDER = Path(__file__).parent
 
 
-def attention_page(attention, title="Attention"):
+def attention_page(attention: Attention, title: str = "Attention") -> str:
     """A page to point at words in: which look at which, by layer and head.
 
     Args:
@@ -27,13 +28,13 @@ def attention_page(attention, title="Attention"):
     return page(title, [attention_section(attention)])
 
 
-def page(title, sections):
+def page(title: str, sections: Iterable[str]) -> str:
     """A page of sections, strings of HTML."""
     values = {"title": escape(title), "sections": "\n".join(sections)}
     return _filled("page.html", values)
 
 
-def attention_section(attention):
+def attention_section(attention: Attention) -> str:
     """The part of a page that shows an `Attention`: a string of HTML."""
     kinds = {}
     for kind, name in KINDS.items():
@@ -46,7 +47,7 @@ def attention_section(attention):
     return _filled("attention.html", {"data": text})
 
 
-def framed(html, height=520):
+def framed(html: str, height: int = 520) -> str:
     """A page as a part of a notebook, whose styles and scripts do not meet the notebook's."""
     grow = "this.style.height=this.contentDocument.documentElement.scrollHeight+'px'"
     return (

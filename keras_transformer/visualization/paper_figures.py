@@ -5,7 +5,10 @@ The formulas are computed by the layer and the schedule that models and training
 
 import functools
 import math
+import os
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -16,8 +19,16 @@ from keras_transformer.layers import MultiHeadAttention, SinePositionEncoding
 from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.visualization.style import picture
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def plot_position_encodings(length=100, hidden_dim=128, path=None, dark=False):
+
+def plot_position_encodings(
+    length: int = 100,
+    hidden_dim: int = 128,
+    path: str | os.PathLike | None = None,
+    dark: bool = False,
+) -> "Figure":
     """Draw the sinusoids of position (section 3.5), as `SinePositionEncoding` adds them.
 
     Args:
@@ -48,12 +59,12 @@ def plot_position_encodings(length=100, hidden_dim=128, path=None, dark=False):
 
 
 def plot_learning_rates(
-    hidden_dims=(256, 512, 1024),
-    warmup_steps=(4000, 8000),
-    num_steps=40_000,
-    path=None,
-    dark=False,
-):
+    hidden_dims: Sequence[int] = (256, 512, 1024),
+    warmup_steps: Sequence[int] = (4000, 8000),
+    num_steps: int = 40_000,
+    path: str | os.PathLike | None = None,
+    dark: bool = False,
+) -> "Figure":
     """Draw the paper's learning rate (section 5.3), as `NoamSchedule` computes it.
 
     Args:
@@ -84,7 +95,9 @@ def plot_learning_rates(
     return figure
 
 
-def make_layer_types(hidden_dim, num_heads, window, kernel_size):
+def make_layer_types(
+    hidden_dim: int, num_heads: int, window: int, kernel_size: int
+) -> dict[str, keras.layers.Layer]:
     """A layer of each type, in the order of Table 1.
 
     Args:
@@ -107,7 +120,9 @@ def make_layer_types(hidden_dim, num_heads, window, kernel_size):
     }
 
 
-def layer_calls(layers, lengths, hidden_dim):
+def layer_calls(
+    layers: Mapping[str, keras.layers.Layer], lengths: Iterable[int], hidden_dim: int
+) -> dict[tuple[str, int], Callable[[], Any]]:
     """Functions without arguments that run one sequence through a layer, once called already.
 
     Returns:
@@ -126,13 +141,13 @@ def layer_calls(layers, lengths, hidden_dim):
 
 
 def measure_layer_types(
-    lengths=(128, 256, 512, 1024, 2048),
-    hidden_dim=128,
-    num_heads=4,
-    window=33,
-    kernel_size=3,
-    repeats=10,
-):
+    lengths: Sequence[int] = (128, 256, 512, 1024, 2048),
+    hidden_dim: int = 128,
+    num_heads: int = 4,
+    window: int = 33,
+    kernel_size: int = 3,
+    repeats: int = 10,
+) -> dict[str, list[float]]:
     """Measure, forward, on this machine and this backend.
 
     Args:
@@ -166,12 +181,18 @@ def measure_layer_types(
     return {name: [min(seconds[name, length]) for length in lengths] for name in layers}
 
 
-def growth(seconds, lengths):
+def growth(seconds: Sequence[float], lengths: Sequence[int]) -> float:
     """The exponent of the growth over the last two lengths: 1 is linear, 2 square."""
     return math.log(seconds[-1] / seconds[-2]) / math.log(lengths[-1] / lengths[-2])
 
 
-def plot_layer_types(times, lengths, hidden_dim, path=None, dark=False):
+def plot_layer_types(
+    times: Mapping[str, Sequence[float]],
+    lengths: Sequence[int],
+    hidden_dim: int,
+    path: str | os.PathLike | None = None,
+    dark: bool = False,
+) -> "Figure":
     """Draw what `measure_layer_types` found, with how each type grows over the last two lengths.
 
     Args:

@@ -1,6 +1,9 @@
 """Trainings beside each other: their curves, and the table of the paper's variations."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
@@ -8,6 +11,9 @@ from keras_transformer.models.variants import get_variant, variants
 from keras_transformer.training.cost import count_parameters
 from keras_transformer.training.plot import draw_trainings
 from keras_transformer.visualization.style import picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RESULTS = "results.json"
 # The paper's columns, and what they are called here.
@@ -24,7 +30,7 @@ COLUMNS = {
 _BASE_VOCABULARY = 37_000  # section 5.1: English-German
 
 
-def read_runs(folder):
+def read_runs(folder: str | os.PathLike) -> dict[str, dict[str, Any]]:
     """The results of a training, or of each of several.
 
     Args:
@@ -46,7 +52,9 @@ def read_runs(folder):
     return runs
 
 
-def plot_runs(runs, path=None, dark=False):
+def plot_runs(
+    runs: Mapping[str, Mapping[str, Any]], path: str | os.PathLike | None = None, dark: bool = False
+) -> "Figure":
     """Draw how trainings went: a panel for each measure, a color for each training.
 
     Args:
@@ -66,7 +74,7 @@ def plot_runs(runs, path=None, dark=False):
     return figure
 
 
-def variations_table(runs=None):
+def variations_table(runs: Mapping[str, Mapping[str, Any]] | None = None) -> str:
     """Table 3: the variations of the architecture, in Markdown.
 
     Args:
@@ -95,7 +103,7 @@ def variations_table(runs=None):
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
 
 
-def sizes_of(hyperparameters):
+def sizes_of(hyperparameters: Mapping[str, Any]) -> list[float]:
     """The values of `COLUMNS` of some hyperparameters, with those that follow from others."""
     sizes = dict(hyperparameters)
     sizes["key_dim"] = sizes["key_dim"] or sizes["hidden_dim"] // sizes["num_heads"]

@@ -4,10 +4,15 @@ import contextlib
 import functools
 import logging
 import math
+import os
 import unicodedata
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +41,7 @@ COLORS = (
 )
 
 
-def colors(count):
+def colors(count: int) -> list[str]:
     """So many colors, as `#rrggbb`."""
     if count <= len(COLORS):
         return list(COLORS[:count])
@@ -47,7 +52,7 @@ def colors(count):
 
 
 @contextlib.contextmanager
-def figure_style(dark=False, families=None):
+def figure_style(dark: bool = False, families: Sequence[str] | None = None) -> Iterator[Theme]:
     """Within the block, matplotlib's figures have the colors of a `Theme`, which it gives.
 
     Args:
@@ -55,9 +60,10 @@ def figure_style(dark=False, families=None):
         families: list of fonts, as of `families_for`. Defaults to matplotlib's own.
     """
     import matplotlib
+    from cycler import cycler
 
     theme = DARK if dark else LIGHT
-    own = {
+    own: dict[Any, Any] = {
         "figure.facecolor": theme.background,
         "axes.facecolor": theme.background,
         "axes.edgecolor": theme.muted,
@@ -67,7 +73,7 @@ def figure_style(dark=False, families=None):
         "grid.color": theme.muted,
         "grid.alpha": 0.3,
         "legend.frameon": False,
-        "axes.prop_cycle": matplotlib.cycler(color=COLORS),
+        "axes.prop_cycle": cycler(color=COLORS),
         **dict.fromkeys(
             ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"),
             theme.text,
@@ -80,7 +86,9 @@ def figure_style(dark=False, families=None):
 
 
 @contextlib.contextmanager
-def picture(size, path=None, dark=False):
+def picture(
+    size: tuple[float, float], path: str | os.PathLike | None = None, dark: bool = False
+) -> Iterator["Figure"]:
     """Within the block, a `matplotlib.figure.Figure` of a size in inches, with the colors of a
     `Theme`; after it the figure is written, as of `save_figure`."""
     from matplotlib.figure import Figure
@@ -91,7 +99,7 @@ def picture(size, path=None, dark=False):
         save_figure(figure, path)
 
 
-def save_figure(figure, path):
+def save_figure(figure: "Figure", path: str | os.PathLike | None) -> None:
     """Write a figure, if there is a path: PNG or SVG by the path's ending.
 
     A figure has 150 dots an inch; a larger one has fewer, so that it has at most `MAX_PIXELS`.
@@ -116,7 +124,7 @@ def save_figure(figure, path):
     figure.savefig(path, dpi=min(dpi, DPI))
 
 
-def families_for(texts):
+def families_for(texts: Iterable[str]) -> list[str]:
     """The names of fonts that have all letters of some texts, as far as the machine has any.
 
     Matplotlib's own font has no Chinese, for example, and others are looked for only where it lacks
@@ -136,7 +144,7 @@ def families_for(texts):
     lacking = set(map(ord, "".join(texts))) - _letters(findfont(FontProperties()))
     # A face that is neither bold nor slanted, if there is one. "Last Resort" has a box for each.
     fonts = (font for font in fontManager.ttflist if not font.name.startswith("Last Resort"))
-    plainest = sorted(fonts, key=lambda font: (font.style != "normal", abs(font.weight - 400)))
+    plainest = sorted(fonts, key=_distance_from_plain)
     for font in plainest:
         if not lacking:
             break
@@ -146,7 +154,12 @@ def families_for(texts):
     return families
 
 
-def width_of(text):
+def _distance_from_plain(font):
+    weight = font.weight if isinstance(font.weight, int) else 1000  # of a name
+    return font.style != "normal", abs(weight - 400)
+
+
+def width_of(text: str) -> int:
     """About how many Latin letters are as wide as a text: a Chinese character is as two."""
     return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)
 

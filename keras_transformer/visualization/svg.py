@@ -4,6 +4,7 @@ They have a background of their own, and follow the color scheme that the reader
 All rules of style are of the class `kt`, so that pictures can stand in one page of HTML.
 """
 
+from typing import Any
 from xml.etree import ElementTree
 
 from keras_transformer.visualization.style import DARK, LIGHT
@@ -12,14 +13,14 @@ _NAMESPACE = "http://www.w3.org/2000/svg"
 ElementTree.register_namespace("", _NAMESPACE)
 
 
-def document(width, height):
+def document(width: float, height: float) -> ElementTree.Element:
     """The root of a picture of such a size in pixels: an `Element`, with a background."""
     size = {"width": str(round(width)), "height": str(round(height))}
     root = element(None, "svg", viewBox=f"0 0 {size['width']} {size['height']}", **size)
     return with_style(root)
 
 
-def with_style(root):
+def with_style(root: ElementTree.Element) -> ElementTree.Element:
     """Give the root of a picture its background, first of all, and its colors."""
     root.set("class", "kt")
     style, background = element(None, "style"), element(None, "rect", width="100%", height="100%")
@@ -29,7 +30,9 @@ def with_style(root):
     return root
 
 
-def element(parent, name, text=None, **attributes):
+def element(
+    parent: ElementTree.Element | None, name: str, text: str | None = None, **attributes: Any
+) -> ElementTree.Element:
     """A new element, the last of its parent if that is not None. Of `stroke_width` the attribute is
     `stroke-width`, and of `css` it is `class`.
     """
@@ -42,12 +45,12 @@ def element(parent, name, text=None, **attributes):
     return new
 
 
-def to_string(root):
+def to_string(root: ElementTree.Element) -> str:
     """The picture in one line."""
     return ElementTree.tostring(root, encoding="unicode").replace("\n", " ")
 
 
-def from_string(text):
+def from_string(text: str) -> ElementTree.Element:
     """The root of a picture."""
     return ElementTree.fromstring(text)
 

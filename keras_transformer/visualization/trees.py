@@ -3,9 +3,13 @@
 import contextlib
 import itertools
 import math
+import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+from xml.etree import ElementTree
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
@@ -19,6 +23,9 @@ from keras_transformer.parsing.trees.traversal import is_leaf
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.style import LIGHT
 
+if TYPE_CHECKING:
+    from nltk import Tree
+
 # Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2, and
 # long labels would be cut off.
 _GLYPHS_OF_AN_EM = 1.5
@@ -29,7 +36,7 @@ _MARK = "*"
 
 
 @contextlib.contextmanager
-def refuse_deep_trees():
+def refuse_deep_trees() -> Iterator[None]:
     """Raise a `UserError` where nltk or svgling recurses through too many levels of a tree."""
     try:
         yield
@@ -40,7 +47,7 @@ def refuse_deep_trees():
 
 
 @refuse_deep_trees()
-def tree_text(tree):
+def tree_text(tree: "Tree") -> str:
     """Draw a tree with letters.
 
     Args:
@@ -57,7 +64,7 @@ def tree_text(tree):
     return TreePrettyPrinter(tree).text()
 
 
-def tree_svg(tree, colors=None):
+def tree_svg(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> str:
     """Draw a tree as an SVG picture, on light pages and on dark ones.
 
     Args:
@@ -74,7 +81,7 @@ def tree_svg(tree, colors=None):
     return svg.to_string(drawn(tree, colors))
 
 
-def trees_svg(trees):
+def trees_svg(trees: "Sequence[Tree]") -> str:
     """Draw trees below one another in one SVG picture.
 
     Args:
@@ -89,7 +96,7 @@ def trees_svg(trees):
     pictures = [drawn(tree) for tree in trees]
     if len(pictures) == 1:
         return svg.to_string(pictures[0])
-    sizes = [[float(x.get(side).removesuffix("px")) for side in _SIDES] for x in pictures]
+    sizes = [[_pixels(picture, side) for side in _SIDES] for picture in pictures]
     widths, heights = zip(*sizes)
     root = svg.document(math.ceil(max(widths)), math.ceil(sum(heights)))
     for picture, top in zip(pictures, itertools.accumulate(heights, initial=0)):
@@ -99,7 +106,7 @@ def trees_svg(trees):
 
 
 @refuse_deep_trees()
-def drawn(tree, colors=None):
+def drawn(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> ElementTree.Element:
     """As `tree_svg`, the root of the picture."""
     svgling = load_svgling()
     drawing = svgling.draw_tree(_printable(tree), average_glyph_width=_GLYPHS_OF_AN_EM)
@@ -140,7 +147,7 @@ class TreeComparison:
     """
 
     @refuse_deep_trees()
-    def __init__(self, gold, predicted, parameters):
+    def __init__(self, gold: "Tree", predicted: "Tree", parameters: Parameters):
         self.gold, self.predicted = gold, predicted
         differences = find_differences(gold, predicted, parameters)
         self.message = differences.message
@@ -172,7 +179,7 @@ class TreeComparison:
         lines = "<br>".join(map(escape, self._lines()))
         return f'<div class="scroll">{self.svg()}</div><p>{lines}</p>'
 
-    def svg(self):
+    def svg(self) -> str:
         """Both trees beside each other, as an SVG picture: a string.
 
         What the parser misses is ochre in the gold tree, and what is wrong is red in the parser's.
@@ -182,7 +189,7 @@ class TreeComparison:
         """
         trees = (self.gold, self.predicted)
         pictures = [drawn(tree, colors) for tree, colors in zip(trees, self._colors())]
-        sizes = [[_pixels(p, name) for name in ("width", "height")] for p in pictures]
+        sizes = [[_pixels(picture, side) for side in _SIDES] for picture in pictures]
         (left, _), (right, _) = sizes
         root = svg.document(left + _GAP + right, max(height for _, height in sizes) + 30)
         frame = svg.element(root, "g", font_family="sans-serif", font_size=13)
@@ -193,7 +200,7 @@ class TreeComparison:
             root.append(picture)
         return svg.to_string(root)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Write the picture, if the path ends with .svg, and otherwise the text."""
         text = self.svg() if str(path).lower().endswith(".svg") else f"{self}\n"
         with atomic_write(path) as new:
@@ -219,7 +226,9 @@ class TreeComparison:
         return gold, predicted
 
 
-def compare_trees(gold, predicted, parameters=None):
+def compare_trees(
+    gold: "Tree", predicted: "Tree", parameters: Parameters | None = None
+) -> TreeComparison:
     """Set a predicted tree beside the gold one: which brackets are missing, and which are wrong.
 
     ```python
@@ -241,7 +250,7 @@ def compare_trees(gold, predicted, parameters=None):
     return TreeComparison(gold, predicted, parameters or Parameters.named("COLLINS"))
 
 
-def load_svgling():
+def load_svgling() -> ModuleType:
     """The package that lays trees out.
 
     Raises:
