@@ -326,8 +326,6 @@ FAULTS = {
             "index = ops.clip(state.num_words - state.words_left, 0, last)",
             "index = ops.clip(state.num_words - state.words_left + 1, 0, last)",
         ),
-    ],
-    "parsing/in_order_grammar.py": [
         ("has_begun & ~state.was_opener &", "has_begun &"),
         ("1 + 2 + words_left + 1 <=", "2 + words_left + 1 <="),
     ],
@@ -343,23 +341,20 @@ FAULTS = {
     # Trees
     "parsing/trees/linearization.py": [
         ("closing.get(label, closing.get(None))", "closing.get(label)"),
-    ],
-    "parsing/trees/tree_builder.py": [
-        ("if label not in (None, open_label):", "if False:"),
-        ("if self._was_opener or not children:", "if not children:"),
+        ("openings = 0 if step == LEAF else", "openings = 0 if step != OPEN else"),
     ],
     "parsing/trees/traversal.py": [
         ("waiting[-1][0] == depth:", "waiting[-1][0] >= depth:"),
-    ],
-    "parsing/trees/linearizing.py": [
-        ("openings = 0 if step == LEAF else", "openings = 0 if step != OPEN else"),
+        ("if label not in (None, open_label):", "if False:"),
+        ("if self._was_opener or not children:", "if not children:"),
     ],
     "parsing/trees/repair.py": [
         ("readings[num_closed] = num_closed - 1", "readings[num_closed] = num_closed"),
         ("return {1: 0, 0: 1}", "return {1: 1, 0: 1}"),
         ("while len(self.open) > 2:", "while len(self.open) > 1:"),
+        ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
     ],
-    "parsing/word_tokens.py": [
+    "parsing/parser_tokens.py": [
         ("self.starts_word[ids].sum() == 1", "self.starts_word[ids].sum() >= 1"),
         ("if word]", "]"),
     ],
@@ -375,15 +370,10 @@ FAULTS = {
     "parsing/word_tags.py": [
         ("len(self.leaf_sets or [()])", "len(self.leaf_sets)"),
         (" if tag != UNKNOWN_TAG]", "]"),
-    ],
-    "parsing/trees/align_leaves.py": [
-        ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
+        ("enumerate(words, start=1)", "enumerate(words)"),
     ],
     "parsing/trees/cleaning.py": [
         ('r".[^-=|]*"', 'r".[^-|]*"'),
-    ],
-    "parsing/tag_dictionary.py": [
-        ("enumerate(words, start=1)", "enumerate(words)"),
     ],
     # EVALB
     "parsing/evalb/evaluate.py": [

@@ -4,7 +4,6 @@ Corpora of trees
 
 - `Treebank`: the trees of one split; `load_treebank` reads a treebank by its name.
 - `TreePairs`: trees as pairs of words and symbols; `TreeSymbols`: the symbols as tokens.
-- `symbol_inventory`, `most_openings`: the symbols of a treebank, and its deepest openings.
 - `TagDictionary`: the tags that each frequent word may have.
 - `tokenize_words`: splits raw text by the rules of a treebank; `WordTokenizer`: encodes word by
   word, so that words can be counted.

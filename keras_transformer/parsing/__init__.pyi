@@ -2,16 +2,14 @@
 from keras_transformer.parsing.treebanks import Treebank as Treebank
 from keras_transformer.parsing.treebanks import load_treebank as load_treebank
 from keras_transformer.parsing.tree_pairs import TreePairs as TreePairs
-from keras_transformer.parsing.tree_symbols import TreeSymbols as TreeSymbols
-from keras_transformer.parsing.trees import symbol_inventory as symbol_inventory
-from keras_transformer.parsing.trees import most_openings as most_openings
+from keras_transformer.parsing.parser_tokens import TreeSymbols as TreeSymbols
 from keras_transformer.parsing.trees import parse_trees as parse_trees
 from keras_transformer.parsing.trees import read_trees as read_trees
 from keras_transformer.parsing.trees import to_bracketed as to_bracketed
 from keras_transformer.parsing.trees import consensus as consensus
-from keras_transformer.parsing.tag_dictionary import TagDictionary as TagDictionary
-from keras_transformer.parsing.word_tokenizers import tokenize_words as tokenize_words
-from keras_transformer.parsing.word_tokens import WordTokenizer as WordTokenizer
+from keras_transformer.parsing.word_tags import TagDictionary as TagDictionary
+from keras_transformer.parsing.words import tokenize_words as tokenize_words
+from keras_transformer.parsing.parser_tokens import WordTokenizer as WordTokenizer
 
 # Model and search
 from keras_transformer.parsing.deterministic_attention import (
@@ -20,16 +18,16 @@ from keras_transformer.parsing.deterministic_attention import (
 from keras_transformer.parsing.parser_transformer import ParserTransformer as ParserTransformer
 from keras_transformer.parsing.word_tagger import WordTagger as WordTagger
 from keras_transformer.parsing.tree_grammar import TreeGrammar as TreeGrammar
-from keras_transformer.parsing.in_order_grammar import InOrderTreeGrammar as InOrderTreeGrammar
+from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar as InOrderTreeGrammar
 from keras_transformer.parsing.word_sync_search import (
     WordSynchronousBeamSearch as WordSynchronousBeamSearch,
 )
 
 # Training
 from keras_transformer.parsing.train_parser import ParserTrainingOptions as ParserTrainingOptions
-from keras_transformer.parsing.tree_options import TreeOptions as TreeOptions
+from keras_transformer.parsing.train_parser import TreeOptions as TreeOptions
 from keras_transformer.parsing.train_parser import ParsingOptions as ParsingOptions
-from keras_transformer.parsing.tree_options import make_linearization as make_linearization
+from keras_transformer.parsing.train_parser import make_linearization as make_linearization
 
 # Evaluation
 from keras_transformer.parsing.evalb import evaluate_trees as evaluate_trees

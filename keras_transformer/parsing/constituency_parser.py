@@ -9,26 +9,22 @@ from keras_transformer.data.text_lines import in_windows
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.options import from_keywords
-from keras_transformer.parsing.in_order_grammar import InOrderTreeGrammar
+from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
 from keras_transformer.parsing.parses import (
     consensus_parse,
     log_probabilities,
     no_parse,
     parses_of,
 )
-from keras_transformer.parsing.sentence_words import words_of
-from keras_transformer.parsing.tag_dictionary import TagDictionary
-from keras_transformer.parsing.tree_grammar import TreeGrammar
-from keras_transformer.parsing.tree_symbols import TreeSymbols
+from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar, TreeGrammar
 from keras_transformer.parsing.trees import (
     LABELLED_BRACKETS,
     Linearization,
     escape,
 )
 from keras_transformer.parsing.word_sync_search import WordSynchronousBeamSearch
-from keras_transformer.parsing.word_tags import WordTags
-from keras_transformer.parsing.word_tokenizers import DEFAULT_WORD_TOKENIZER, tokenize_words
-from keras_transformer.parsing.word_tokens import WordTokenizer
+from keras_transformer.parsing.word_tags import TagDictionary, WordTags
+from keras_transformer.parsing.words import DEFAULT_WORD_TOKENIZER, tokenize_words, words_of
 from keras_transformer.presets.format import TAG_DICTIONARY
 from keras_transformer.progress import spinner
 from keras_transformer.reserved_ids import END_ID

@@ -124,3 +124,30 @@ def _checked(name, token_ids):
     if not len(token_ids) or token_ids.dtype.kind not in "iu" or token_ids.min() < 0:
         raise UserError(f"`{name}` must be ids of tokens, one at least. Received: {token_ids}")
     return sorted(set(token_ids.tolist()))
+
+
+class NextWordInputs:
+    """The `StepInputs` of a model with deterministic attention.
+
+    The constant data are the vectors of each sentence's words. The data of a hypothesis is the
+    index of its next word: int32 `(batch, beam)`.
+
+    Args:
+        layer: a `DeterministicAttention`.
+    """
+
+    def __init__(self, layer):
+        self.layer = layer
+
+    def of_source(self, encoder_sequence, encoder_token_ids):
+        return self.layer.word_vectors(encoder_sequence, encoder_token_ids)
+
+    def first(self, batch, beam):
+        return ops.zeros((batch, beam), "int32")
+
+    def arguments(self, source, state):
+        return {"word_vectors": source, "next_words": state}
+
+    def advance(self, state, parents, tokens):
+        is_leaf = ops.cast(self.layer.is_leaf(tokens), "int32")
+        return ops.take_along_axis(state, parents, axis=1) + is_leaf

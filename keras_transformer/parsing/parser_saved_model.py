@@ -10,8 +10,8 @@ from keras_transformer.export.saved_model import (
     string_tokenizer,
     text_signature,
 )
+from keras_transformer.parsing.parser_tokens import PLACEHOLDER
 from keras_transformer.parsing.trees import escape
-from keras_transformer.parsing.word_tokens import PLACEHOLDER
 from keras_transformer.reserved_ids import END_ID
 
 

@@ -1,66 +1,99 @@
-"""Trees as pairs of strings: what a sequence model reads, and what it predicts."""
+"""Trees as training pairs: the words that a parser reads, and the symbols that it predicts."""
 
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from keras_transformer.errors import UserError
-from keras_transformer.parsing.tree_survey import TreeSurvey, survey_trees
 from keras_transformer.parsing.treebanks import Treebank
-from keras_transformer.parsing.trees import LabelledBrackets, Linearization, tagged_words
+from keras_transformer.parsing.trees import (
+    LABELLED_BRACKETS,
+    Linearization,
+    most_openings,
+    tagged_words,
+)
 from keras_transformer.parsing.trees.traversal import OPEN, is_leaf, walk
+from keras_transformer.parsing.word_tags import count_tags
 from keras_transformer.validation import positive_number
 
 if TYPE_CHECKING:
     from nltk import Tree
 
 
+class TreeSurvey(NamedTuple):
+    """The facts about training trees that a parser stores."""
+
+    symbols: list[str]  # of all trees, sorted
+    max_openings: int  # of all trees, see `most_openings`
+    tag_counts: dict[str, Counter[str]]  # of the treebank alone, see `count_tags`
+
+
+def survey_trees(
+    treebank: Iterable["Tree"], linearization: Linearization, extra: Iterable["Tree"] = ()
+) -> TreeSurvey:
+    """Read trees once and collect their symbols, openings and tags.
+
+    Args:
+        treebank: the trees of a treebank.
+        linearization: the `Linearization` that writes the trees as symbols.
+        extra: further trees, such as the output of another parser. Their tags are not counted,
+            because a tag dictionary must come from human annotation.
+
+    Returns:
+        A `TreeSurvey`.
+
+    Raises:
+        UserError: if a label cannot be written as a symbol.
+    """
+    symbols: set[str] = set()
+    openings = 0
+    tag_counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for trees, are_tags_counted in ((treebank, True), (extra, False)):
+        for tree in trees:
+            symbols.update(linearization.linearize(tree)[1])
+            openings = max(openings, most_openings(tree, linearization))
+            if are_tags_counted:
+                count_tags([tree], tag_counts)
+    return TreeSurvey(sorted(symbols), openings, tag_counts)
+
+
 class TreePairs:
-    """The pairs (words, symbols) of linearised trees, with spaces between words and symbols.
+    """The pairs (words, symbols) of linearized trees, as strings separated by spaces.
 
     Every `iter()` starts a new pass over the treebank.
 
     Args:
         treebank: a `Treebank`.
-        keep_tags: whether a leaf is its tag. Otherwise each leaf is `(XX)`. It configures the
-            default of `linearization`; another has its own configuration.
         extra: a second `Treebank`, such as the output of another parser (section 6.3).
-        extra_ratio: how many trees of `extra` there are to be for one of `treebank`. Whichever is
-            too small for it is repeated, as a whole: the ratio is met as near as that allows.
-        constituents: whether each constituent of more than one word makes a pair of its own, beside
-            the whole tree. On short ones a model soon learns to go from word to word, which it
-            may never find out from the long sentences of a small treebank.
-        linearization: a `Linearization`. Defaults to `LabelledBrackets(keep_tags)`.
+        extra_ratio: the number of trees of `extra` per tree of `treebank`. The smaller of the two
+            is repeated a whole number of times, to come as close to this ratio as possible.
+        constituents: whether each constituent of more than one word is a further pair, in addition
+            to the whole tree. A model learns on short pairs to move from word to word, which it may
+            never learn from the long sentences of a small treebank.
+        linearization: a `Linearization`. Defaults to `LabelledBrackets()`.
 
     Attributes:
         name: name of the treebank.
-        survey: the `TreeSurvey` of all trees, those of `extra` too.
+        survey: the `TreeSurvey` of all trees, including those of `extra`.
 
     Raises:
-        UserError: if `extra_ratio` is not positive, or `keep_tags` is False beside another
-            `linearization`.
+        UserError: if `extra_ratio` is not positive.
     """
 
     def __init__(
         self,
         treebank: Treebank,
-        keep_tags: bool = True,
         extra: Treebank | None = None,
         extra_ratio: float = 1.0,
         constituents: bool = False,
-        linearization: Linearization | None = None,
+        linearization: Linearization = LABELLED_BRACKETS,
     ):
         positive_number("extra_ratio", extra_ratio)
-        if linearization is not None and not keep_tags:
-            raise UserError(
-                "`keep_tags` configures the default linearization. Received both: "
-                f"keep_tags=False and linearization={linearization}"
-            )
         self.name = treebank.name
         self.split = treebank.split
-        self.linearization = linearization or LabelledBrackets(keep_tags)
+        self.linearization = linearization
         self.constituents = constituents
         self._parts = [(treebank, 1)]
         if extra is not None:
@@ -85,7 +118,7 @@ class TreePairs:
         return f"<TreePairs {self.linearization}: {treebanks}{constituents}>"
 
     def sentences(self) -> Iterator[str]:
-        """The words of each whole tree, with spaces between them: what a vocabulary is made of."""
+        """Return the words of each whole tree, separated by spaces, to train a vocabulary."""
         return (
             " ".join(word for word, _ in tagged_words(tree))
             for treebank in self._copies()
@@ -93,7 +126,7 @@ class TreePairs:
         )
 
     def with_constituents(self) -> "TreePairs":
-        """The pairs of the same trees and of their constituents."""
+        """Return the pairs of the same trees and of their constituents."""
         pairs = copy.copy(self)
         pairs.constituents = True
         vars(pairs).pop("_length", None)
@@ -105,7 +138,7 @@ class TreePairs:
         return survey_trees(treebank, self.linearization, *extra)
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of what the pairs are made from."""
+        """Return the SHA-256 (hex) of all that determines the pairs."""
         parts = [(treebank.fingerprint(), copies) for treebank, copies in self._parts]
         options = self.linearization.serialize(), self.constituents
         return hashlib.sha256(repr((parts, *options)).encode()).hexdigest()

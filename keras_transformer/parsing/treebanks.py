@@ -1,24 +1,32 @@
 """Treebanks: the trees of a corpus, read from files, cleaned and split."""
 
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, pairwise
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from keras_transformer.data.corpora import SYNTHETIC_SEED, SYNTHETIC_SIZES
-from keras_transformer.data.text_files import find_files, missing_files
+from keras_transformer.data.text_files import check_folder, find_files, missing_files
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.penn_treebank import find_penn_treebank
-from keras_transformer.parsing.tree_cache import TreeCache
-from keras_transformer.parsing.trees import clean_tree, parse_trees, read_trees
+from keras_transformer.parsing.trees import clean_tree, parse_trees, read_trees, to_bracketed
+from keras_transformer.progress import bar
 from keras_transformer.validation import check_choice
 
 if TYPE_CHECKING:
     from nltk import Tree
+
 
 SPLITS = ("train", "val", "test")
 CRAFT_VAL_ARTICLES = 3
@@ -186,6 +194,90 @@ def _trees_of_files(paths: Iterable[Path]) -> Iterator["Tree"]:
     return chain.from_iterable(map(read_trees, paths))
 
 
+_EXPECTED = (
+    "Expected wsj_0200.mrg to wsj_2399.mrg, which are sections 02 to 23 of the Penn Treebank "
+    "(LDC99T42), or wsj_0001.mrg to wsj_0199.mrg, the sample that NLTK distributes."
+)
+_FILE = re.compile(r"wsj_([0-9]{4})\.mrg", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    unit: str  # A split is so many of these,
+    splits: Mapping[str, range]  # of these numbers.
+    file: str
+
+    def number(self, file: str) -> int:
+        """The number of the unit to which the file of a number such as "0201" belongs."""
+        return int(file[:2]) if self.unit == "section" else int(file)
+
+
+_LDC = _Layout(
+    "section",
+    {"train": range(2, 22), "val": range(22, 23), "test": range(23, 24)},
+    "wsj/{0:02}/wsj_{0:02}*.mrg",
+)
+_SAMPLE = _Layout(
+    "file",
+    {"train": range(1, 160), "val": range(160, 180), "test": range(180, 200)},
+    "wsj_{:04}.mrg",
+)
+
+
+def find_penn_treebank(split: str, data_dir: Path | None) -> list[Path]:
+    """The files of a split, sorted; `load_treebank` says how it is split.
+
+    Args:
+        split: `"train"`, `"val"` or `"test"`.
+        data_dir: folder in which or below which the files lie.
+
+    Returns:
+        The paths of the files.
+
+    Raises:
+        UserError: if there is no such folder, if a section (or a file of the sample) is missing,
+            or if a file is there twice.
+    """
+    if data_dir is None:
+        raise UserError(f"ptb needs `data_dir`, a folder that holds its files. {_EXPECTED}")
+    files = _files_below(data_dir)
+    # The sample is of sections 00 and 01.
+    layout = _SAMPLE if max(files, default=("", None))[0] < "0200" else _LDC
+    wanted = layout.splits[split]
+    missing = sorted(set(wanted) - {layout.number(file) for file, _ in files})
+    if missing:
+        some = ", ".join(layout.file.format(number) for number in missing[:3])
+        raise UserError(
+            f"ptb: {len(missing)} of the {len(wanted)} {layout.unit}s of {split!r} not found in "
+            f"{data_dir} or below it: {some}{', …' if len(missing) > 3 else ''}. {_EXPECTED}"
+        )
+    found = [(file, path) for file, path in files if layout.number(file) in wanted]
+    for (file, path), (next_file, next_path) in pairwise(found):
+        if file == next_file:
+            raise UserError(
+                f"ptb: wsj_{file}.mrg is there more than once: {path} and {next_path}. Name the "
+                "folder of one of the copies with `data_dir`."
+            )
+    return [path for _, path in found]
+
+
+def _files_below(data_dir: Path) -> list[tuple[str, Path]]:
+    """The numbers and paths of the Wall Street Journal's files, sorted."""
+    check_folder(data_dir)
+    found = []
+    visited: set[str] = set()
+    for folder, folders, names in os.walk(data_dir, followlinks=True):
+        # A link may lead back up.
+        if (real := os.path.realpath(folder)) in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        for name in names:
+            if match := _FILE.fullmatch(name):
+                found.append((match.group(1), Path(folder, name)))
+    return sorted(found)
+
+
 # CRAFT
 
 
@@ -249,3 +341,74 @@ TREEBANKS: Mapping[str, Callable[[str, Path | None], _Trees]] = MappingProxyType
         "trees": _open_trees,
     }
 )
+
+
+_CHUNK = 1 << 16  # bytes of lines that are read together
+
+
+class TreeCache:
+    """The trees of an iterable, one a line in a temporary file.
+
+    The file has no name where the system allows it, and is in the folder that `TMPDIR` names, or
+    the system's own. So it belongs to one process, is gone when the object or its process is,
+    however that ends, and does not change with what the trees were read from.
+
+    Args:
+        trees: iterable of trees; read once.
+
+    Attributes:
+        fingerprint: SHA-256 (hex) of all trees in order.
+
+    Raises:
+        UserError: if the file cannot be written, or a tree cannot be written in brackets.
+    """
+
+    def __init__(self, trees: Iterable["Tree"]):
+        with _temporary_folder():
+            self._file = tempfile.TemporaryFile()
+        weakref.finalize(self, _close, self._file)
+        self._lock = threading.Lock()  # Passes share the place in the file.
+        self._length, digest = 0, hashlib.sha256()
+        for tree in bar("reading", "trees", iterable=trees):
+            line = f"{to_bracketed(tree)}\n".encode()
+            digest.update(line)
+            with _temporary_folder():
+                self._file.write(line)
+            self._length += 1
+        with _temporary_folder():
+            self._file.flush()
+        self.fingerprint = digest.hexdigest()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator["Tree"]:
+        return parse_trees(self._lines()) if self._length else iter(())
+
+    def _lines(self) -> Iterator[str]:
+        start = 0
+        while True:
+            with self._lock:
+                self._file.seek(start)
+                lines = self._file.readlines(_CHUNK)
+            if not lines:
+                return
+            start += sum(map(len, lines))
+            yield from map(bytes.decode, lines)
+
+
+def _close(file: BinaryIO) -> None:
+    with contextlib.suppress(OSError):  # of what could not be written
+        file.close()
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[None]:
+    """Says what a system's error in the block is about."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            "The trees that were read could not be kept in the folder for temporary files: "
+            f"{error.strerror}. Set TMPDIR to a folder that has room for them."
+        ) from None

@@ -1,12 +1,177 @@
-"""Which tags the words of a parser's sentences may have, and which its tagger gives them."""
+"""Which tags a word may have, by what it had in a treebank."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees import UNKNOWN_TAG
+from keras_transformer.parsing.trees import UNKNOWN_TAG, tagged_words
 from keras_transformer.tasks.length_batches import padded_size
+from keras_transformer.validation import positive_integer
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+
+class TagDictionary:
+    """A tag dictionary (Ratnaparkhi, 1996): a word that is frequent in a treebank may only have the
+    tags it has there; every other word may have those that many different words have there.
+
+    It leaves a parser's search the tags that fit each word. So a search that has lost count of the
+    words finds its way again at the next comma, and EVALB, which leaves out punctuation by its tag,
+    leaves out the same words of both trees.
+
+    Args:
+        tag_sets: list of lists of tags. The first is that of all words that are not frequent.
+        words: the frequent words that may have the tags of the other sets: a list of words for
+            each, with spaces between them.
+
+    Raises:
+        UserError: if there is no set, one is empty, or the words are not for all sets but the
+            first.
+    """
+
+    def __init__(self, tag_sets: list[list[str]], words: list[str]):
+        if not tag_sets or not all(tag_sets) or len(words) != len(tag_sets) - 1:
+            raise UserError(
+                "A tag dictionary needs a set of tags for unknown words, and words for each "
+                f"further set. Received: {len(tag_sets)} sets, the smallest of "
+                f"{min(map(len, tag_sets), default=0)} tags, and {len(words)} lists of words"
+            )
+        self.tag_sets = tag_sets
+        self.words = words
+        self.kinds = {
+            word: kind for kind, line in enumerate(words, start=1) for word in line.split(" ")
+        }
+
+    def __repr__(self) -> str:
+        return f"<TagDictionary: {len(self.kinds):,} words, {len(self.tag_sets)} sets of tags>"
+
+    @classmethod
+    def from_trees(
+        cls,
+        trees: Iterable["Tree"],
+        min_count: int = 5,
+        min_share: float = 0.003,
+        min_words: int = 10,
+    ) -> "TagDictionary":
+        """Make the dictionary of a treebank.
+
+        Args:
+            trees: the trees.
+            min_count: a word that occurs so often is frequent.
+            min_share: a tag that a word has in less than this part of its occurrences is a slip of
+                the annotators. They tagged three of CRAFT's 19,410 commas as nouns.
+            min_words: so many different words with a tag are many.
+
+        Raises:
+            UserError: if `min_count` is not positive.
+        """
+        return cls.from_counts(count_tags(trees), min_count, min_share, min_words)
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, Counter[str]],
+        min_count: int = 5,
+        min_share: float = 0.003,
+        min_words: int = 10,
+    ) -> "TagDictionary":
+        """Make the dictionary of a treebank whose tags have been counted.
+
+        Args:
+            counts: what `count_tags` returns.
+            min_count: as for `from_trees`.
+            min_share: likewise.
+            min_words: likewise.
+
+        Raises:
+            UserError: if `min_count` is not positive.
+        """
+        positive_integer("min_count", min_count)
+        tags_of = {
+            word: [tag for tag, count in tags.items() if count >= min_share * tags.total()]
+            for word, tags in counts.items()
+        }
+        num_words = Counter(tag for tags in tags_of.values() for tag in tags)
+        # Where no tag has many words, all have few.
+        common = [tag for tag in num_words if num_words[tag] >= min_words] or num_words
+        words = defaultdict(list)
+        for word, tags in tags_of.items():
+            if counts[word].total() >= min_count:
+                words[tuple(sorted(tags))].append(word)
+        sets = sorted(words)
+        return cls(
+            [sorted(common), *map(list, sets)], [" ".join(sorted(words[tags])) for tags in sets]
+        )
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "TagDictionary":
+        """Make what `to_dict` is of.
+
+        Args:
+            values: a dict, as `to_dict` returns.
+
+        Returns:
+            A `TagDictionary`.
+
+        Raises:
+            UserError: if the values are of another kind.
+        """
+        is_whole = (
+            isinstance(values, dict)
+            and values.keys() == {"tag_sets", "words"}
+            and all(isinstance(part, list) for part in values.values())
+            and all(map(_are_strings, [*values["tag_sets"], values["words"]]))
+        )
+        if not is_whole:
+            raise UserError(
+                'A tag dictionary is made of "tag_sets", a list of lists of tags, and of "words", '
+                f"a list of strings. Received: {repr(values)[:60]}"
+            )
+        return cls(**values)
+
+    def kinds_of(self, words: Iterable[str]) -> list[int]:
+        """For each word the index of its tag set.
+
+        Args:
+            words: iterable of strings.
+
+        Returns:
+            A list of integers.
+        """
+        return [self.kinds.get(word, 0) for word in words]
+
+    def to_dict(self) -> dict:
+        """The arguments that make the same dictionary, as JSON values."""
+        return {"tag_sets": self.tag_sets, "words": self.words}
+
+
+def count_tags(
+    trees: Iterable["Tree"], counts: defaultdict[str, Counter[str]] | None = None
+) -> defaultdict[str, Counter[str]]:
+    """How often each word of some trees has each tag.
+
+    Args:
+        trees: the trees.
+        counts: those of other trees, to which these are added. None: there are no others.
+
+    Returns:
+        A dict of word -> counts of its tags: `counts`, if they are given.
+    """
+    counts = defaultdict(Counter) if counts is None else counts
+    for tree in trees:
+        for word, tag in tagged_words(tree):
+            counts[word][tag] += 1
+    return counts
+
+
+def _are_strings(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 class WordTags:

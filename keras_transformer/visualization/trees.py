@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
-from keras_transformer.parsing.evalb.differences import (
+from keras_transformer.parsing.evalb.evaluate import (
     MATCHED,
     UNMATCHED,
     find_differences,

@@ -15,7 +15,7 @@ from keras_transformer.data.subword_sampling import SubwordSampler
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.word_tokens import WordTokenizer
+from keras_transformer.parsing.parser_tokens import WordTokenizer
 from keras_transformer.reserved_ids import UNKNOWN_ID
 from tests.helpers import MODULES_ALONE
 from tests.parsing import small_trees

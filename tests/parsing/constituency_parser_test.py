@@ -5,18 +5,17 @@ from nltk import Tree
 
 import keras_transformer as kt
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
-from keras_transformer.parsing.sentence_words import words_of
-from keras_transformer.parsing.tag_dictionary import TagDictionary
 from keras_transformer.parsing.train_parser import validation_parser
 from keras_transformer.parsing.trees import (
+    LABELLED_BRACKETS,
     LabelledBrackets,
     consensus,
-    linearize,
     parse_trees,
-    rebuild,
     to_bracketed,
     unescape,
 )
+from keras_transformer.parsing.word_tags import TagDictionary
+from keras_transformer.parsing.words import words_of
 from tests.parsing.small_trees import (
     new_parser,
     new_parser_of,
@@ -42,7 +41,7 @@ def test_trees_are_over_exactly_the_words(parser):
     for words, parse in zip(sentences, parser.parse(sentences), strict=True):
         expected = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in words]
         assert parse.tree.leaves() == expected
-        assert rebuild(*linearize(parse.tree)) == parse.tree
+        assert LABELLED_BRACKETS.rebuild(*LABELLED_BRACKETS.linearize(parse.tree)) == parse.tree
         assert not parse.repairs and np.isfinite(parse.score)
         assert {subtree.label() for subtree in parse.tree.subtrees()} <= {
             symbol.strip("()") for symbol in symbols()
@@ -339,7 +338,7 @@ def test_symbols_and_words_need_no_vocabulary_in_common(tmp_path):
 def test_a_model_that_learned_one_tree_gives_it(counts_words):
     """From a tree to its symbols, through training and search, and back."""
     tree = Tree.fromstring("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP him))) (. .))")
-    words, sequence = linearize(tree)
+    words, sequence = LABELLED_BRACKETS.linearize(tree)
     parser = new_parser(counts_words=counts_words)
     source = np.array([[*tokenizer().encode([" ".join(words)])[0], 2]])
     target = np.array([[*parser.symbols.encode([" ".join(sequence)])[0], 2]])

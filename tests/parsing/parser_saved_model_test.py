@@ -4,10 +4,16 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.parsing.parser_saved_model import kinds_table, tree_writer
-from keras_transformer.parsing.tag_dictionary import TagDictionary
-from keras_transformer.parsing.tree_symbols import TreeSymbols
+from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.trees import InOrderBrackets, to_bracketed
-from tests.parsing.small_trees import new_parser, new_tagging_parser, tokenizer_of, trees
+from keras_transformer.parsing.word_tags import TagDictionary
+from tests.parsing.small_trees import (
+    new_parser,
+    new_tagging_parser,
+    symbols_of,
+    tokenizer_of,
+    trees,
+)
 from tests.parsing.unlabelled_closers import UnlabelledClosers
 
 pytestmark = pytest.mark.skipif(
@@ -75,7 +81,7 @@ def test_only_a_constrained_parser_is_exported(tmp_path):
 def test_writes_the_trees_of_another_linearization(linearization):
     import tensorflow as tf
 
-    inventory = linearization.inventory(trees())
+    inventory = symbols_of(linearization)
     symbols = TreeSymbols(inventory, tokenizer_of(tuple(inventory)), linearization)
     words, lines = zip(*map(linearization.linearize, trees()[:10]))
     token_ids = tf.ragged.constant(symbols.encode(map(" ".join, lines)), dtype="int32")

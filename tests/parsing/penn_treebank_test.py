@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.parsing.penn_treebank import find_penn_treebank
+from keras_transformer.parsing.treebanks import find_penn_treebank
 
 pytestmark = pytest.mark.once
 

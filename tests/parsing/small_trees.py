@@ -7,12 +7,11 @@ from nltk import Tree
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
+from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.parser_transformer import ParserTransformer
-from keras_transformer.parsing.tag_dictionary import TagDictionary
-from keras_transformer.parsing.train_parser import parser_hyperparameters
-from keras_transformer.parsing.tree_options import TreeOptions
-from keras_transformer.parsing.tree_symbols import TreeSymbols
-from keras_transformer.parsing.trees import LabelledBrackets, symbol_inventory
+from keras_transformer.parsing.train_parser import TreeOptions, parser_hyperparameters
+from keras_transformer.parsing.trees import LABELLED_BRACKETS, LabelledBrackets
+from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import randomize
 
 VOCABULARY_SIZE = 300
@@ -23,9 +22,14 @@ def trees():
     return [Tree.fromstring(example.tree) for example in generate("train", 200)]
 
 
+def symbols_of(linearization):
+    """All symbols of the trees, sorted."""
+    return tuple(sorted({s for tree in trees() for s in linearization.linearize(tree)[1]}))
+
+
 @functools.cache
 def symbols():
-    return tuple(symbol_inventory(trees()))
+    return symbols_of(LABELLED_BRACKETS)
 
 
 @functools.cache
@@ -50,7 +54,7 @@ def new_parser(**options):
 
 def new_parser_of(linearization, **options):
     """As `new_parser`, with another linearisation and without a tag dictionary."""
-    symbols = linearization.inventory(trees())
+    symbols = list(symbols_of(linearization))
     metadata = {"symbols": symbols, "linearization": linearization.serialize()}
     return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)
 
@@ -58,7 +62,7 @@ def new_parser_of(linearization, **options):
 def new_tagging_parser(linearization=None, **options):
     """As `new_parser`, with a tagger in place of tags in the trees that the decoder writes."""
     linearization = linearization or LabelledBrackets()
-    symbols = sorted({*linearization.inventory(trees()), "(XX)"})
+    symbols = sorted({*symbols_of(linearization), "(XX)"})
     metadata = {
         "symbols": symbols,
         "linearization": linearization.serialize(),

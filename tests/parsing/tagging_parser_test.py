@@ -6,9 +6,9 @@ import pytest
 from nltk import Tree
 
 import keras_transformer as kt
-from keras_transformer.parsing.tag_dictionary import TagDictionary
-from keras_transformer.parsing.tree_options import TreeOptions
+from keras_transformer.parsing.train_parser import TreeOptions
 from keras_transformer.parsing.trees import InOrderBrackets, LabelledBrackets
+from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import to_numpy
 from tests.parsing.small_trees import new_parser, new_tagging_parser, tag_dictionary, trees
 

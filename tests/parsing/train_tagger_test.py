@@ -6,7 +6,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 from keras_transformer.parsing.train_parser import make_tree_pairs
-from keras_transformer.parsing.trees import linearize
+from keras_transformer.parsing.trees import LABELLED_BRACKETS
 from tests.parsing.small_trees import trees
 
 SMALL = {
@@ -54,7 +54,7 @@ def test_stopped_and_resumed_is_the_same_training(treebanks, tmp_path, options):
 
 def test_the_vocabulary_has_one_symbol_more(treebanks, tmp_path):
     parser = train(treebanks, tmp_path, steps=1, interval=1, tags="tagger")
-    of_trees = {symbol for tree in treebanks[0] for symbol in linearize(tree)[1]}
+    of_trees = {symbol for tree in treebanks[0] for symbol in LABELLED_BRACKETS.linearize(tree)[1]}
     assert set(parser.symbols.symbols) == of_trees | {"(XX)"}
 
 

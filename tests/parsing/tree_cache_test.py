@@ -6,7 +6,7 @@ import pytest
 from nltk import Tree
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.tree_cache import TreeCache
+from keras_transformer.parsing.treebanks import TreeCache
 
 pytestmark = pytest.mark.once
 

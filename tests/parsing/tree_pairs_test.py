@@ -1,12 +1,19 @@
 import pytest
 from nltk import Tree
 
-from keras_transformer.parsing.tag_dictionary import count_tags
-from keras_transformer.parsing.tree_pairs import TreePairs
+from keras_transformer.parsing.tree_pairs import TreePairs, survey_trees
 from keras_transformer.parsing.treebanks import Treebank
-from keras_transformer.parsing.trees import parse_trees, tagged_words
+from keras_transformer.parsing.trees import (
+    LABELLED_BRACKETS,
+    LabelledBrackets,
+    parse_trees,
+    tagged_words,
+)
+from keras_transformer.parsing.word_tags import count_tags
 
 pytestmark = pytest.mark.once
+
+WITHOUT_TAGS = LabelledBrackets(keep_tags=False)
 
 
 def test_trees_of_thousands_of_levels_are_trained_on():
@@ -35,7 +42,7 @@ def test_pairs_of_words_and_symbols():
         ]
     )
     assert len(pairs) == 2 and pairs.split == "train"
-    assert list(TreePairs(treebank(1, "NP"), keep_tags=False)) == [
+    assert list(TreePairs(treebank(1, "NP"), linearization=WITHOUT_TAGS)) == [
         ("the dog0", "(NP (XX) (XX) )NP")
     ]
 
@@ -86,7 +93,7 @@ def test_a_unary_chain_over_a_word_is_no_constituent_of_more_than_one():
 
 
 def test_sentences_and_survey_are_of_both_treebanks():
-    pairs = TreePairs(treebank(2, "A"), extra=treebank(4, "B"), keep_tags=False)
+    pairs = TreePairs(treebank(2, "A"), extra=treebank(4, "B"), linearization=WITHOUT_TAGS)
     assert list(pairs.sentences()) == [words for words, _ in pairs]
     assert pairs.name == "A" and len(list(pairs.sentences())) == 8
     assert pairs.survey.symbols == ["(A", "(B", "(XX)", ")A", ")B"]
@@ -97,7 +104,7 @@ def test_fingerprint_tells_what_differs():
     fingerprints = {
         TreePairs(treebank(2, "A")).fingerprint(),
         TreePairs(treebank(2, "B")).fingerprint(),
-        TreePairs(treebank(2, "A"), keep_tags=False).fingerprint(),
+        TreePairs(treebank(2, "A"), linearization=WITHOUT_TAGS).fingerprint(),
         TreePairs(treebank(2, "A"), constituents=True).fingerprint(),
         TreePairs(treebank(2, "A"), extra=treebank(2, "B")).fingerprint(),
         TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=2.0).fingerprint(),
@@ -109,3 +116,28 @@ def test_fingerprint_tells_what_differs():
 def test_wrong_ratio():
     with pytest.raises(ValueError, match="`extra_ratio` must be a positive number.*extra_ratio=0"):
         TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=0)
+
+
+GOLD = "(S (NP (DT the) (NN run)) (VP (VB run)))", "(S (NP (NN run)))"
+SILVER = ("(S (NP (NP (FW chien))))",)
+
+
+def survey(*texts, extra=(), linearization=LABELLED_BRACKETS):
+    passes = [iter([Tree.fromstring(text) for text in group]) for group in (texts, extra)]
+    return survey_trees(passes[0], linearization, passes[1])
+
+
+def test_one_pass_finds_symbols_openings_and_tags():
+    symbols, openings, counts = survey(*GOLD)
+    assert symbols == sorted("(S )S (NP )NP (VP )VP (DT) (NN) (VB)".split())
+    assert openings == 2
+    assert counts == {"the": {"DT": 1}, "run": {"NN": 2, "VB": 1}}
+    assert survey(*GOLD, linearization=WITHOUT_TAGS).symbols == sorted(
+        "(S )S (NP )NP (VP )VP (XX)".split()
+    )
+
+
+def test_extra_trees_have_symbols_and_openings_but_no_tags_that_count():
+    symbols, openings, counts = survey(*GOLD, extra=SILVER)
+    assert symbols == sorted([*survey(*GOLD).symbols, "(FW)"])
+    assert openings == 3 and counts == survey(*GOLD).tag_counts

@@ -1,9 +1,12 @@
 """A second linearisation: what the package takes in the place of its own is one class."""
 
+import keras
+
 from keras_transformer.parsing.trees import LABELLED_BRACKETS, Linearization
 from keras_transformer.parsing.trees.traversal import CLOSE
 
 
+@keras.saving.register_keras_serializable(package="tests")
 class UnlabelledClosers(Linearization):
     """As `LabelledBrackets`, but `)` closes every constituent."""
 

@@ -14,7 +14,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
-from keras_transformer.parsing.tag_dictionary import TagDictionary
+from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.presets import storage
 from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.storage import load_preset

@@ -8,7 +8,7 @@ from nltk import Tree
 
 import keras_transformer as kt
 from keras_transformer.decoding.beam_trace import BeamHistory, Hypothesis
-from keras_transformer.parsing.evalb.differences import find_differences
+from keras_transformer.parsing.evalb.evaluate import find_differences
 from keras_transformer.visualization import BeamTree, beam_tree, compare_trees, tree_svg, tree_text
 from tests.helpers import error_of
 from tests.parsing.small_trees import trees

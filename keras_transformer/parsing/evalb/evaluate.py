@@ -3,14 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.evalb.parameters import Parameters
+from keras_transformer.parsing.evalb.parameters import Parameters, read_lines
 from keras_transformer.parsing.evalb.scores import EvalbScores, SentenceScores, Status
 from keras_transformer.parsing.evalb.sentence import Bracket, Sentence, read_sentence
-from keras_transformer.parsing.evalb.text import read_lines
 from keras_transformer.progress import bar
+
+# What a constituent is to EVALB.
+MATCHED, UNMATCHED, NOT_SCORED = "matched", "unmatched", "not scored"
+
 
 _SHOWN = 60  # characters of a tree in an error message
 
@@ -82,6 +85,62 @@ def evaluate_files(
     """
     parameters = parameters or Parameters()
     return score_sentences(*read_files(gold_path, predicted_path, parameters), parameters)
+
+
+class Differences(NamedTuple):
+    """What EVALB makes of two trees of a sentence.
+
+    Attributes:
+        gold: list of `"matched"`, `"unmatched"` (so it is missing in the other tree) and `"not
+            scored"`: of each constituent of the gold tree, in the order of their opening brackets.
+        predicted: the same of the predicted tree, where `"unmatched"` is wrong.
+        message: what EVALB says where the words differ, so that nothing is scored; else empty.
+    """
+
+    gold: list[str]
+    predicted: list[str]
+    message: str = ""
+
+
+def find_differences(
+    gold: Any, predicted: Any, parameters: Parameters | None = None
+) -> Differences:
+    """Compares two trees of a sentence as `evaluate_trees` does.
+
+    Args:
+        gold: an `nltk.Tree` or a bracketed string.
+        predicted: likewise.
+        parameters: a `Parameters`; by default the C program's own defaults.
+
+    Returns:
+        `Differences`.
+
+    Raises:
+        UserError: if brackets do not pair.
+    """
+    parameters = parameters or Parameters()
+    sentences = [read_sentence(tree, parameters) for tree in (gold, predicted)]
+    message = align(*sentences, parameters)
+    scored = [_scored_by_number(sentence, parameters) for sentence in sentences]
+    pairs = []
+    if not message:
+        pairs = matched_brackets(*(list(brackets.values()) for brackets in scored), parameters)
+    matched = ([gold for gold, _ in pairs], [predicted for _, predicted in pairs])
+    return Differences(*map(_statuses, sentences, scored, matched), message)
+
+
+def _scored_by_number(sentence: Sentence, parameters: Parameters) -> dict:
+    """Number of a constituent -> its bracket as it is scored, where it is."""
+    found = (scored_bracket(bracket, parameters) for bracket in sentence.brackets)
+    return {number: bracket for number, bracket in enumerate(found) if bracket is not None}
+
+
+def _statuses(sentence: Sentence, scored: dict, matched) -> list[str]:
+    numbers = list(scored)
+    statuses = [UNMATCHED if i in scored else NOT_SCORED for i in range(len(sentence.brackets))]
+    for place in matched:
+        statuses[numbers[place]] = MATCHED
+    return statuses
 
 
 def read_files(

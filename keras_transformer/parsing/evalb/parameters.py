@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.evalb.text import read_lines
 
 _FOLDER = Path(__file__).parent
 
@@ -134,6 +133,20 @@ class Parameters:
 def named_parameters() -> list[str]:
     """The names that `Parameters.named` takes."""
     return sorted(path.stem for path in _FOLDER.glob("*.prm"))
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a file, which end at "\\n" alone.
+
+    Bytes that are not UTF-8 are carried along: EVALB compares bytes, in whatever encoding.
+    """
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+            return [line.removesuffix("\n") for line in file]
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}. Check the path.") from None
+    except OSError as error:
+        raise UserError(f"The file {path} could not be read: {error.strerror}.") from None
 
 
 def _set(fields: dict, keyword: str, values: list[str]) -> None:

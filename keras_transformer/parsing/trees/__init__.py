@@ -21,13 +21,7 @@ from keras_transformer.parsing.trees.linearization import (
     InOrderBrackets,
     LabelledBrackets,
     Linearization,
-)
-from keras_transformer.parsing.trees.linearizing import (
-    linearize,
     most_openings,
-    parse_symbol,
-    rebuild,
-    symbol_inventory,
 )
 from keras_transformer.parsing.trees.repair import repair
 from keras_transformer.parsing.trees.traversal import tagged_words
@@ -43,14 +37,10 @@ __all__ = [
     "clean_tree",
     "consensus",
     "escape",
-    "linearize",
     "most_openings",
-    "parse_symbol",
     "parse_trees",
     "read_trees",
-    "rebuild",
     "repair",
-    "symbol_inventory",
     "tagged_words",
     "to_bracketed",
     "unescape",

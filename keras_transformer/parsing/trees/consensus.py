@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, OPEN, TOP_DOWN, walk
-from keras_transformer.parsing.trees.tree_builder import new_reader
+from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, OPEN, TOP_DOWN, new_builder, walk
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -118,15 +117,15 @@ def _parts(tree: "Tree") -> tuple[list["Tree"], list[tuple[_Constituent, int]]]:
 
 def _put_together(words, tags, constituents) -> "Tree":
     """The tree of constituents that do not cross, the outer before the inner."""
-    reader = new_reader(TOP_DOWN, words)
+    builder = new_builder(TOP_DOWN, words)
     waiting, ends = list(reversed(constituents)), []
     for position, tag in enumerate(tags):
         while waiting and waiting[-1].start == position:
             opened = waiting.pop()
-            reader.take(OPEN, opened.label)
+            builder.add(OPEN, opened.label)
             ends.append(opened.end)
-        reader.take(LEAF, tag)
+        builder.add(LEAF, tag)
         while ends and ends[-1] == position + 1:
-            reader.take(CLOSE, None)
+            builder.add(CLOSE, None)
             ends.pop()
-    return reader.tree()
+    return builder.tree()

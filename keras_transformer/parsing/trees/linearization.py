@@ -1,8 +1,7 @@
-"""Linearisations: trees as sequences of symbols, the form in which a sequence model predicts them.
+"""Linearizations: trees as sequences of symbols, the form in which a sequence model predicts them.
 
-Another linearisation is another subclass of `Linearization`. What else has to do with symbols (the
-readers, `repair`, the pairs that a model learns from, the grammar of its search, the writer of
-the SavedModel) knows them by what the subclass says of them.
+Each linearization is a subclass of `Linearization`. All other code that handles symbols (`repair`,
+training pairs, the grammar of the search, the SavedModel) calls only the methods of the base class.
 """
 
 import re
@@ -11,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.trees.brackets import text_around
@@ -23,20 +24,22 @@ from keras_transformer.parsing.trees.traversal import (
     LabelledStep,
     Order,
     Step,
+    new_builder,
+    not_a_tree,
     walk,
 )
-from keras_transformer.parsing.trees.tree_builder import new_reader, not_a_tree
 
 if TYPE_CHECKING:
     from nltk import Tree
 
-# The tag in the place of all tags where they are not kept (Vinyals et al. 2015), and the tag of a
-# word for which none was predicted.
+# The tag of all words if tags are not kept (Vinyals et al., 2015), and the tag of a word for which
+# none was predicted.
 UNKNOWN_TAG = "XX"
+_PACKAGE = "keras_transformer"
 
 
 class SymbolsByLabel(NamedTuple):
-    """Some symbols by what they do: what the grammar of a search is made from."""
+    """Symbols grouped by what they do, from which the grammar of a search is made."""
 
     opening: dict[str, str]  # label -> the symbol that opens a constituent
     closing: dict[str, str]  # the same labels in the same order -> the symbol that closes it
@@ -44,13 +47,13 @@ class SymbolsByLabel(NamedTuple):
 
 
 class Linearization(ABC):
-    """Trees as sequences of symbols, and back; a base class.
+    """A way to write trees as sequences of symbols, and to read them back; a base class.
 
-    Each symbol is one step around a tree: it opens a constituent, is a leaf, or closes
-    a constituent. The words are not repeated in the symbols: the n-th leaf stands for the n-th
-    word. A subclass says with `symbol_of` and `step_of` how the steps are written, without white
-    space, and with `order` which step comes first; the rest follows. A preset names the subclass
-    and its configuration.
+    Each symbol is one step around a tree: it opens a constituent, is a leaf, or closes a
+    constituent. Symbols do not repeat the words: leaf number n stands for word number n. A subclass
+    defines the symbols, which contain no white space, with `symbol_of` and `step_of`, and the order
+    of the steps with `order`. A preset stores the class and its configuration: register your own
+    class with `keras.saving.register_keras_serializable` to load such a preset.
 
     Attributes:
         order: `"top-down"` if a constituent is opened before its first child, `"in-order"` if it is
@@ -58,11 +61,6 @@ class Linearization(ABC):
     """
 
     order: ClassVar[Order] = TOP_DOWN
-    _subclasses: ClassVar[dict[str, type["Linearization"]]] = {}
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        Linearization._subclasses[cls.__name__] = cls
 
     def __repr__(self) -> str:
         config = ", ".join(f"{name}={value!r}" for name, value in self.get_config().items())
@@ -70,7 +68,7 @@ class Linearization(ABC):
 
     @abstractmethod
     def symbol_of(self, step: Step, label: str) -> str:
-        """Writes a step.
+        """Write a step as a symbol.
 
         Args:
             step: `"open"`, `"leaf"` or `"close"`.
@@ -85,66 +83,74 @@ class Linearization(ABC):
 
     @abstractmethod
     def step_of(self, symbol: str) -> LabelledStep:
-        """Tells what a symbol does.
+        """Read a symbol as a step.
 
         Args:
             symbol: any string.
 
         Returns:
             `("open", label)`, `("leaf", tag)` or `("close", label)`; `("close", None)` if the
-            symbol closes the innermost constituent, whatever its label; `(None, None)` if it is no
-            symbol of a tree.
+            symbol closes the innermost constituent, whatever its label; `(None, None)` if it is
+            not a symbol of a tree.
         """
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make the same linearisation, as JSON values."""
+        """Return the constructor arguments of this linearization, as JSON values."""
         return {}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Linearization":
-        """Makes what `get_config` is of."""
+        """Create a linearization from the dict that `get_config` returned."""
         return cls(**config)
 
     def serialize(self) -> dict[str, Any]:
-        """The class and its arguments, as JSON values: see `deserialize`."""
-        return {"class_name": type(self).__name__, "config": self.get_config()}
+        """Return the class and its configuration as JSON values, for `deserialize`."""
+        name = keras.saving.get_registered_name(type(self)).removeprefix(f"{_PACKAGE}>")
+        return {"class_name": name, "config": self.get_config()}
 
     @staticmethod
     def deserialize(serialized: dict[str, Any]) -> "Linearization":
-        """Makes what `serialize` wrote.
+        """Create a linearization from the dict that `serialize` returned.
+
+        Args:
+            serialized: a dict with the keys `"class_name"` and `"config"`.
+
+        Returns:
+            A `Linearization`.
 
         Raises:
-            UserError: if it is damaged, or there is no such class.
+            UserError: if the dict is damaged, or the class is not registered.
         """
         try:
             name, config = str(serialized["class_name"]), dict(serialized["config"])
         except (KeyError, TypeError, ValueError):
             raise UserError(
-                'A linearization is described by its "class_name" and its "config". '
+                'A serialized linearization must have a "class_name" and a "config". '
                 f"Received: {serialized!r}"
             ) from None
-        if name not in Linearization._subclasses:
+        registered = keras.saving.get_registered_object
+        linearization_class = registered(f"{_PACKAGE}>{name}") or registered(name)
+        if linearization_class is None:
             raise UserError(
-                f"There is no linearization {name!r}, only {', '.join(Linearization._subclasses)}. "
-                "If it is a class of your own, import its module first."
+                f"Unknown linearization {name!r}. Import the module that defines the class and "
+                "registers it with `keras.saving.register_keras_serializable` first."
             )
         try:
-            return Linearization._subclasses[name].from_config(config)
+            return linearization_class.from_config(config)
         except TypeError as error:
-            raise UserError(f"No {name} has the configuration {config!r}: {error}") from error
+            raise UserError(f"Cannot create {name} from the config {config!r}: {error}") from error
 
     def linearize(self, tree: "Tree") -> tuple[list[str], list[str]]:
-        """Takes a tree apart into its words and its structure.
+        """Split a tree into its words and its symbols.
 
         Args:
             tree: a tree, clean or not.
 
         Returns:
-            The words and the symbols. `rebuild` makes the tree of them again.
+            The words and the symbols, from which `rebuild` makes the tree again.
 
         Raises:
-            UserError: if a label cannot be written, if a word has no tag, or if a constituent is
-                empty.
+            UserError: if a label cannot be written, a word has no tag, or a constituent is empty.
         """
         words, symbols = [], []
         for step, node in walk(tree, self.order):
@@ -154,11 +160,11 @@ class Linearization(ABC):
         return words, symbols
 
     def rebuild(self, words: Sequence[str], symbols: Sequence[str]) -> "Tree":
-        """Puts a tree together that `linearize` took apart.
+        """Build the tree that `linearize` split.
 
         Args:
             words: the words of the sentence.
-            symbols: the symbols of the tree. For any others see `repair`.
+            symbols: the symbols of the tree. For other symbols see `repair`.
 
         Returns:
             The tree.
@@ -166,36 +172,22 @@ class Linearization(ABC):
         Raises:
             UserError: if the symbols do not form exactly one tree over exactly these words.
         """
-        reader = new_reader(self.order, words)
+        builder = new_builder(self.order, words)
         for position, symbol in enumerate(symbols):
             step, label = self.step_of(symbol)
-            problem = reader.take(step, label) if step else f"is none of {self._examples()}"
+            problem = builder.add(step, label) if step else f"is not one of {self._examples()}"
             if problem:
                 raise not_a_tree(f"symbol {position}, {symbol!r}, {problem}")
-        return reader.tree()
-
-    def inventory(self, trees: Iterable["Tree"]) -> list[str]:
-        """The distinct symbols of some trees, for the vocabulary of a model.
-
-        Args:
-            trees: the trees.
-
-        Returns:
-            The symbols, sorted.
-
-        Raises:
-            UserError: as `linearize`.
-        """
-        return sorted({symbol for tree in trees for symbol in self.linearize(tree)[1]})
+        return builder.tree()
 
     def by_label(self, symbols: Iterable[str]) -> SymbolsByLabel:
-        """Sorts symbols by what they do.
+        """Group symbols by what they do.
 
         Args:
             symbols: the symbols of a vocabulary.
 
         Returns:
-            `SymbolsByLabel`, without the labels of which there is no symbol that closes them.
+            `SymbolsByLabel`, without the labels that no symbol closes.
         """
         of_step: dict[Step, dict[str | None, str]] = {OPEN: {}, LEAF: {}, CLOSE: {}}
         for symbol in symbols:
@@ -215,13 +207,13 @@ class Linearization(ABC):
         )
 
     def text_around(self, symbol: str) -> tuple[str, str]:
-        """What a symbol writes into a bracketed tree: before its word, and after it.
+        """Return the text that a symbol adds to a bracketed tree, before and after its word.
 
         Args:
-            symbol: a symbol. One that is no leaf has no word: both texts stand together.
+            symbol: a symbol. If it is not a leaf, it has no word between the two texts.
 
         Returns:
-            Such as `(" (NN ", ")")` for a leaf tagged NN.
+            Two strings, such as `(" (NN ", ")")` for a leaf with the tag NN.
         """
         step, label = self.step_of(symbol)
         return text_around(step, label or "")
@@ -243,9 +235,10 @@ _PATTERNS = {
 _FORMS = {OPEN: "({}", LEAF: "({})", CLOSE: "){}"}
 
 
+@keras.saving.register_keras_serializable(package=_PACKAGE)
 @dataclass(frozen=True)
 class LabelledBrackets(Linearization):
-    """Opening and closing brackets that both bear the label, and leaves that are tags.
+    """Opening and closing brackets that both have the label, and leaves that are tags.
 
     `(NP` opens a constituent, `)NP` closes it, and `(NN)` is a leaf with its tag. So
     `(S (NP (DT The) (NN dog)) (VP (VBZ runs)))` becomes
@@ -254,7 +247,7 @@ class LabelledBrackets(Linearization):
         ["(S", "(NP", "(DT)", "(NN)", ")NP", "(VP", "(VBZ)", ")VP", ")S"]
 
     Args:
-        keep_tags: whether a leaf bears its own tag. Otherwise each leaf is `(XX)`.
+        keep_tags: whether a leaf has its own tag. Otherwise each leaf is `(XX)`.
     """
 
     keep_tags: bool = True
@@ -269,25 +262,45 @@ class LabelledBrackets(Linearization):
         return {"keep_tags": self.keep_tags}
 
 
+@keras.saving.register_keras_serializable(package=_PACKAGE)
 @dataclass(frozen=True)
 class InOrderBrackets(LabelledBrackets):
     """The symbols of `LabelledBrackets`, with each constituent opened after its first child.
 
-    That is the order of in-order transitions (Liu and Zhang, 2017), written by a sequence model as
-    Fernández-González and Gómez-Rodríguez (2020) do: what a constituent begins with is known when
-    its label is to be told. `(S (NP (DT The) (NN dog)) (VP (VBZ runs)))` becomes
+    This is the order of in-order transitions (Liu and Zhang, 2017), which Fernández-González and
+    Gómez-Rodríguez (2020) write with a sequence model. When the model predicts a label, it already
+    knows the first child of the constituent. `(S (NP (DT The) (NN dog)) (VP (VBZ runs)))` becomes
 
         ["The", "dog", "runs"]
         ["(DT)", "(NP", "(NN)", ")NP", "(S", "(VBZ)", "(VP", ")VP", ")S"]
 
     Args:
-        keep_tags: whether a leaf bears its own tag. Otherwise each leaf is `(XX)`.
+        keep_tags: whether a leaf has its own tag. Otherwise each leaf is `(XX)`.
     """
 
     order: ClassVar[Order] = IN_ORDER
 
 
 LABELLED_BRACKETS = LabelledBrackets()
+
+
+def most_openings(tree: "Tree", linearization: Linearization = LABELLED_BRACKETS) -> int:
+    """Return the largest number of constituents that are opened between two words of a tree.
+
+    Args:
+        tree: a tree.
+        linearization: the `Linearization` that orders the steps. Top-down, constituents that begin
+            before the same word are opened together; in-order, constituents whose first child ends
+            with the same word.
+
+    Returns:
+        An integer.
+    """
+    most = openings = 0
+    for step, _ in walk(tree, linearization.order):
+        openings = 0 if step == LEAF else openings + (step == OPEN)
+        most = max(most, openings)
+    return most
 
 
 @lru_cache(maxsize=4096)
@@ -303,7 +316,7 @@ def _write_symbol(step: Step, label: str) -> str:
     symbol = _FORMS[step].format(label)
     if _read_symbol(symbol) != (step, label):
         raise UserError(
-            "A label in a tree must be free of brackets and white space, and not empty. "
+            "A label in a tree must not be empty, and must not contain brackets or white space. "
             f"Received: label={label!r}"
         )
     return symbol

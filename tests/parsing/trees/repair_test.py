@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.parsing.trees import linearize, parse_symbol, rebuild, repair, to_bracketed
+from keras_transformer.parsing.trees import LABELLED_BRACKETS, repair, to_bracketed
 from keras_transformer.parsing.trees.traversal import walk
 
 pytestmark = pytest.mark.once
@@ -163,9 +163,11 @@ WORDS = ["a", "b", ",", ".", "-LRB-", "(", "x y"]
 
 def is_well_formed(num_words: int, symbols: list[str]) -> bool:
     """By cutting leaves and then innermost constituents out until one is left."""
-    if [parse_symbol(symbol)[0] for symbol in symbols].count("leaf") != num_words:
+    if [LABELLED_BRACKETS.step_of(symbol)[0] for symbol in symbols].count("leaf") != num_words:
         return False
-    rest = ["leaf" if parse_symbol(symbol)[0] == "leaf" else symbol for symbol in symbols]
+    rest = [
+        "leaf" if LABELLED_BRACKETS.step_of(symbol)[0] == "leaf" else symbol for symbol in symbols
+    ]
     while len(rest) > 1:
         for start, symbol in enumerate(rest):
             end = start + 1
@@ -187,13 +189,13 @@ def check(words: list[str], symbols: list[str]) -> bool:
     assert all(number > 0 for number in repairs.values())
     assert bool(repairs) != is_well_formed(len(words), symbols)
     # What comes out is a tree that needs no repair.
-    rebuilt = rebuild(*linearize(tree))
-    assert rebuilt == tree and repair(*linearize(tree)) == (tree, {})
+    rebuilt = LABELLED_BRACKETS.rebuild(*LABELLED_BRACKETS.linearize(tree))
+    assert rebuilt == tree and repair(*LABELLED_BRACKETS.linearize(tree)) == (tree, {})
     if not repairs:
-        assert tree == rebuild(words, symbols)
+        assert tree == LABELLED_BRACKETS.rebuild(words, symbols)
     else:
         with pytest.raises(ValueError):
-            rebuild(words, symbols)
+            LABELLED_BRACKETS.rebuild(words, symbols)
     return bool(repairs)
 
 
@@ -218,7 +220,7 @@ def test_trees_and_damaged_trees():
     draw = random.Random(0)
     for _ in range(1_000):
         symbols = random_tree(draw)
-        num_words = sum(parse_symbol(symbol)[0] == "leaf" for symbol in symbols)
+        num_words = sum(LABELLED_BRACKETS.step_of(symbol)[0] == "leaf" for symbol in symbols)
         words = draw.choices(WORDS, k=num_words)
         assert not check(words, symbols)
         for _ in range(draw.randint(1, 4)):

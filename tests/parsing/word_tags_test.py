@@ -3,7 +3,7 @@ import json
 import pytest
 from nltk import Tree
 
-from keras_transformer.parsing.tag_dictionary import TagDictionary
+from keras_transformer.parsing.word_tags import TagDictionary
 
 pytestmark = pytest.mark.once
 

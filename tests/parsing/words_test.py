@@ -5,7 +5,7 @@ import pytest
 
 from keras_transformer.parsing.treebanks import load_treebank
 from keras_transformer.parsing.trees import unescape
-from keras_transformer.parsing.word_tokenizers import tokenize_words, word_tokenizer_of
+from keras_transformer.parsing.words import tokenize_words, word_tokenizer_of
 
 CORPORA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "/nowhere"))
 

@@ -1,4 +1,4 @@
-"""Trees as symbols and back."""
+"""Trees as symbols with labels on both brackets, and back."""
 
 import os
 import re
@@ -8,17 +8,18 @@ import pytest
 from nltk import Tree
 
 from keras_transformer.parsing.trees import (
+    LABELLED_BRACKETS,
+    LabelledBrackets,
     clean_tree,
-    linearize,
     most_openings,
-    parse_symbol,
     parse_trees,
     read_trees,
-    rebuild,
-    symbol_inventory,
 )
 
 pytestmark = pytest.mark.once
+
+linearize, rebuild = LABELLED_BRACKETS.linearize, LABELLED_BRACKETS.rebuild
+WITHOUT_TAGS = LabelledBrackets(keep_tags=False)
 
 DOG = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))"
 WORDS = ["The", "dog", "runs"]
@@ -32,7 +33,7 @@ def tree_of(text: str) -> Tree:
 
 def test_linearize():
     assert linearize(tree_of(DOG)) == (WORDS, SYMBOLS)
-    words, symbols = linearize(tree_of(DOG), keep_tags=False)
+    words, symbols = WITHOUT_TAGS.linearize(tree_of(DOG))
     assert words == WORDS
     assert symbols == ["(S", "(NP", "(XX)", "(XX)", ")NP", "(VP", "(XX)", ")VP", ")S"]
 
@@ -71,7 +72,7 @@ def test_round_trip(text):
         (["a"], ["(S", "(NN)", ")NP"], "symbol 2, ')NP', comes where a S is open"),
         (["a"], ["(S", "(NP", ")NP", "(NN)", ")S"], "symbol 2, ')NP', comes where a NP is empty"),
         (["a"], [")NP", "(NN)"], "symbol 0, ')NP', comes where nothing is open"),
-        (["a"], ["(S", "a", ")S"], "symbol 1, 'a', is none of"),
+        (["a"], ["(S", "a", ")S"], "symbol 1, 'a', is not one of"),
         ([], ["(S", ")S"], "a S is empty"),
         ([], [], "neither symbols nor words"),
         (["a"], [], "0 leaves for 1 words"),
@@ -92,28 +93,19 @@ def test_symbols_of_bad_labels():
         linearize(Tree("S", ["a", "b"]))
 
 
-def test_parse_symbol():
-    assert parse_symbol("(NP") == ("open", "NP")
-    assert parse_symbol("(NP)") == ("leaf", "NP")
-    assert parse_symbol(")NP") == ("close", "NP")
-    assert parse_symbol("(``)") == ("leaf", "``")
+def test_step_of_symbols():
+    assert LABELLED_BRACKETS.step_of("(NP") == ("open", "NP")
+    assert LABELLED_BRACKETS.step_of("(NP)") == ("leaf", "NP")
+    assert LABELLED_BRACKETS.step_of(")NP") == ("close", "NP")
+    assert LABELLED_BRACKETS.step_of("(``)") == ("leaf", "``")
     for unknown in ("", "(", ")", "()", "NP", "(N P", "((N", "))N", "(N))", ")N)", "(N\n", "<s>"):
-        assert parse_symbol(unknown) == (None, "")
-
-
-def test_symbol_inventory():
-    trees = [tree_of(DOG), tree_of("(NP (NN a) (, ,))")]
-    inventory = symbol_inventory(trees)
-    assert inventory == sorted({*SYMBOLS, "(,)"})
-    assert symbol_inventory(iter(trees), keep_tags=False) == sorted(
-        ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "(XX)"]
-    )
+        assert LABELLED_BRACKETS.step_of(unknown) == (None, None)
 
 
 def test_most_openings():
     trees = [tree_of(DOG), tree_of("(S (A (B (N a) (C (D (N b))))))")]
-    assert most_openings(trees) == 3 and most_openings(trees[:1]) == 2
-    assert most_openings([tree_of("(S (N a) (A (N b)))")]) == 1
+    assert [most_openings(tree) for tree in trees] == [2, 3]
+    assert most_openings(tree_of("(S (N a) (A (N b)))")) == 1
 
 
 def test_no_depth_is_too_great():
@@ -147,9 +139,11 @@ def test_rebuilding_real_trees_is_the_identity(files, size):
             assert rebuild(words, symbols) == tree
             seen.update(symbols)
             without_tags = [re.sub(r"\(.*\)", "(XX)", symbol) for symbol in symbols]
-            assert linearize(tree, keep_tags=False) == (words, without_tags)
+            assert WITHOUT_TAGS.linearize(tree) == (words, without_tags)
             assert linearize(rebuild(words, without_tags)) == (words, without_tags)
     assert count == size
     # No trace, function tag or index is left.
     for symbol in seen:
-        assert re.fullmatch(r"[A-Z]+\$?|-[LR]RB-|[.,:$#]|``|''", parse_symbol(symbol)[1])
+        assert re.fullmatch(
+            r"[A-Z]+\$?|-[LR]RB-|[.,:$#]|``|''", LABELLED_BRACKETS.step_of(symbol)[1]
+        )

@@ -1,11 +1,62 @@
+import numpy as np
 import pytest
 
-from keras_transformer.parsing.tree_symbols import TreeSymbols
-from keras_transformer.parsing.trees import linearize
+from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
+from keras_transformer.parsing.trees import LABELLED_BRACKETS
 from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
 from tests.parsing.small_trees import symbols, tokenizer, trees
 
 pytestmark = pytest.mark.once
+
+SENTENCES = [tree.leaves() for tree in trees()[:50]]
+# Left out by SentencePiece's normalisation, cut in two by it, unknown to the vocabulary, a mark of
+# its own, of many tokens, and two letters that become one.
+ODD = [
+    "\u200b",
+    "a\u00a0b",
+    "中文",
+    "▁",
+    "x" * 50,
+    "e\u0301",
+    "\ue000",
+    "½",
+    "\x07",
+    "🙂",
+    "\u3000",
+]
+
+
+def words_of(token_ids):
+    """How many tokens each word has."""
+    starts = np.isin(token_ids, WordTokenizer(tokenizer()).word_start_ids)
+    assert starts[0]
+    return np.diff([*np.flatnonzero(starts), len(token_ids)]).tolist()
+
+
+def test_the_tokens_are_those_of_the_whole_sentence():
+    lines = [" ".join(words) for words in SENTENCES]
+    words = WordTokenizer(tokenizer())
+    assert words.encode(lines) == tokenizer().encode(lines) == words.encode_words(SENTENCES)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_every_word_has_one_token_that_begins_it(odd):
+    (token_ids,) = WordTokenizer(tokenizer()).encode_words([["runs", odd, "the", odd, odd]])
+    alone = [len(ids) for ids in tokenizer().encode(["runs", "the"])]
+    lengths = words_of(token_ids)
+    assert len(lengths) == 5 and [lengths[0], lengths[2]] == alone
+
+
+def test_no_words():
+    assert WordTokenizer(tokenizer()).encode_words([[], ["runs"], []])[::2] == [[], []]
+    assert WordTokenizer(tokenizer()).encode([""]) == [[]]
+
+
+def test_all_pieces_that_begin_a_word():
+    pieces = [tokenizer().decode([[4, i]])[0] for i in tokenizer().word_start_ids]
+    assert len(pieces) > 20
+    ids = tokenizer().ids_of(symbols())
+    assert not {*ids} & {*tokenizer().word_start_ids}
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +66,7 @@ def tree_symbols():
 
 def test_lines_go_to_ids_and_back(tree_symbols):
     for tree in trees():
-        _, sequence = linearize(tree)
+        _, sequence = LABELLED_BRACKETS.linearize(tree)
         (token_ids,) = tree_symbols.encode([" ".join(sequence)])
         assert len(token_ids) == len(sequence) and UNKNOWN_ID not in token_ids
         assert tree_symbols.decode([*token_ids, END_ID, 0, 0]) == sequence
