@@ -130,7 +130,7 @@ def test_a_folder_named_like_parameters_is_not_read(files, capsys, tmp_path, mon
 def test_no_debugging_output(files, capsys, tmp_path):
     (tmp_path / "my.prm").write_text("DEBUG 1\n")
     status, _, errors = run(capsys, "-p", str(tmp_path / "my.prm"), *files(GOLD, GOLD))
-    assert (status, errors) == (0, "DEBUG 1: there is no debugging output here.\n")
+    assert (status, errors) == (0, "DEBUG 1 has no effect: debugging output is not supported.\n")
 
 
 BAD_FILES = {
@@ -139,13 +139,13 @@ BAD_FILES = {
     "open": (
         GOLD,
         TEST.replace("\n\n", "\n(S (X a)\n"),
-        "test, line 3: brackets that are not closed",
+        "test, line 3: 1 brackets are not closed",
     ),
     "closed": (GOLD.replace("is)))", "is))))"), TEST, "gold, line 2: a closing bracket has no"),
     "text": (
         GOLD,
         TEST.replace("\n\n", "\nit is\n"),
-        "test, line 3: 'it' stands where .*: 'it is'",
+        "test, line 3: expected a bracket, not 'it'.*: 'it is'",
     ),
 }
 
@@ -166,7 +166,9 @@ def test_missing_files(files, capsys, tmp_path):
     none = str(tmp_path / "none")
     for arguments in ([none, test], [gold, none], ["-p", none, gold, test]):
         assert_error(run(capsys, *arguments), f"There is no file {none}")
-    assert_error(run(capsys, gold, str(tmp_path)), "could not be read: Is a directory")
+    assert_error(
+        run(capsys, gold, str(tmp_path)), f"Cannot read the file {tmp_path}: Is a directory"
+    )
     (tmp_path / "my.prm").write_text("CUT 3\n")
     assert_error(run(capsys, "-p", str(tmp_path / "my.prm"), gold, test), "my.prm, line 1: ")
 

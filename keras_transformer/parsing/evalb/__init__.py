@@ -1,6 +1,6 @@
 """EVALB's scores of constituency trees, computed as Sekine and Collins's C program does.
 
-`evaluate_trees` and `evaluate_files` score in Python. On the command line
+`evaluate_trees` and `evaluate_files` score in Python. The command
 `python -m keras_transformer.parsing.evalb` prints what the C program prints.
 """
 

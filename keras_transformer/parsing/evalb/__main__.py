@@ -1,6 +1,6 @@
-"""Scores a file of predicted trees against a gold file, and prints what the C program evalb prints.
+"""Score a file of predicted trees against a gold file, and print what the C program evalb prints.
 
-Both files have one tree a line; an empty line is an empty tree.
+Both files have one tree per line; an empty line is an empty tree.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from keras_transformer.parsing.evalb.scores import TABLE_HEAD, EvalbScores
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
     options = _parser().parse_args(arguments)
     try:
         parameters = _parameters(options)
@@ -24,7 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if parameters.debug:
-        print(f"DEBUG {parameters.debug}: there is no debugging output here.", file=sys.stderr)
+        print(
+            f"DEBUG {parameters.debug} has no effect: debugging output is not supported.",
+            file=sys.stderr,
+        )
     scores = score_sentences(gold, predicted, parameters)
     with ended_by_pipe():
         _print_scores(scores)
@@ -36,8 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m keras_transformer.parsing.evalb",
         description=__doc__,
-        epilog="Exit status: 0; 1 if there were more errors than the C program allows (every "
-        "sentence is scored all the same); 2 if the input is not as it should be.",
+        epilog="Exit status: 0; 1 if there were more errors than the C program allows (all "
+        "sentences are still scored); 2 if the input is not valid.",
     )
     parser.add_argument("gold", metavar="GOLD", help="the file of gold trees")
     parser.add_argument("test", metavar="TEST", help="the file of predicted trees")
@@ -45,8 +49,8 @@ def _parser() -> argparse.ArgumentParser:
         "-p",
         dest="parameters",
         metavar="PRM",
-        help="a parameter file, or the name of one that is shipped: "
-        f"{', '.join(named_parameters())} (without it nothing is deleted)",
+        help="a parameter file, or the name of one that is included: "
+        f"{', '.join(named_parameters())} (default: nothing is deleted)",
     )
     parser.add_argument(
         "-c", dest="cutoff_length", metavar="N", type=int, help="the cut-off length (40)"
@@ -58,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parameters(options: argparse.Namespace) -> Parameters:
-    """Those of the file, over which the options of the command line go."""
+    """Return the parameters of the file, overridden by the options of the command line."""
     name = options.parameters
     if name is None:
         parameters = Parameters()
@@ -81,7 +85,7 @@ def _print_scores(scores: EvalbScores) -> None:
 
 
 def _warn_of_errors(scores: EvalbScores, max_error: int) -> int:
-    """The exit status. The C program lets `max_error` errors and one more pass."""
+    """Return the exit status. The C program allows `max_error` errors and one more."""
     if scores.errors <= max_error + 1:
         return 0
     rows = enumerate(scores.sentence_scores, start=1)

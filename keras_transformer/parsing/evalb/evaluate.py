@@ -1,9 +1,9 @@
-"""Brackets of one tree set against those of another, as EVALB does it."""
+"""EVALB's comparison of the brackets of two trees."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.evalb.parameters import Parameters, read_lines
@@ -11,41 +11,44 @@ from keras_transformer.parsing.evalb.scores import EvalbScores, SentenceScores, 
 from keras_transformer.parsing.evalb.sentence import Bracket, Sentence, read_sentence
 from keras_transformer.progress import bar
 
-# What a constituent is to EVALB.
+if TYPE_CHECKING:
+    from nltk import Tree
+
+_SHOWN = 60  # characters of a tree in an error message
+# The statuses of a constituent.
 MATCHED, UNMATCHED, NOT_SCORED = "matched", "unmatched", "not scored"
 
 
-_SHOWN = 60  # characters of a tree in an error message
-
-
 def evaluate_trees(
-    gold: Sequence[Any], predicted: Sequence[Any], parameters: Parameters | None = None
+    gold: "Iterable[Tree | str]",
+    predicted: "Iterable[Tree | str]",
+    parameters: Parameters | None = None,
 ) -> EvalbScores:
-    """Scores predicted trees with EVALB's figures.
+    """Score predicted trees with EVALB's figures.
 
     ```python
     evaluate_trees(gold, predicted, Parameters.named("COLLINS")).f1
     ```
 
-    A tree that is predicted without words (an empty string, say) is a skip sentence. Trees whose
-    words differ are an error sentence; `sentence_scores` of the result says why. Both are counted,
-    and left out of EVALB's figures; `strict_f1` counts them as wrong. The C program's limits (200
-    words and 200 brackets a sentence, 20 quotes that may be put back, lines of 4,999 bytes) do not
-    hold here.
+    A predicted tree without words (such as an empty string) makes a skip sentence. Trees whose
+    words differ make an error sentence; `sentence_scores` of the result gives the reason. Both are
+    counted, but excluded from EVALB's figures; `strict_f1` counts them as wrong. The limits of the
+    C program (200 words and 200 brackets per sentence, 20 quotes to put back, lines of 4,999 bytes)
+    do not apply.
 
     Args:
         gold: `nltk.Tree`s or bracketed strings, with words and parts of speech.
-        predicted: one for each of `gold`. In a string `(NP )` is an empty word with the tag NP, as
-            for the C program; an `nltk.Tree` without children is a bracket around nothing.
-        parameters: a `Parameters`; by default the C program's own defaults, which delete nothing,
+        predicted: one tree per tree of `gold`. In a string `(NP )` is an empty word with the tag
+            NP, as for the C program; an `nltk.Tree` without children is an empty bracket.
+        parameters: a `Parameters`. Defaults to the C program's own defaults, which delete nothing,
             not even TOP and punctuation.
 
     Returns:
         An `EvalbScores`.
 
     Raises:
-        UserError: if there is nothing to score, if the numbers of trees differ, or if brackets do
-            not pair.
+        UserError: if there is nothing to score, the numbers of trees differ, or brackets are not
+            balanced.
     """
     gold, predicted = list(gold), list(predicted)
     if not gold:
@@ -56,23 +59,23 @@ def evaluate_trees(
             f"Received: {len(gold):,} gold and {len(predicted):,} predicted trees"
         )
     parameters = parameters or Parameters()
-    sentences = (
-        _read_all(trees, parameters, lambda number, name=name: f"`{name}[{number}]`")
-        for name, trees in (("gold", gold), ("predicted", predicted))
+    return score_sentences(
+        _read_all(gold, parameters, lambda number: f"`gold[{number}]`"),
+        _read_all(predicted, parameters, lambda number: f"`predicted[{number}]`"),
+        parameters,
     )
-    return score_sentences(*sentences, parameters)
 
 
 def evaluate_files(
     gold_path: str | Path, predicted_path: str | Path, parameters: Parameters | None = None
 ) -> EvalbScores:
-    """Scores a file of predicted trees, one a line, as `evaluate_trees` does.
+    """Score a file of predicted trees, one per line, as `evaluate_trees` does.
 
     An empty line is an empty tree.
 
     Args:
-        gold_path: file of gold trees, one a line.
-        predicted_path: file of predicted trees, line N for line N.
+        gold_path: file of gold trees, one per line.
+        predicted_path: file of predicted trees, in the same order.
         parameters: as for `evaluate_trees`.
 
     Returns:
@@ -80,21 +83,22 @@ def evaluate_files(
 
     Raises:
         UserError: if a file cannot be read or is empty, if the numbers of lines differ (the C
-            program then scores the lines that both have), or if the brackets of a line do not pair
-            (it then counts an error, or stops).
+            program then scores the lines that both files have), or if the brackets of a line are
+            not balanced (the C program then counts an error, or stops).
     """
     parameters = parameters or Parameters()
-    return score_sentences(*read_files(gold_path, predicted_path, parameters), parameters)
+    gold, predicted = read_files(gold_path, predicted_path, parameters)
+    return score_sentences(gold, predicted, parameters)
 
 
 class Differences(NamedTuple):
-    """What EVALB makes of two trees of a sentence.
+    """The differences between two trees of a sentence, as EVALB scores them.
 
     Attributes:
-        gold: list of `"matched"`, `"unmatched"` (so it is missing in the other tree) and `"not
-            scored"`: of each constituent of the gold tree, in the order of their opening brackets.
-        predicted: the same of the predicted tree, where `"unmatched"` is wrong.
-        message: what EVALB says where the words differ, so that nothing is scored; else empty.
+        gold: list with one string per constituent of the gold tree, in the order of the opening
+            brackets: `"matched"`, `"unmatched"` (missing in the predicted tree) or `"not scored"`.
+        predicted: the same for the predicted tree, where `"unmatched"` means wrong.
+        message: EVALB's message if the words differ and nothing is scored; else empty.
     """
 
     gold: list[str]
@@ -103,39 +107,45 @@ class Differences(NamedTuple):
 
 
 def find_differences(
-    gold: Any, predicted: Any, parameters: Parameters | None = None
+    gold: "Tree | str", predicted: "Tree | str", parameters: Parameters | None = None
 ) -> Differences:
-    """Compares two trees of a sentence as `evaluate_trees` does.
+    """Compare two trees of a sentence as `evaluate_trees` does.
 
     Args:
         gold: an `nltk.Tree` or a bracketed string.
-        predicted: likewise.
-        parameters: a `Parameters`; by default the C program's own defaults.
+        predicted: an `nltk.Tree` or a bracketed string.
+        parameters: a `Parameters`. Defaults to the C program's own defaults.
 
     Returns:
         `Differences`.
 
     Raises:
-        UserError: if brackets do not pair.
+        UserError: if brackets are not balanced.
     """
     parameters = parameters or Parameters()
-    sentences = [read_sentence(tree, parameters) for tree in (gold, predicted)]
-    message = align(*sentences, parameters)
-    scored = [_scored_by_number(sentence, parameters) for sentence in sentences]
+    gold_sentence = read_sentence(gold, parameters)
+    predicted_sentence = read_sentence(predicted, parameters)
+    message = align(gold_sentence, predicted_sentence, parameters)
+    gold_brackets = _scored_by_number(gold_sentence, parameters)
+    predicted_brackets = _scored_by_number(predicted_sentence, parameters)
     pairs = []
     if not message:
-        pairs = matched_brackets(*(list(brackets.values()) for brackets in scored), parameters)
-    matched = ([gold for gold, _ in pairs], [predicted for _, predicted in pairs])
-    return Differences(*map(_statuses, sentences, scored, matched), message)
+        gold_list, predicted_list = list(gold_brackets.values()), list(predicted_brackets.values())
+        pairs = matched_brackets(gold_list, predicted_list, parameters)
+    return Differences(
+        _statuses(gold_sentence, gold_brackets, [place for place, _ in pairs]),
+        _statuses(predicted_sentence, predicted_brackets, [place for _, place in pairs]),
+        message,
+    )
 
 
-def _scored_by_number(sentence: Sentence, parameters: Parameters) -> dict:
-    """Number of a constituent -> its bracket as it is scored, where it is."""
+def _scored_by_number(sentence: Sentence, parameters: Parameters) -> dict[int, Bracket]:
+    """Return the brackets that are scored, by the numbers of their constituents."""
     found = (scored_bracket(bracket, parameters) for bracket in sentence.brackets)
     return {number: bracket for number, bracket in enumerate(found) if bracket is not None}
 
 
-def _statuses(sentence: Sentence, scored: dict, matched) -> list[str]:
+def _statuses(sentence: Sentence, scored: dict[int, Bracket], matched: Iterable[int]) -> list[str]:
     numbers = list(scored)
     statuses = [UNMATCHED if i in scored else NOT_SCORED for i in range(len(sentence.brackets))]
     for place in matched:
@@ -145,34 +155,36 @@ def _statuses(sentence: Sentence, scored: dict, matched) -> list[str]:
 
 def read_files(
     gold_path: str | Path, predicted_path: str | Path, parameters: Parameters
-) -> list[list[Sentence]]:
-    """The gold sentences and the predicted ones."""
-    paths = (gold_path, predicted_path)
-    lines = [read_lines(path) for path in paths]
-    for path, found in zip(paths, lines):
-        if not found:
-            raise UserError(f"The file {path} is empty. Expected one tree a line.")
-    if len(lines[0]) != len(lines[1]):
+) -> tuple[list[Sentence], list[Sentence]]:
+    """Return the gold sentences and the predicted sentences of two files."""
+    gold, predicted = read_lines(gold_path), read_lines(predicted_path)
+    for path, lines in ((gold_path, gold), (predicted_path, predicted)):
+        if not lines:
+            raise UserError(f"The file {path} is empty. Expected one tree per line.")
+    if len(gold) != len(predicted):
         raise UserError(
-            f"{gold_path} has {len(lines[0]):,} lines and {predicted_path} has {len(lines[1]):,}. "
-            "Expected one tree a line, the same sentences in both; a sentence without a parse is "
-            "an empty line."
+            f"{gold_path} has {len(gold):,} lines and {predicted_path} has {len(predicted):,}. "
+            "Expected one tree per line and the same sentences in both files. A sentence without a "
+            "parse is an empty line."
         )
-    return [
-        _read_all(found, parameters, lambda number, path=path: f"{path}, line {number + 1}")
-        for path, found in zip(paths, lines)
-    ]
+    return (
+        _read_all(gold, parameters, lambda number: f"{gold_path}, line {number + 1}"),
+        _read_all(predicted, parameters, lambda number: f"{predicted_path}, line {number + 1}"),
+    )
 
 
 def score_sentences(
     gold: Iterable[Sentence], predicted: Iterable[Sentence], parameters: Parameters
 ) -> EvalbScores:
+    """Score predicted sentences against gold sentences, in the same order."""
     return EvalbScores.of(
         [_score(*pair, parameters) for pair in zip(gold, predicted)], parameters.cutoff_length
     )
 
 
-def _read_all(trees, parameters, where) -> list[Sentence]:
+def _read_all(
+    trees: "Sequence[Tree | str]", parameters: Parameters, where: Callable[[int], str]
+) -> list[Sentence]:
     sentences = []
     for number, tree in enumerate(bar("reading", "trees", iterable=trees)):
         try:
@@ -203,7 +215,9 @@ def _score(gold: Sentence, predicted: Sentence, parameters: Parameters) -> Sente
     )
 
 
-def _unscored(gold, predicted, parameters, status, message="") -> SentenceScores:
+def _unscored(
+    gold: Sentence, predicted: Sentence, parameters: Parameters, status: Status, message: str = ""
+) -> SentenceScores:
     return SentenceScores(
         gold.length,
         status,
@@ -214,8 +228,8 @@ def _unscored(gold, predicted, parameters, status, message="") -> SentenceScores
 
 
 def align(gold: Sentence, predicted: Sentence, parameters: Parameters) -> str:
-    """Puts quotes back where that helps; returns what EVALB says of words that are not the same,
-    nothing if they are.
+    """Put quotes back where this helps; return EVALB's message if the words still differ, else an
+    empty string.
     """
     if len(gold.words) != len(predicted.words):
         _put_quotes_back(gold, predicted, parameters)
@@ -223,13 +237,13 @@ def align(gold: Sentence, predicted: Sentence, parameters: Parameters) -> str:
 
 
 def _put_quotes_back(gold: Sentence, predicted: Sentence, parameters: Parameters) -> None:
-    """Where one of two quotes at a place was deleted for its tag and the other was not.
+    """Put a quote back if its tag was deleted and the tag of the other tree's quote was not.
 
     `'` may be tagged '' in one tree, which is deleted, and POS in the other, which is not.
     """
     deleted = parameters.delete_labels
     for number, quote in enumerate(predicted.quotes):
-        # The place as it was: putting this quote back moves it, and EVALB does not look again.
+        # The position as it was: putting this quote back moves it, and EVALB does not look again.
         position = quote.position
         for gold_number, gold_quote in enumerate(gold.quotes):
             if gold_quote.position != position:
@@ -240,8 +254,8 @@ def _put_quotes_back(gold: Sentence, predicted: Sentence, parameters: Parameters
                 predicted.put_back(number)
 
 
-def _difference(gold: list[str], predicted: list[str], parameters: Parameters) -> str:
-    """What the C program says of words that are not the same; nothing if they are."""
+def _difference(gold: Sequence[str], predicted: Sequence[str], parameters: Parameters) -> str:
+    """Return the C program's message for words that differ; an empty string if they agree."""
     if len(gold) != len(predicted):
         return f"Length unmatch ({len(gold)}|{len(predicted)})"
     for word, other in zip(gold, predicted):
@@ -250,13 +264,15 @@ def _difference(gold: list[str], predicted: list[str], parameters: Parameters) -
     return ""
 
 
-def _scored_brackets(brackets: list[Bracket], parameters: Parameters) -> list[Bracket]:
+def _scored_brackets(brackets: Iterable[Bracket], parameters: Parameters) -> list[Bracket]:
     scored = (scored_bracket(bracket, parameters) for bracket in brackets)
     return [bracket for bracket in scored if bracket is not None]
 
 
 def scored_bracket(bracket: Bracket, parameters: Parameters) -> Bracket | None:
-    """One with words in it and a label that counts: NP of NP-SBJ-1, VP of VP=2."""
+    """Return a bracket with its bare label (NP for NP-SBJ-1, VP for VP=2), or None if it has no
+    words or its label is deleted.
+    """
     if bracket.start == bracket.end:
         return None
     label = bracket.label.partition("-")[0].partition("=")[0]
@@ -264,10 +280,12 @@ def scored_bracket(bracket: Bracket, parameters: Parameters) -> Bracket | None:
 
 
 def matched_brackets(
-    gold: list[Bracket], predicted: list[Bracket], parameters: Parameters
+    gold: Sequence[Bracket], predicted: Sequence[Bracket], parameters: Parameters
 ) -> list[tuple[int, int]]:
-    """Each gold bracket takes the first predicted one that fits and is not yet taken: the pairs of
-    their places in the lists.
+    """Match each gold bracket to the first equal predicted bracket that is not matched yet.
+
+    Returns:
+        The pairs of their indices in the two lists.
     """
     places = defaultdict(list)
     for place, bracket in enumerate(predicted):
@@ -285,8 +303,8 @@ def matched_brackets(
     return pairs
 
 
-def _count_crossing(gold: list[Bracket], predicted: list[Bracket]) -> int:
-    """The predicted brackets that overlap a gold bracket, where neither holds the other."""
+def _count_crossing(gold: Iterable[Bracket], predicted: Iterable[Bracket]) -> int:
+    """Count the predicted brackets that overlap a gold bracket without nesting."""
     spans = {(bracket.start, bracket.end) for bracket in gold}
     return sum(
         any(

@@ -1,6 +1,6 @@
 """EVALB's parameter files.
 
-COLLINS.prm, new.prm and nk.prm lie beside this file as they were published: the first two with
+COLLINS.prm, new.prm and nk.prm lie next to this module as they were published: the first two with
 EVALB (Satoshi Sekine, Michael Collins, David Ellis), the third with Nikita Kitaev's copy of it. All
 are in the public domain (the Unlicense).
 """
@@ -8,6 +8,7 @@ are in the public domain (the Unlicense).
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from keras_transformer.errors import UserError
 
@@ -26,24 +27,24 @@ _KEYWORDS = (*_INTEGERS, "LABELED", *_LABELS, *_PAIRS)
 
 @dataclass(frozen=True)
 class Parameters:
-    """What EVALB leaves to its user. The defaults are those of the C program without a file.
+    """EVALB's options. The defaults are the defaults of the C program without a file.
 
-    Published figures were mostly scored with `Parameters.named("COLLINS")`.
+    Most published figures were computed with `Parameters.named("COLLINS")`.
 
     Attributes:
         max_error: the C program stops at error number `max_error + 2`. Here every sentence is
-            scored; the command line says where the C program would have stopped.
-        cutoff_length: the second summary is of the sentences of at most so many words.
+            scored; the command line reports where the C program would have stopped.
+        cutoff_length: the largest length of the sentences of the second summary.
         labeled: whether brackets must agree in label, not only in span.
-        delete_labels: a word with such a tag is left out; a bracket with such a label is left out,
-            but not what is in it.
-        delete_labels_for_length: words with such a tag do not count in a sentence's length. All
-            others do, those of `delete_labels` too.
-        quote_labels: where one tree's quote (`'`, `"` or `/`) is left out for its tag and the
-            other's is not, it is put back, if both tags are among these.
+        delete_labels: tags whose words are ignored, and labels whose brackets are ignored without
+            their content.
+        delete_labels_for_length: tags whose words do not count in a sentence's length. All other
+            words count, including the words of `delete_labels`.
+        quote_labels: tags of quotes (`'`, `"` or `/`) that are put back if one tree's quote was
+            deleted for its tag and the other tree's was not. Both tags must be in this set.
         equal_labels: pairs of labels or tags that count as equal, in both directions.
         equal_words: pairs of words that count as equal, in both directions.
-        debug: the C program's level of debugging output, which there is none of here.
+        debug: the C program's level of debugging output, which has no effect here.
     """
 
     max_error: int = 10
@@ -58,43 +59,45 @@ class Parameters:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Parameters":
-        """Reads a parameter file.
+        """Read a parameter file.
 
         Args:
-            path: the file, as EVALB's `.prm`.
+            path: the file, in the form of EVALB's `.prm` files.
 
         Returns:
             A `Parameters`.
 
         Raises:
-            UserError: if the file cannot be read, or has a line that is not understood (the C
-                program leaves such a line out).
+            UserError: if the file cannot be read, or a line is not valid (the C program ignores
+                such a line).
         """
-        fields = {name: set() for name in (*_LABELS.values(), *_PAIRS.values())}
+        fields: dict[str, Any] = {name: set() for name in (*_LABELS.values(), *_PAIRS.values())}
         for number, line in enumerate(read_lines(path), start=1):
             line = line.rstrip(" \t\n\r\f\v")
-            if line.startswith("#") or len(line) < 3:  # as the C program has it
+            if line.startswith("#") or len(line) < 3:  # the C program's rule
                 continue
             keyword, *values = re.split(r"\s+", line, flags=re.ASCII)
             try:
                 _set(fields, keyword, values)
             except ValueError as error:
                 raise UserError(f"{path}, line {number}: {error} Received: {line!r}") from None
-        return cls(**{name: _frozen(value) for name, value in fields.items()})
+        for name in (*_LABELS.values(), *_PAIRS.values()):
+            fields[name] = frozenset(fields[name])
+        return cls(**fields)
 
     @classmethod
     def named(cls, name: str) -> "Parameters":
-        """Parameters that are in wide use.
+        """Return parameters that are in wide use.
 
         Args:
-            name: `"COLLINS"`; `"new"`, which also leaves out `S1`, `?` and `!` and puts quotes
-                back; or `"nk"`, which is `"new"` with a `max_error` of 10,000.
+            name: `"COLLINS"`; `"new"`, which also ignores `S1`, `?` and `!` and puts quotes back;
+                or `"nk"`, which is `"new"` with a `max_error` of 10,000.
 
         Returns:
             A `Parameters`.
 
         Raises:
-            UserError: if there are none of this name.
+            UserError: if the name is unknown.
         """
         if name not in named_parameters():
             raise UserError(
@@ -103,42 +106,28 @@ class Parameters:
         return cls.from_file(_FOLDER / f"{name}.prm")
 
     def same_label(self, label: str, other: str) -> bool:
-        """Whether two labels count as equal.
-
-        Args:
-            label: a label or tag.
-            other: another.
-        """
+        """Return whether two labels or tags count as equal."""
         return _same(label, other, self.equal_labels)
 
     def same_word(self, word: str, other: str) -> bool:
-        """Whether two words count as equal.
-
-        Args:
-            word: a word.
-            other: another.
-        """
+        """Return whether two words count as equal."""
         return _same(word, other, self.equal_words)
 
     def deletes_bracket(self, label: str) -> bool:
-        """Whether a bracket is left out for its label.
-
-        Args:
-            label: a bracket's label.
-        """
-        # A bracket goes by labels that are equal, a word by its very tag: such is EVALB.
+        """Return whether brackets with a label are ignored."""
+        # EVALB deletes brackets by equal labels, but words only by the exact tag.
         return any(self.same_label(label, deleted) for deleted in self.delete_labels)
 
 
 def named_parameters() -> list[str]:
-    """The names that `Parameters.named` takes."""
+    """Return the names that `Parameters.named` accepts."""
     return sorted(path.stem for path in _FOLDER.glob("*.prm"))
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a file, which end at "\\n" alone.
+    """Return the lines of a file, split only at "\\n", as the C program splits them.
 
-    Bytes that are not UTF-8 are carried along: EVALB compares bytes, in whatever encoding.
+    Bytes that are not UTF-8 are kept: EVALB compares bytes, in whatever encoding.
     """
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
@@ -146,10 +135,10 @@ def read_lines(path: str | Path) -> list[str]:
     except FileNotFoundError:
         raise UserError(f"There is no file {path}. Check the path.") from None
     except OSError as error:
-        raise UserError(f"The file {path} could not be read: {error.strerror}.") from None
+        raise UserError(f"Cannot read the file {path}: {error.strerror}.") from None
 
 
-def _set(fields: dict, keyword: str, values: list[str]) -> None:
+def _set(fields: dict[str, Any], keyword: str, values: list[str]) -> None:
     if keyword not in _KEYWORDS:
         raise UserError(f"a line must begin with one of {', '.join(_KEYWORDS)}, or with #.")
     expected = 2 if keyword in _PAIRS else 1
@@ -166,10 +155,6 @@ def _set(fields: dict, keyword: str, values: list[str]) -> None:
             fields["labeled"] = int(values[0]) != 0
         else:
             fields[_INTEGERS[keyword]] = int(values[0])
-
-
-def _frozen(value):
-    return frozenset(value) if isinstance(value, set) else value
 
 
 def _same(first: str, second: str, pairs: frozenset[tuple[str, str]]) -> bool:

@@ -1,7 +1,7 @@
-"""EVALB's figures, and the lines in which the C program prints them."""
+"""EVALB's figures, and the lines that the C program prints."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any
@@ -13,7 +13,7 @@ TABLE_HEAD = """\
 
 
 class Status(IntEnum):
-    """Whether a sentence was scored, as the table numbers it."""
+    """The status of a sentence, with the numbers of the table."""
 
     VALID = 0
     ERROR = 1
@@ -25,17 +25,16 @@ class SentenceScores:
     """One row of EVALB's table.
 
     Attributes:
-        length: number of words of the gold tree, less those that do not count for the length.
-        status: 0 for a sentence that was scored, 1 for an error, 2 for a skip sentence. Nothing of
-            the last two is right: only their length and their brackets are known, and the table has
-            0 for the brackets, too.
-        message: what is wrong, if it is an error.
+        length: number of words of the gold tree that count for the length.
+        status: 0 for a scored sentence, 1 for an error sentence, 2 for a skip sentence. Error and
+            skip sentences have only a length and numbers of brackets, which the table shows as 0.
+        message: the reason for an error.
         matched: number of brackets in both trees.
         gold_brackets: number of brackets of the gold tree that count.
         predicted_brackets: number of brackets of the predicted tree that count.
         crossing: number of predicted brackets that cross a gold bracket.
         words: number of words that were not deleted.
-        correct_tags: number of these that have the same part of speech in both.
+        correct_tags: number of these words with the same part of speech in both trees.
     """
 
     length: int
@@ -78,28 +77,28 @@ class SentenceScores:
 
 @dataclass(frozen=True)
 class Summary:
-    """EVALB's figures of a set of sentences. Those in per cent are from 0 to 100.
+    """EVALB's figures of a set of sentences. Percentages are from 0 to 100.
 
-    Brackets, words and crossings are counted over valid sentences, neither error nor skip. So a
-    parser whose worst trees are error sentences scores higher than one that gets half of each of
-    them right. `strict_recall`, `strict_precision` and `strict_f1`, which EVALB does not have,
-    count the brackets of all sentences: an error sentence or a skip sentence has no bracket that
-    matches, its gold brackets are missed, and those that were predicted are wrong. Without such
-    sentences they are EVALB's own figures.
+    Brackets, words and crossings are counted over valid sentences, without error and skip
+    sentences. So a parser whose worst trees are error sentences scores higher than a parser that
+    gets half of each of these trees right. `strict_recall`, `strict_precision` and `strict_f1`,
+    which EVALB does not have, count the brackets of all sentences. No bracket of an error sentence
+    or a skip sentence matches: its gold brackets are missed, and its predicted brackets are wrong.
+    Without such sentences the strict figures are EVALB's own.
 
     Attributes:
         sentences: number of sentences.
-        errors: number of error sentences: the words of the two trees differ.
-        skipped: number of skip sentences: the predicted tree has no words.
+        errors: number of error sentences, in which the words of the two trees differ.
+        skipped: number of skip sentences, whose predicted tree has no words.
         matched: number of brackets in both trees.
         gold_brackets: number of gold brackets.
         predicted_brackets: number of predicted brackets.
         complete: number of sentences whose brackets all match.
         crossing: number of predicted brackets that cross a gold bracket.
         without_crossing: number of sentences without such a bracket.
-        with_few_crossings: number of sentences with at most two.
+        with_few_crossings: number of sentences with at most two such brackets.
         words: number of words that were not deleted.
-        correct_tags: number of these that have the right part of speech.
+        correct_tags: number of these words with the right part of speech.
         strict_gold_brackets: number of gold brackets of all sentences.
         strict_predicted_brackets: number of predicted brackets of all sentences.
     """
@@ -121,7 +120,7 @@ class Summary:
 
     @property
     def valid(self) -> int:
-        """Number of sentences that were scored."""
+        """The number of scored sentences."""
         return self.sentences - self.errors - self.skipped
 
     @property
@@ -134,42 +133,42 @@ class Summary:
 
     @property
     def f1(self) -> float:
-        """2 P R / (P + R); 0 where nothing matches, of which the C program prints `nan`."""
+        """2 P R / (P + R); 0 if nothing matches, where the C program prints `nan`."""
         return _f1(self.precision, self.recall)
 
     @property
     def strict_recall(self) -> float:
-        """Per cent of the gold brackets of all sentences that matched, in valid sentences."""
+        """The percentage of the gold brackets of all sentences that are matched."""
         return _percent(self.matched, self.strict_gold_brackets)
 
     @property
     def strict_precision(self) -> float:
-        """Per cent of the predicted brackets of all sentences that matched, in valid sentences."""
+        """The percentage of the predicted brackets of all sentences that are matched."""
         return _percent(self.matched, self.strict_predicted_brackets)
 
     @property
     def strict_f1(self) -> float:
-        """F1 with every error sentence and skip sentence counted as wrong: see the class."""
+        """F1 with every error sentence and skip sentence counted as wrong."""
         return _f1(self.strict_precision, self.strict_recall)
 
     @property
     def complete_match(self) -> float:
-        """Per cent of the valid sentences."""
+        """The percentage of valid sentences whose brackets all match."""
         return _percent(self.complete, self.valid)
 
     @property
     def average_crossing(self) -> float:
-        """Crossing brackets a valid sentence."""
+        """The number of crossing brackets per valid sentence."""
         return self.crossing / self.valid if self.valid else 0.0
 
     @property
     def no_crossing(self) -> float:
-        """Per cent of the valid sentences."""
+        """The percentage of valid sentences without a crossing bracket."""
         return _percent(self.without_crossing, self.valid)
 
     @property
     def two_or_less_crossing(self) -> float:
-        """Per cent of the valid sentences."""
+        """The percentage of valid sentences with at most two crossing brackets."""
         return _percent(self.with_few_crossings, self.valid)
 
     @property
@@ -177,7 +176,7 @@ class Summary:
         return _percent(self.correct_tags, self.words)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns counts and figures as a dictionary that `json` can write."""
+        """Return counts and figures as a dict of JSON values."""
         counts = {column.name: getattr(self, column.name) for column in fields(Summary)}
         names = ("valid", *_FIGURES, *_STRICT_FIGURES)
         return counts | {name: getattr(self, name) for name in names}
@@ -214,12 +213,12 @@ _STRICT_FIGURES = ("strict_recall", "strict_precision", "strict_f1")
 
 @dataclass(frozen=True)
 class EvalbScores(Summary):
-    """EVALB's figures of all sentences; `str()` gives the C program's summary.
+    """EVALB's figures of all sentences; `str()` returns the C program's summary.
 
     Attributes:
         cutoff_length: the greatest length of a short sentence.
-        short: the same figures of the short sentences alone.
-        sentence_scores: the rows of the table, one a sentence.
+        short: the same figures of the short sentences only.
+        sentence_scores: the rows of the table, one per sentence.
     """
 
     cutoff_length: int
@@ -228,10 +227,10 @@ class EvalbScores(Summary):
 
     @classmethod
     def of(cls, sentence_scores: Iterable[SentenceScores], cutoff_length: int) -> "EvalbScores":
-        """Adds up the scores of sentences.
+        """Sum the scores of sentences.
 
         Args:
-            sentence_scores: those of each sentence.
+            sentence_scores: the scores of each sentence.
             cutoff_length: the greatest length of a short sentence.
 
         Returns:
@@ -246,12 +245,12 @@ class EvalbScores(Summary):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns counts and figures as a dictionary that `json` can write, without the table."""
+        """Return counts and figures as a dict of JSON values, without the table."""
         short = {"cutoff_length": self.cutoff_length, "short": self.short.to_dict()}
         return super().to_dict() | short
 
     def table_foot(self) -> str:
-        """The line of totals under the table."""
+        """Return the line of totals under the table."""
         brackets = ""
         if self.gold_brackets and self.predicted_brackets:
             brackets = (
@@ -270,7 +269,7 @@ class EvalbScores(Summary):
         )
 
 
-def _sums(rows: Iterable[SentenceScores]) -> dict[str, int]:
+def _sums(rows: Sequence[SentenceScores]) -> dict[str, int]:
     valid = [row for row in rows if row.status == Status.VALID]
     return {
         "sentences": len(rows),
@@ -297,5 +296,5 @@ def _f1(precision: float, recall: float) -> float:
 
 
 def _percent(part: int, whole: int) -> float:
-    # In this order of operations, which is the C program's, the last digit printed is its, too.
+    # This is the C program's order of operations, so the last printed digit is the same.
     return 100.0 * part / whole if whole else 0.0

@@ -1,22 +1,25 @@
-"""A tree as EVALB sees it: words, tags and labelled spans, less what is to be deleted."""
+"""A tree as EVALB reads it: words, tags and labelled spans, without deleted words."""
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.evalb.parameters import Parameters
 
-# "(TAG word)", or an opening bracket with its label, or a closing one, or what should not be there.
+if TYPE_CHECKING:
+    from nltk import Tree
+
+# "(TAG word)", an opening bracket with its label, a closing bracket, or misplaced text.
 # Only ASCII spaces separate: a no-break space belongs to its word.
 _TOKEN = re.compile(r"\((?P<label>[^\s()]*)(?:\s+(?P<word>[^\s()]*)\))?|\)|[^\s()]+", re.ASCII)
-_QUOTES = ("'", '"', "/")
 _END = object()
+_QUOTES = ("'", '"', "/")
 
 
 @dataclass
 class Bracket:
-    """A label and the words, counted without the deleted ones, from `start` up to `end`."""
+    """A label, and the range of its words; deleted words are not counted."""
 
     label: str
     start: int
@@ -25,13 +28,13 @@ class Bracket:
 
 @dataclass
 class Quote:
-    """A quote that may have to be put back.
+    """A quote that may be put back.
 
     Attributes:
         word: the quote.
         tag: its part of speech.
-        position: number of the words before it that were kept.
-        num_opened: number of the brackets opened before it.
+        position: number of kept words before it.
+        num_opened: number of brackets opened before it.
         enclosing: the brackets that are open around it.
     """
 
@@ -44,9 +47,9 @@ class Quote:
 
 @dataclass
 class Sentence:
-    """The words that were kept, their tags, and the brackets in the order of their opening.
+    """The kept words of a tree, their tags, and the brackets in the order of their opening.
 
-    `length` also counts words that were not kept; `open_brackets` is empty once all is read.
+    `length` also counts deleted words; `open_brackets` is empty after reading.
     """
 
     parameters: Parameters
@@ -76,7 +79,7 @@ class Sentence:
             self.tags.append(tag)
 
     def put_back(self, number: int) -> None:
-        """Inserts quote `number`, which was deleted, among the words."""
+        """Insert the deleted quote `number` among the words."""
         quote = self.quotes[number]
         self.words.insert(quote.position, quote.word)
         self.tags.insert(quote.position, quote.tag)
@@ -89,11 +92,11 @@ class Sentence:
             later.position += 1
 
 
-def read_sentence(tree: Any, parameters: Parameters) -> Sentence:
-    """Reads a bracketed string or an `nltk.Tree`.
+def read_sentence(tree: "Tree | str", parameters: Parameters) -> Sentence:
+    """Read a bracketed string or an `nltk.Tree`.
 
     Raises:
-        UserError: if brackets do not pair, or if a word does not stand alone under its tag.
+        UserError: if brackets are not balanced, or a word is not alone under its tag.
     """
     sentence = Sentence(parameters)
     if isinstance(tree, str):
@@ -101,7 +104,7 @@ def read_sentence(tree: Any, parameters: Parameters) -> Sentence:
     elif _is_tree(tree):
         _read_tree(tree, sentence)
     else:
-        raise UserError(f"{type(tree).__name__} is neither an nltk Tree nor a bracketed string.")
+        raise UserError(f"Expected an nltk Tree or a bracketed string, not {type(tree).__name__}.")
     return sentence
 
 
@@ -113,28 +116,26 @@ def _read_string(text: str, sentence: Sentence) -> None:
         elif label is not None:
             sentence.open(label)
         elif token[0] != ")":
-            raise UserError(
-                f"{token[0]!r} stands where a bracket should. Write words as (TAG word)."
-            )
+            raise UserError(f"expected a bracket, not {token[0]!r}. Write words as (TAG word).")
         elif not sentence.open_brackets:
-            raise UserError("a closing bracket has no opening one.")
+            raise UserError("a closing bracket has no opening bracket.")
         else:
             sentence.close()
     if sentence.open_brackets:
-        raise UserError(f"brackets that are not closed: {len(sentence.open_brackets)}.")
+        raise UserError(f"{len(sentence.open_brackets)} brackets are not closed.")
 
 
-def _read_tree(tree: Any, sentence: Sentence) -> None:
-    """Walks with a stack of its own: a parser's output can nest deeper than Python's."""
+def _read_tree(tree: "Tree", sentence: Sentence) -> None:
+    """Walk without recursion, because a parser's output can nest deeper than Python's stack."""
     waiting = [iter([tree])]
     while waiting:
-        node = next(waiting[-1], _END)
+        node: Any = next(waiting[-1], _END)
         if node is _END:
             waiting.pop()
             if waiting:
                 sentence.close()
         elif not _is_tree(node):
-            raise UserError(f"the word {node!r} does not stand alone under its tag.")
+            raise UserError(f"the word {node!r} is not alone under its tag.")
         elif len(node) == 1 and not _is_tree(node[0]):
             sentence.add_word(node.label(), node[0])
         else:
@@ -142,5 +143,5 @@ def _read_tree(tree: Any, sentence: Sentence) -> None:
             waiting.append(iter(node))
 
 
-def _is_tree(node: Any) -> bool:
+def _is_tree(node: Any) -> "TypeGuard[Tree]":
     return hasattr(node, "label")

@@ -1,9 +1,8 @@
-"""Constituency trees: reading and writing them, cleaning them, and trees as sequences of symbols.
+"""Constituency trees: reading, writing and cleaning them, and writing them as symbols.
 
 The tree type is `nltk.Tree`. A leaf is a tree with one string, the word, and its label is the
-part-of-speech tag; every other tree is a constituent and holds trees. No function here recurses,
-so that none is stopped by a tree that is thousands of brackets deep. nltk is loaded by the first
-call, not by the import.
+part-of-speech tag. Every other tree is a constituent and holds trees. No function here recurses, so
+trees may be thousands of brackets deep. nltk is loaded by the first call, not by the import.
 """
 
 from keras_transformer.parsing.trees.brackets import (

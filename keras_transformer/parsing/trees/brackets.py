@@ -1,4 +1,4 @@
-"""Trees in the Penn Treebank's brackets: reading and writing them."""
+"""Reader and writer of trees in the Penn Treebank's brackets."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,21 +13,21 @@ from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, OPEN, Step, w
 if TYPE_CHECKING:
     from nltk import Tree
 
-# Words end at ASCII white space alone: there are treebanks with a thin space inside a word.
-# A leaf on one line is one token, as it is most of a file.
+# Words end only at ASCII white space, because some treebanks have a thin space inside a word.
+# A leaf on one line is one token, for speed: most of a file is leaves.
 _TOKEN = re.compile(r"\(([^()\s]+)\s+([^()\s]+)\)|[()]|[^()\s]+", re.ASCII)
 _UNSAFE = re.compile(r"[()\s]", re.ASCII)
-_TEXTS = {OPEN: (" ({}", ""), LEAF: (" ({} ", ")"), CLOSE: (")", "")}
+_TEXTS: dict[Step, tuple[str, str]] = {OPEN: (" ({}", ""), LEAF: (" ({} ", ")"), CLOSE: (")", "")}
 _ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
 _ALL_ESCAPES = {**_ESCAPES, "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
 
 
 def read_trees(path: str | PathLike) -> Iterator["Tree"]:
-    """Reads the trees of a UTF-8 file, plain or compressed (`.gz`, `.bz2`, `.xz`), as they are.
+    """Read the trees of a UTF-8 file, plain or compressed (`.gz`, `.bz2`, `.xz`), without changes.
 
-    A tree may be on one line or on many, with an empty outer bracket, `( (S …) )`, or without. The
-    file is streamed: only one tree is held at a time. Tags and words such as `-LRB-` stay as they
-    are written.
+    A tree may span one or more lines, with or without an empty outer bracket `( (S …) )`. The file
+    is streamed: only one tree is in memory at a time. Tags and words such as `-LRB-` are not
+    unescaped.
 
     Args:
         path: the file.
@@ -45,11 +45,11 @@ def read_trees(path: str | PathLike) -> Iterator["Tree"]:
 
 
 def parse_trees(lines: Iterable[str], name: str = "text") -> Iterator["Tree"]:
-    """Reads the trees of some lines of text, as `read_trees` reads those of a file.
+    """Read trees from lines of text, as `read_trees` reads them from a file.
 
     Args:
-        lines: the lines; a tree may be on one or on many.
-        name: what to call the text in error messages.
+        lines: the lines; a tree may span one or more of them.
+        name: name of the text in error messages.
 
     Returns:
         An iterator over the trees.
@@ -79,21 +79,21 @@ def parse_trees(lines: Iterable[str], name: str = "text") -> Iterator["Tree"]:
             f"text. Expected a ')' for each '('. Found: {_beginning(first_line)}"
         )
     if is_empty:
-        raise UserError(f"{name} holds no tree. Expected trees in Penn-style brackets.")
+        raise UserError(f"{name} contains no tree. Expected trees in Penn-style brackets.")
 
 
 class _BadTree(Exception):
-    """What is wrong with a tree, without the place."""
+    """A problem of a tree, without its position in the text."""
 
 
 class _TreeBuilder:
-    """Makes trees from brackets, labels and words as they come."""
+    """Builds trees from a stream of brackets, labels and words."""
 
     def __init__(self):
         from nltk import Tree
 
         self._tree = Tree
-        # Label (None until it comes) and children of each open bracket, from the root down.
+        # Label (None before it is read) and children of each open bracket, from the root down.
         self._open: list[tuple[str | None, list]] = []
 
     @property
@@ -101,7 +101,7 @@ class _TreeBuilder:
         return not self._open
 
     def add(self, token: str, tag: str | None, word: str | None) -> "Tree | None":
-        """Takes the next bracket, label, word or leaf; returns a tree when it is complete."""
+        """Add the next bracket, label, word or leaf; return a tree when it is complete."""
         if tag is not None:
             return self._put(self._tree(tag, [word]))
         if token == "(":
@@ -119,9 +119,9 @@ class _TreeBuilder:
         return None
 
     def _check_label(self) -> None:
-        """Called where a tree begins: only the outermost bracket around it may lack a label."""
+        """Require a label of all brackets around a new tree, except the outermost."""
         if self._open and self._open[-1][0] is None:
-            # This is the first sign of it where the next tree begins inside an unclosed one.
+            # This is where an unclosed tree is noticed: the next tree begins inside it.
             if len(self._open) > 1:
                 raise _BadTree(
                     "a bracket without a label inside a tree. Expected (LABEL …); is a ')' missing?"
@@ -153,13 +153,13 @@ def _beginning(line: str) -> str:
 
 
 def to_bracketed(tree: "Tree") -> str:
-    """Writes a tree in Penn brackets on one line, as EVALB and others read it.
+    """Write a tree in Penn brackets on one line, as EVALB and other tools read it.
 
     Args:
         tree: a tree.
 
     Returns:
-        Such as `"(S (NP (PRP I)) (VP (VBP do)))"`.
+        A string, such as `"(S (NP (PRP I)) (VP (VBP do)))"`.
 
     Raises:
         UserError: if a label or word is empty or has a bracket or white space in it, if a word has
@@ -176,15 +176,15 @@ def to_bracketed(tree: "Tree") -> str:
 
 
 def text_around(step: Step, label: str) -> tuple[str, str]:
-    """What a step around a tree writes in brackets: before the word of a leaf, and after it.
+    """Return the text that a step writes in brackets, before and after the word of a leaf.
 
     Args:
         step: `"open"`, `"leaf"` or `"close"`.
         label: the label of the constituent, or the tag of the leaf.
 
     Returns:
-        The two texts. Those of all steps, with the words between them and without the space that
-        they begin with, are the tree as `to_bracketed` writes it.
+        Two strings. Joined for all steps, with the words between them and without the leading
+        space, they are the tree as `to_bracketed` writes it.
     """
     before, after = _TEXTS[step]
     return before.format(label), after
@@ -193,22 +193,22 @@ def text_around(step: Step, label: str) -> tuple[str, str]:
 def _safe(what: str, text: str) -> str:
     if not text or _UNSAFE.search(text):
         raise UserError(
-            f"A {what} in a bracketed tree must be free of brackets and white space, and not "
-            f"empty; `escape` writes brackets as -LRB- and -RRB-. Received: {what}={text!r}"
+            f"A {what} in a bracketed tree must not be empty or contain brackets or white space; "
+            f"`escape` writes brackets as -LRB- and -RRB-. Received: {what}={text!r}"
         )
     return text
 
 
 def escape(word: str) -> str:
-    """Writes round brackets in a word as the Penn Treebank does: -LRB- and -RRB-.
+    """Replace round brackets in a word as the Penn Treebank does: -LRB- and -RRB-.
 
-    Square brackets and braces stay: they harm no tree, and not every treebank escapes them.
+    Square brackets and braces stay: they are safe in a tree, and some treebanks do not escape them.
 
     Args:
         word: a word of running text.
 
     Returns:
-        The word as it may stand in a tree.
+        The word in a form that is safe in a tree.
     """
     for mark, code in _ESCAPES.items():
         word = word.replace(mark, code)
@@ -216,7 +216,7 @@ def escape(word: str) -> str:
 
 
 def unescape(word: str) -> str:
-    r"""Writes a word of the Penn Treebank as in running text.
+    r"""Replace the Penn Treebank's escapes in a word by running text.
 
     Args:
         word: a word of a tree.

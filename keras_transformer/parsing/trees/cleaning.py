@@ -1,4 +1,4 @@
-"""Treebank trees without what a parser does not predict."""
+"""Removal of the parts of treebank trees that a parser does not predict."""
 
 import re
 from functools import lru_cache
@@ -11,36 +11,37 @@ if TYPE_CHECKING:
 
 TRACE = "-NONE-"
 TOP = "TOP"
-# What treebanks and parsers put around a whole sentence.
+# The labels that treebanks and parsers put around a whole sentence.
 ROOTS = frozenset({"", TOP, "ROOT", "S1"})
 
-# A separator in the first place belongs to the label, as in the tag "-" or "=".
+# A separator at the first position belongs to the label, as in the tags "-" and "=".
 _BARE_LABEL = re.compile(r".[^-=|]*", re.DOTALL)
 
 
 def clean_tree(tree: "Tree", collapse_unary: bool = False) -> "Tree | None":
-    """Returns a copy of a tree without traces, function tags, indices and outer bracket.
+    """Return a copy of a tree without traces, function tags, indices and outer bracket.
 
-    - Traces (`-NONE-`) go, and with them the constituents that they leave empty.
-    - Labels and tags are cut as `clean_label` cuts them.
-    - Outer brackets that are empty or labelled TOP, ROOT or S1 go if one child is left in them.
-      With more children the outer bracket stays, labelled TOP.
+    - Traces (`-NONE-`) are removed, and so are the constituents that they leave empty.
+    - Labels and tags are cut by `clean_label`.
+    - Outer brackets that are empty or labelled TOP, ROOT or S1 are removed if one child is left in
+      them. With more children the outer bracket stays, with the label TOP.
 
     Args:
         tree: a tree.
-        collapse_unary: whether to take unary loops out. A loop is a constituent whose only child,
-            or that child's only child and so on, is a constituent of the same label. It gives way
-            to that one: `(NP (NP (NN dog)))` becomes `(NP (NN dog))`. Traces often leave one.
+        collapse_unary: whether to remove unary loops. A loop is a chain of constituents with one
+            child each that begins and ends with the same label. Only the lowest of them stays:
+            `(NP (NP (NN dog)))` becomes `(NP (NN dog))`. Removed traces often leave a loop.
 
     Returns:
-        The new tree, or None where traces are all that the tree has.
+        The new tree, or None if the tree has only traces.
 
     Raises:
         UserError: if a word has no tag, or a constituent is empty to begin with.
     """
     from nltk import Tree
 
-    done: list[list[Tree]] = [[]]  # what is kept so far of the root and of each open constituent
+    # The kept children of the root and of each open constituent.
+    done: list[list[Tree]] = [[]]
     for step, node in walk(tree):
         if step == OPEN:
             done.append([])
@@ -65,25 +66,24 @@ def _without_outer_brackets(root: "Tree") -> "Tree":
 
 @lru_cache(maxsize=4096)
 def clean_label(label: str) -> str:
-    """Returns a label or tag without function tags and indices.
+    """Return a label or tag without function tags and indices.
 
     Args:
-        label: such as `NP-SBJ-1`, `NP=2` or `ADVP|PRT`.
+        label: a label or tag, such as `NP-SBJ-1`, `NP=2` or `ADVP|PRT`.
 
     Returns:
-        What stands before the first `-`, `=` or `|`: `NP`, `NP`, and of the alternatives `ADVP|PRT`
-        the first. Labels that begin with `-`, such as `-LRB-`, are returned as they are.
+        The text before the first `-`, `=` or `|`: `NP`, `NP` and `ADVP`. Labels that begin with
+        `-`, such as `-LRB-`, are returned unchanged.
     """
-    if not label or label.startswith("-"):
-        return label
-    return _BARE_LABEL.match(label).group()
+    match = _BARE_LABEL.match(label)
+    return label if match is None or label.startswith("-") else match[0]
 
 
 def _without_loop(tree: "Tree") -> "Tree":
-    """The lowest constituent of the same label in the unary chain below a constituent."""
+    """Return the lowest constituent of the same label in the unary chain below a constituent."""
     lower = tree
     while len(lower) == 1 and not is_leaf(lower[0]):
         lower = lower[0]
         if lower.label() == tree.label():
-            return lower  # There is none below it: it was asked before.
+            return lower  # It is the lowest: loops below it were removed before.
     return tree

@@ -1,7 +1,7 @@
-"""One tree out of many of the same sentence: the constituents that most of them have."""
+"""The consensus of many trees of one sentence: the constituents that most of them have."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.errors import UserError
@@ -10,12 +10,12 @@ from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, OPEN, TOP_DOW
 if TYPE_CHECKING:
     from nltk import Tree
 
-# More than half, by more than sums of floats are wrong by.
+# More than half, by more than the rounding error of sums.
 _MAJORITY = 0.5 + 1e-9
 
 
 class Consensus(NamedTuple):
-    """What many trees agree on."""
+    """The result of `consensus`."""
 
     tree: "Tree"
     agreement: float  # the mean share of the weight that the tree's constituents have, 0 to 1
@@ -25,40 +25,41 @@ class _Constituent(NamedTuple):
     start: int
     end: int  # the first word after it
     label: str
-    number: int  # of those of the same words and label, from the innermost, 0, outwards
+    number: int  # among those of the same words and label, counted outwards from the innermost, 0
 
 
 def consensus(trees: Sequence["Tree"], weights: Sequence[float]) -> Consensus:
-    """Finds the tree whose expected number of wrong and missed constituents is least.
+    """Find the tree with the smallest expected number of wrong and missed constituents.
 
-    If a tree's weight is its probability, a constituent c is in the right tree with the probability
+    If the weight of a tree is its probability, a constituent c is in the right tree with the
+    probability
 
     ```
     p(c) = Σ_t w_t [c in t] / Σ_t w_t
     ```
 
-    and taking it lowers the expected number of errors exactly where p(c) > 1/2. No two such
-    constituents cross, since some tree has both: so they are a tree, and it is the one of minimum
-    Bayes risk (Goodman, 1996, "Parsing Algorithms and Metrics", for labelled recall). It may be
-    none of the trees. Each word has the tag of the largest weight, and where no constituent of all
-    words has a majority, the root is the one of the largest weight.
+    Taking c lowers the expected number of errors exactly if p(c) > 1/2. No two such constituents
+    cross, because some tree has both. So together they form a tree, the tree of minimum Bayes risk
+    (Goodman, 1996, "Parsing Algorithms and Metrics", for labelled recall). It need not be one of
+    the given trees. Each word has the tag with the largest weight. If no constituent over all words
+    has a majority, the root is the one with the largest weight.
 
     Args:
-        trees: trees of one sentence, one or more, such as those of a beam.
-        weights: a number for each of them, not negative and not all 0.
+        trees: one or more trees of one sentence, such as the trees of a beam.
+        weights: one number per tree, not negative and not all 0.
 
     Returns:
         A `Consensus`.
 
     Raises:
-        UserError: if the trees are not of the same words, or the weights no such numbers.
+        UserError: if the trees have different words, or the weights are not such numbers.
     """
     parts = [_parts(tree) for tree in trees]
     words = _words([leaves for leaves, _ in parts])
     total = _total(weights, len(trees))
-    tags = [Counter() for _ in words]
-    found: Counter[_Constituent] = Counter()
-    heights: Counter[_Constituent] = Counter()
+    tags: list[defaultdict[str, float]] = [defaultdict(float) for _ in words]
+    found: defaultdict[_Constituent, float] = defaultdict(float)
+    heights: defaultdict[_Constituent, float] = defaultdict(float)
     for (leaves, constituents), weight in zip(parts, weights):
         for tag, leaf in zip(tags, leaves):
             tag[leaf.label()] += weight
@@ -66,40 +67,47 @@ def consensus(trees: Sequence["Tree"], weights: Sequence[float]) -> Consensus:
             found[constituent] += weight
             heights[constituent] += weight * height
 
-    taken = [c for c, weight in found.items() if weight > _MAJORITY * total]
+    majority = [c for c, weight in found.items() if weight > _MAJORITY * total]
     roots = [c for c in found if c.end - c.start == len(words) > 1]
-    if roots and not set(roots) & set(taken):
-        taken.append(max(roots, key=found.get))
-    taken.sort(key=lambda c: (c.start, -c.end, -heights[c] / found[c]))
-    # Rounding may take it beyond 1.
-    agreement = min(1.0, sum(found[c] for c in taken) / total / len(taken)) if taken else 1.0
-    best_tags = [tag.most_common(1)[0][0] for tag in tags]
-    return Consensus(_put_together(words, best_tags, taken), agreement)
+    if roots and not set(roots) & set(majority):
+        majority.append(max(roots, key=found.__getitem__))
+    majority.sort(key=lambda c: (c.start, -c.end, -heights[c] / found[c]))
+    agreement = 1.0
+    if majority:
+        # Rounding can give a mean above 1.
+        agreement = min(1.0, sum(found[c] for c in majority) / total / len(majority))
+    best_tags = [max(tag, key=tag.__getitem__) for tag in tags]
+    return Consensus(_build(words, best_tags, majority), agreement)
 
 
-def _words(leaves):
+def _words(leaves: Iterable[Sequence["Tree"]]) -> tuple[str, ...]:
     sentences = {tuple(leaf[0] for leaf in of_tree) for of_tree in leaves}
     if len(sentences) != 1:
         raise UserError(
-            "`trees` must be one tree or more, all of the same words. "
+            "`trees` must be one or more trees, all with the same words. "
             f"Received: trees of {len(sentences)} sentences"
         )
     return sentences.pop()
 
 
-def _total(weights, num_trees):
+def _total(weights: Sequence[float], num_trees: int) -> float:
     if len(weights) != num_trees or min(weights) < 0 or not sum(weights) > 0:
         raise UserError(
-            "`weights` must hold a number for each tree, not negative and not all 0. "
+            "`weights` must hold one number per tree, not negative and not all 0. "
             f"Received: weights={list(weights)} for {num_trees} trees"
         )
     return sum(weights)
 
 
 def _parts(tree: "Tree") -> tuple[list["Tree"], list[tuple[_Constituent, int]]]:
-    """A tree's leaves, and its constituents with the number of those of the same words inside."""
-    leaves, constituents, starts = [], [], []
-    of_words, of_label = Counter(), Counter()
+    """Return the leaves of a tree, and its constituents with the number of the constituents of the
+    same words inside them.
+    """
+    leaves: list[Tree] = []
+    constituents: list[tuple[_Constituent, int]] = []
+    starts: list[int] = []
+    of_words: Counter[tuple[int, int]] = Counter()
+    of_label: Counter[tuple[int, int, str]] = Counter()
     for step, node in walk(tree):
         if step == OPEN:
             starts.append(len(leaves))
@@ -115,8 +123,10 @@ def _parts(tree: "Tree") -> tuple[list["Tree"], list[tuple[_Constituent, int]]]:
     return leaves, constituents
 
 
-def _put_together(words, tags, constituents) -> "Tree":
-    """The tree of constituents that do not cross, the outer before the inner."""
+def _build(
+    words: Sequence[str], tags: Sequence[str], constituents: Sequence[_Constituent]
+) -> "Tree":
+    """Build a tree of constituents that do not cross, sorted with the outer before the inner."""
     builder = new_builder(TOP_DOWN, words)
     waiting, ends = list(reversed(constituents)), []
     for position, tag in enumerate(tags):

@@ -189,22 +189,20 @@ class Linearization(ABC):
         Returns:
             `SymbolsByLabel`, without the labels that no symbol closes.
         """
-        of_step: dict[Step, dict[str | None, str]] = {OPEN: {}, LEAF: {}, CLOSE: {}}
+        opening: dict[str, str] = {}
+        leaves: dict[str, str] = {}
+        closing: dict[str | None, str] = {}
         for symbol in symbols:
             step, label = self.step_of(symbol)
-            if step:
-                of_step[step][label] = symbol
-        closing = of_step[CLOSE]
-        pairs = {
-            label: (opening, closing.get(label, closing.get(None)))
-            for label, opening in of_step[OPEN].items()
-            if label in closing or None in closing
-        }
-        return SymbolsByLabel(
-            {label: opening for label, (opening, _) in pairs.items()},
-            {label: closing for label, (_, closing) in pairs.items()},
-            of_step[LEAF],
-        )
+            if step == CLOSE:
+                closing[label] = symbol
+            elif step == OPEN and label is not None:
+                opening[label] = symbol
+            elif step == LEAF and label is not None:
+                leaves[label] = symbol
+        closers = {label: closing.get(label, closing.get(None)) for label in opening}
+        closed = {label: symbol for label, symbol in closers.items() if symbol is not None}
+        return SymbolsByLabel({label: opening[label] for label in closed}, closed, leaves)
 
     def text_around(self, symbol: str) -> tuple[str, str]:
         """Return the text that a symbol adds to a bracketed tree, before and after its word.
@@ -214,20 +212,23 @@ class Linearization(ABC):
 
         Returns:
             Two strings, such as `(" (NN ", ")")` for a leaf with the tag NN.
+
+        Raises:
+            UserError: if it is not a symbol of a tree.
         """
         step, label = self.step_of(symbol)
+        if step is None:
+            raise UserError(f"Expected one of {self._examples()}. Received: {symbol!r}")
         return text_around(step, label or "")
 
     def _examples(self) -> str:
-        opening, leaf, closing = (
-            repr(self.symbol_of(step, label))
-            for step, label in ((OPEN, "NP"), (LEAF, "NN"), (CLOSE, "NP"))
-        )
-        return f"{opening}, {leaf} and {closing}"
+        opening, leaf = self.symbol_of(OPEN, "NP"), self.symbol_of(LEAF, "NN")
+        closing = self.symbol_of(CLOSE, "NP")
+        return f"{opening!r}, {leaf!r} and {closing!r}"
 
 
 _LABEL = r"[^()\s]+"
-_PATTERNS = {
+_PATTERNS: dict[Step, re.Pattern[str]] = {
     OPEN: re.compile(rf"\(({_LABEL})", re.ASCII),
     LEAF: re.compile(rf"\(({_LABEL})\)", re.ASCII),
     CLOSE: re.compile(rf"\)({_LABEL})", re.ASCII),

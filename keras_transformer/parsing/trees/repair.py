@@ -1,34 +1,34 @@
 """Trees from symbols that do not form one.
 
-The kinds of repairs are, first of the leaves:
+The kinds of repairs of leaves are:
 
-- `"unknown_symbol"`: a string that is no symbol is left out.
-- `"missing_leaf"`: a leaf tagged XX is added: in a constituent that has nothing in it, else in the
-  middle between two marks (such as commas) on which leaves and words agree, and where the symbols
-  break off at the end of the outermost constituent.
-- `"extra_leaf"`: a leaf is left out, from the middle between two marks.
+- `"unknown_symbol"`: a string that is not a symbol is removed.
+- `"missing_leaf"`: a leaf tagged XX is added, in a constituent that has no content. If there is
+  none, it is added in the middle between two marks (such as commas) on which leaves and words
+  agree, or, if the symbols break off, at the end of the outermost constituent.
+- `"extra_leaf"`: a leaf is removed, from the middle between two marks.
 
-Then of the brackets:
+The kinds of repairs of brackets are:
 
-- `"misplaced_opener"`, in-order: where there is no child to open the constituent around, it is
-  opened before its first child; after an opener, around that opener's child.
-- `"missing_closer"`: a constituent is closed with a constituent around it, or at the end.
-- `"wrong_closer"`: a closer of another label closes the innermost constituent, whose label stays as
-  it was opened.
-- `"extra_closer"`: a closer is left out.
-- `"missing_opener"`: a closer where nothing is open takes in all that stands before it.
-- `"empty_constituent"`: a constituent without any word is left out.
-- `"several_roots"`: trees side by side become one. If all but one are single leaves, the one takes
-  them in; else TOP is put around them.
+- `"misplaced_opener"`, in-order: if there is no child to open the constituent around, it is
+  opened before its first child; after an opener, it is opened around that opener's child.
+- `"missing_closer"`: a constituent is closed together with a constituent around it, or at the end.
+- `"wrong_closer"`: a closer of another label closes the innermost constituent, which keeps the
+  label of its opener.
+- `"extra_closer"`: a closer is removed.
+- `"missing_opener"`: a closer where nothing is open closes a constituent of everything before it.
+- `"empty_constituent"`: a constituent without words is removed.
+- `"several_roots"`: trees side by side are joined. If all but one are single leaves, they become
+  children of the other one. Otherwise TOP is put around all of them.
 
-A closer that does not fit can be understood in up to three ways: as one that closes what is open
-inside its constituent too, as one with a wrong label, or as one too many. It is understood such
-that, with the closers still to come, the fewest repairs are to be expected. One without a label
-fits every constituent.
+A closer that does not fit has up to three readings: it also closes what is open inside its
+constituent, it has a wrong label, or it is one too many. The reading is chosen for which, with the
+closers still to come, the fewest repairs are expected. A closer without a label fits every
+constituent.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,15 +47,15 @@ from keras_transformer.parsing.trees.traversal import (
     TOP_DOWN,
     LabelledStep,
     Order,
+    Step,
     is_leaf,
 )
 
 if TYPE_CHECKING:
     from nltk import Tree
 
-
-# That of a constituent whose opener is missing, where a closer does not tell it: the Penn
-# Treebank's label of what is unknown.
+# The label of a constituent whose opener is missing, if its closer has no label: the Penn
+# Treebank's label for unknown constituents.
 UNKNOWN_LABEL = "X"
 
 
@@ -64,235 +64,72 @@ def repair(
     symbols: Sequence[str],
     linearization: Linearization = LABELLED_BRACKETS,
 ) -> tuple["Tree", Counter[str]]:
-    """Makes a tree over the words of any symbols, and counts what had to be mended.
+    """Build a tree over the words from any symbols, and count the repairs.
 
-    It takes time in proportion to the number of words and symbols. Symbols that `rebuild` takes
-    give the same tree here, and no repairs. The module's docstring has the kinds of repairs.
+    The time is proportional to the number of words and symbols. Symbols that `rebuild` accepts give
+    the same tree here, without repairs. The module's docstring lists the kinds of repairs.
 
     Args:
         words: the words of the sentence, at least one.
         symbols: any strings.
-        linearization: what they are symbols of.
+        linearization: the `Linearization` of the symbols.
 
     Returns:
-        A tree whose leaves are exactly the words and whose constituents all hold some, and how
-        often it was repaired by kind.
+        A tree whose leaves are exactly the words and whose constituents all have words, and the
+        number of repairs by kind.
 
     Raises:
         UserError: if there are no words.
     """
     if not len(words):
-        raise UserError("A tree needs at least one word. Received: words=[]")
+        raise UserError("`words` must hold at least one word. Received: words=[]")
     steps = [linearization.step_of(symbol) for symbol in symbols]
-    known = [(step, label) for step, label in steps if step]
+    known: list[LabelledStep] = [(step, label) for step, label in steps if step]
     repairs = Counter({"unknown_symbol": len(steps) - len(known)})
     order = linearization.order
-    fitted, num_at_end = fit_leaves(known, words, repairs, order)
-    tree = _MAKERS[order](fitted, words, repairs).run(num_at_end)
+    fitted, num_at_end = align_leaves(known, words, repairs, order)
+    builder_class = _InOrderRepair if order == IN_ORDER else _TopDownRepair
+    tree = builder_class(fitted, words, repairs).run(num_at_end)
     return tree, +repairs  # without the zeros
 
 
-class _TreeMaker:
-    """Makes a tree of steps whose leaves are as many as the words, less those at the end.
-
-    Among the children of a constituent, None stands for what is left out.
-    """
-
-    order: Order = TOP_DOWN
-
-    def __init__(self, steps: Sequence[LabelledStep], words: Sequence[str], repairs: Counter[str]):
-        from nltk import Tree
-
-        self.tree = Tree
-        self.steps = steps
-        self.words = iter(words)
-        self.repairs = repairs
-        self.remainders = _remainders(steps, self.order)
-        # Labels and children of the open constituents from the outermost in, after a frame that
-        # holds the roots.
-        self.open: list[tuple[str, list[Tree | None]]] = [("", [])]
-        self.depths: dict[str, list[int]] = {}  # label -> where it stands in `open`
-
-    def run(self, num_at_end: int) -> "Tree":
-        for position, (step, label) in enumerate(self.steps):
-            if step == OPEN:
-                first_children = self.first_children(position)
-                self.depths.setdefault(label, []).append(len(self.open))
-                self.open.append((label, first_children))
-            elif (step, label) == NO_LEAF:
-                self.open[-1][1].append(None)
-            elif step == LEAF:
-                self.add_leaf(label)
-            else:
-                self.take_closer(position, label)
-        if num_at_end:
-            while len(self.open) > 2:
-                self.close("missing_closer")
-            for _ in range(num_at_end):
-                self.add_leaf(UNKNOWN_TAG)
-        while len(self.open) > 1:
-            self.close("missing_closer")
-        return self.joined_roots()
-
-    def first_children(self, position: int) -> list["Tree | None"]:
-        """The children that a constituent has where it is opened."""
-        return []
-
-    def add_leaf(self, tag: str) -> None:
-        self.open[-1][1].append(self.tree(tag, [next(self.words)]))
-
-    def take_closer(self, position: int, label: str | None) -> None:
-        depth = len(self.open) - 1
-        if depth == 0:
-            self.take_closer_of_nothing(label)
-            return
-        readings = self.readings(label)
-        # Of equals the first is chosen: the label is trusted if nothing speaks against it.
-        num_closed = min(
-            readings,
-            key=lambda number: readings[number] + self.cost_ahead(position + 1, depth - number),
-        )
-        if num_closed == 0:
-            self.repairs["extra_closer"] += 1
-            return
-        for _ in range(num_closed - 1):
-            self.close("missing_closer")
-        self.close(None if label in (None, self.open[-1][0]) else "wrong_closer")
-
-    def readings(self, label: str | None) -> dict[int, int]:
-        """The ways to understand a closer: how many constituents it closes -> repairs."""
-        if label is None:
-            return {1: 0, 0: 1}
-        readings = {}
-        if depths := self.depths.get(label):
-            num_closed = len(self.open) - depths[-1]
-            readings[num_closed] = num_closed - 1
-        readings.setdefault(1, 1)
-        readings[0] = 1
-        return readings
-
-    def cost_ahead(self, position: int, depth: int) -> int:
-        """Repairs to expect from a position on if `depth` constituents are open there."""
-        ahead = self.remainders[position]
-        # A root may not end before the leaves do, unless what follows has its closer from a
-        # constituent around both.
-        another_root = ahead.has_content and ahead.last_closer in (None, self.open[1][0])
-        return abs(depth - ahead.num_closers) + (depth == 0 and another_root)
-
-    def take_closer_of_nothing(self, label: str | None) -> None:
-        roots = _trees(self.open[0][1])
-        # They need a constituent around them anyway.
-        if len(roots) > 1 or (roots and is_leaf(roots[0])):
-            self.repairs["missing_opener"] += 1
-            self.open[0][1][:] = [self.tree(label or UNKNOWN_LABEL, roots)]
-        else:
-            self.repairs["extra_closer"] += 1
-
-    def close(self, repair: str | None) -> None:
-        """Closes the innermost constituent."""
-        label, children = self.open.pop()
-        self.depths[label].pop()
-        children = _trees(children)
-        self.open[-1][1].append(self.tree(label, children) if children else None)
-        if not children:
-            self.repairs["empty_constituent"] += 1
-            return
-        if repair:
-            self.repairs[repair] += 1
-
-    def joined_roots(self) -> "Tree":
-        roots = _trees(self.open[0][1])
-        if len(roots) == 1:
-            return roots[0]
-        self.repairs["several_roots"] += 1
-        constituents = [n for n, root in enumerate(roots) if not is_leaf(root)]
-        if len(constituents) != 1:
-            return self.tree(TOP, roots)
-        (n,) = constituents
-        return self.tree(roots[n].label(), [*roots[:n], *roots[n], *roots[n + 1 :]])
-
-
-class _InOrderMaker(_TreeMaker):
-    """As `_TreeMaker`, of steps in which constituents are opened after their first child."""
-
-    order = IN_ORDER
-
-    def first_children(self, position):
-        before = self.open[-1][1]
-        if not before or self.steps[position - 1][0] == OPEN:
-            self.repairs["misplaced_opener"] += 1
-        return [before.pop()] if before else []
-
-
-_MAKERS = {TOP_DOWN: _TreeMaker, IN_ORDER: _InOrderMaker}
-
-
-def _trees(children: list["Tree | None"]) -> list["Tree"]:
-    return [child for child in children if child is not None]
-
-
-class _Remainder(NamedTuple):
-    """What is to come from a position on."""
-
-    has_content: bool  # a leaf, or an opener that is not around what stands before it
-    num_closers: int  # those of constituents opened before, labels aside
-    last_closer: str | None  # the label of the last of them, if there is one and it has a label
-
-
-def _remainders(steps: Sequence[LabelledStep], order: Order) -> list[_Remainder]:
-    """What is to come from each position on."""
-    remainders = [_Remainder(False, 0, None)]
-    closers: list[str | None] = []  # from the last to the next
-    has_content = False
-    for step, label in reversed(steps):
-        if step == CLOSE:
-            closers.append(label)
-        elif step == OPEN and closers:
-            closers.pop()
-        if step == OPEN:
-            has_content = order == TOP_DOWN
-        elif step == LEAF and label is not None:
-            has_content = True
-        last_closer = closers[0] if closers else None
-        remainders.append(_Remainder(has_content, len(closers), last_closer))
-    return remainders[::-1]
-
+# Leaves
 
 _MISSING_LEAF: LabelledStep = (LEAF, UNKNOWN_TAG)
-# What is left of a leaf that is taken out: the constituent around it still has its place.
+# The place of a removed leaf: the constituent around it keeps its position.
 NO_LEAF: LabelledStep = (LEAF, None)
 
 
-def fit_leaves(
+def align_leaves(
     steps: Sequence[LabelledStep],
     words: Sequence[str],
     repairs: Counter[str],
     order: Order = TOP_DOWN,
 ) -> tuple[list[LabelledStep], int]:
-    """Adds and takes out leaves until there is one for each word.
+    """Add and remove leaves until there is one per word.
 
-    Leaf and word number n belong together, so one leaf too many or too few moves all brackets to
-    its right by a word. Three things keep that damage small. A constituent that is opened and at
-    once closed, or in-order one that is opened around nothing, shows where a leaf is missing. Marks
-    such as a comma, which are their own tags, tie leaves to words. And between two marks leaves are
-    added or taken out in the middle, which leaves both sides in place; unless the symbols break
-    off, as then what is missing is the end.
+    Leaf n belongs to word n, so one extra or missing leaf moves all brackets to its right by a
+    word. Three rules keep that damage small. A constituent that is opened and closed at once, or
+    in-order one that is opened around nothing, shows where a leaf is missing. Marks such as commas,
+    which are their own tags, tie leaves to words. Between two marks leaves are added or removed in
+    the middle, which leaves both sides in place. If the symbols break off, the end is missing, so
+    leaves are added there.
 
     Args:
-        steps: what the symbols do.
+        steps: the steps of the symbols.
         words: the words.
-        repairs: counts of repairs, to be added to.
-        order: that of the steps.
+        repairs: counts of repairs, which are updated.
+        order: the order of the steps.
 
     Returns:
-        The steps, with `NO_LEAF` in the place of each leaf that is taken out, and the number of
-        words for which there is still no leaf as they belong at the end of a tree that breaks off.
-        Leaves and that number together are as many as words.
+        The steps, with `NO_LEAF` in place of each removed leaf, and the number of leaves still
+        missing at the end of a tree that breaks off. The leaves and that number together match the
+        number of words.
     """
     num_missing = len(words) - sum(step == LEAF for step, _ in steps)
     if num_missing > 0:
         steps = _fill_empty(steps, num_missing, repairs, order)
-    tags = [tag for step, tag in steps if step == LEAF]
+    tags = [tag or "" for step, tag in steps if step == LEAF]
     if len(tags) == len(words):
         return list(steps), 0
     breaks_off = len(tags) < len(words) and _breaks_off(steps)
@@ -308,7 +145,9 @@ def fit_leaves(
 def _changes(
     tags: Sequence[str], words: Sequence[str], breaks_off: bool
 ) -> tuple[list[bool], list[int]]:
-    """Whether each leaf stays, and how many are added after none of them, after the first, ..."""
+    """Return which leaves are kept, and the numbers of leaves to add before the first leaf, after
+    the first leaf, after the second, ...
+    """
     is_kept = [True] * len(tags)
     num_missing_after = [0] * (len(tags) + 1)
     for stretch in _stretches(tags, words):
@@ -355,10 +194,12 @@ def _with_changes(
 def _fill_empty(
     steps: Sequence[LabelledStep], num_missing: int, repairs: Counter[str], order: Order
 ) -> list[LabelledStep]:
-    """Puts missing leaves into constituents that have none where they must have one: in those that
-    are opened and at once closed; in-order, before those that are opened around nothing.
+    """Put missing leaves into constituents that need one: top-down, into constituents that are
+    opened and closed at once; in-order, before constituents that are opened around nothing.
     """
-    empty_ends = [(None, OPEN), (OPEN, OPEN)] if order == IN_ORDER else [(OPEN, CLOSE)]
+    empty_ends: list[tuple[Step | None, Step | None]] = [(OPEN, CLOSE)]
+    if order == IN_ORDER:
+        empty_ends = [(None, OPEN), (OPEN, OPEN)]
     filled: list[LabelledStep] = []
     for (before, _), (step, label) in zip([(None, None), *steps], steps):
         if num_missing and (before, step) in empty_ends:
@@ -370,7 +211,7 @@ def _fill_empty(
 
 
 def _breaks_off(steps: Sequence[LabelledStep]) -> bool:
-    """Whether there are closers too few at the end."""
+    """Return whether constituents are still open at the end."""
     num_open = 0
     for step, _ in steps:
         if step != LEAF:
@@ -379,7 +220,7 @@ def _breaks_off(steps: Sequence[LabelledStep]) -> bool:
 
 
 class _Stretch(NamedTuple):
-    """Leaves, from number `first` on, that belong to words which are not always as many."""
+    """A run of leaves that begins at leaf number `first`, and the number of words it stands for."""
 
     first: int
     num_tags: int
@@ -387,7 +228,7 @@ class _Stretch(NamedTuple):
 
 
 def _stretches(tags: Sequence[str], words: Sequence[str]) -> Iterator[_Stretch]:
-    """Cuts leaves and words at their marks: what is as often a tag as it is a word.
+    """Cut leaves and words at their marks: strings that are equally often a tag and a word.
 
     Marks are paired as long as they agree, from the start and from the end.
     """
@@ -406,3 +247,173 @@ def _stretches(tags: Sequence[str], words: Sequence[str]) -> Iterator[_Stretch]:
     for tag, word in [*pairs, (len(tags), len(words))]:
         yield _Stretch(first_tag, tag - first_tag, word - first_word)
         first_tag, first_word = tag + 1, word + 1
+
+
+# Brackets
+
+
+class _TopDownRepair:
+    """Builds a tree from steps that have one leaf per word, except for leaves missing at the end.
+
+    Among the children of a constituent, None stands for a removed child.
+    """
+
+    order: Order = TOP_DOWN
+
+    def __init__(self, steps: Sequence[LabelledStep], words: Sequence[str], repairs: Counter[str]):
+        from nltk import Tree
+
+        self.tree = Tree
+        self.steps = steps
+        self.words = iter(words)
+        self.repairs = repairs
+        self.remainders = _remainders(steps, self.order)
+        # Labels and children of the open constituents from the outermost to the innermost, after a
+        # frame that holds the roots.
+        self.open: list[tuple[str, list[Tree | None]]] = [("", [])]
+        self.depths: dict[str, list[int]] = {}  # label -> its positions in `open`
+
+    def run(self, num_at_end: int) -> "Tree":
+        for position, (step, label) in enumerate(self.steps):
+            if step == OPEN:
+                first_children = self.first_children(position)
+                self.depths.setdefault(label or "", []).append(len(self.open))
+                self.open.append((label or "", first_children))
+            elif (step, label) == NO_LEAF:
+                self.open[-1][1].append(None)
+            elif step == LEAF:
+                self.add_leaf(label or "")
+            else:
+                self.add_closer(position, label)
+        if num_at_end:
+            while len(self.open) > 2:
+                self.close("missing_closer")
+            for _ in range(num_at_end):
+                self.add_leaf(UNKNOWN_TAG)
+        while len(self.open) > 1:
+            self.close("missing_closer")
+        return self.joined_roots()
+
+    def first_children(self, position: int) -> list["Tree | None"]:
+        """Return the children that a constituent has when it is opened."""
+        return []
+
+    def add_leaf(self, tag: str) -> None:
+        self.open[-1][1].append(self.tree(tag, [next(self.words)]))
+
+    def add_closer(self, position: int, label: str | None) -> None:
+        depth = len(self.open) - 1
+        if depth == 0:
+            self.close_nothing(label)
+            return
+        readings = self.readings(label)
+        # Of equal readings the first is chosen, which trusts the label.
+        num_closed = min(
+            readings,
+            key=lambda number: readings[number] + self.cost_ahead(position + 1, depth - number),
+        )
+        if num_closed == 0:
+            self.repairs["extra_closer"] += 1
+            return
+        for _ in range(num_closed - 1):
+            self.close("missing_closer")
+        self.close(None if label in (None, self.open[-1][0]) else "wrong_closer")
+
+    def readings(self, label: str | None) -> dict[int, int]:
+        """Return the readings of a closer: number of constituents it closes -> repairs."""
+        if label is None:
+            return {1: 0, 0: 1}
+        readings = {}
+        if depths := self.depths.get(label):
+            num_closed = len(self.open) - depths[-1]
+            readings[num_closed] = num_closed - 1
+        readings.setdefault(1, 1)
+        readings[0] = 1
+        return readings
+
+    def cost_ahead(self, position: int, depth: int) -> int:
+        """Return the repairs to expect from a position on, with `depth` open constituents."""
+        ahead = self.remainders[position]
+        # A root may not end before the leaves do, unless the rest has its closer from a constituent
+        # around both.
+        another_root = ahead.has_content and ahead.last_closer in (None, self.open[1][0])
+        return abs(depth - ahead.num_closers) + (depth == 0 and another_root)
+
+    def close_nothing(self, label: str | None) -> None:
+        """Handle a closer where no constituent is open."""
+        roots = _trees(self.open[0][1])
+        # Several roots, and a single leaf, need a constituent around them anyway.
+        if len(roots) > 1 or (roots and is_leaf(roots[0])):
+            self.repairs["missing_opener"] += 1
+            self.open[0][1][:] = [self.tree(label or UNKNOWN_LABEL, roots)]
+        else:
+            self.repairs["extra_closer"] += 1
+
+    def close(self, repair: str | None) -> None:
+        """Close the innermost constituent."""
+        label, children = self.open.pop()
+        self.depths[label].pop()
+        children = _trees(children)
+        self.open[-1][1].append(self.tree(label, children) if children else None)
+        if not children:
+            self.repairs["empty_constituent"] += 1
+            return
+        if repair:
+            self.repairs[repair] += 1
+
+    def joined_roots(self) -> "Tree":
+        roots = _trees(self.open[0][1])
+        if len(roots) == 1:
+            return roots[0]
+        self.repairs["several_roots"] += 1
+        constituents = [n for n, root in enumerate(roots) if not is_leaf(root)]
+        if len(constituents) != 1:
+            return self.tree(TOP, roots)
+        (n,) = constituents
+        return self.tree(roots[n].label(), [*roots[:n], *roots[n], *roots[n + 1 :]])
+
+
+class _InOrderRepair(_TopDownRepair):
+    """Builds a tree as `_TopDownRepair`, from steps that open constituents after their first child.
+
+    A constituent therefore has its first child when it is opened.
+    """
+
+    order: Order = IN_ORDER
+
+    def first_children(self, position: int) -> list["Tree | None"]:
+        before = self.open[-1][1]
+        if not before or self.steps[position - 1][0] == OPEN:
+            self.repairs["misplaced_opener"] += 1
+        return [before.pop()] if before else []
+
+
+def _trees(children: Iterable["Tree | None"]) -> list["Tree"]:
+    return [child for child in children if child is not None]
+
+
+class _Remainder(NamedTuple):
+    """The steps from a position on."""
+
+    has_content: bool  # a leaf, or an opener that is not around what stands before it
+    num_closers: int  # of constituents opened before the position, whatever their labels
+    last_closer: str | None  # the label of the last of these closers; None without one
+
+
+def _remainders(steps: Sequence[LabelledStep], order: Order) -> list[_Remainder]:
+    """Return the `_Remainder` at each position."""
+    remainders = [_Remainder(False, 0, None)]
+    closers: list[str | None] = []  # from the last to the next
+    has_content = False
+    for step, label in reversed(steps):
+        if step == CLOSE:
+            closers.append(label)
+        elif step == OPEN and closers:
+            closers.pop()
+        if step == OPEN:
+            has_content = order == TOP_DOWN
+        elif step == LEAF and label is not None:
+            has_content = True
+        last_closer = closers[0] if closers else None
+        remainders.append(_Remainder(has_content, len(closers), last_closer))
+    return remainders[::-1]

@@ -1,4 +1,4 @@
-"""The steps of a walk around a tree."""
+"""The steps of a walk around a tree, and builders that make a tree from such steps."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -8,27 +8,30 @@ from keras_transformer.errors import UserError
 if TYPE_CHECKING:
     from nltk import Tree
 
-
 Step = Literal["open", "leaf", "close"]
-OPEN, LEAF, CLOSE = "open", "leaf", "close"
-# What a symbol of a linearised tree does: a step, and the label or tag of the constituent or leaf.
-# Some symbols close a constituent of any label (None). The step of what is no symbol is None.
+OPEN: Step = "open"
+LEAF: Step = "leaf"
+CLOSE: Step = "close"
+# The meaning of a symbol: a step, and the label of the constituent or the tag of the leaf. The
+# label is None if the symbol closes a constituent of any label; the step of an unknown symbol is
+# None.
 LabelledStep = tuple[Step | None, str | None]
-# Where a constituent is opened: before its first child, or after it.
+# Whether a constituent is opened before its first child or after it.
 Order = Literal["top-down", "in-order"]
-TOP_DOWN, IN_ORDER = "top-down", "in-order"
+TOP_DOWN: Order = "top-down"
+IN_ORDER: Order = "in-order"
 
 
 def walk(tree: "Tree", order: Order = TOP_DOWN) -> Iterator[tuple[Step, "Tree"]]:
-    """Goes around a tree from left to right, in a loop and not by recursion.
+    """Walk around a tree from left to right, without recursion.
 
     Args:
         tree: a tree.
-        order: `"top-down"`, or `"in-order"`.
+        order: `"top-down"` or `"in-order"`.
 
     Returns:
         An iterator over `("leaf", node)` for each leaf, and for each constituent `("open", node)`
-        before its children, or in-order after the first of them, and `("close", node)` after all.
+        before its children (in-order: after the first of them) and `("close", node)` after them.
 
     Raises:
         UserError: if a word has no tag of its own, or a constituent is empty.
@@ -37,10 +40,10 @@ def walk(tree: "Tree", order: Order = TOP_DOWN) -> Iterator[tuple[Step, "Tree"]]
 
 
 def _top_down(tree: "Tree") -> Iterator[tuple[Step, "Tree"]]:
-    # The constituents around the present place from the root down, with their children to come.
+    # The constituents around the current node from the root down, with their remaining children.
     around: list[tuple[Tree, Iterator[Tree]]] = []
-    node = tree
-    while True:
+    node: Tree | None = tree
+    while node is not None:
         if isinstance(node, str):
             raise UserError(
                 f"A word of the tree has no tag of its own: {node!r}. Expected (TAG word)."
@@ -52,16 +55,15 @@ def _top_down(tree: "Tree") -> Iterator[tuple[Step, "Tree"]]:
             yield OPEN, node
         else:
             raise UserError(f"A constituent of the tree is empty: ({node.label()} ).")
+        node = None
         while around and (node := next(around[-1][1], None)) is None:
             yield CLOSE, around.pop()[0]
-        if not around:
-            return
 
 
 def _in_order(steps: Iterable[tuple[Step, "Tree"]]) -> Iterator[tuple[Step, "Tree"]]:
-    """Steps from the top down, with each constituent opened after its first child."""
+    """Delay each `open` of a top-down walk until the first child is complete."""
     depth = 0
-    waiting: list[tuple[int, Tree]] = []  # the constituents without a child yet, by their depth
+    waiting: list[tuple[int, Tree]] = []  # the constituents without a child, with their depths
     for step, node in steps:
         if step == OPEN:
             depth += 1
@@ -70,7 +72,7 @@ def _in_order(steps: Iterable[tuple[Step, "Tree"]]) -> Iterator[tuple[Step, "Tre
         if step == CLOSE:
             depth -= 1
         yield step, node
-        # A child is complete: is it the first of the constituent around it?
+        # A child is complete. Open the constituent around it if it is the first child there.
         if waiting and waiting[-1][0] == depth:
             yield OPEN, waiting.pop()[1]
 
@@ -91,7 +93,7 @@ def tagged_words(tree: "Tree") -> list[tuple[str, str]]:
 
 
 def is_leaf(tree: "Tree") -> bool:
-    """Whether a tree is a tag with its word."""
+    """Return whether a tree is a tag with its word."""
     if len(tree) != 1:
         return False
     (child,) = tree  # several times as fast as Tree's own indexing
@@ -99,17 +101,24 @@ def is_leaf(tree: "Tree") -> bool:
 
 
 def new_builder(order: Order, words: Sequence[str]) -> "TopDownBuilder":
-    """What puts a tree together step by step.
+    """Return a builder of one tree.
 
     Args:
-        order: that of the steps.
+        order: the order of the steps.
         words: the words of the sentence.
+
+    Returns:
+        A `TopDownBuilder` or an `InOrderBuilder`.
     """
-    return {TOP_DOWN: TopDownBuilder, IN_ORDER: InOrderBuilder}[order](words)
+    return InOrderBuilder(words) if order == IN_ORDER else TopDownBuilder(words)
 
 
 class TopDownBuilder:
-    """Puts one tree together from steps in which constituents are opened before their children."""
+    """Builds exactly one tree from steps that open constituents before their children.
+
+    Args:
+        words: the words of the sentence.
+    """
 
     def __init__(self, words: Sequence[str]):
         from nltk import Tree
@@ -121,16 +130,24 @@ class TopDownBuilder:
         self._open: list[tuple[str, list[Tree]]] = [("", [])]
 
     def add(self, step: Step, label: str | None) -> str | None:
-        """Adds the next step; returns what is wrong with it, or None."""
-        if step == OPEN:
-            return self._add_opener(label)
-        return self._add_leaf(label) if step == LEAF else self._add_closer(label)
+        """Add the next step.
+
+        Args:
+            step: `"open"`, `"leaf"` or `"close"`.
+            label: the label or tag; None closes a constituent of any label.
+
+        Returns:
+            None, or a description of the problem if the step is not possible.
+        """
+        if step == CLOSE:
+            return self._add_closer(label)
+        return self._add_opener(label or "") if step == OPEN else self._add_leaf(label or "")
 
     def tree(self) -> "Tree":
-        """The tree, after the last step.
+        """Return the tree, after the last step.
 
         Raises:
-            UserError: if it is not whole.
+            UserError: if the tree is not complete.
         """
         if len(self._open) > 1:
             raise not_a_tree(f"the {self._open[-1][0]} opened last is never closed")
@@ -175,9 +192,13 @@ class TopDownBuilder:
 
 
 class InOrderBuilder(TopDownBuilder):
-    """Puts one tree together from steps in which constituents are opened after their first child.
+    """Builds exactly one tree from steps that open constituents after their first child.
 
-    A constituent that has just been opened holds that child: there is none to open another around.
+    A constituent that has just been opened holds only that child, so no other constituent can be
+    opened around the child.
+
+    Args:
+        words: the words of the sentence.
     """
 
     def __init__(self, words: Sequence[str]):
@@ -198,8 +219,8 @@ class InOrderBuilder(TopDownBuilder):
 
 
 def not_a_tree(problem: str) -> UserError:
-    """The error of symbols that are no tree."""
+    """Return the error for symbols that do not form a tree."""
     return UserError(
-        f"The symbols are not one tree over the words: {problem}. `repair` makes a tree of any "
-        "symbols."
+        f"The symbols do not form one tree over the words: {problem}. Use `repair` to build a tree "
+        "from any symbols."
     )

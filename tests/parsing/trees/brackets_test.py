@@ -87,7 +87,7 @@ def test_only_one_tree_is_held():
         ("(S\n(NP (DT The) dog))", ["line 2 (the tree", "'dog' has no tag of its own"]),
         ("(NN the dog)", ["line 1:", "'the' has no tag of its own"]),
         ("", ["is empty", "Penn-style"]),
-        (" \n\n", ["holds no tree", "Penn-style"]),
+        (" \n\n", ["contains no tree", "Penn-style"]),
         (f"{DOG}\n".encode() + b"(NN \xff)", ["line 2: not valid UTF-8"]),
     ],
 )

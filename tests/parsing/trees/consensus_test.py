@@ -130,12 +130,12 @@ def test_no_tree_has_fewer_errors_to_expect():
 @pytest.mark.parametrize(
     ("texts", "weights", "message"),
     [
-        ((), (), "`trees` must be one tree or more"),
+        ((), (), "`trees` must be one or more trees"),
         (("(N a)", "(N b)"), (1, 1), "trees of 2 sentences"),
         (("(N a)",), (1, 1), "for 1 trees"),
         (("(N a)", "(N a)"), (2, -1), "not negative"),
         (("(N a)",), (0,), "not all 0"),
-        (("(N a)",), (float("nan"),), "`weights` must hold a number"),
+        (("(N a)",), (float("nan"),), "`weights` must hold one number per tree"),
     ],
 )
 def test_errors(texts, weights, message):
