@@ -1,6 +1,6 @@
-"""The pictures of the architecture: `python docs/pictures.py` writes them to `docs/images`.
+"""Draw the pictures of the architecture: `python docs/pictures.py` writes them to `docs/images`.
 
-Boxes have light colours with dark text, and arrows a grey that is seen on white and on black.
+Boxes are light with dark text, and arrows are gray, so that they are visible on white and on black.
 """
 
 from pathlib import Path
@@ -13,39 +13,19 @@ from matplotlib.patches import FancyBboxPatch
 
 FOLDER = Path(__file__).parent / "images"
 BLUE, GREEN, YELLOW, RED = "#cfe3f7", "#d3ecd2", "#fbeebf", "#f6d5d0"
-GREY, INK = "#7f8893", "#15202b"
+GRAY, INK = "#7f8893", "#15202b"
 
-# A picture: its size; boxes name -> (x, y, width, colour, title, lines); arrows (from, to, words).
+# A picture: its size; boxes name -> (x, y, width, color, title, lines); arrows (from, to, words).
 # The middle of a box is at (x, y); an arrow goes from border to border.
-PACKAGE = (
-    (11, 5.1),
-    {
-        "data": (1.5, 4.3, 2.5, GREEN, "kt.data", "corpora, treebanks,\nvocabularies, batches"),
-        "layers": (1.5, 2.7, 2.5, BLUE, "kt.layers", "attention, feed-forward,\npositions"),
-        "model": (4.7, 2.7, 2.4, BLUE, "kt.Transformer", "one functional\nKeras model"),
-        "training": (4.7, 4.3, 2.4, GREEN, "kt.training", "loss, schedule, devices,\ncheckpoints"),
-        "search": (4.7, 1.1, 2.4, YELLOW, "kt.BeamSearch", "searches, constraints"),
-        "task": (7.9, 2.7, 2.5, RED, "kt.Translator", "or ConstituencyParser:\ntext or trees out"),
-        "scores": (7.9, 4.3, 2.5, GREEN, "kt.evaluation", "sacreBLEU, EVALB"),
-        "convert": (7.9, 1.1, 2.5, BLUE, "kt.convert", "OPUS-MT, NLLB, fairseq,\nPyTorch, ..."),
-        "preset": (10.25, 3.5, 1.3, YELLOW, "preset", "a folder, as\nKerasHub's"),
-        "export": (10.25, 1.9, 1.3, YELLOW, "export", "SavedModel,\nONNX, ..."),
-    },
-    [
-        ("data", "training", ""), ("layers", "model", ""), ("training", "model", "fit"),
-        ("model", "task", ""), ("search", "task", ""), ("convert", "task", ""),
-        ("task", "scores", ""), ("task", "preset", ""), ("task", "export", ""),
-    ],
-)  # fmt: skip
 TRAINING = (
     (11, 3.4),
     {
         "text": (1.1, 2.6, 1.7, GREEN, "text", "two files, or trees"),
         "words": (3.3, 2.6, 1.7, GREEN, "vocabulary", "SentencePiece\n(5.1)"),
         "store": (5.5, 2.6, 1.7, GREEN, "token store", "flat files,\nmemory-mapped"),
-        "plan": (7.7, 2.6, 1.7, GREEN, "planned batches", "of so many tokens,\nfew shapes (5.1)"),
+        "plan": (7.7, 2.6, 1.7, GREEN, "planned batches", "of N tokens,\nfew shapes (5.1)"),
         "fit": (9.9, 2.6, 1.7, BLUE, "model.fit", "Adam, NoamSchedule,\nlabel smoothing (5)"),
-        "check": (9.9, 0.8, 1.7, YELLOW, "checkpoints", "weights, and the state\nto go on from"),
+        "check": (9.9, 0.8, 1.7, YELLOW, "checkpoints", "weights, and the state\nto resume from"),
         "average": (7.7, 0.8, 1.7, YELLOW, "average", "of the last ones\n(6.1)"),
         "score": (5.5, 0.8, 1.7, RED, "scores", "BLEU or F1,\nwith signatures"),
         "preset": (3.3, 0.8, 1.7, YELLOW, "preset", "model, tokenizer,\nsearch, card"),
@@ -72,26 +52,26 @@ SEARCH = (
         ("may", "best", ""), ("best", "live", ""), ("live", "step", "next"), ("best", "done", ""),
     ],
 )  # fmt: skip
-PICTURES = {"package": PACKAGE, "training": TRAINING, "search": SEARCH}
+PICTURES = {"training": TRAINING, "search": SEARCH}
 HEIGHT = 1.0
 
 
 def draw(size, boxes, arrows):
-    """The figure of a picture."""
+    """Return the figure of a picture."""
     figure = plt.figure(figsize=size)
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(0, size[1]))
     axes.set_axis_off()
-    for x, y, width, colour, title, lines in boxes.values():
+    for x, y, width, color, title, lines in boxes.values():
         corner = (x - width / 2, y - HEIGHT / 2)
         shape = FancyBboxPatch(
-            corner, width, HEIGHT, "round,pad=0,rounding_size=.08", fc=colour, ec=GREY
+            corner, width, HEIGHT, "round,pad=0,rounding_size=.08", fc=color, ec=GRAY
         )
         axes.add_patch(shape)
         axes.text(x, y + 0.27, title, color=INK, weight="bold", size=11, ha="center", va="center")
         axes.text(x, y - 0.14, lines, color=INK, size=8.5, ha="center", va="center")
     for begin, end, words in arrows:
         start, stop = border(boxes[begin], boxes[end]), border(boxes[end], boxes[begin])
-        style = {"arrowstyle": "-|>", "color": GREY, "lw": 1.6, "shrinkA": 2, "shrinkB": 2}
+        style = {"arrowstyle": "-|>", "color": GRAY, "lw": 1.6, "shrinkA": 2, "shrinkB": 2}
         axes.annotate("", stop, start, arrowprops=style)
         middle = [(a + b) / 2 for a, b in zip(start, stop)]
         is_level = start[1] == stop[1]
@@ -100,7 +80,7 @@ def draw(size, boxes, arrows):
             middle[0] + shift[0],
             middle[1] + shift[1],
             words,
-            color=GREY,
+            color=GRAY,
             size=9,
             ha="center" if is_level else "left",
             va="center",
@@ -109,7 +89,7 @@ def draw(size, boxes, arrows):
 
 
 def border(box, other):
-    """Where the line between the middles of two boxes leaves the first."""
+    """Return the point where the line between the centers of two boxes leaves the first box."""
     x, y, width, *_ = box
     dx, dy = other[0] - x, other[1] - y
     scale = min(
