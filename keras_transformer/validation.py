@@ -38,7 +38,7 @@ def check_choice(name: str, value: str, choices: Collection[str] | None) -> None
         raise UserError(f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}")
 
 
-def integer(name: str, value: Any, least: int, at_least: str) -> int:
+def integer(name: str, value: Any, least: float, at_least: str) -> int:
     """Convert any integer, such as NumPy's, to a Python integer.
 
     Args:

@@ -239,9 +239,7 @@ FAULTS = {
             'is_start = ops.arange(beam, dtype="int32") <= ',
         ),
         ("coverage=gather_rows(state.coverage, parents)", "coverage=state.coverage"),
-    ],
-    "decoding/search_state.py": [
-        ("order = _true_first(is_used)", "order = _true_first(~is_used)"),
+        ("order = true_first(is_used)", "order = true_first(~is_used)"),
         (
             "ancestors = state.ancestors & (state.scores > -np.inf)[..., None]",
             "ancestors = state.ancestors",
@@ -289,7 +287,7 @@ FAULTS = {
     ],
     "decoding/resolve_search.py": [
         ('"extra_length": length, "constraints": constraints', '"extra_length": length'),
-        ("check_names(options, type(search), also=_CONSTRAINT_OPTIONS)", "pass"),
+        ("check_names(options, type(found), also=_CONSTRAINT_OPTIONS)", "pass"),
     ],
     "decoding/batch_compaction.py": [
         (
@@ -335,7 +333,7 @@ FAULTS = {
         ("jax.default_matmul_precision(precision),", ""),
     ],
     "decoding/compilation.py": [
-        ("mapping = list(zip(model().variables, values))", "mapping = []"),
+        ("mapping = list(zip(model_ref().variables, values))", "mapping = []"),
         ("while len(programs) > _MOST_PROGRAMS:", "while len(programs) > _MOST_PROGRAMS + 9:"),
     ],
     # Trees

@@ -4,23 +4,26 @@ All steps compute on the whole batch and attend to the whole cache. So the cache
 and grows if outputs are long; and when half of the sentences have ended, they leave the batch.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.decoding.search_loop import step_inputs_of
-from keras_transformer.decoding.search_state import (
+from keras_transformer.decoding.search_loop import (
+    SearchLoop,
     Sentences,
     State,
-    has_hypotheses,
     largest_capacity,
-    with_batch_size,
-    with_capacity,
+    step_inputs_of,
+    true_first,
 )
 from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.typing import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding.search import Search
 
 # The cache begins with room for 32 steps, and grows by a factor when more than three quarters of it
 # are used: most outputs end long before their limit.
@@ -34,11 +37,11 @@ FEWEST_HYPOTHESES = 64
 class Inputs(NamedTuple):
     """The inputs of a search."""
 
-    encoder_token_ids: object  # int32 (batch, source)
-    per_example: object  # per constraint, int32 tensors (batch, ...) by name
-    traced: object  # of the search and its constraints, tensors for all sentences by name
-    seed: object  # int32
-    numbers: object = ()  # int32 (batch, 1): numbers of the sentences; () if unused
+    encoder_token_ids: Tensor  # int32 (batch, source)
+    per_example: list[dict[str, Tensor]]  # per constraint, int32 tensors (batch, ...) by name
+    traced: dict[str, Any]  # of the search and its constraints, tensors for all sentences by name
+    seed: Tensor  # int32
+    numbers: Tensor = ()  # int32 (batch, 1): numbers of the sentences; () if unused
 
 
 class Stage(NamedTuple):
@@ -46,12 +49,14 @@ class Stage(NamedTuple):
 
     sentences: Sentences
     state: State
-    num_unfinished: object  # int32: the number of sentences with live hypotheses
-    token_ids: object  # int32 (all sentences, num_results, length): their results so far
-    scores: object  # float32 (all sentences, num_results)
+    num_unfinished: Tensor  # int32: the number of sentences with live hypotheses
+    token_ids: Tensor  # int32 (all sentences, num_results, length): their results so far
+    scores: Tensor  # float32 (all sentences, num_results)
 
 
-def search_in_stages(model, inputs, static_part, num_results, extra_length):
+def search_in_stages(
+    model: keras.Model, inputs: Inputs, static_part: "Search", num_results: int, extra_length: int
+) -> tuple[Tensor, Tensor]:
     """Search for the best outputs.
 
     TensorFlow compiles one program for all stages of all sizes. JAX compiles one program per
@@ -86,13 +91,13 @@ def _room(length):
     return max(_FIRST_STEPS, 1 << (length - 1).bit_length())
 
 
-def is_traced(tensor):
+def is_traced(tensor: Tensor) -> bool:
     """Return whether the tensor belongs to a JAX program that is being traced."""
     if keras.backend.backend() != "jax":
         return False
-    import jax
+    from jax.core import Tracer
 
-    return isinstance(tensor, jax.core.Tracer)
+    return isinstance(tensor, Tracer)
 
 
 def _stages_one_by_one(model, inputs, length, **options):
@@ -136,7 +141,14 @@ def _of_later_stages(inputs):
     return inputs._replace(encoder_token_ids=(), per_example=(), numbers=())
 
 
-def begin(model, inputs, static_part, num_results, length, steps):
+def begin(
+    model: keras.Model,
+    inputs: Inputs,
+    static_part: "Search",
+    num_results: int,
+    length: int | Tensor,
+    steps: int | Tensor,
+) -> tuple[SearchLoop, Any]:
     """Return the loop of a search, and the `State` before the first step.
 
     Args:
@@ -220,7 +232,7 @@ def _can_be_halved(num_unfinished, state):
 
 
 def _num_unfinished(state):
-    return ops.sum(ops.cast(has_hypotheses(state), "int32"))
+    return ops.sum(ops.cast(_has_hypotheses(state), "int32"))
 
 
 def _sizes(stage):
@@ -229,3 +241,36 @@ def _sizes(stage):
 
 def _smaller(a, b):
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else ops.minimum(a, b)
+
+
+def _has_hypotheses(state):
+    """Return whether each sentence has a live hypothesis: bool `(batch,)`."""
+    return ops.any(state.scores > -np.inf, axis=1)
+
+
+def with_batch_size(sentences: Sentences, state: Any, size: int | Tensor) -> tuple[Sentences, Any]:
+    """Keep `size` sentences, the ones with live hypotheses first."""
+    if isinstance(size, int) and size == state.scores.shape[0]:
+        return sentences, state
+    rows = true_first(_has_hypotheses(state))[:size]
+
+    def of_rows(x):
+        # Scalars belong to all sentences.
+        return ops.take(x, rows, axis=0) if len(x.shape) > 0 else x
+
+    return keras.tree.map_structure(of_rows, (sentences, state))
+
+
+def with_capacity(state: Any, capacity: int | Tensor) -> Any:
+    """Return the state with a larger cache."""
+    caches = [
+        (_padded(key, 3, capacity), _padded(value, 2, capacity)) for key, value in state.caches
+    ]
+    return state._replace(ancestors=_padded(state.ancestors, 2, capacity), caches=caches)
+
+
+def _padded(x, axis, size):
+    """Pad the end of an axis with zeros up to a size."""
+    shape = list(ops.shape(x))
+    shape[axis] = size - shape[axis]
+    return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis=axis)

@@ -1,14 +1,17 @@
 """Beam search with a length penalty, and greedy search, a beam search of one hypothesis (6.1)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.decoding.candidates import best_candidates
+from keras_transformer.decoding.candidates import Candidates, Choose, Constraint, best_candidates
 from keras_transformer.decoding.search import Search
+from keras_transformer.decoding.search_loop import RandomStep
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import not_negative, positive_integer, real_number
 
 # A larger α makes the penalties of long outputs overflow float32, and all scores 0.
@@ -65,7 +68,7 @@ class BeamSearch(Search):
     length_penalty: str = "gnmt"
     coverage_penalty: float = traced("float32", 0.0, off=0)
     extra_length: int = traced("int32", 50)
-    constraints: tuple = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self):
         if self.length_penalty not in list(length_penalties):
@@ -83,7 +86,7 @@ class BeamSearch(Search):
         return f"beam {self.beam_size}, alpha {self.alpha}"
 
     @classmethod
-    def greedy(cls, **options) -> "BeamSearch":
+    def greedy(cls, **options: Any) -> "BeamSearch":
         """Return the search that takes the most probable token at each step.
 
         Args:
@@ -92,28 +95,28 @@ class BeamSearch(Search):
         return cls(**{"beam_size": 1, "alpha": 0.0, **options})
 
     @property
-    def most_results(self):
+    def most_results(self) -> int:
         return self.beam_size
 
-    def beam_width(self, num_results):
+    def beam_width(self, num_results: int) -> int:
         return self.beam_size
 
-    def initial_beams(self, num_results):
+    def initial_beams(self, num_results: int) -> int:
         return 1  # the beam grows out of it
 
-    def candidates(self, choose, scores, random):
+    def candidates(self, choose: Choose, scores: Tensor, random: RandomStep) -> Candidates:
         return best_candidates(choose, scores)
 
-    def penalized(self, scores, length):
+    def penalized(self, scores: Tensor, length: Tensor) -> Tensor:
         return penalize_length(scores, length, self.alpha, self.length_penalty)
 
 
-def gnmt(length, alpha):
+def gnmt(length: Tensor, alpha: float | Tensor) -> Tensor:
     """((5 + |y|) / 6)^α: Wu et al. (2016), Eq. 14; the paper's section 6.1."""
     return ((5 + length) / 6) ** alpha
 
 
-def power(length, alpha):
+def power(length: Tensor, alpha: float | Tensor) -> Tensor:
     """|y|^α; with α = 1, scores are mean log-probabilities per token."""
     return length**alpha
 
@@ -122,7 +125,9 @@ def power(length, alpha):
 length_penalties = {"gnmt": gnmt, "power": power}
 
 
-def penalize_length(scores, length, alpha, length_penalty="gnmt"):
+def penalize_length(
+    scores: Tensor, length: Tensor, alpha: float | Tensor, length_penalty: str = "gnmt"
+) -> Tensor:
     """Divide log-probabilities by the penalties of their hypotheses' lengths.
 
     Args:
@@ -139,7 +144,7 @@ def penalize_length(scores, length, alpha, length_penalty="gnmt"):
     return scores / length_penalties[length_penalty](ops.cast(length, "float32"), alpha)
 
 
-def check_alpha(alpha) -> float:
+def check_alpha(alpha: Any) -> float:
     """Return α as a Python float; raise a `UserError` unless it is a number from 0 to 10."""
     return real_number(
         "alpha",

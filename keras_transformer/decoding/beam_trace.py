@@ -4,6 +4,7 @@ The compiled loop keeps only what it needs. Here the same steps of the same loop
 time, and the state is recorded after each.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,10 +13,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.batch_compaction import Inputs, begin
+from keras_transformer.decoding.candidates import Constraint
 from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.decoding.search_state import without_unused
+from keras_transformer.decoding.search import Search
+from keras_transformer.decoding.search_loop import without_unused
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.typing import Tensor
 
 # What became of a hypothesis.
 CONTINUED, FINISHED, LIVE, DROPPED = "continued", "finished", "live", "dropped"
@@ -33,7 +37,7 @@ class Hypothesis(NamedTuple):
         step: of the search, from 1 on, that it came out of; None of one that is finished.
     """
 
-    tokens: tuple
+    tokens: tuple[int, ...]
     status: str
     score: float
     step: int | None = None
@@ -49,12 +53,18 @@ class BeamHistory:
         num_steps: how many steps the search took.
     """
 
-    hypotheses: list
-    results: list
+    hypotheses: list[Hypothesis]
+    results: list[Hypothesis]
     num_steps: int
 
 
-def replay(search, model, encoder_token_ids, num_results=1, constraints=()):
+def replay(
+    search: Search,
+    model: keras.Model,
+    encoder_token_ids: Tensor,
+    num_results: int = 1,
+    constraints: Constraint | Iterable[Constraint] = (),
+) -> BeamHistory:
     """Search as a `BeamSearch` or a `WordSynchronousBeamSearch` does, and keep all hypotheses.
 
     ```python
@@ -79,24 +89,27 @@ def replay(search, model, encoder_token_ids, num_results=1, constraints=()):
     search, token_ids, num_results, limits = search.checked(
         model, encoder_token_ids, num_results, constraints
     )
-    _check(search, limits)
+    limit = _check(search, limits)
     # Keep all finished hypotheses. `_steps` then decides when `num_results` of them are final.
-    room = int(limits[0]) * search.beam_width(num_results)
-    steps, finished = _steps(search, model, token_ids, num_results, int(limits[0]), room)
+    room = limit * search.beam_width(num_results)
+    steps, finished = _steps(search, model, token_ids, num_results, limit, room)
     return _history(steps, finished, num_results)
 
 
 def _check(search, limits):
+    """Return the length limit of the output."""
     if search.is_stochastic:
         raise UserError(
             "A search that draws at random has no beam to look at. Pass a beam search. "
             f"Received: search={search!r}"
         )
-    if len(limits) != 1 or not limits[0]:
+    if limits is None or len(limits) != 1 or not limits[0]:
+        received = "a tensor without values" if limits is None else f"{len(limits)} rows"
         raise UserError(
-            "`encoder_token_ids` must be one sentence, (1, source), with tokens in it. Received: "
-            f"{len(limits)} rows, the first of up to {limits[0] if len(limits) else 0} outputs"
+            "`encoder_token_ids` must be one sentence, (1, source), that contains tokens. "
+            f"Received: {received}"
         )
+    return int(limits[0])
 
 
 def _steps(search, model, token_ids, num_results, limit, room):
@@ -119,7 +132,7 @@ def _steps(search, model, token_ids, num_results, limit, room):
         best = _array(search.penalized(ops.max(state.scores, axis=1), limit))
         goes_on = bool(steps[-1]) and best[0] > finished[num_results - 1]
     tokens = _array(_run(_finished_tokens, model, sentences, state, inputs, **options))[0]
-    count = int((finished > -np.inf).sum())
+    count = int(np.count_nonzero(finished > -np.inf))
     return steps, dict(zip(map(_plain, tokens[:count]), finished.tolist()))
 
 
@@ -141,7 +154,7 @@ def _plain(tokens):
     return tuple(int(token) for token in tokens if token != PAD_ID)
 
 
-def _array(tensor):
+def _array(tensor) -> np.ndarray:
     return ops.convert_to_numpy(tensor)
 
 

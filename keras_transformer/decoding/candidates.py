@@ -1,33 +1,174 @@
-"""The tokens that live hypotheses may be continued with, and the best continuations."""
+"""The tokens that live hypotheses may be continued with, and the best continuations.
 
-from typing import NamedTuple
+The model's logits and the constraints decide together: see `choose`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.decoding.static_fields import StaticFields
 from keras_transformer.reserved_ids import PAD_ID, START_ID
+from keras_transformer.typing import Tensor
+
+# Returns the given number of next tokens per hypothesis, or all: see `choose`.
+Choose: TypeAlias = Callable[[int | None], tuple[Tensor, Tensor]]
+
+
+class Sizes(NamedTuple):
+    """How large a search is."""
+
+    batch: Tensor  # int, or int32 scalar: sentences
+    beam: int  # live hypotheses of a sentence
+    length: Tensor  # int, or int32 scalar: no output is longer
+
+
+class Progress(NamedTuple):
+    """How far a search is."""
+
+    step: Tensor  # int32 scalar or (batch, beam): how many tokens the live hypotheses have
+    tokens_left: Tensor  # int32 (batch, 1 or beam): how many more they may have, the end included
+
+
+class Constraint(StaticFields):
+    """A rule for what an output may hold; a base class of frozen dataclasses.
+
+    A search asks each of its constraints, at each step, what may come next of each live hypothesis.
+    What a constraint has to remember of a hypothesis is its state: a tensor, or a structure of
+    tensors, whose first axis is the batch. A field declared with `static_fields.traced` or
+    `static_fields.per_example` is a tensor inside the search: other values need no new program.
+
+    ```python
+    @keras.saving.register_keras_serializable(package="mine")
+    @dataclasses.dataclass(frozen=True)
+    class OnlyEvenTokens(kt.constraints.Constraint):
+        def allowed(self, log_probs, token_ids, state, progress):
+            return ops.where(token_ids % 2 == 0, log_probs, -np.inf)
+    ```
+
+    Attributes:
+        num_forbidden: how many tokens it forbids at most, at any step; None if it may forbid any
+            number, or lowers some. Where it is known, only so many more of the likeliest tokens are
+            looked at, and not the whole vocabulary.
+        scores_forced: whether the log-probabilities of tokens that it forces count in the score.
+        max_length: the most tokens of an output, the end token included; None for no limit.
+    """
+
+    num_forbidden: int | None = None
+    scores_forced: bool = True
+    max_length: int | None = None
+
+    def check(
+        self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
+    ) -> None:
+        """Raise a `UserError` if it does not fit the model or the sentences.
+
+        Args:
+            model: a `Transformer`.
+            encoder_token_ids: int array `(batch, source)`; a tensor in a program that is being
+                compiled.
+            limits: int array `(batch,)`: the most tokens of each output, 0 for a source without
+                tokens; None in a program that is being compiled.
+
+        Raises:
+            UserError: if it does not fit.
+        """
+
+    def token_ids(self) -> np.ndarray | None:
+        """The ids of the only tokens that outputs may hold: a sorted int array; None for all."""
+        return None
+
+    def first_state(self, sizes: Sizes) -> Any:
+        """What to remember of hypotheses without tokens.
+
+        Args:
+            sizes: `Sizes`.
+
+        Returns:
+            The state.
+        """
+        return ()
+
+    def forced(self, state: Any, progress: Progress) -> Tensor:
+        """The token that must come next, whatever other constraints say.
+
+        Args:
+            state: the state.
+            progress: `Progress`.
+
+        Returns:
+            None, or an int32 tensor that broadcasts to `(batch, beam)`: 0 where none is forced.
+        """
+        return None
+
+    def adjust_logits(self, logits: Tensor, state: Any, progress: Progress) -> Tensor:
+        """Return the logits of which the softmax is taken.
+
+        Args:
+            logits: float32 tensor `(batch, beam, vocabulary_size)`.
+            state: the state.
+            progress: `Progress`.
+
+        Returns:
+            Float32 tensor `(batch, beam, vocabulary_size)`.
+        """
+        return logits
+
+    def allowed(
+        self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
+    ) -> Tensor:
+        """What may come next.
+
+        Args:
+            log_probs: float32 tensor `(batch, beam, n)`: log-probabilities of tokens.
+            token_ids: which tokens: a sorted int array `(n,)`; or, if the constraint knows
+                `num_forbidden`, perhaps an int32 tensor `(batch, beam, n)`.
+            state: the state.
+            progress: `Progress`.
+
+        Returns:
+            Float32 tensor `(batch, beam, n)`: minus infinity for tokens that may not come next.
+            Others may be lowered, and must not be raised.
+        """
+        return log_probs
+
+    def next_state(self, state: Any, parents: Tensor, tokens: Tensor) -> Any:
+        """What to remember after each live hypothesis has been replaced by one that is longer.
+
+        Args:
+            state: the state.
+            parents: int32 tensor `(batch, beam)`: the hypotheses that go on.
+            tokens: int32 tensor `(batch, beam)`: the token that each goes on with; 0 where it stays
+                as it is, as it does in a search by words while it waits after one.
+
+        Returns:
+            The state.
+        """
+        return state
 
 
 class Candidates(NamedTuple):
     """Continuations, the best first."""
 
-    parents: object  # int32 (batch, n): the live hypotheses that they continue
-    tokens: object  # int32 (batch, n)
-    scores: object  # float32 (batch, n): log-probabilities of the hypotheses, this token included
+    parents: Tensor  # int32 (batch, n): the live hypotheses that they continue
+    tokens: Tensor  # int32 (batch, n)
+    scores: Tensor  # float32 (batch, n): log-probabilities of the hypotheses, this token included
 
-    def only(self, condition):
+    def only(self, condition: Tensor) -> "Candidates":
         """Keep candidates where a bool tensor `(batch, n)` is true; give others the score -inf."""
         return self._replace(scores=ops.where(condition, self.scores, -np.inf))
 
-    def best(self, count):
+    def best(self, count: int) -> "Candidates":
         """Return the `count` best, `(batch, count)`. Equal scores keep their order."""
         scores, places = top_k(self.scores, count)
         parents, tokens = (ops.take_along_axis(x, places, axis=1) for x in self[:2])
         return Candidates(parents, tokens, scores)
 
 
-def best_candidates(choose, scores):
+def best_candidates(choose: Choose, scores: Tensor) -> Candidates:
     """Return the best two continuations per place in the beam: at least one of two does not end.
 
     Args:
@@ -47,7 +188,13 @@ def best_candidates(choose, scores):
     return Candidates(flat // size, tokens, scores)
 
 
-def choose(logits, constraints, states, progress, count=None):
+def choose(
+    logits: Tensor,
+    constraints: Sequence[Constraint],
+    states: Sequence,
+    progress: Progress,
+    count: int | None = None,
+) -> tuple[Tensor, Tensor]:
     """Return the most probable allowed next tokens per hypothesis, and their log-probabilities.
 
     Padding and the start token are never allowed. A constraint that forbids at most n tokens is
@@ -82,7 +229,7 @@ def choose(logits, constraints, states, progress, count=None):
         if not is_of_few:
             values = constraint.allowed(values, token_ids, state, progress)
     if count is not None:
-        more = sum(c.num_forbidden for c, is_of_few in zip(constraints, of_few) if is_of_few)
+        more = sum(c.num_forbidden or 0 for c, is_of_few in zip(constraints, of_few) if is_of_few)
         values, token_ids = _likeliest(values, token_ids, logits.shape[1], count + more)
         values = values if is_early else values - normalizer
         for constraint, state, is_of_few in zip(constraints, states, of_few):
@@ -150,7 +297,7 @@ def _with_forced(values, token_ids, forced, is_scored, logits, normalizer):
     )
 
 
-def top_k(x, k):
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the `k` largest numbers along the last axis, in descending order.
 
     Equal numbers are ordered by their index, on every backend. One pass over `x` finds the maximum
@@ -183,7 +330,7 @@ def top_k(x, k):
     return values, ops.where(inner < k * block, in_block, after)
 
 
-def gather_rows(x, indices):
+def gather_rows(x: Tensor, indices: Tensor) -> Tensor:
     """Return `x[b, indices[b, i]]` for all b and i: `(batch, rows, ...)` to `(batch, n, ...)`."""
     batch, rows, *shape = ops.shape(x)
     first = ops.expand_dims(ops.arange(batch, dtype="int32") * rows, 1)
@@ -193,7 +340,7 @@ def gather_rows(x, indices):
 def _block_size(size, k):
     """Return the block size b that minimizes size / b + k b, or None if blocks save little."""
     cost = {b: size // b + k * b + size % b for b in range(2, size // k)}
-    best = min(cost, key=cost.get, default=None)
+    best = min(cost, key=lambda block: cost[block], default=None)
     return best if best is not None and cost[best] < size / 2 else None
 
 

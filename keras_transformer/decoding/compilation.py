@@ -6,6 +6,8 @@ import logging
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,7 +23,7 @@ _SECONDS_BEFORE_NOTICE = 1.0
 _compiling = threading.local()  # the timer of the program that this thread compiles
 
 
-def run_compiled(function, model, *tensors, **options):
+def run_compiled(function: Callable, model: keras.Model, *tensors: Any, **options: Hashable) -> Any:
     """Call `function(model, *tensors, **options)` as one compiled program.
 
     A model keeps the 64 programs that were used last. TensorFlow traces one graph for all shapes
@@ -45,9 +47,8 @@ def run_compiled(function, model, *tensors, **options):
     with _lock:
         programs = _compiled.setdefault(model, OrderedDict())
         if key not in programs:
-            # The program must not keep the model alive, whose life decides on its own.
             programs[key] = _COMPILERS[keras.backend.backend()](
-                functools.partial(_call, function, weakref.ref(model), options),
+                functools.partial(_call, function, _reference(model), options),
                 model,
                 specification,
             )
@@ -81,10 +82,10 @@ def _compile_tensorflow(function, model, specification):
 
     # Loops are `keras.ops` already: AutoGraph would only slow the tracing down.
     program = tf.function(function, input_signature=specification, autograph=False)
-    model = weakref.ref(model)
+    model_ref = _reference(model)
 
     def run(*tensors):
-        if all(isinstance(variable.value, tf.Variable) for variable in model().variables):
+        if all(isinstance(variable.value, tf.Variable) for variable in model_ref().variables):
             return program(*tensors)
         # The values of a `keras.StatelessScope` would become a part of the program.
         return function(*keras.tree.map_structure(tf.convert_to_tensor, tensors))
@@ -92,23 +93,28 @@ def _compile_tensorflow(function, model, specification):
     return run
 
 
+def _reference(model) -> Callable[[], Any]:
+    """Return a weak reference: a program must not keep the model alive."""
+    return weakref.ref(model)
+
+
 def _compile_jax(function, model, specification):
     import jax
 
-    model = weakref.ref(model)
+    model_ref = _reference(model)
 
     @jax.jit
     def program(values, *tensors):
         # Python comes here to trace alone: what follows is compiled, or read from the disk.
         if _compiling.timer.ident is None:
             _compiling.timer.start()
-        mapping = list(zip(model().variables, values))
+        mapping = list(zip(model_ref().variables, values))
         with keras.StatelessScope(state_mapping=mapping):
             return function(*tensors)
 
     def run(*tensors):
         with _notice_if_long():
-            return program([v.value for v in model().variables], *tensors)
+            return program([v.value for v in model_ref().variables], *tensors)
 
     return run
 

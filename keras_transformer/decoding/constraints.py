@@ -11,15 +11,14 @@ over the allowed tokens.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.candidates import gather_rows
+from keras_transformer.decoding.candidates import Constraint, Progress, Sizes, gather_rows
 from keras_transformer.decoding.static_fields import (
-    StaticFields,
     check_padding,
     hashable_rows,
     per_example,
@@ -28,6 +27,7 @@ from keras_transformer.decoding.static_fields import (
 )
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import integer, positive_integer, real_number
 
 __all__ = [
@@ -46,134 +46,6 @@ _register = keras.saving.register_keras_serializable(package="keras_transformer"
 
 # More tokens than these are banned by a pass over the vocabulary.
 _MOST_FEW = 64
-
-
-class Sizes(NamedTuple):
-    """How large a search is."""
-
-    batch: object  # int, or int32 scalar: sentences
-    beam: int  # live hypotheses of a sentence
-    length: object  # int, or int32 scalar: no output is longer
-
-
-class Progress(NamedTuple):
-    """How far a search is."""
-
-    step: object  # int32 scalar or (batch, beam): how many tokens the live hypotheses have
-    tokens_left: object  # int32 (batch, 1 or beam): how many more they may have, the end included
-
-
-class Constraint(StaticFields):
-    """A rule for what an output may hold; a base class of frozen dataclasses.
-
-    A search asks each of its constraints, at each step, what may come next of each live hypothesis.
-    What a constraint has to remember of a hypothesis is its state: a tensor, or a structure of
-    tensors, whose first axis is the batch. A field declared with `static_fields.traced` or
-    `static_fields.per_example` is a tensor inside the search: other values need no new program.
-
-    ```python
-    @keras.saving.register_keras_serializable(package="mine")
-    @dataclasses.dataclass(frozen=True)
-    class OnlyEvenTokens(kt.constraints.Constraint):
-        def allowed(self, log_probs, token_ids, state, progress):
-            return ops.where(token_ids % 2 == 0, log_probs, -np.inf)
-    ```
-
-    Attributes:
-        num_forbidden: how many tokens it forbids at most, at any step; None if it may forbid any
-            number, or lowers some. Where it is known, only so many more of the likeliest tokens are
-            looked at, and not the whole vocabulary.
-        scores_forced: whether the log-probabilities of tokens that it forces count in the score.
-        max_length: the most tokens of an output, the end token included; None for no limit.
-    """
-
-    num_forbidden = None
-    scores_forced = True
-    max_length = None
-
-    def check(self, model, encoder_token_ids, limits):
-        """Raise a `UserError` if it does not fit the model or the sentences.
-
-        Args:
-            model: a `Transformer`.
-            encoder_token_ids: int array `(batch, source)`; a tensor in a program that is being
-                compiled.
-            limits: int array `(batch,)`: the most tokens of each output, 0 for a source without
-                tokens; None in a program that is being compiled.
-
-        Raises:
-            UserError: if it does not fit.
-        """
-
-    def token_ids(self):
-        """The ids of the only tokens that outputs may hold: a sorted int array; None for all."""
-        return None
-
-    def first_state(self, sizes):
-        """What to remember of hypotheses without tokens.
-
-        Args:
-            sizes: `Sizes`.
-
-        Returns:
-            The state.
-        """
-        return ()
-
-    def forced(self, state, progress):
-        """The token that must come next, whatever other constraints say.
-
-        Args:
-            state: the state.
-            progress: `Progress`.
-
-        Returns:
-            None, or an int32 tensor that broadcasts to `(batch, beam)`: 0 where none is forced.
-        """
-        return None
-
-    def adjust_logits(self, logits, state, progress):
-        """Return the logits of which the softmax is taken.
-
-        Args:
-            logits: float32 tensor `(batch, beam, vocabulary_size)`.
-            state: the state.
-            progress: `Progress`.
-
-        Returns:
-            Float32 tensor `(batch, beam, vocabulary_size)`.
-        """
-        return logits
-
-    def allowed(self, log_probs, token_ids, state, progress):
-        """What may come next.
-
-        Args:
-            log_probs: float32 tensor `(batch, beam, n)`: log-probabilities of tokens.
-            token_ids: which tokens: a sorted int array `(n,)`; or, if the constraint knows
-                `num_forbidden`, perhaps an int32 tensor `(batch, beam, n)`.
-            state: the state.
-            progress: `Progress`.
-
-        Returns:
-            Float32 tensor `(batch, beam, n)`: minus infinity for tokens that may not come next.
-            Others may be lowered, and must not be raised.
-        """
-        return log_probs
-
-    def next_state(self, state, parents, tokens):
-        """What to remember after each live hypothesis has been replaced by one that is longer.
-
-        Args:
-            state: the state.
-            parents: int32 tensor `(batch, beam)`: the hypotheses that go on.
-            tokens: int32 tensor `(batch, beam)`: the token that each goes on with; 0 where it stays
-                as it is, as it does in a search by words while it waits after one.
-
-        Returns:
-            The state.
-        """
-        return state
 
 
 @_register
@@ -196,7 +68,9 @@ class MinLength(Constraint):
         value = integer("min_length", self.min_length, 0, "an integer, 0 or larger")
         object.__setattr__(self, "min_length", value)
 
-    def check(self, model, encoder_token_ids, limits):
+    def check(
+        self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
+    ) -> None:
         if limits is None:
             return
         is_short = (0 < limits) & (limits < self.min_length)
@@ -207,7 +81,9 @@ class MinLength(Constraint):
                 f"{row}. Received: min_length={self.min_length}. Pass a larger `extra_length`."
             )
 
-    def allowed(self, log_probs, token_ids, state, progress):
+    def allowed(
+        self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
+    ) -> Tensor:
         is_early = progress.step + 1 < self.min_length
         is_early_end = ops.logical_and(token_ids == END_ID, is_early[..., None])
         return ops.where(is_early_end, -np.inf, log_probs)
@@ -235,7 +111,7 @@ class MaxLength(Constraint):
     def __post_init__(self):
         object.__setattr__(self, "max_length", positive_integer("max_length", self.max_length))
 
-    def forced(self, state, progress):
+    def forced(self, state: Any, progress: Progress) -> Tensor:
         is_last = progress.step + 1 >= self.max_length
         return ops.where(is_last, ops.cast(END_ID, "int32"), ops.cast(PAD_ID, "int32"))
 
@@ -252,7 +128,7 @@ class BannedTokens(Constraint):
         UserError: if one is no id, or is the end token's.
     """
 
-    banned_token_ids: tuple = traced("int32")
+    banned_token_ids: tuple[int, ...] = traced("int32")
 
     def __post_init__(self):
         token_ids = np.asarray(self.banned_token_ids).ravel()
@@ -263,23 +139,28 @@ class BannedTokens(Constraint):
         object.__setattr__(self, "banned_token_ids", token_ids)
 
     @property
-    def num_forbidden(self):
-        count = self.banned_token_ids.shape[0]  # a tensor's, inside the search
+    def num_forbidden(self) -> int | None:
+        token_ids: Any = self.banned_token_ids  # a tensor, inside the search
+        count = token_ids.shape[0]
         return count if count <= _MOST_FEW else None
 
-    def traced_tensors(self):
+    def traced_tensors(self) -> dict[str, Any]:
         # Few sizes, for few programs. -1 is no token's id.
         size = 1 << max(len(self.banned_token_ids) - 1, 0).bit_length()
         token_ids = np.full(size, -1, "int32")
         token_ids[: len(self.banned_token_ids)] = self.banned_token_ids
         return {"banned_token_ids": token_ids}
 
-    def check(self, model, encoder_token_ids, limits):
+    def check(
+        self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
+    ) -> None:
         size = model.config.vocabulary_size
         if self.banned_token_ids and self.banned_token_ids[-1] >= size:
             raise self._error(f"below {size}, the vocabulary size")
 
-    def allowed(self, log_probs, token_ids, state, progress):
+    def allowed(
+        self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
+    ) -> Tensor:
         if self.num_forbidden is None:
             banned = ops.maximum(self.banned_token_ids, PAD_ID)  # which may not come anyway
             is_banned = mark(banned[None], token_ids)[0]
@@ -302,7 +183,9 @@ class NoUnknownToken(Constraint):
 
     num_forbidden = 1
 
-    def allowed(self, log_probs, token_ids, state, progress):
+    def allowed(
+        self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
+    ) -> Tensor:
         return ops.where(token_ids == UNKNOWN_ID, -np.inf, log_probs)
 
 
@@ -323,14 +206,16 @@ class NoRepeatedNgrams(Constraint):
     def __post_init__(self):
         object.__setattr__(self, "size", positive_integer("size", self.size))
 
-    def first_state(self, sizes):
+    def first_state(self, sizes: Sizes) -> Tensor:
         return ops.zeros(tuple(sizes), "int32")
 
-    def allowed(self, log_probs, token_ids, state, progress):
+    def allowed(
+        self, log_probs: Tensor, token_ids: Tensor, state: Tensor, progress: Progress
+    ) -> Tensor:
         is_forbidden = mark(followers(state, self.size - 1), token_ids)
         return ops.where(is_forbidden, -np.inf, log_probs)
 
-    def next_state(self, state, parents, tokens):
+    def next_state(self, state: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
         return longer(state, parents, tokens)
 
 
@@ -371,13 +256,13 @@ class RepetitionPenalty(Constraint):
             )
 
     @property
-    def num_forbidden(self):
+    def num_forbidden(self) -> int | None:
         return 0 if self.applies_to == "logits" else None
 
-    def first_state(self, sizes):
+    def first_state(self, sizes: Sizes) -> Tensor:
         return ops.zeros(tuple(sizes), "int32")
 
-    def adjust_logits(self, logits, state, progress):
+    def adjust_logits(self, logits: Tensor, state: Tensor, progress: Progress) -> Tensor:
         if self.applies_to != "logits":
             return logits
         token_ids = np.arange(logits.shape[-1], dtype="int32")
@@ -386,12 +271,14 @@ class RepetitionPenalty(Constraint):
         lower = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
         return ops.where(is_repeated, lower, logits)
 
-    def allowed(self, log_probs, token_ids, state, progress):
+    def allowed(
+        self, log_probs: Tensor, token_ids: Tensor, state: Tensor, progress: Progress
+    ) -> Tensor:
         if self.applies_to != "log_probs":
             return log_probs
         return ops.where(mark(state, token_ids), self.penalty * log_probs, log_probs)
 
-    def next_state(self, state, parents, tokens):
+    def next_state(self, state: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
         return longer(state, parents, tokens)
 
 
@@ -416,7 +303,9 @@ class FirstToken(Constraint):
         )
         object.__setattr__(self, "token_id", value)
 
-    def check(self, model, encoder_token_ids, limits):
+    def check(
+        self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
+    ) -> None:
         size = model.config.vocabulary_size
         if self.token_id >= size:
             raise UserError(
@@ -424,7 +313,7 @@ class FirstToken(Constraint):
                 f"Received: token_id={self.token_id}"
             )
 
-    def forced(self, state, progress):
+    def forced(self, state: Any, progress: Progress) -> Tensor:
         return ops.where(progress.step == 0, self.token_id, PAD_ID)
 
 
@@ -445,7 +334,7 @@ class ForcedPrefix(Constraint):
             not ids of tokens, have padding before a token, or do not fit in the outputs.
     """
 
-    prefix_token_ids: object = per_example()
+    prefix_token_ids: Tensor = per_example()
     is_scored: bool = True
     num_forbidden = 0
 
@@ -454,10 +343,12 @@ class ForcedPrefix(Constraint):
         object.__setattr__(self, "prefix_token_ids", prefix)
 
     @property
-    def scores_forced(self):
+    def scores_forced(self) -> bool:
         return self.is_scored
 
-    def check(self, model, encoder_token_ids, limits):
+    def check(
+        self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
+    ) -> None:
         _check_shape(self.prefix_token_ids, encoder_token_ids)
         prefix = values_of(self.prefix_token_ids)
         if prefix is None or limits is None:
@@ -473,15 +364,15 @@ class ForcedPrefix(Constraint):
                 "larger `extra_length`."
             )
 
-    def per_example_tensors(self):
+    def per_example_tensors(self) -> dict[str, Tensor]:
         tensors = super().per_example_tensors()
         # A column of padding says where a prefix ends, and that there is none.
         return {name: ops.pad(x, ((0, 0), (0, 1))) for name, x in tensors.items()}
 
-    def first_state(self, sizes):
+    def first_state(self, sizes: Sizes) -> Tensor:
         return self.prefix_token_ids
 
-    def forced(self, state, progress):
+    def forced(self, state: Tensor, progress: Progress) -> Tensor:
         index = ops.minimum(progress.step, ops.shape(state)[1] - 1)
         # One for all hypotheses of a sentence, or one for each.
         return ops.take_along_axis(state, index + ops.zeros_like(state[:, :1]), axis=1)
@@ -512,7 +403,7 @@ def _check_ids(prefix, vocabulary_size):
 # Token histories, for constraints that look back: the tokens of each hypothesis, the last first.
 
 
-def longer(history, parents, tokens):
+def longer(history: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
     """The histories of the hypotheses `parents`, each with one token more.
 
     Args:
@@ -528,7 +419,7 @@ def longer(history, parents, tokens):
     return ops.where(tokens == PAD_ID, history, more)
 
 
-def followers(history, count):
+def followers(history: Tensor, count: int) -> Tensor:
     """The tokens that have come after what the last `count` tokens are, 0 for none.
 
     Args:
@@ -546,7 +437,7 @@ def followers(history, count):
     return ops.where(is_same, history, 0)
 
 
-def mark(tokens, token_ids):
+def mark(tokens: Tensor, token_ids: Tensor) -> Tensor:
     """Which tokens are among some.
 
     Args:

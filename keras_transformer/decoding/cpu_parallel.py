@@ -8,8 +8,11 @@ import contextlib
 import functools
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -21,9 +24,19 @@ from keras_transformer.decoding.batch_compaction import (
     is_traced,
     search_in_stages,
 )
+from keras_transformer.typing import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding.search import Search
 
 
-def search_on_all_cores(search, model, encoder_token_ids, num_results, numbers=()):
+def search_on_all_cores(
+    search: "Search",
+    model: keras.Model,
+    encoder_token_ids: Tensor,
+    num_results: int,
+    numbers: Tensor = (),
+) -> tuple[Tensor, Tensor]:
     """Call `search_in_stages`, in parts if programs run on a CPU and the batch is large.
 
     Args:
@@ -73,7 +86,9 @@ def _num_parts(batch_size, beam_size):
 @functools.cache
 def _num_cores():
     """Return the number of cores that this process may use, within its container's quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, min(cores, _quota(Path("/sys/fs/cgroup"))))
 
 
@@ -96,7 +111,8 @@ def _is_compiled_for_cpu(tensor):
     if keras.backend.backend() == "jax":
         import jax
 
-        if is_traced(tensor) or jax.config.jax_disable_jit:
+        config: Any = jax.config  # JAX adds its options at run time.
+        if is_traced(tensor) or config.jax_disable_jit:
             return False
         return jax.default_backend() == "cpu" and jax.device_count() == 1
     if keras.backend.backend() == "tensorflow":
@@ -132,7 +148,7 @@ def _join(parts):
     return ops.reshape(rows, (-1, *rows.shape[2:]))
 
 
-def thread_context(model):
+def thread_context(model: keras.Model) -> Callable[[], AbstractContextManager]:
     """Capture the calling thread's context, for other threads that work for it.
 
     It consists of the values of a `keras.StatelessScope`; on JAX the precision of matrix products
@@ -156,7 +172,8 @@ def _thread_context_jax(model):
     import jax
 
     values = [(variable, variable.value) for variable in model.variables]
-    precision, device = jax.config.jax_default_matmul_precision, jax.config.jax_default_device
+    config: Any = jax.config  # JAX adds its options at run time.
+    precision, device = config.jax_default_matmul_precision, config.jax_default_device
 
     @contextlib.contextmanager
     def enter():

@@ -1,6 +1,7 @@
 """Turn what users pass as `search=` and search options into a `Search`."""
 
 import dataclasses
+from typing import Any
 
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import BannedTokens, MinLength
@@ -21,7 +22,9 @@ NAMED_SEARCHES = {
 _CONSTRAINT_OPTIONS = ("min_length", "banned_token_ids")
 
 
-def resolve_search(search: "Search | type[Search] | str | None", default: Search, **options):
+def resolve_search(
+    search: Search | type[Search] | str | None, default: Search, **options: Any
+) -> Search:
     """Return a search with options.
 
     Args:
@@ -39,24 +42,26 @@ def resolve_search(search: "Search | type[Search] | str | None", default: Search
         UserError: if `search` is not supported, or the search has no such option.
     """
     if search is None:
-        search = default
-    elif not isinstance(search, Search):
+        found = default
+    elif isinstance(search, Search):
+        found = search
+    else:
         length, constraints = default.extra_length, default.constraints
         kept = {"extra_length": length, "constraints": constraints}
-        search = dataclasses.replace(_find_search(search), **kept)
-    check_names(options, type(search), also=_CONSTRAINT_OPTIONS)
+        found = dataclasses.replace(_find_search(search), **kept)
+    check_names(options, type(found), also=_CONSTRAINT_OPTIONS)
     added = {name: options.pop(name) for name in _CONSTRAINT_OPTIONS if name in options}
-    search = dataclasses.replace(search, **options)
-    constraints = [*search.constraints]
+    found = dataclasses.replace(found, **options)
+    constraints = [*found.constraints]
     if added.get("min_length", 0) != 0:
         constraints.append(MinLength(added["min_length"]))
     banned = BannedTokens(added.get("banned_token_ids", ()))
     if banned.banned_token_ids:
         constraints.append(banned)
-    return dataclasses.replace(search, constraints=tuple(constraints))
+    return dataclasses.replace(found, constraints=tuple(constraints))
 
 
-def _find_search(search):
+def _find_search(search) -> Search:
     if isinstance(search, str) and search in NAMED_SEARCHES:
         return NAMED_SEARCHES[search]
     if isinstance(search, type) and issubclass(search, Search):

@@ -2,16 +2,19 @@
 
 import random as python_random
 from dataclasses import dataclass
+from typing import Self
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.candidates import Candidates, top_k
+from keras_transformer.decoding.candidates import Candidates, Choose, Constraint, top_k
 from keras_transformer.decoding.search import Search
+from keras_transformer.decoding.search_loop import RandomStep
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.layers.dropout import hash_bits
 from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import integer, positive_integer, real_number
 
 
@@ -52,7 +55,7 @@ class Sampling(Search):
     top_p: float | None = traced("float32", None)
     seed: int | None = 0
     extra_length: int = traced("int32", 50)
-    constraints: tuple = ()
+    constraints: tuple[Constraint, ...] = ()
 
     prunes = False  # samples do not compete
     is_stochastic = True
@@ -75,20 +78,20 @@ class Sampling(Search):
         given = [f"{name} {value}" for name, value in limits.items() if value is not None]
         return ", ".join([f"samples, temperature {self.temperature}", *given])
 
-    def beam_width(self, num_results):
+    def beam_width(self, num_results: int) -> int:
         return num_results
 
-    def initial_beams(self, num_results):
+    def initial_beams(self, num_results: int) -> int:
         return num_results
 
-    def candidates(self, choose, scores, random):
+    def candidates(self, choose: Choose, scores: Tensor, random: RandomStep) -> Candidates:
         numbers = uniform_numbers(random.keys, scores.shape[1], random.seed, random.step)
         return sampled_candidates(choose, scores, self, numbers)
 
-    def sentence_keys(self, encoder_token_ids, numbers, seed):
+    def sentence_keys(self, encoder_token_ids: Tensor, numbers: Tensor, seed: Tensor) -> Tensor:
         return sentence_keys(encoder_token_ids, numbers, seed)
 
-    def seed_value(self):
+    def seed_value(self) -> Tensor:
         if self.seed is not None:
             return np.array(self.seed % 2**32).astype("uint32").astype("int32")
         if _is_in_tensorflow_graph():
@@ -98,11 +101,13 @@ class Sampling(Search):
             return tf.random.uniform((), -(2**31), 2**31 - 1, "int32")
         return np.int32(python_random.getrandbits(32) - 2**31)
 
-    def static_part(self):
+    def static_part(self) -> Self:
         return super().static_part()._with({"seed": None})
 
 
-def sampled_candidates(choose, scores, sampling, numbers):
+def sampled_candidates(
+    choose: Choose, scores: Tensor, sampling: Sampling, numbers: Tensor
+) -> Candidates:
     """Draw one random continuation per hypothesis.
 
     Args:
@@ -152,7 +157,7 @@ def _drawn(values, sampling, numbers):
     return ops.minimum(place, cumulated.shape[-1] - 1)  # if no token is allowed
 
 
-def sentence_keys(encoder_token_ids, numbers, seed):
+def sentence_keys(encoder_token_ids: Tensor, numbers: Tensor, seed: Tensor) -> Tensor:
     """Return a hash of each sentence and its number in the call.
 
     It is the sum, modulo 2^32, of a hash of the number and hashes of the tokens with their
@@ -178,7 +183,7 @@ def sentence_keys(encoder_token_ids, numbers, seed):
     return ops.cast(ops.sum(words, axis=1, keepdims=True), "int32") + number_words
 
 
-def uniform_numbers(keys, count, seed, step):
+def uniform_numbers(keys: Tensor, count: int, seed: Tensor, step: Tensor) -> Tensor:
     """Return random numbers that depend on the sentence's key and not on its row in the batch.
 
     Args:

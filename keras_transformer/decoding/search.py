@@ -1,14 +1,17 @@
 """The base class of searches: options, call, validation of the inputs, results."""
 
 import abc
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
+import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.decoding.candidates import Candidates, Choose, Constraint
 from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.decoding.constraints import Constraint
 from keras_transformer.decoding.cpu_parallel import search_on_all_cores
-from keras_transformer.decoding.search_loop import SearchLoop
+from keras_transformer.decoding.search_loop import RandomStep, SearchLoop
 from keras_transformer.decoding.static_fields import (
     StaticFields,
     check_padding,
@@ -19,6 +22,7 @@ from keras_transformer.decoding.static_fields import (
 )
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID, START_ID
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import positive_integer
 
 
@@ -55,9 +59,12 @@ class Search(StaticFields, abc.ABC):
             Within `tf.function` and `jax.jit`, token ids have no values yet and are not checked.
     """
 
+    extra_length: int
+    constraints: tuple[Constraint, ...]
+
     loop_class = SearchLoop
     # The largest number of outputs per sentence, or None.
-    most_results = None
+    most_results: int | None = None
     # β of the coverage penalty, if the search has one.
     coverage_penalty = 0.0
     # Whether low-scoring hypotheses are pruned.
@@ -67,13 +74,13 @@ class Search(StaticFields, abc.ABC):
 
     def __call__(
         self,
-        model,
-        encoder_token_ids,
-        num_results=1,
-        constraints=(),
-        return_attention=False,
-        sentence_numbers=None,
-    ):
+        model: keras.Model,
+        encoder_token_ids: Tensor,
+        num_results: int = 1,
+        constraints: Constraint | Iterable[Constraint] = (),
+        return_attention: bool = False,
+        sentence_numbers: Tensor = None,
+    ) -> tuple[Tensor, ...]:
         search, encoder_token_ids, num_results, _ = self.checked(
             model, encoder_token_ids, num_results, constraints
         )
@@ -88,7 +95,13 @@ class Search(StaticFields, abc.ABC):
             return token_ids, scores
         return token_ids, scores, _attention(model, encoder_token_ids, token_ids)
 
-    def checked(self, model, encoder_token_ids, num_results, constraints):
+    def checked(
+        self,
+        model: keras.Model,
+        encoder_token_ids: Tensor,
+        num_results: int,
+        constraints: Constraint | Iterable[Constraint],
+    ) -> tuple[Self, Tensor, int, np.ndarray | None]:
         """Validate the arguments of a call.
 
         Args:
@@ -112,14 +125,14 @@ class Search(StaticFields, abc.ABC):
         limits = check_source(model, encoder_token_ids, self.extra_length)
         most_tokens = limits
         for constraint in search.constraints:
-            if limits is not None and constraint.max_length is not None:
+            if most_tokens is not None and constraint.max_length is not None:
                 most_tokens = np.minimum(most_tokens, constraint.max_length)
         for constraint in search.constraints:
             constraint.check(model, encoder_token_ids, most_tokens)
         return search, encoder_token_ids, num_results, limits
 
     @abc.abstractmethod
-    def beam_width(self, num_results):
+    def beam_width(self, num_results: int) -> int:
         """Return the number of live hypotheses per sentence, an integer.
 
         Args:
@@ -127,7 +140,7 @@ class Search(StaticFields, abc.ABC):
         """
 
     @abc.abstractmethod
-    def initial_beams(self, num_results):
+    def initial_beams(self, num_results: int) -> int:
         """Return the number of live hypotheses before the first step, an integer.
 
         Args:
@@ -135,19 +148,19 @@ class Search(StaticFields, abc.ABC):
         """
 
     @abc.abstractmethod
-    def candidates(self, choose, scores, random):
+    def candidates(self, choose: Choose, scores: Tensor, random: RandomStep | None) -> Candidates:
         """Return the continuations of the live hypotheses, the best first.
 
         Args:
             choose: function of a number of tokens, or None for all: see `candidates.choose`.
             scores: float32 tensor `(batch, beam)`: log-probabilities of the live hypotheses.
-            random: `RandomStep`.
+            random: `RandomStep`; None for a search that is not stochastic.
 
         Returns:
             `Candidates`.
         """
 
-    def penalized(self, scores, length):
+    def penalized(self, scores: Tensor, length: Tensor) -> Tensor:
         """Return the scores that rank finished hypotheses.
 
         Args:
@@ -161,7 +174,7 @@ class Search(StaticFields, abc.ABC):
         """
         return scores
 
-    def sentence_keys(self, encoder_token_ids, numbers, seed):
+    def sentence_keys(self, encoder_token_ids: Tensor, numbers: Tensor, seed: Tensor) -> Tensor:
         """Return what the random numbers of each sentence depend on; `()` without random numbers.
 
         Args:
@@ -171,11 +184,11 @@ class Search(StaticFields, abc.ABC):
         """
         return ()
 
-    def seed_value(self):
+    def seed_value(self) -> Tensor:
         """Return the seed of the random numbers: int32 scalar."""
         return np.int32(0)
 
-    def static_part(self):
+    def static_part(self) -> Self:
         return (
             super()
             .static_part()
@@ -184,14 +197,16 @@ class Search(StaticFields, abc.ABC):
             )
         )
 
-    def traced_tensors(self):
+    def traced_tensors(self) -> dict[str, Any]:
         constraints = [constraint.traced_tensors() for constraint in self.constraints]
         return {**super().traced_tensors(), "constraints": constraints}
 
-    def per_example_tensors(self):
+    def per_example_tensors(self) -> list[dict[str, Tensor]]:
         return [constraint.per_example_tensors() for constraint in self.constraints]
 
-    def bind(self, tensors, per_example=None):
+    def bind(
+        self, tensors: Mapping[str, Any], per_example: Sequence[dict[str, Tensor]] | None = None
+    ) -> Self:
         """Return a copy of the search and its constraints with tensors in their fields."""
         per_example = per_example or [{}] * len(self.constraints)
         fields = zip(self.constraints, tensors["constraints"], per_example)
@@ -200,12 +215,12 @@ class Search(StaticFields, abc.ABC):
         )
         return super().bind({**tensors, "constraints": constraints})
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         constraints = [serialize(constraint) for constraint in self.constraints]
         return {**super().get_config(), "constraints": constraints}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         constraints = tuple(map(deserialize, config.get("constraints", ())))
         return cls(**{**config, "constraints": constraints})
 
@@ -216,7 +231,7 @@ class Search(StaticFields, abc.ABC):
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def check_num_results(self, num_results):
+    def check_num_results(self, num_results: int) -> int:
         """Return the number of results as a Python integer.
 
         Args:
@@ -234,7 +249,7 @@ class Search(StaticFields, abc.ABC):
         return num_results
 
 
-def check_constraints(constraints):
+def check_constraints(constraints: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
     """Return the constraints as a tuple.
 
     Raises:
@@ -252,7 +267,9 @@ def check_constraints(constraints):
     return constraints
 
 
-def check_source(model, encoder_token_ids, extra_length):
+def check_source(
+    model: keras.Model, encoder_token_ids: Tensor, extra_length: int
+) -> np.ndarray | None:
     """Validate the sources of a search.
 
     Args:
@@ -295,7 +312,7 @@ def check_source(model, encoder_token_ids, extra_length):
     return np.where(lengths, lengths - 1 + extra_length, 0)
 
 
-def check_logits(model, source_ids):
+def check_logits(model: keras.Model, source_ids: Sequence[int]) -> None:
     """Raise a `UserError` if a model's logits are infinite or NaN, so that searches find nothing.
 
     Args:

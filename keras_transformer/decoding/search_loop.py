@@ -1,33 +1,76 @@
-"""The loop of every search: live hypotheses grow, finished hypotheses are kept apart."""
+"""The loop of every search, and its state.
+
+Live hypotheses grow, and finished hypotheses are kept apart. The live hypotheses of a sentence lie
+in the decoder's batch as if they were consecutive positions of one target. So they share their
+source's keys and values, and the cache is not reordered with the beam: keys and values stay where
+they were written, and a mask marks the cached positions that each live hypothesis descends from.
+When the cache is full, positions without a live descendant are removed. All hypotheses usually
+share their first tokens, so the cache of a wide beam is hardly longer than its outputs.
+"""
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.candidates import choose, gather_rows, top_k
-from keras_transformer.decoding.constraints import Progress, Sizes
-from keras_transformer.decoding.search_state import (
-    Ends,
-    State,
-    finished_tokens,
-    largest_capacity,
-    without_unused,
-)
+from keras_transformer.decoding.candidates import Progress, Sizes, choose, gather_rows, top_k
+from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.tensor_ops import slice_update
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+from keras_transformer.typing import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding.search import Search
 
 # The smallest attention to a source token, summed over an output, in the coverage penalty.
 _SMALLEST_COVERAGE = 1e-9
 
 
+class Sentences(NamedTuple):
+    """The constant data of the sentences in the batch."""
+
+    rows: Tensor  # int32 (batch,): the row of each among all sentences of the search
+    token_ids: Tensor  # int32 (batch, source)
+    caches: list[Cache]  # one (key, value) per layer, of the source, as in `make_cache`
+    step_inputs: Any  # `StepInputs.of_source`
+    keys: Tensor  # int32 (batch, 1): keys of random numbers; () if unused
+
+
+class Ends(NamedTuple):
+    """Where finished hypotheses end: int32 tensors `(batch, n)`."""
+
+    steps: Tensor  # the step, -1 without tokens
+    parents: Tensor  # the hypothesis of the previous step
+    tokens: Tensor  # the last token
+
+
+class State(NamedTuple):
+    """The data that a step changes. A place without a hypothesis has the score minus infinity."""
+
+    step: Tensor  # int32: the number of tokens of the live hypotheses
+    last_tokens: Tensor  # int32 (batch, beam)
+    scores: Tensor  # float32 (batch, beam): their log-probabilities, the best first
+    tokens: Tensor  # int32 (batch, length, beam): the tokens that each step added
+    parents: Tensor  # int32 (batch, length, beam): the hypotheses of the previous step
+    ancestors: Tensor  # bool (batch, beam, capacity): the cached positions each descends from
+    used: Tensor  # int32: the number of used positions of the cache
+    step_inputs: Any  # `StepInputs.first`
+    coverage: Tensor  # float32 (batch, beam, source): attention to each source token; () if unused
+    ends: Ends  # (batch, num_results)
+    finished_scores: Tensor  # float32 (batch, num_results): penalized, the best first
+    constraints: tuple[Any, ...]  # one state per constraint
+    caches: list[Cache]  # one (key, value) per layer, of the outputs, as in `make_cache`
+
+
 class RandomStep(NamedTuple):
     """What the random numbers of a step depend on."""
 
-    keys: object  # `Search.sentence_keys`
-    seed: object  # int32 scalar
-    step: object  # int32 scalar
+    keys: Tensor  # `Search.sentence_keys`
+    seed: Tensor  # int32 scalar
+    step: Tensor  # int32 scalar
 
 
 class StepInputs:
@@ -38,7 +81,7 @@ class StepInputs:
     sentences, which is constant, and for their hypotheses, which changes at each step.
     """
 
-    def of_source(self, encoder_sequence, encoder_token_ids):
+    def of_source(self, encoder_sequence: Tensor, encoder_token_ids: Tensor) -> Any:
         """Return the constant data of sentences: tensors whose first axis is the batch.
 
         Args:
@@ -47,7 +90,7 @@ class StepInputs:
         """
         return ()
 
-    def first(self, batch, beam):
+    def first(self, batch: int | Tensor, beam: int) -> Any:
         """Return the data of hypotheses without tokens: tensors `(batch, beam, ...)`.
 
         Args:
@@ -56,7 +99,7 @@ class StepInputs:
         """
         return ()
 
-    def arguments(self, source, state):
+    def arguments(self, source: Any, state: Any) -> dict[str, Any]:
         """Return a dict of further arguments of the model's `decode`.
 
         Args:
@@ -65,7 +108,7 @@ class StepInputs:
         """
         return {}
 
-    def advance(self, state, parents, tokens):
+    def advance(self, state: Any, parents: Tensor, tokens: Tensor) -> Any:
         """Return the data of hypotheses with one more token.
 
         Args:
@@ -76,7 +119,7 @@ class StepInputs:
         return state
 
 
-def step_inputs_of(model):
+def step_inputs_of(model: keras.Model) -> StepInputs:
     """Return the `step_inputs` of a model, or the `StepInputs` without data."""
     return getattr(model, "step_inputs", None) or StepInputs()
 
@@ -92,7 +135,14 @@ class SearchLoop:
         seed: int32 scalar, the seed of random numbers.
     """
 
-    def __init__(self, search, num_results, model, sentences, seed):
+    def __init__(
+        self,
+        search: "Search",
+        num_results: int,
+        model: keras.Model,
+        sentences: Sentences,
+        seed: Tensor,
+    ):
         self.search = search
         self.num_results = num_results
         self.model = model
@@ -106,7 +156,7 @@ class SearchLoop:
         # The length limit of outputs: the source's tokens without the end token, plus the extra.
         self.limits = self.source_lengths - 1 + search.extra_length
 
-    def first_state(self, caches, length):
+    def first_state(self, caches: list[Cache], length: int | Tensor) -> Any:
         """Return the state before the first step: live hypotheses without tokens.
 
         A source without tokens has no live hypotheses.
@@ -147,7 +197,7 @@ class SearchLoop:
             caches=caches,
         )
 
-    def run(self, state, goes_on):
+    def run(self, state: Any, goes_on: Callable[[Any], Tensor]) -> Any:
         """Make steps until the cache is too small, or `goes_on` is false.
 
         Args:
@@ -181,12 +231,35 @@ class SearchLoop:
             (state,) = step_until_full(state)
         return state
 
-    def finished_tokens(self, state):
-        """Return the finished hypotheses: int32 `(batch, num_results, length)`."""
-        return finished_tokens(state)
+    def finished_tokens(self, state: Any) -> Tensor:
+        """Return the finished hypotheses, read backwards: int32 `(batch, num_results, length)`."""
+        last = ops.max(state.ends.steps)
+
+        def read_one(step, hypotheses, outputs):
+            tokens, parents = (
+                ops.take_along_axis(ops.take(x, step, axis=1), hypotheses, axis=1)
+                for x in (state.tokens, state.parents)
+            )
+            is_end = state.ends.steps == step
+            is_inside = state.ends.steps > step
+            tokens = ops.where(is_end, state.ends.tokens, ops.where(is_inside, tokens, PAD_ID))
+            hypotheses = ops.where(
+                is_end, state.ends.parents, ops.where(is_inside, parents, hypotheses)
+            )
+            outputs = slice_update(outputs, (0, 0, step), ops.expand_dims(tokens, -1))
+            return step - 1, hypotheses, outputs
+
+        batch, num_results = ops.shape(state.finished_scores)
+        outputs = ops.zeros((batch, num_results, ops.shape(state.tokens)[1]), "int32")
+        _, _, outputs = ops.while_loop(
+            lambda step, hypotheses, outputs: step >= 0,
+            read_one,
+            (last, ops.zeros_like(state.ends.parents), outputs),
+        )
+        return outputs
 
     @staticmethod
-    def live_tokens(state, before):
+    def live_tokens(state: Any, before: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return the tokens of the hypothesis in each place of the beam of one sentence.
 
         Args:
@@ -202,7 +275,7 @@ class SearchLoop:
         pairs = zip(*(column.tolist() for column in columns))
         return [(*before[parent], token) for parent, token in pairs]
 
-    def next_state(self, state):
+    def next_state(self, state: Any) -> Any:
         """Return the state one step later."""
         state, logits = self._decode(state)
         progress = Progress(state.step, ops.expand_dims(self.limits - state.step, 1))
@@ -290,3 +363,44 @@ class SearchLoop:
         covered = ops.log(ops.clip(state.coverage, _SMALLEST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.search.coverage_penalty * ops.sum(covered, axis=-1)
+
+
+def largest_capacity(state: State) -> int | Tensor:
+    """Return the cache size for all hypotheses of a sentence at the largest output length."""
+    _, *sizes = ops.shape(state.tokens)  # beam and length, in either order
+    return sizes[0] * sizes[1]
+
+
+def without_unused(state: State) -> State:
+    """Return the state with a cache that begins with the ancestors of live hypotheses."""
+    ancestors = state.ancestors & (state.scores > -np.inf)[..., None]
+    is_used = ops.any(ancestors, axis=1)
+    order = true_first(is_used)
+    caches = [
+        (_swap(_gather_positions(_swap(key), order)), _gather_positions(value, order))
+        for key, value in state.caches
+    ]
+    return state._replace(
+        ancestors=ops.take_along_axis(ancestors, order[:, None, :], axis=2),
+        used=ops.max(ops.sum(ops.cast(is_used, "int32"), axis=1)),
+        caches=caches,
+    )
+
+
+def true_first(mask: Tensor) -> Tensor:
+    """Return the indices of the last axis, those with a true mask first."""
+    size = ops.shape(mask)[-1]
+    indices = ops.arange(size, dtype="int32")
+    return ops.cast(ops.argsort(ops.where(mask, indices, indices + size)), "int32")
+
+
+def _gather_positions(x, positions):
+    """Return the vectors `(batch, num_heads, capacity, dim)` at positions `(batch, n)`."""
+    batch, num_heads, capacity, dim = ops.shape(x)
+    rows = ops.reshape(x, (batch * num_heads, capacity, dim))
+    rows = gather_rows(rows, ops.repeat(positions, num_heads, axis=0))
+    return ops.reshape(rows, (batch, num_heads, ops.shape(positions)[1], dim))
+
+
+def _swap(x):
+    return ops.swapaxes(x, -1, -2)

@@ -8,6 +8,8 @@ import dataclasses
 import difflib
 import numbers
 import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -15,12 +17,13 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.typing import Tensor
 
 # Kinds of fields, to a compiled program. Fields without a kind are static.
 _TRACED, _PER_EXAMPLE = "traced", "per_example"
 
 
-def traced(dtype, default=dataclasses.MISSING, off=None):
+def traced(dtype: str, default: Any = dataclasses.MISSING, off: float | None = None) -> Any:
     """Declare a field that programs take as a tensor, the same for all sentences.
 
     Args:
@@ -33,7 +36,7 @@ def traced(dtype, default=dataclasses.MISSING, off=None):
     )
 
 
-def per_example(default=dataclasses.MISSING):
+def per_example(default: Any = dataclasses.MISSING) -> Any:
     """Declare a field that programs take as an int32 tensor with one row per sentence of the batch;
     its value may be None.
     """
@@ -49,19 +52,21 @@ _SHORT.maxtuple, _SHORT.maxother = 8, 200
 class StaticFields:
     """Base class of frozen dataclasses with such fields."""
 
-    def static_part(self):
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
+
+    def static_part(self) -> Self:
         """Return a copy with `...` in place of tensors: a program is compiled for it, by value."""
         names = [*self._values(_TRACED), *self._values(_PER_EXAMPLE)]
         return self._with(dict.fromkeys(names, ...))
 
-    def traced_tensors(self):
+    def traced_tensors(self) -> dict[str, Any]:
         """Return the tensors that are the same for all sentences: name -> array."""
         return {
             name: np.asarray(value, self._field(name).metadata["dtype"])
             for name, value in self._values(_TRACED).items()
         }
 
-    def per_example_tensors(self):
+    def per_example_tensors(self) -> Any:
         """Return the tensors with one row per sentence: name -> int32 tensor `(batch, ...)`."""
         values = self._values(_PER_EXAMPLE)
         return {
@@ -71,7 +76,7 @@ class StaticFields:
             for name, x in values.items()
         }
 
-    def bind(self, tensors):
+    def bind(self, tensors: Mapping[str, Any]) -> Self:
         """Return a copy with tensors in the fields.
 
         Args:
@@ -85,12 +90,12 @@ class StaticFields:
         shown = [f"{name}={_SHORT.repr(x)}" for name, x in fields.items() if x is not None]
         return f"{type(self).__name__}({', '.join(x for x in shown if not x.endswith('=()'))})"
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Return JSON values for `from_config`."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Make an object from the result of `get_config`.
 
         Args:
@@ -123,13 +128,13 @@ def _equals(value, off):
     return off is not None and isinstance(value, numbers.Number) and value == off
 
 
-def serialize(fields):
+def serialize(fields: StaticFields) -> dict[str, Any]:
     """Return a search or a constraint as JSON values: `{"class_name": ..., "config": {...}}`."""
     name = keras.saving.get_registered_name(type(fields))
     return {"class_name": name, "config": fields.get_config()}
 
 
-def deserialize(config):
+def deserialize(config: dict[str, Any]) -> Any:
     """Return the search or constraint that `serialize` wrote.
 
     Raises:
@@ -152,7 +157,7 @@ def deserialize(config):
     return cls.from_config(values)
 
 
-def check_names(options, cls, also=()):
+def check_names(options: Iterable[str], cls: type, also: Iterable[str] = ()) -> None:
     """Raise a `UserError` if an option is neither a field of a dataclass nor one of `also`."""
     known = [*(field.name for field in dataclasses.fields(cls)), *also]
     for name in options:
@@ -164,7 +169,7 @@ def check_names(options, cls, also=()):
             )
 
 
-def check_padding(name, token_ids):
+def check_padding(name: str, token_ids: np.ndarray) -> None:
     """Raise a `UserError` if a row has padding before a token.
 
     Args:
@@ -181,7 +186,7 @@ def check_padding(name, token_ids):
         )
 
 
-def integers(name, values):
+def integers(name: str, values: Any) -> Tensor:
     """Return integers as an array, or as the tensor that was passed.
 
     Args:
@@ -209,7 +214,7 @@ def integers(name, values):
     return array.astype("int32")
 
 
-def hashable_rows(name, values):
+def hashable_rows(name: str, values: Any) -> Any:
     """Return integers as nested tuples, which are equal by value and can be written as JSON.
 
     Args:
@@ -233,7 +238,7 @@ def _as_tuples(values):
     return tuple(map(_as_tuples, values)) if isinstance(values, list) else values
 
 
-def values_of(tensor):
+def values_of(tensor: Any) -> np.ndarray | None:
     """Return the values of a tensor as an array; None for None or while a program is compiled."""
     if tensor is None:
         return None

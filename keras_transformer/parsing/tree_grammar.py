@@ -12,8 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.candidates import gather_rows
-from keras_transformer.decoding.constraints import Constraint
+from keras_transformer.decoding.candidates import Constraint, gather_rows
 from keras_transformer.decoding.static_fields import hashable_rows, per_example, values_of
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID

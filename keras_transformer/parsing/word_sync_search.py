@@ -9,8 +9,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.beam_search import check_alpha, penalize_length
-from keras_transformer.decoding.candidates import Candidates, choose, gather_rows, top_k
-from keras_transformer.decoding.constraints import Progress, Sizes
+from keras_transformer.decoding.candidates import (
+    Candidates,
+    Progress,
+    Sizes,
+    choose,
+    gather_rows,
+    top_k,
+)
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.search_loop import SearchLoop
 from keras_transformer.decoding.static_fields import traced
@@ -45,7 +51,9 @@ class WordState(NamedTuple):
 class WordLoop(SearchLoop):
     """The loop of one `WordSynchronousBeamSearch`; its arguments are those of `SearchLoop`."""
 
-    def __init__(self, search, num_results, model, sentences, seed):
+    search: "WordSynchronousBeamSearch"
+
+    def __init__(self, search: "WordSynchronousBeamSearch", num_results, model, sentences, seed):
         super().__init__(search, num_results, model, sentences, seed)
         self.num_actions = search.num_actions
         self.num_waiting = search.beam_size

@@ -1,7 +1,7 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.search_state import State, without_unused
+from keras_transformer.decoding.search_loop import State, without_unused
 from tests.helpers import normal, to_numpy
 
 NONE = -np.inf
