@@ -1,10 +1,7 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
 # First: the imports that follow take seconds, and Keras imports TensorFlow.
-from keras_transformer import interrupts, tensorflow_start  # noqa: F401
-
-# isort: split
-from keras_transformer import backend_check  # noqa: F401  imports Keras
+from keras_transformer import startup  # noqa: F401
 
 # isort: split
 from keras_transformer import (

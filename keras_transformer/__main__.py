@@ -4,6 +4,7 @@
 card.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,7 +28,7 @@ class Options:
     """Folder of presets, for `list`. Defaults to saved_models in a checkout."""
 
 
-def main(options):
+def main(options: Options) -> None:
     if options.command == "list":
         if rows := [*summaries(preset_folders(options.folder))]:
             print_table(rows)
@@ -41,7 +42,7 @@ def main(options):
         print(f"\n{card.rstrip()}")
 
 
-def print_table(rows):
+def print_table(rows: Sequence[Mapping[str, str]]) -> None:
     """Print dicts of strings, all with the same keys, in columns of even width."""
     rows = [dict(zip(rows[0], rows[0])), *rows]
     widths = {name: max(len(row[name]) for row in rows) for name in rows[0]}

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import itertools
 import logging
 import os
@@ -10,16 +11,17 @@ import shlex
 import sys
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from keras_transformer.compilation_cache import keep_compiled_programs
-from keras_transformer.errors import TrainingStopped, UserError, ended_by_pipe
-from keras_transformer.interrupts import STATUS, raise_interrupts
+from keras_transformer.errors import INTERRUPT_STATUS, TrainingStopped, UserError, ended_by_pipe
 from keras_transformer.memory import keep_freed_memory
 from keras_transformer.options import mutable_on_resume, option_names
 from keras_transformer.progress import progress_shown
+from keras_transformer.startup import raise_interrupts
 
 _NUMBERS_TOLD = 5
 
@@ -70,7 +72,7 @@ class LineNotes:
         self._first_numbers = defaultdict(list)
         self._last_numbers = {}
 
-    def add(self, remark, number):
+    def add(self, remark: str, number: int) -> None:
         """Note a line; once, of all its sentences."""
         if number == self._last_numbers.get(remark):
             return
@@ -79,10 +81,10 @@ class LineNotes:
         if len(self._first_numbers[remark]) < _NUMBERS_TOLD:
             self._first_numbers[remark].append(str(number))
 
-    def __enter__(self):
+    def __enter__(self) -> "LineNotes":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for remark, count in self._counts.items():
             numbers = ", ".join(self._first_numbers[remark])
             more = ", ..." if count > _NUMBERS_TOLD else ""
@@ -90,7 +92,7 @@ class LineNotes:
             print(f"{remark}: {lines} ({numbers}{more})", file=sys.stderr)
 
 
-def run(main, options_class):
+def run(main: Callable[[Any], object], options_class: type) -> None:
     """Parse the command line into a dataclass and call `main` with it.
 
     An argument `@FILE` stands for the options in a file, in which `#` begins a comment. Of an
@@ -117,7 +119,7 @@ def run(main, options_class):
     raise_interrupts()
     keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # not a notebook's
+        if isinstance(stream, io.TextIOWrapper):  # not a notebook's
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
     names = option_names(options_class)
     try:
@@ -147,20 +149,20 @@ def run(main, options_class):
         sys.exit(2)
     except KeyboardInterrupt as error:
         sys.last_value = error
-        sys.exit(STATUS)
+        sys.exit(INTERRUPT_STATUS)
     except TrainingStopped:
         print(f"Go on with: {resume_command()}", file=sys.stderr)
         raise
 
 
-def _message(error):
+def _message(error: UserError | OSError) -> str:
     """An error in one line; the system's as PATH: REASON."""
     if isinstance(error, UserError):
         return str(error)
     return ": ".join(str(x) for x in (error.filename, error.strerror) if x is not None) + "."
 
 
-def name_flags(message, names):
+def name_flags(message: str, names: Collection[str]) -> str:
     """Name the flags of the arguments that a message of the package names.
 
     Args:
@@ -234,7 +236,7 @@ class _Printer(logging.Handler):
         print(name_flags(record.getMessage(), self.names), file=stream, flush=True)
 
 
-def given(options, *names):
+def given(options: Any, *names: str) -> dict[str, Any]:
     """Those of some options that were given a value: name -> value."""
     values = {name: getattr(options, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
@@ -260,7 +262,7 @@ class ParserSearchOptions:
     extra_length: int | None = None
     """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
 
-    def search(self, by_words):
+    def search(self, by_words: type) -> dict[str, Any]:
         """Those that were given a value, as a `ConstituencyParser` takes them.
 
         Args:
@@ -286,20 +288,20 @@ class OneTreeOptions(ParserSearchOptions):
     """Give the best of the beam's trees, or the one that most of them agree on. Defaults to what
     the model was saved with, and to best if it was with nothing."""
 
-    def search(self, by_words):
+    def search(self, by_words: type) -> dict[str, Any]:
         """Return the options of `ParserSearchOptions` and the decision."""
         return {**super().search(by_words), **given(self, "decision")}
 
 
-def _check_values(arguments):
+def _check_values(arguments: Sequence[str]) -> None:
     """Refuse options of an empty value: a shell variable that is not set, say. As a path, an empty
     one would be the current folder."""
-    for option, value in itertools.pairwise([*arguments, None]):
+    for option, value in zip(arguments, [*arguments[1:], None]):
         if option.startswith("--") and (value == "" or option.endswith("=")):
             raise UserError(f"{option.removesuffix('=')} must have a value. Received an empty one")
 
 
-def _expand(argument):
+def _expand(argument: str) -> list[str]:
     """The options of a file, for `@FILE`."""
     if not argument.startswith("@"):
         return [argument]
@@ -312,7 +314,7 @@ def _expand(argument):
         raise UserError(f"{path} is no file of options: {error}") from error
 
 
-def resume_command():
+def resume_command() -> str:
     """The command that this process was started with, with --resume: for a shell."""
     options = [option for option in sys.argv if option not in ("--resume", "--overwrite")]
     command = shlex.join([sys.executable, *options, "--resume"])
@@ -320,6 +322,6 @@ def resume_command():
     return f"KERAS_BACKEND={shlex.quote(backend)} {command}" if backend else command
 
 
-def this_command():
+def this_command() -> str:
     """The command that this process was started with, as far as Python knows it: for a shell."""
     return shlex.join(["python", *sys.argv])

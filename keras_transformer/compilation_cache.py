@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import os
+from os import PathLike
 from pathlib import Path
 
 import keras
@@ -22,7 +23,7 @@ _LEAST_SECONDS = 0.5
 _MOST_BYTES = 2**30
 
 
-def keep_compiled_programs(folder):
+def keep_compiled_programs(folder: str | PathLike) -> None:
     """Let the backend keep what it compiles in a folder, and look there first.
 
     Call it before anything is compiled. JAX keeps all its programs; TensorFlow those of XLA
@@ -54,7 +55,7 @@ def keep_compiled_programs(folder):
 
 
 @functools.cache
-def keep_in_user_folder():
+def keep_in_user_folder() -> None:
     """Let JAX keep what it compiles in the user's cache folder, unless it has a folder already.
 
     The tasks and their trainings call it: without, each process compiles anew, seconds for each
@@ -67,7 +68,8 @@ def keep_in_user_folder():
         return
     import jax
 
-    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+    has_folder = jax.config.read("jax_compilation_cache_dir")
+    if has_folder or not jax.config.read("jax_enable_compilation_cache"):
         return
     try:
         folder = user_folder()
@@ -83,7 +85,7 @@ def keep_in_user_folder():
     _keep_of_jax(folder)
 
 
-def user_folder():
+def user_folder() -> Path:
     """Where `keep_in_user_folder` keeps programs: by the environment, or the user's cache."""
     if named := os.environ.get(VARIABLE):
         return Path(named).expanduser().absolute()

@@ -1,34 +1,38 @@
-"""How the package says what is wrong, and how a process ends."""
+"""Errors that the user can fix, and the ways a process ends."""
 
 import contextlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 
-_ENDED_BY_PIPE = 128 + 13  # as a shell reports of a process that SIGPIPE has ended
+# The exit statuses that a shell reports for a process that SIGINT or SIGPIPE has ended.
+INTERRUPT_STATUS = 128 + signal.SIGINT
+_PIPE_STATUS = 128 + 13
 
 
 class UserError(ValueError):
-    """Something that the user can mend: an argument, an option, a file.
+    """An error that the user can fix: a wrong argument, option or file.
 
-    Its message says what happened, what was expected and how to mend it. The recipes print it in
-    one line and end with status 2; any other error is a defect and keeps its traceback.
+    The message names the problem, what was expected and what was received. The recipes print it in
+    one line and exit with status 2; any other error is a defect and keeps its traceback.
     """
 
 
 class TrainingStopped(SystemExit):
-    """A signal ended a training, which can go on from the checkpoint that it wrote.
+    """Raised when a signal has stopped a training, which resumes from the checkpoint it wrote.
 
-    Where nothing catches it the process ends, with the status 128 + the signal's number.
+    If nothing catches it, the process exits with status 128 + the signal's number.
     """
 
 
 @contextlib.contextmanager
-def ended_by_pipe():
-    """End the process in silence, with status 141, if the reader of standard output is gone."""
+def ended_by_pipe() -> Iterator[None]:
+    """Exit silently with status 141 if the reader of standard output has closed it."""
     try:
         yield
     except BrokenPipeError:
-        # Whoever read the answers, such as `head`, has seen enough. Python would try to write the
-        # rest once more when it ends.
+        # The reader, such as `head`, has read enough. Python would try to write the rest once
+        # more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_ENDED_BY_PIPE)
+        sys.exit(_PIPE_STATUS)

@@ -41,7 +41,7 @@ class Options:
     """Size of the representations of Table 1's layers: a multiple of 4."""
 
 
-def main(options):
+def main(options: Options) -> None:
     runs = None if options.runs is None else read_runs(options.runs)
     options.folder.mkdir(parents=True, exist_ok=True)
 

@@ -10,8 +10,10 @@ import stat
 import sys
 import tempfile
 import weakref
+from collections.abc import Iterable, Iterator
+from os import PathLike
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from keras_transformer.errors import UserError
 
@@ -27,7 +29,7 @@ _MOST_LINKS = 40  # as Linux follows
 
 
 @contextlib.contextmanager
-def atomic_write(path):
+def atomic_write(path: str | PathLike) -> Iterator[Path]:
     """Give a temporary path beside `path`, and move what was written there to `path` at the end.
 
     If the block fails, the process is killed, or the power goes, whatever stood at `path` before
@@ -63,7 +65,7 @@ def atomic_write(path):
 
 
 @contextlib.contextmanager
-def atomic_write_folder(path, names):
+def atomic_write_folder(path: str | PathLike, names: Iterable[str]) -> Iterator[Path]:
     """Like `whole`, of a folder that takes no place but that of an earlier one of its kind.
 
     Args:
@@ -78,7 +80,7 @@ def atomic_write_folder(path, names):
         yield folder
 
 
-def check_replaceable(path, names):
+def check_replaceable(path: str | PathLike, names: Iterable[str]) -> None:
     """Raise a `UserError` if a folder at `path` would replace anything but one of its kind.
 
     Args:
@@ -104,7 +106,7 @@ def check_replaceable(path, names):
         )
 
 
-def check_writable(argument, path, is_folder=False):
+def check_writable(argument: str, path: str | PathLike, is_folder: bool = False) -> None:
     """Raise a `UserError` if `whole` cannot write to a path: before the work, not after it.
 
     Args:
@@ -127,7 +129,7 @@ def check_writable(argument, path, is_folder=False):
         ) from error
 
 
-def read_json(path):
+def read_json(path: str | PathLike) -> Any:
     """The values of a JSON file.
 
     Raises:
@@ -139,7 +141,7 @@ def read_json(path):
         raise UserError(f"{path} is damaged: {error}") from error
 
 
-def sibling_path(path, name):
+def sibling_path(path: str | PathLike, name: str) -> Path:
     """The path `PATH.NAME`: what is made of `PATH`, and of no other file or folder beside it.
 
     What is made of something on another machine, such as `hf://user/repository`, is in the current
@@ -150,7 +152,7 @@ def sibling_path(path, name):
     return path.with_name(f"{path.name}.{name}")
 
 
-def check_room(path, size):
+def check_room(path: str | PathLike, size: int) -> None:
     """Raise an `OSError` if there is no room for a new file of so many bytes.
 
     For files that HDF5 writes: once a write of its own has failed, it crashes the process when some
@@ -165,7 +167,7 @@ def check_room(path, size):
             os.unlink(path)
 
 
-def remove_leftovers(folder):
+def remove_leftovers(folder: str | PathLike) -> None:
     """Delete what killed processes left of their writing in `folder` and in the folders in it.
 
     What a living process is writing stays; so does everything where the file system has no locks,
@@ -294,7 +296,7 @@ class FolderLock:
 
     _held: ClassVar = weakref.WeakValueDictionary()
 
-    def __new__(cls, folder):
+    def __new__(cls, folder: str | PathLike) -> "FolderLock":
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         name = os.path.realpath(folder)
@@ -308,7 +310,7 @@ class FolderLock:
         cls._held[name] = lock
         return lock
 
-    def release(self):
+    def release(self) -> None:
         """Let other processes take the lock."""
         handle, self._handle = getattr(self, "_handle", None), None
         if handle is not None:

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import platform
 import sys
+from collections.abc import Iterator
 
 try:
     import resource
@@ -15,7 +16,7 @@ except ImportError:  # Windows
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
 
 
-def keep_freed_memory():
+def keep_freed_memory() -> bool:
     """Let the process keep the memory that it frees, for its next allocation.
 
     A training step allocates the same large buffers as the step before. glibc takes each of them
@@ -39,7 +40,7 @@ def keep_freed_memory():
 
 
 @contextlib.contextmanager
-def collect_new_objects_only():
+def collect_new_objects_only() -> Iterator[None]:
     """Within the block, let the garbage collector look only at objects that are made in it.
 
     Keras calls `gc.collect()` for each layer that it quantizes. A process that has imported a
@@ -55,7 +56,7 @@ def collect_new_objects_only():
         gc.unfreeze()
 
 
-def peak_memory_mib():
+def peak_memory_mib() -> int | None:
     """The most memory, in MiB, that this process has held since it started; None on Windows."""
     if resource is None:
         return None

@@ -23,7 +23,7 @@ def load_on_demand(
     """
     stub = ast.parse(Path(path).with_suffix(".pyi").read_text("utf-8"))
     modules = {
-        alias.asname: (node.module, alias.name)
+        alias.asname or alias.name: (node.module or "", alias.name)
         for node in stub.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

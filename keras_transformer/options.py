@@ -3,22 +3,26 @@
 import dataclasses
 import difflib
 import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from keras_transformer.errors import UserError
 
-_MAY_CHANGE = "may_change_on_resume"
+Options = TypeVar("Options")
+
+_MUTABLE = "mutable_on_resume"
 
 
-def mutable_on_resume(default=dataclasses.MISSING):
+def mutable_on_resume(default: Any = dataclasses.MISSING) -> Any:
     """A field that may have another value when a training goes on: what it learns stays the same.
 
     Args:
         default: the field's default. Without one it must be given.
     """
-    return dataclasses.field(default=default, metadata={_MAY_CHANGE: True})
+    return dataclasses.field(default=default, metadata={_MUTABLE: True})
 
 
-def fixed_settings(options):
+def fixed_settings(options: Any) -> dict[str, Any]:
     """What must stay as it is when a training goes on.
 
     Args:
@@ -32,20 +36,21 @@ def fixed_settings(options):
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(value):
             settings |= fixed_settings(value)
-        elif not field.metadata.get(_MAY_CHANGE):
+        elif not field.metadata.get(_MUTABLE):
             settings[field.name] = value
     return settings
 
 
-def option_names(options_class):
+def option_names(options_class: type) -> list[str]:
     """The names of all options of a class and of those that its fields hold, in their order."""
     names = []
     for field in dataclasses.fields(options_class):
-        names += option_names(field.type) if _is_group(field) else [field.name]
+        group = _group_of(field)
+        names += option_names(group) if group else [field.name]
     return names
 
 
-def from_keywords(options_class, keywords):
+def from_keywords(options_class: type[Options], keywords: Mapping[str, Any]) -> Options:
     """Make options of flat keyword arguments, whichever of the classes they belong to.
 
     Args:
@@ -70,8 +75,8 @@ def from_keywords(options_class, keywords):
 def _fill(options_class, keywords):
     values = {}
     for field in dataclasses.fields(options_class):
-        if _is_group(field):
-            values[field.name] = _fill(field.type, keywords)
+        if group := _group_of(field):
+            values[field.name] = _fill(group, keywords)
         elif field.name in keywords:
             values[field.name] = keywords[field.name]
             _check_choice(field, keywords[field.name])
@@ -93,11 +98,13 @@ def _check_choice(field, value):
         )
 
 
-def _is_group(field):
-    return dataclasses.is_dataclass(field.type)
+def _group_of(field: dataclasses.Field[Any]) -> type | None:
+    """Return the dataclass that a field holds, or None if the field is a single option."""
+    kind = field.type
+    return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
 
 
-def check_options(options):
+def check_options(options: Any) -> None:
     """Check a dataclass of options and those that it holds, each by its own method `check`.
 
     Args:

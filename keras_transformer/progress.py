@@ -11,6 +11,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 _SECONDS_BEFORE = 5
 _SECONDS_BETWEEN_LINES = 60
@@ -18,12 +20,12 @@ _SECONDS_BETWEEN_LINES = 60
 logger = logging.getLogger(__name__)
 
 
-def is_shown():
+def is_shown() -> bool:
     """Whether progress is shown as it changes."""
     return bool(is_wanted() and ("ipykernel" in sys.modules or _is_terminal()))
 
 
-def is_wanted():
+def is_wanted() -> bool:
     """Whether progress is shown or logged at all."""
     import keras
 
@@ -34,7 +36,7 @@ def _is_terminal():
     return sys.stderr and sys.stderr.isatty()
 
 
-def new_bar(**options):
+def new_bar(**options: Any) -> Any:
     """A `tqdm` on standard error.
 
     Args:
@@ -60,7 +62,7 @@ class LogEachMinute:
     def __init__(self):
         self._began = self._last = time.monotonic()
 
-    def __call__(self, tell):
+    def __call__(self, tell: Callable[[], str]) -> None:
         """Log what a function without arguments returns, and for how long it has been so, if a line
         is due."""
         now = time.monotonic()
@@ -71,7 +73,7 @@ class LogEachMinute:
 
 
 @contextlib.contextmanager
-def progress_shown(is_wanted):
+def progress_shown(is_wanted: bool) -> Iterator[None]:
     """Within the block, show progress if it is wanted and there is somebody who looks."""
     import keras
 
@@ -112,7 +114,9 @@ class _LoggedBar:
         """There is nothing to clear."""
 
 
-def bar(what, unit, total=None, iterable=None):
+def bar(
+    what: str, unit: str, total: int | None = None, iterable: Iterable[Any] | None = None
+) -> Any:
     """A bar that counts, from the fifth second on; it is gone when it is closed.
 
     Args:
@@ -137,7 +141,7 @@ def bar(what, unit, total=None, iterable=None):
 
 
 @contextlib.contextmanager
-def spinner(what):
+def spinner(what: str) -> Iterator[None]:
     """Within the block, show what is done and for how long, from the fifth second on.
 
     For what is one call of a library, in which nothing can be counted.

@@ -1,7 +1,6 @@
 """Errors in one line, and exit statuses."""
 
 import errno
-import importlib
 import io
 import json
 import logging
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer import interrupts
+from keras_transformer import startup
 from keras_transformer.command_line import (
     CommonOptions,
     LineNotes,
@@ -29,7 +28,7 @@ from tests.helpers import MODULES_ALONE
 
 pytestmark = pytest.mark.once
 
-FOLDER = Path(interrupts.__file__).parent
+FOLDER = Path(startup.__file__).parent
 
 
 @dataclass
@@ -198,9 +197,9 @@ def test_ctrl_c_ends_a_command_while_libraries_are_imported(monkeypatch, argv, o
     monkeypatch.setattr(sys, "orig_argv", orig_argv)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        importlib.reload(interrupts)
+        startup.end_commands_on_interrupt()
         assert signal.getsignal(signal.SIGINT) == expected
-        interrupts.raise_interrupts()
+        startup.raise_interrupts()
         assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)

@@ -102,26 +102,24 @@ def run_python(script):
 # Which way
 
 FOR_ALL = {
-    *("errors", "files", "interrupts", "options", "progress", "reserved_ids", "typing"),
+    *("errors", "files", "options", "progress", "reserved_ids", "typing"),
     "validation",
 }
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
-    "backend_check": set(),
     "compilation_cache": set(),
     "errors": set(),
     "files": set(),
-    "interrupts": set(),
     "namespace": set(),
     "options": set(),
     "progress": set(),
-    "tensorflow_start": set(),
+    "startup": set(),
     "typing": set(),
     "validation": set(),
     "memory": set(),
     "version": set(),
-    "command_line": {"compilation_cache", "memory"},
+    "command_line": {"compilation_cache", "memory", "startup"},
     "layers": set(),
     "models": {"layers", "training", "memory"},
     "decoding": {"layers"},
@@ -145,8 +143,7 @@ MAY_IMPORT = {
     "hub": {"layers", "models", "decoding", "tasks", "presets", "parsing", *LEAVES},
     "__main__": {"command_line", "presets"},
     "__init__": {
-        "backend_check",
-        "tensorflow_start",
+        "startup",
         "layers",
         "models",
         "decoding",

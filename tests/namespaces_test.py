@@ -114,9 +114,9 @@ assert "keras_transformer.parsing.treebanks" not in sys.modules and "nltk" not i
 # Those that talk to a terminal: commands, and bars of progress.
 MAY_PRINT = (
     "__main__.py",
-    "backend_check.py",
     "command_line.py",
     "parsing/evalb/__main__.py",
+    "startup.py",
     "training/progress.py",
 )
 # Options of the compilers of the backends.

@@ -1,5 +1,6 @@
 """Plans of epochs: batch shapes, and the sentence pairs of each batch."""
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,9 @@ _DOES_NOT_FIT = 1 << 40
 _NUM_SPLIT_CANDIDATES = 4
 
 
-def plan_shapes(source_lengths, target_lengths, num_shapes):
+def plan_shapes(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, num_shapes: int
+) -> np.ndarray:
     """Choose the shapes that waste least on padding.
 
     A sentence pair goes into the smallest shape that holds it, and costs the sum of that shape's
@@ -42,14 +45,16 @@ def plan_shapes(source_lengths, target_lengths, num_shapes):
     return shapes[used[np.argsort(shapes[used].sum(axis=1), kind="stable")]]
 
 
-def assign_shapes(source_lengths, target_lengths, shapes):
+def assign_shapes(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, shapes: np.ndarray
+) -> np.ndarray:
     """The index of the smallest of `shapes` that holds each pair: int array `(pairs,)`."""
     lengths = np.stack([source_lengths, target_lengths], axis=-1)
     distinct, inverse = np.unique(lengths, axis=0, return_inverse=True)
     return _costs(distinct, shapes).argmin(axis=1)[inverse.reshape(-1)]
 
 
-def merge_shapes(shapes, counts):
+def merge_shapes(shapes: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Leave out one shape after the other, each time the one whose pairs cost least elsewhere.
 
     The pairs of a shape that is left out go into the smallest of the others that holds it.
@@ -85,7 +90,9 @@ def _total(lengths, counts, shapes):
     return (_costs(lengths, shapes).min(axis=1) * counts).sum()
 
 
-def _split_points(lengths, counts, shapes):
+def _split_points(
+    lengths: np.ndarray, counts: np.ndarray, shapes: np.ndarray
+) -> Iterator[np.ndarray]:
     """The middles of the pairs in the shapes that waste most."""
     costs = _costs(lengths, shapes)
     owners = costs.argmin(axis=1)
@@ -145,14 +152,14 @@ class EpochPlans:
 
     def __init__(
         self,
-        source_lengths,
-        target_lengths,
-        batch_tokens,
-        num_shapes,
-        rows_multiple=1,
-        seed=None,
-        compile_batches=0,
-        parts=None,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        batch_tokens: int,
+        num_shapes: int,
+        rows_multiple: int = 1,
+        seed: int | None = None,
+        compile_batches: int = 0,
+        parts: Sequence[Sequence[int]] | None = None,
     ):
         lengths = source_lengths, target_lengths
         self.seed = seed
@@ -184,27 +191,27 @@ class EpochPlans:
         self._first_steps = np.zeros(1, int)
         self._plans = {}
 
-    def num_shapes(self, epoch):
+    def num_shapes(self, epoch: int) -> int:
         """The number of shapes in an epoch."""
         return int((self._num_batches[self._stage(epoch)] > 0).sum())
 
-    def num_batches(self, epoch):
+    def num_batches(self, epoch: int) -> int:
         """The number of batches in an epoch."""
         return int(self._num_batches[self._stage(epoch)].sum())
 
-    def num_slots(self, epoch):
+    def num_slots(self, epoch: int) -> int:
         """The number of slots, source and target, in the batches of an epoch."""
         slots = self.rows * self.shapes.sum(axis=1)
         return int(self._num_batches[self._stage(epoch)] @ slots)
 
-    def first_step(self, epoch):
+    def first_step(self, epoch: int) -> int:
         """The number of batches before an epoch."""
         steps = self._first_steps
         if epoch >= len(steps):
             steps = self._first_steps = self._count_steps(2 * epoch)
         return int(steps[epoch])
 
-    def position(self, step):
+    def position(self, step: int) -> tuple[int, int]:
         """The epoch of a batch that is counted from the beginning, and its index there."""
         steps = self._first_steps
         while step >= steps[-1]:
@@ -212,7 +219,7 @@ class EpochPlans:
         epoch = int(np.searchsorted(steps, step, side="right")) - 1
         return epoch, step - int(steps[epoch])
 
-    def pairs(self, epoch, index):
+    def pairs(self, epoch: int, index: int) -> tuple[int, np.ndarray]:
         """The index of a batch's shape, and those of its sentence pairs."""
         buckets, batches = self._plan(epoch)
         shape, index = batches[index]

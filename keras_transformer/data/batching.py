@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import numpy as np
@@ -9,10 +10,16 @@ import numpy as np
 from keras_transformer.data.batch_planner import EpochPlans
 from keras_transformer.data.prefetch import Prefetcher, infinite_dataset
 from keras_transformer.data.staged_batches import StagedBatches
-from keras_transformer.data.token_source import PlannedBatch, SampledTokens, StoredTokens
+from keras_transformer.data.token_source import PlannedBatch, SampledTokens, Samplers, StoredTokens
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, START_ID
 from keras_transformer.validation import check_optional, not_negative, positive_integer
+
+if TYPE_CHECKING:
+    from keras_transformer.data.token_store import TokenStore
+
+# Inputs, targets and sample weights: see `TokenBatches`.
+Batch: TypeAlias = tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +45,7 @@ class BatchingOptions:
     (BPE-dropout: Provilkov et al., 2020; 0.1, say), or with a unigram vocabulary the exponent of a
     segmentation's probability (Kudo, 2018; 0.2, say). 0: always the same segmentation."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -49,18 +56,18 @@ class BatchingOptions:
 
 
 def plan_batches(
-    train_store,
-    val_store,
-    options,
-    accumulate=1,
-    seed=0,
-    num_replicas=1,
-    shard=(0, 1),
-    few_shapes_first=True,
-    first=None,
-    samplers=None,
-    source_end=True,
-):
+    train_store: "TokenStore",
+    val_store: "TokenStore",
+    options: BatchingOptions,
+    accumulate: int = 1,
+    seed: int = 0,
+    num_replicas: int = 1,
+    shard: tuple[int, int] = (0, 1),
+    few_shapes_first: bool = True,
+    first: "tuple[TokenStore, int] | None" = None,
+    samplers: Samplers | None = None,
+    source_end: bool = True,
+) -> "tuple[TokenBatches | StagedBatches, TokenBatches]":
     """Plan the batches of a training and of its validation (section 5.1).
 
     Args:
@@ -171,25 +178,27 @@ class TokenBatches(keras.utils.PyDataset):
 
     def __init__(
         self,
-        store,
-        batch_tokens=4096,
-        num_shapes=12,
-        rows_multiple=1,
-        training=True,
-        seed=0,
-        accumulate=1,
-        shard=(0, 1),
-        compile_batches=0,
-        samplers=None,
-        source_end=True,
+        store: "TokenStore",
+        batch_tokens: int = 4096,
+        num_shapes: int = 12,
+        rows_multiple: int = 1,
+        training: bool = True,
+        seed: int = 0,
+        accumulate: int = 1,
+        shard: tuple[int, int] = (0, 1),
+        compile_batches: int = 0,
+        samplers: Samplers | None = None,
+        source_end: bool = True,
     ):
         super().__init__()
         positive_integer("batch_tokens", batch_tokens)
         positive_integer("num_shapes", num_shapes)
-        sampled = samplers and any(samplers)
         self.tokens = (
-            SampledTokens(store, samplers, seed, accumulate) if sampled else StoredTokens(store)
+            SampledTokens(store, samplers, seed, accumulate)
+            if samplers is not None and any(samplers)
+            else StoredTokens(store)
         )
+        source_lengths, target_lengths = self.tokens.lengths
         _check(self.tokens.lengths, batch_tokens, rows_multiple, shard)
         self.store = store
         self.training = training
@@ -199,7 +208,8 @@ class TokenBatches(keras.utils.PyDataset):
         self.source_end = source_end
         self.epoch = 0
         self.plans = EpochPlans(
-            *self.tokens.lengths,
+            source_lengths,
+            target_lengths,
             batch_tokens,
             num_shapes,
             rows_multiple,
@@ -212,26 +222,26 @@ class TokenBatches(keras.utils.PyDataset):
         self.mean_target_tokens = self._epoch_tokens / self.plans.num_batches_at_last
         self._ahead = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         """The number of batches in the present epoch."""
         return self.plans.num_batches(self.epoch)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         shapes = f"{len(self.shapes)} shape" + "s" * (len(self.shapes) != 1)
         return f"<TokenBatches: {len(self.store):,} pairs, {len(self):,} batches of {shapes}>"
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Batch:
         """Batch number `index` of the present epoch."""
         if self._ahead is None:
             epoch = self.epoch
             self._ahead = Prefetcher(lambda index: self.batch(epoch, index), len(self))
         return self._ahead[index]
 
-    def on_epoch_end(self):
+    def on_epoch_end(self) -> None:
         self.epoch += 1
         self._ahead = None
 
-    def batch(self, epoch, index):
+    def batch(self, epoch: int, index: int) -> Batch:
         """This shard's part of batch number `index` of an epoch.
 
         Args:
@@ -261,7 +271,7 @@ class TokenBatches(keras.utils.PyDataset):
             (inputs["second_encoder_token_ids"],) = second
         return inputs, target, weights
 
-    def pairs_of_batch(self, epoch, index):
+    def pairs_of_batch(self, epoch: int, index: int) -> tuple[int, np.ndarray]:
         """The index of a batch's shape, and those of its sentence pairs in the store.
 
         Args:
@@ -270,7 +280,7 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return self.plans.pairs(epoch, index)
 
-    def pairs_of_step(self, step):
+    def pairs_of_step(self, step: int) -> np.ndarray:
         """The indices of the pairs of a batch counted from the beginning of the training.
 
         Args:
@@ -292,7 +302,7 @@ class TokenBatches(keras.utils.PyDataset):
         tokens = sum(self.tokens.num_target_tokens(self._planned(*batch)) for batch in batches)
         return tokens / self.accumulate
 
-    def epochs(self, steps):
+    def epochs(self, steps: int) -> float:
         """How many epochs the first batches of a training are, with the part of the last one.
 
         Args:
@@ -301,7 +311,7 @@ class TokenBatches(keras.utils.PyDataset):
         epoch, index = self.plans.position(steps)
         return epoch + index / self.plans.num_batches(epoch)
 
-    def passes(self, steps):
+    def passes(self, steps: int) -> "list[tuple[TokenBatches, float]]":
         """How often the first batches of a training read the store: a list of (batches, epochs).
 
         Args:
@@ -309,7 +319,7 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return [(self, self.epochs(steps))]
 
-    def target_tokens(self, steps):
+    def target_tokens(self, steps: int) -> float:
         """The number of target tokens in the first batches of a training, end tokens included.
 
         Of the last epoch's it is the share that its batches are of the epoch's.
@@ -319,7 +329,7 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return self.epochs(steps) * self._epoch_tokens
 
-    def batch_of_step(self, step):
+    def batch_of_step(self, step: int) -> Batch:
         """This shard's part of a batch that is counted from the beginning of the training.
 
         Args:
@@ -330,7 +340,7 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return self.batch(*self.plans.position(step))
 
-    def stream(self, start_step=0):
+    def stream(self, start_step: int = 0) -> Any:
         """All batches of all epochs, without end, as a dataset for `fit(steps_per_epoch=...)`.
 
         Args:
@@ -338,7 +348,7 @@ class TokenBatches(keras.utils.PyDataset):
         """
         return infinite_dataset(lambda step: self.batch_of_step(start_step + step))
 
-    def real_token_share(self):
+    def real_token_share(self) -> float:
         """The share of the present epoch's slots, source and target, that hold tokens."""
         tokens = sum(_sum(lengths * self.plans.counts) for lengths in self.tokens.mean_lengths)
         return tokens / self.plans.num_slots(self.epoch)

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import cache, partial
@@ -24,6 +24,7 @@ from keras_transformer.data.text_files import (
     find_files,
     missing_files,
     open_bytes,
+    swap_sides,
     tab_separated_pairs,
 )
 from keras_transformer.data.train_val_split import DisjointPairs, component_numbers
@@ -186,8 +187,21 @@ def _open_tatoeba(wanted: _Request) -> Pairs:
             "Expected lines of English TAB German. The sentences are at "
             "https://www.manythings.org/anki/deu-eng.zip (keep the first two columns).",
         )
-    train, dev = (found[0] if found else None for found in paths.values())
-    return open_tatoeba(wanted.split, train, dev, is_swapped=wanted.source == "de")
+
+    def pairs(name: str) -> Iterable[Pair]:
+        if not (found := paths[name]):
+            return ()
+        pairs = tab_separated_pairs(found[0], expected="English TAB German")
+        return swap_sides(pairs) if wanted.source == "de" else pairs
+
+    held_out = list(pairs(DEV))
+    if wanted.split == "train":
+        return DisjointPairs(partial(pairs, TRAIN), held_out)
+    numbers = component_numbers(held_out)
+    # Take every second component, so that both splits are alike even if the file is sorted.
+    is_test = wanted.split == "test"
+    kept = [pair for pair, number in zip(held_out, numbers) if number % 2 == is_test]
+    return lambda: iter(kept)
 
 
 def _open_wmt14(wanted: _Request) -> Pairs:
@@ -259,32 +273,6 @@ def _english_german(split: str) -> tuple[Pair, ...]:
 def _synthetic_pairs(split: str, source: str) -> Iterator[Pair]:
     for english, german in _english_german(split):
         yield (english, german) if source == "en" else (german, english)
-
-
-def open_tatoeba(
-    split: str, train: Path | None, dev: Path | None, is_swapped: bool = False
-) -> Pairs:
-    """Returns the function that starts a pass over the (English, German) pairs of a split.
-
-    Args:
-        split: `"train"`, `"val"` or `"test"`.
-        train: the file `train.tsv`, needed for `"train"`.
-        dev: the file `dev.tsv`; without it, `"train"` is all of `train.tsv`.
-        is_swapped: whether pairs are to be (German, English).
-    """
-    held_out = [] if dev is None else list(_tatoeba_pairs(dev, is_swapped))
-    if split == "train":
-        return DisjointPairs(partial(_tatoeba_pairs, train, is_swapped), held_out)
-    numbers = component_numbers(held_out)
-    # Every second one: the file may be sorted by length, and both halves should be alike.
-    wanted = split == "test"
-    kept = [pair for pair, number in zip(held_out, numbers) if number % 2 == wanted]
-    return lambda: iter(kept)
-
-
-def _tatoeba_pairs(path: Path, is_swapped: bool = False) -> Iterator[Pair]:
-    pairs = tab_separated_pairs(path, expected="English TAB German")
-    return (pair[::-1] for pair in pairs) if is_swapped else pairs
 
 
 def fetch_multi30k(file_name: str) -> Path:

@@ -16,6 +16,7 @@ from keras_transformer.data.text_files import (
     find_files,
     read_lines,
     readable,
+    swap_sides,
     tab_separated_pairs,
 )
 from keras_transformer.data.train_val_split import with_held_out
@@ -71,8 +72,9 @@ def open_catalogs(
         UserError: if there is no message in both languages, or a catalog is damaged.
     """
     files = {name: _prepared(data_dir, name, source, target) for name in _FILES}
-    if files[split] and split != "train":
-        return files[split]
+    prepared = files[split]
+    if prepared and split != "train":
+        return prepared
     whole = files["train"]
     if whole is None:
         pairs = catalog_pairs(_folder(data_dir), source, target)
@@ -106,7 +108,7 @@ def catalog_pairs(folder: Path, source: str, target: str) -> list[Pair]:
     if source == ENGLISH:
         pairs = sides[1].values()
     elif target == ENGLISH:
-        pairs = (pair[::-1] for pair in sides[0].values())
+        pairs = swap_sides(sides[0].values())
     else:
         pairs = ((text, sides[1][key][1]) for key, (_, text) in sides[0].items() if key in sides[1])
     pairs = list(dict.fromkeys(pairs))
@@ -179,7 +181,7 @@ def _prepared(data_dir: Path | None, split: str, source: str, target: str) -> Pa
     if not paths or ENGLISH not in (source, target):
         return None
     pairs = partial(tab_separated_pairs, *paths, expected=f"English TAB {other}")
-    return pairs if source == ENGLISH else lambda: (pair[::-1] for pair in pairs())
+    return pairs if source == ENGLISH else lambda: swap_sides(pairs())
 
 
 class Message(NamedTuple):
@@ -265,11 +267,11 @@ def _po_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
         if not line or line.startswith("#"):
             continue
         found = _PO_LINE.match(line)
-        name = found and (found[1] or name)
-        if not name:
+        if found is None or not (found[1] or name):
             raise UserError(
                 f"The catalog {path} is damaged: line {number} is no part of a message."
             )
+        name = found[1] or name
         name = _FIRST_FORM if name == "msgstr" else name
         fields[name] = fields.get(name, "") + _unescaped(found[2])
     if _FIRST_FORM in fields and not is_fuzzy:

@@ -82,7 +82,7 @@ class Mixture(ParallelText):
         UserError: if there is no text, or not one positive ratio for each.
     """
 
-    def __init__(self, texts: Sequence[ParallelText], ratios: Sequence[float] | None = None):
+    def __init__(self, texts: Sequence[ParallelText], ratios: Sequence[float | None] | None = None):
         self.texts = list(texts)
         self.ratios = None if ratios is None else list(ratios)
         if not self.texts:
@@ -91,9 +91,9 @@ class Mixture(ParallelText):
         first = self.texts[0]
         names = ("source_language", "target_language")
         sides = ({getattr(text, name) for text in self.texts} for name in names)
-        languages = (side.pop() if len(side) == 1 else _SEVERAL for side in sides)
+        source, target = (side.pop() if len(side) == 1 else _SEVERAL for side in sides)
         name = "+".join(dict.fromkeys(text.name for text in self.texts))
-        super().__init__(name, first.split, *languages, self._pairs_of_all, first.bleu_tokenize)
+        super().__init__(name, first.split, source, target, self._pairs_of_all, first.bleu_tokenize)
         self.tags = _union(*(text.tags for text in self.texts))
 
     @property
@@ -177,7 +177,9 @@ class _Part:
         return load_parallel_text(*where, hold_out)
 
     def tagged(self, text: ParallelText, tag_target: bool) -> ParallelText:
-        tags = [f"<2{self.target}>"] * tag_target + [self.tag] * bool(self.tag)
+        tags = [f"<2{self.target}>"] if tag_target else []
+        if self.tag:
+            tags.append(self.tag)
         return TaggedText(text, *tags) if tags else text
 
 
@@ -234,7 +236,8 @@ def _without(text: ParallelText, sentences: AbstractSet[str]) -> ParallelText:
 
 
 def _parse(spec: str, first: _Part) -> _Part:
-    values = dict(entry.partition("=")[::2] for entry in spec.split(","))
+    entries = (entry.partition("=") for entry in spec.split(","))
+    values = {name: value for name, _, value in entries}
     kinds = {"data_dir": Path, "ratio": float}
     try:
         if not all(values.values()):

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
+from typing import NoReturn
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, read_json
@@ -34,7 +37,13 @@ class MosesTokenizer:
             pair.
     """
 
-    def __init__(self, tokens, merges, language, lowercase=False):
+    def __init__(
+        self,
+        tokens: Iterable[str],
+        merges: Iterable[Sequence[str]],
+        language: str,
+        lowercase: bool = False,
+    ):
         self.tokens = list(tokens)
         self.merges = [tuple(merge) for merge in merges]
         self.language = language
@@ -51,7 +60,7 @@ class MosesTokenizer:
         self._pairs = _byte_pairs(self._ids, self.merges)
 
     @classmethod
-    def from_file(cls, path):
+    def from_file(cls, path: str | PathLike) -> "MosesTokenizer":
         """Load what `save` wrote.
 
         Args:
@@ -80,7 +89,7 @@ class MosesTokenizer:
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
-    def save(self, path):
+    def save(self, path: str | PathLike) -> None:
         """Write it to a file of JSON: whole, or not at all.
 
         Args:
@@ -89,16 +98,16 @@ class MosesTokenizer:
         with atomic_write(path) as new:
             new.write_text(self._as_json(), "utf-8")
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """SHA-256 (hex) of what `save` writes."""
         return hashlib.sha256(self._as_json().encode("utf-8")).hexdigest()
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return len(self.tokens)
 
     @property
-    def proto(self):
+    def proto(self) -> NoReturn:
         """There is none: what needs one is refused in words.
 
         Raises:
@@ -110,7 +119,7 @@ class MosesTokenizer:
             "made, or use a model whose tokenizer is a SentencePiece model."
         )
 
-    def ids_of(self, symbols):
+    def ids_of(self, symbols: Iterable[str]) -> list[int]:
         """The ids of tokens.
 
         Args:
@@ -127,7 +136,7 @@ class MosesTokenizer:
                 raise UserError(f"The vocabulary has no token {symbol!r}.")
         return [self._ids[symbol] for symbol in symbols]
 
-    def encode(self, sentences):
+    def encode(self, sentences: Iterable[str]) -> list[list[int]]:
         """Turn strings into lists of ids, without start and end tokens.
 
         Args:
@@ -138,7 +147,7 @@ class MosesTokenizer:
         """
         return [self._encode(sentence) for sentence in sentences]
 
-    def tokens_of(self, token_ids):
+    def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
         """The tokens that ids stand for: a list of strings.
 
         Args:
@@ -146,7 +155,7 @@ class MosesTokenizer:
         """
         return [self.tokens[int(token_id)] for token_id in token_ids]
 
-    def is_unknown(self, token_ids):
+    def is_unknown(self, token_ids: Iterable[int]) -> bool:
         """Whether the vocabulary knows nothing of a text.
 
         Args:
@@ -157,7 +166,7 @@ class MosesTokenizer:
         """
         return {*token_ids} == {UNKNOWN_ID}
 
-    def sampler(self, strength):
+    def sampler(self, strength: float) -> NoReturn:
         """There is none: what asks for one is refused in words.
 
         Args:
@@ -171,7 +180,7 @@ class MosesTokenizer:
             f"none. Train without it. Received: subword_sampling={strength}"
         )
 
-    def decode(self, token_ids):
+    def decode(self, token_ids: Iterable[Iterable[int]]) -> list[str]:
         """Turn ids back into strings; padding, start and end tokens leave no trace.
 
         Args:

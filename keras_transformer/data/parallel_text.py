@@ -250,7 +250,9 @@ def _is_language(part: str) -> bool:
     return bool(is_code or _WITH_SCRIPT.fullmatch(part))
 
 
-def _passes(pairs: Any, argument: str = "pairs") -> Callable[[], Iterable[Any]]:
+def _passes(
+    pairs: Callable[[], Iterable[Any]] | Iterable[Any], argument: str = "pairs"
+) -> Callable[[], Iterable[Any]]:
     """The function that starts a pass over rows, whether it is given or the rows are."""
     if callable(pairs):
         return pairs
@@ -283,7 +285,7 @@ def _pair(row: Any, languages: tuple[str, str], where: str) -> Pair:
             f"{where} must be a pair of strings, or a dict of them by language. Received: "
             f"{_shown(row)}"
         )
-    return tuple(pair)
+    return pair[0], pair[1]
 
 
 def _shown(value: Any) -> str:

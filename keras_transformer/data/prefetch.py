@@ -2,7 +2,9 @@
 
 import itertools
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import keras
 
@@ -21,7 +23,7 @@ class Prefetcher:
         length: the number of items. None: without end.
     """
 
-    def __init__(self, make, length=None):
+    def __init__(self, make: Callable[[int], Any], length: int | None = None):
         self._make = make
         self._length = length
         self._thread = ThreadPoolExecutor(1, "batches-ahead")
@@ -29,11 +31,11 @@ class Prefetcher:
         self._next = 0
         self._items = {}
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Any:
         item = self._submitted(index)
         return self._make(index) if item is None else item.result()
 
-    def _submitted(self, index):
+    def _submitted(self, index: int) -> Future | None:
         """The item, on its way in the thread; None where the one before was not asked for last."""
         # Keras on TensorFlow may still read ahead in one iterator when it begins another.
         with self._lock:
@@ -51,7 +53,7 @@ class Prefetcher:
             return self._items.pop(index)
 
 
-def infinite_dataset(make):
+def infinite_dataset(make: Callable[[int], Any]) -> Any:
     """A dataset of batches without end, made ahead of their use, for `fit(steps_per_epoch=...)`.
 
     Args:

@@ -1,13 +1,19 @@
 """What a model reads or writes before every sentence, as training texts are encoded."""
 
 import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    from keras_transformer.data.moses_tokenizer import MosesTokenizer
+    from keras_transformer.data.tokenizer import Tokenizer
 
 _SPACE = "▁"  # SentencePiece's mark before a word
 
 
-def tag_tokens(tokenizer, tags):
+def tag_tokens(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> tuple[str, ...]:
     """Return the tokens that stand for tags before a text.
 
     They are the tokens of the tags in a text, such as `("▁", "<2fr>")`, if these are the tags and
@@ -29,7 +35,7 @@ def tag_tokens(tokenizer, tags):
     return in_text if _finds(tags, in_text) else tuple(tags)
 
 
-def check_tags_in_text(tokenizer, tags):
+def check_tags_in_text(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> None:
     """Raise a `UserError` if a tag in a text would not become its token.
 
     Args:
@@ -72,21 +78,21 @@ class PrefixedTokenizer:
         UserError: if one is no token of the vocabulary.
     """
 
-    def __init__(self, tokenizer, prefix):
+    def __init__(self, tokenizer: "Tokenizer | MosesTokenizer", prefix: Iterable[str]):
         self.tokenizer = tokenizer
         self.prefix = tuple(prefix)
         self._ids = tokenizer.ids_of(list(prefix))
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return self.tokenizer.vocabulary_size
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """SHA-256 (hex) of the tokenizer's own, and of the prefix."""
         parts = " ".join([self.tokenizer.fingerprint(), *map(str, self._ids)])
         return hashlib.sha256(parts.encode()).hexdigest()
 
-    def encode(self, sentences):
+    def encode(self, sentences: Iterable[str]) -> list[list[int]]:
         """Turn strings into lists of ids, each with those of the prefix before it.
 
         Args:
@@ -97,7 +103,7 @@ class PrefixedTokenizer:
         """
         return [self._ids + ids for ids in self.tokenizer.encode(sentences)]
 
-    def sampler(self, strength):
+    def sampler(self, strength: float) -> "_AfterPrefix":
         """What segments sentences in other ways, and leaves the prefix as it is.
 
         Args:

@@ -1,5 +1,8 @@
 """SentencePiece models as messages of protobuf: read, reordered and written."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from keras_transformer.errors import UserError
 
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
@@ -12,14 +15,17 @@ _MODEL_TYPES = {"unigram": 1, "bpe": 2, "word": 3, "char": 4}
 _UNKNOWN_PENALTY = 10.0
 
 
-def model_proto_class():
+def model_proto_class() -> Any:
     """The class `ModelProto`.
 
     Raises:
         UserError: if protobuf cannot be used.
     """
     try:
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+        # protobuf makes the class when it imports the module.
+        from sentencepiece.sentencepiece_model_pb2 import (
+            ModelProto,  # pyright: ignore[reportAttributeAccessIssue]
+        )
     except Exception as error:  # it is not there, or older than what wrote the module
         raise UserError(
             "SentencePiece models are read with the package `protobuf`, which cannot be used "
@@ -28,7 +34,7 @@ def model_proto_class():
     return ModelProto
 
 
-def in_our_order(proto):
+def in_our_order(proto: bytes) -> bytes:
     """Return a SentencePiece model in our order, which splits text as it did.
 
     Args:
@@ -47,7 +53,7 @@ def in_our_order(proto):
     return reordered_proto(proto, [*RESERVED, *(name for name in names if name not in RESERVED)])
 
 
-def reordered_proto(proto, pieces, unknown=None):
+def reordered_proto(proto: bytes, pieces: Sequence[str], unknown: str | None = None) -> bytes:
     """A SentencePiece model in our order, which splits text as it did.
 
     A piece that `pieces` has and the model has not (of the other language, or a language's name)
@@ -87,7 +93,12 @@ def reordered_proto(proto, pieces, unknown=None):
     return _write(model, [entry(name) for name in pieces[len(RESERVED) :]])
 
 
-def new_proto(pieces, model_type, like=None, **trainer):
+def new_proto(
+    pieces: Sequence[tuple[str, float, int]],
+    model_type: str,
+    like: bytes | None = None,
+    **trainer: Any,
+) -> bytes:
     """A new SentencePiece model.
 
     Args:
@@ -113,7 +124,7 @@ def new_proto(pieces, model_type, like=None, **trainer):
     return _write(model, pieces)
 
 
-def parse_proto(proto):
+def parse_proto(proto: bytes) -> Any:
     """A SentencePiece model as a message of protobuf.
 
     Raises:

@@ -1,9 +1,14 @@
 """Batches of one text, then those of another: a curriculum."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from keras_transformer.data.prefetch import infinite_dataset
 from keras_transformer.errors import UserError
+
+if TYPE_CHECKING:
+    from keras_transformer.data.batching import Batch, TokenBatches
 
 
 class StagedBatches:
@@ -26,7 +31,7 @@ class StagedBatches:
         UserError: if an update would have batches of both stages.
     """
 
-    def __init__(self, first, num_batches, rest):
+    def __init__(self, first: "TokenBatches", num_batches: int, rest: "TokenBatches"):
         if rest.accumulate != first.accumulate or num_batches % first.accumulate:
             raise UserError(
                 "The first stage must be whole updates, of as many batches as in the second. "
@@ -38,7 +43,7 @@ class StagedBatches:
         self.accumulate = first.accumulate
         self.shapes = np.unique(np.concatenate([first.shapes, rest.shapes]), axis=0)
 
-    def batch_of_step(self, step):
+    def batch_of_step(self, step: int) -> "Batch":
         """This shard's part of a batch that is counted from the beginning of the training.
 
         Args:
@@ -50,7 +55,7 @@ class StagedBatches:
         batches, step = self._at(step)
         return batches.batch_of_step(step)
 
-    def pairs_of_step(self, step):
+    def pairs_of_step(self, step: int) -> np.ndarray:
         """The indices of its sentence pairs, in the store of its stage.
 
         Args:
@@ -59,7 +64,7 @@ class StagedBatches:
         batches, step = self._at(step)
         return batches.pairs_of_step(step)
 
-    def stream(self, start_step=0):
+    def stream(self, start_step: int = 0) -> Any:
         """All batches, without end: see `TokenBatches.stream`.
 
         Args:
@@ -67,7 +72,7 @@ class StagedBatches:
         """
         return infinite_dataset(lambda step: self.batch_of_step(start_step + step))
 
-    def passes(self, steps):
+    def passes(self, steps: int) -> "list[tuple[TokenBatches, float]]":
         """How often the first batches of a training read each store: pairs (batches, epochs).
 
         Args:
@@ -76,7 +81,7 @@ class StagedBatches:
         parts = zip((self.first, self.rest), self._parts(steps))
         return [part for batches, count in parts for part in batches.passes(count)]
 
-    def epochs(self, steps):
+    def epochs(self, steps: int) -> float:
         """How many epochs the first batches of a training are: those of both stages together.
 
         Args:
@@ -84,7 +89,7 @@ class StagedBatches:
         """
         return sum(epochs for _, epochs in self.passes(steps))
 
-    def target_tokens(self, steps):
+    def target_tokens(self, steps: int) -> float:
         """The number of target tokens in the first batches: see `TokenBatches.target_tokens`.
 
         Args:

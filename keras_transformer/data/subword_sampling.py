@@ -12,6 +12,7 @@ import functools
 import itertools
 import math
 import random
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class SubwordSampler:
         UserError: if `strength` is out of its range, or the vocabulary is of another kind.
     """
 
-    def __init__(self, proto, strength):
+    def __init__(self, proto: bytes, strength: float):
         if not 0 < strength <= 1:
             raise UserError(
                 "`subword_sampling` must be at least 0, for none, and at most 1. Received: "
@@ -71,7 +72,7 @@ class SubwordSampler:
         lengths = self._lengths_of_tokens()
         self.mean_lengths, self.length_variances = lengths.mean(axis=0), lengths.var(axis=0)
 
-    def __call__(self, sequences, seed):
+    def __call__(self, sequences: Sequence[Sequence[int]], seed: int) -> list[list[int]]:
         """Draw a segmentation of each sentence.
 
         Args:
@@ -185,7 +186,8 @@ class _Lattice:
         """For each end of a piece, the probabilities of its beginnings, summed up to each but the
         last, and these beginnings.
         """
-        totals, ways = [0.0], [None]
+        totals = [0.0]
+        ways: list[tuple[list[float], list[int]]] = [([], [])]
         for end in range(1, len(word) + 1):
             ways_here = [
                 (totals[start] + self._weights[word[start:end]], start)
@@ -195,14 +197,14 @@ class _Lattice:
             largest = max((weight for weight, _ in ways_here), default=-math.inf)
             if largest == -math.inf:
                 totals.append(-math.inf)
-                ways.append(None)
+                ways.append(([], []))
                 continue
             shares = [math.exp(weight - largest) for weight, _ in ways_here]
             total = sum(shares)
             totals.append(largest + math.log(total))
             sums = itertools.accumulate(share / total for share in shares)
             ways.append(([*sums][:-1], [start for _, start in ways_here]))
-        if ways[-1] is None:
+        if not ways[-1][1]:
             raise KeyError(word)
         return ways
 

@@ -10,6 +10,7 @@ from keras_transformer.data.text_files import (
     corpus_folders,
     missing_files,
     plain_or_compressed,
+    swap_sides,
     tab_separated_pairs,
     uncompressed_name,
 )
@@ -101,7 +102,7 @@ class _Files:
         return partial(tab_separated_pairs, path)
 
     def _swapped_columns(self, path: Path) -> Pairs:
-        return lambda: ((source, target) for target, source in tab_separated_pairs(path))
+        return lambda: swap_sides(tab_separated_pairs(path))
 
     def _units(self, path: Path) -> Pairs:
         return partial(translation_units, path, *self.languages)

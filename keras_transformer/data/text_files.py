@@ -8,9 +8,9 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
 
 from keras_transformer.errors import UserError
 
@@ -46,8 +46,8 @@ def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Pat
     """The files of these names that lie together in the corpus's own folder or in `data_dir`, plain
     or compressed."""
     for place in corpus_folders(data_dir, corpus):
-        paths = [plain_or_compressed(place / name) for name in names]
-        if all(paths):
+        paths = [path for name in names if (path := plain_or_compressed(place / name))]
+        if len(paths) == len(names):
             return paths
     return None
 
@@ -117,6 +117,11 @@ def tab_separated_pairs(
         yield cells[first], cells[second]
 
 
+def swap_sides(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Yield each pair with its target first."""
+    return ((target, source) for source, target in pairs)
+
+
 def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Iterator[str]:
     """The lines of UTF-8 text from that number on, without byte order mark and line ends.
 
@@ -173,7 +178,7 @@ def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[st
 
 
 @contextlib.contextmanager
-def readable(path: Path) -> Iterator[BinaryIO]:
+def readable(path: Path) -> Iterator[BufferedIOBase]:
     """A file as `open_bytes` gives it; in words, why it cannot be read."""
     try:
         with open_bytes(path) as file:
@@ -186,12 +191,12 @@ def readable(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
     """Opens a file for reading bytes; one that is gzip, bzip2 or xz is decompressed on the way."""
     with open(path, "rb") as file:
         # Looked at, not read: a pipe cannot be read twice.
         compression = _compression(file.peek(_MAGIC_LENGTH))
-        opener = compression and _COMPRESSIONS[compression][1]
+        opener = _COMPRESSIONS[compression][1] if compression else None
         if opener is None:
             yield file
             return

@@ -3,11 +3,15 @@
 import itertools
 import re
 import select
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from keras_transformer.data.text_files import decode_lines
 from keras_transformer.errors import UserError
+
+Item = TypeVar("Item")
 
 WINDOW_SIZE = 4096
 
@@ -21,7 +25,7 @@ BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{BREAKS}]")
 
 
-def in_windows(items, size=WINDOW_SIZE):
+def in_windows(items: Iterable[Item], size: int = WINDOW_SIZE) -> Iterator[list[Item]]:
     """Divide a stream into lists.
 
     Args:
@@ -42,7 +46,7 @@ def in_windows(items, size=WINDOW_SIZE):
             return
 
 
-def line_windows(file, name, size=None):
+def line_windows(file: Any, name: str, size: int | None = None) -> Iterator[list[str]]:
     """Divide lines of UTF-8 text into lists, without waiting for a list to fill.
 
     A line waits for no other: when one has been read, those that can be read at once join it, and
@@ -119,7 +123,7 @@ def _take(items, size):
     return taken, None
 
 
-def without_breaks(text, source=""):
+def without_breaks(text: str, source: str = "") -> str:
     """Replace each line break and tab of a text by a space, except those that its source has too.
 
     So the translation of one line is one line. A model whose vocabulary falls back to bytes can
@@ -162,7 +166,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 @cache
-def _segmenter():
+def _segmenter() -> Any:
     try:
         import pysbd
     except ImportError as error:

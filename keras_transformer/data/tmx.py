@@ -39,10 +39,10 @@ def translation_units(path: Path, source_language: str, target_language: str) ->
         while chunk := file.read(_CHUNK):
             for unit in reader.feed(chunk):
                 languages.update(unit)
-                pair = tuple(_in_language(unit, language) for language in wanted)
-                if None not in pair:
+                source, target = (_in_language(unit, language) for language in wanted)
+                if source is not None and target is not None:
                     is_empty = False
-                    yield pair
+                    yield source, target
         reader.feed(b"", is_last=True)
     if is_empty:
         raise UserError(
@@ -62,9 +62,12 @@ class _Reader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
         parser.EntityDeclHandler = self._refuse_entity
-        self._units, self._unit, self._language = [], {}, None
-        self._segment = None  # the parts of the text of a `seg`
-        self._code, self._code_type = [], None  # the parts of a code's own text, and its type
+        self._units: list[dict[str, str]] = []
+        self._unit: dict[str, str] = {}
+        self._language: str | None = None
+        self._segment: list[str] | None = None  # the parts of the text of a `seg`
+        self._code: list[str] = []
+        self._code_type: str | None = None  # the parts of a code's own text, and its type
         self._code_depth = 0
 
     def feed(self, chunk: bytes, is_last: bool = False) -> list[dict[str, str]]:
@@ -95,7 +98,7 @@ class _Reader:
         if name == "tu":
             self._units.append(self._unit)
         elif name == "seg":
-            text = _LINE_ENDS.sub(" ", "".join(self._segment)).strip(" ")
+            text = _LINE_ENDS.sub(" ", "".join(self._segment or ())).strip(" ")
             if self._language:
                 self._unit.setdefault(self._language, text)
             self._segment = None

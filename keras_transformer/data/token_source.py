@@ -1,8 +1,17 @@
 """The tokens of the sentence pairs in a batch: as they are stored, or drawn anew in each epoch."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+
+from keras_transformer.data.subword_sampling import SubwordSampler
+
+if TYPE_CHECKING:
+    from keras_transformer.data.token_store import TokenStore
+
+# The sampler of the sources and of the targets; None leaves a side as it is stored.
+Samplers: TypeAlias = Sequence[SubwordSampler | None]
 
 # How often a sentence is drawn until it fits into its place.
 _TRIES = 4
@@ -33,11 +42,11 @@ class StoredTokens:
         mean_lengths: what these lengths are on average over the epochs.
     """
 
-    def __init__(self, store):
+    def __init__(self, store: "TokenStore"):
         self._sides = store.source, store.target
         self.lengths = self.mean_lengths = tuple(side.lengths + 1 for side in self._sides)
 
-    def padded(self, batch, rows):
+    def padded(self, batch: PlannedBatch, rows: slice) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """The tokens of some rows of a batch, without start and end tokens.
 
         Args:
@@ -54,7 +63,7 @@ class StoredTokens:
             for side, length in zip(self._sides, batch.shape)
         )
 
-    def num_target_tokens(self, batch):
+    def num_target_tokens(self, batch: PlannedBatch) -> int:
         """The number of target tokens in a batch, end tokens included."""
         return int(self.lengths[1][batch.pairs].sum(dtype="int64"))
 
@@ -78,7 +87,7 @@ class SampledTokens:
         lengths, mean_lengths: as those of `StoredTokens`.
     """
 
-    def __init__(self, store, samplers, seed, keep=1):
+    def __init__(self, store: "TokenStore", samplers: Samplers, seed: int, keep: int = 1):
         self._sides = store.source, store.target
         self._samplers = samplers
         self._seed = seed
@@ -91,11 +100,11 @@ class SampledTokens:
         )
         self._drawn = {}
 
-    def padded(self, batch, rows):
+    def padded(self, batch: PlannedBatch, rows: slice) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """As `StoredTokens.padded`."""
         return tuple((ids[rows], lengths[rows]) for ids, lengths in self._draw_batch(batch))
 
-    def num_target_tokens(self, batch):
+    def num_target_tokens(self, batch: PlannedBatch) -> int:
         """As `StoredTokens.num_target_tokens`."""
         _, (_, lengths) = self._draw_batch(batch)
         return int(lengths.sum()) + len(lengths)

@@ -3,11 +3,16 @@
 import contextlib
 import itertools
 import json
+from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from keras_transformer.data.mixtures import epoch_counts
+from keras_transformer.data.parallel_text import ParallelText
+from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.progress import bar
@@ -15,6 +20,15 @@ from keras_transformer.progress import bar
 _FORMAT = 1
 _SIDES = ("source", "target")
 _CHUNK = 10_000  # sentence pairs tokenised at a time
+
+
+class SentenceEncoder(Protocol):
+    """The part of a tokenizer that a `TokenStore` needs."""
+
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    def encode(self, sentences: Iterable[str], /) -> Iterable[Sequence[int]]: ...
 
 
 class TokenStore:
@@ -40,7 +54,7 @@ class TokenStore:
         UserError: if the folder is not a whole store.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | PathLike):
         path = Path(path)
         info = _read_info(path)
         if info is None:
@@ -67,7 +81,15 @@ class TokenStore:
         return f"<TokenStore: {len(self):,} pairs, {tokens[0]:,} and {tokens[1]:,} tokens>"
 
     @classmethod
-    def build(cls, path, pairs, tokenizer, fingerprint="", target_tokenizer=None, max_tokens=None):
+    def build(
+        cls,
+        path: str | PathLike,
+        pairs: Iterable[Pair],
+        tokenizer: SentenceEncoder,
+        fingerprint: str = "",
+        target_tokenizer: SentenceEncoder | None = None,
+        max_tokens: int | None = None,
+    ) -> "TokenStore":
         """Tokenise pairs of strings into a new store, replacing what is at `path`.
 
         Args:
@@ -99,7 +121,14 @@ class TokenStore:
         return cls(path)
 
     @classmethod
-    def build_once(cls, path, text, tokenizer, target_tokenizer=None, max_tokens=None):
+    def build_once(
+        cls,
+        path: str | PathLike,
+        text: ParallelText,
+        tokenizer: SentenceEncoder,
+        target_tokenizer: SentenceEncoder | None = None,
+        max_tokens: int | None = None,
+    ) -> "TokenStore":
         """Like `build`, but keep a store that was made from the same text and tokenizer.
 
         Args:
@@ -119,7 +148,14 @@ class TokenStore:
         )
 
     @classmethod
-    def find(cls, path, text, tokenizer, target_tokenizer=None, max_tokens=None):
+    def find(
+        cls,
+        path: str | PathLike,
+        text: ParallelText,
+        tokenizer: SentenceEncoder,
+        target_tokenizer: SentenceEncoder | None = None,
+        max_tokens: int | None = None,
+    ) -> "TokenStore | None":
         """The store that was made from a text and a tokenizer, if there is a whole one.
 
         Args:
@@ -149,7 +185,7 @@ class TokenSequences:
         dtype: dtype of the ids.
     """
 
-    def __init__(self, tokens_path, lengths_path, dtype):
+    def __init__(self, tokens_path: str | PathLike, lengths_path: str | PathLike, dtype: str):
         for path in (tokens_path, lengths_path):
             if not Path(path).is_file():
                 raise UserError(
@@ -172,7 +208,7 @@ class TokenSequences:
     def __getitem__(self, index):
         return np.asarray(self._tokens[self._starts[index] : self._starts[index + 1]], "int32")
 
-    def padded(self, indices, length):
+    def padded(self, indices: np.ndarray, length: int) -> np.ndarray:
         """Sentences side by side: int32 array `(len(indices), length)`, 0 after the last token."""
         positions = np.arange(length)
         inside = positions < self.lengths[indices][:, None]
@@ -181,7 +217,7 @@ class TokenSequences:
             return np.zeros(positions_in_file.shape, "int32")
         return np.where(inside, self._tokens[positions_in_file], 0).astype("int32")
 
-    def sums(self, values):
+    def sums(self, values: np.ndarray) -> np.ndarray:
         """The sum of a value that each token has, for each sentence.
 
         Args:

@@ -6,10 +6,12 @@ import logging
 import random
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from keras_transformer.data.sentencepiece_model import in_our_order
 from keras_transformer.data.subword_sampling import SubwordSampler
@@ -19,8 +21,11 @@ from keras_transformer.progress import spinner
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from keras_transformer.validation import check_choice, check_optional, positive_integer, real_number
 
-NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
-_NORMALIZATION = "nmt_nfkc"  # by default, unless it changes more than this share of the targets
+Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]  # SentencePiece's
+NORMALIZATIONS = get_args(Normalization)
+_NORMALIZATION: Normalization = (
+    "nmt_nfkc"  # by default, unless it changes more than this share of the targets
+)
 _LARGEST_CHANGE = 0.001
 _MODEL_TYPES = ("bpe", "unigram", "char", "word")  # SentencePiece's, too
 
@@ -41,7 +46,7 @@ class VocabularyOptions:
     """Sentences to train the vocabulary on at most, source and target sentences together."""
     vocabulary_type: Literal["bpe", "unigram"] = "bpe"
     """Byte-pair encoding (section 5.1), or a unigram language model (Kudo, 2018)."""
-    normalization: Literal[NORMALIZATIONS] | None = None
+    normalization: Normalization | None = None
     """What is done to all text: Unicode's NFKC and more of white space (nmt_nfkc), NFKC alone, each
     also without case (_cf), or nothing, to spaces neither (identity). Of ，！… NFKC makes ,!... and
     only these can be produced. Defaults to nmt_nfkc, and to identity where nmt_nfkc would change
@@ -52,7 +57,7 @@ class VocabularyOptions:
     byte_fallback: bool = False
     """Read and produce characters that the vocabulary lacks as the bytes of their UTF-8."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -62,7 +67,14 @@ class VocabularyOptions:
         _coverage("character_coverage", self.character_coverage)
 
 
-def make_tokenizer(sentences, options, path, keep=False, user_defined_symbols=(), targets=()):
+def make_tokenizer(
+    sentences: Iterable[str],
+    options: VocabularyOptions,
+    path: str | PathLike,
+    keep: bool = False,
+    user_defined_symbols: Iterable[str] = (),
+    targets: Iterable[str] = (),
+) -> "Tokenizer":
     """Train the tokenizer of a training and write it to a file, or read the one that is there.
 
     Args:
@@ -113,7 +125,7 @@ class Tokenizer:
         UserError: if `proto` is no SentencePiece model, or reserves other ids.
     """
 
-    def __init__(self, proto):
+    def __init__(self, proto: bytes):
         import sentencepiece
 
         self.proto = bytes(proto)
@@ -140,16 +152,16 @@ class Tokenizer:
     @classmethod
     def train(
         cls,
-        sentences,
-        vocabulary_size,
-        model_type="bpe",
-        character_coverage=1.0,
-        user_defined_symbols=(),
-        max_sentences=None,
-        num_threads=16,
-        normalization=_NORMALIZATION,
-        byte_fallback=False,
-    ):
+        sentences: Iterable[str],
+        vocabulary_size: int,
+        model_type: str = "bpe",
+        character_coverage: float = 1.0,
+        user_defined_symbols: Iterable[str] = (),
+        max_sentences: int | None = None,
+        num_threads: int = 16,
+        normalization: str = _NORMALIZATION,
+        byte_fallback: bool = False,
+    ) -> "Tokenizer":
         """Train a vocabulary on an iterable of strings.
 
         Args:
@@ -219,7 +231,7 @@ class Tokenizer:
         return tokenizer
 
     @classmethod
-    def from_file(cls, path):
+    def from_file(cls, path: str | PathLike) -> "Tokenizer":
         """Load what `save` wrote.
 
         Args:
@@ -240,7 +252,7 @@ class Tokenizer:
             raise UserError(f"{path}: {error}") from error
 
     @classmethod
-    def from_sentencepiece(cls, path):
+    def from_sentencepiece(cls, path: str | PathLike) -> "Tokenizer":
         """Load any SentencePiece model: its tokens get the ids that this package needs.
 
         ```python
@@ -270,7 +282,7 @@ class Tokenizer:
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
-    def save(self, path):
+    def save(self, path: str | PathLike) -> None:
         """Write the proto to `path`: whole, or not at all.
 
         Args:
@@ -279,16 +291,16 @@ class Tokenizer:
         with atomic_write(path) as new:
             new.write_bytes(self.proto)
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """SHA-256 (hex) of the proto."""
         return hashlib.sha256(self.proto).hexdigest()
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return self._processor.get_piece_size()
 
     @property
-    def word_start_ids(self):
+    def word_start_ids(self) -> list[int]:
         """The ids of the tokens that begin a word, as a list."""
         pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
         return [token_id for token_id, piece in enumerate(pieces) if piece.startswith(_SPACE)]
@@ -299,7 +311,7 @@ class Tokenizer:
         pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
         return {i for i, piece in enumerate(pieces) if piece and not piece.strip(_SPACE)}
 
-    def ids_of(self, symbols):
+    def ids_of(self, symbols: Sequence[str]) -> list[int]:
         """The ids of strings that are one token each, such as user-defined symbols.
 
         Args:
@@ -317,7 +329,7 @@ class Tokenizer:
             raise UserError(f"The vocabulary has no token {unknown!r}.")
         return token_ids
 
-    def tokens(self, sentence):
+    def tokens(self, sentence: str) -> list[str]:
         """The tokens of a sentence as they are called, such as `"▁dog"`: a list of strings.
 
         Args:
@@ -325,7 +337,7 @@ class Tokenizer:
         """
         return self._processor.encode(sentence, out_type=str)
 
-    def encode(self, sentences):
+    def encode(self, sentences: Iterable[str]) -> list[list[int]]:
         """Turn strings into lists of ids, without start and end tokens.
 
         Args:
@@ -336,7 +348,7 @@ class Tokenizer:
         """
         return self._processor.encode(list(sentences))
 
-    def tokens_of(self, token_ids):
+    def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
         """The tokens that ids stand for, as the vocabulary spells them: a list of strings.
 
         Args:
@@ -344,7 +356,7 @@ class Tokenizer:
         """
         return [self._processor.id_to_piece(int(token_id)) for token_id in token_ids]
 
-    def sampler(self, strength):
+    def sampler(self, strength: float) -> SubwordSampler:
         """What segments sentences in other ways: a `SubwordSampler` of this strength.
 
         Args:
@@ -352,7 +364,7 @@ class Tokenizer:
         """
         return SubwordSampler(self.proto, strength)
 
-    def is_unknown(self, token_ids):
+    def is_unknown(self, token_ids: Iterable[int]) -> bool:
         """Whether the vocabulary knows nothing of a text: Chinese, say, to one of German.
 
         Args:
@@ -364,7 +376,7 @@ class Tokenizer:
         """
         return {*token_ids} - self._space_ids == {UNKNOWN_ID}
 
-    def decode(self, token_ids):
+    def decode(self, token_ids: Iterable[Iterable[int]]) -> list[str]:
         """Turn ids back into strings; padding, start and end tokens leave no trace.
 
         Args:

@@ -51,7 +51,7 @@ def check_tokenizer(tokenize: str, language: str | None) -> None:
     """Raises an error if sacreBLEU has no such tokenizer, or it does not fit the language; one that
     is None fits any.
     """
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(
@@ -166,8 +166,14 @@ def score_translations(
         hypothesis_length=bleu.sys_len,
         reference_length=bleu.ref_len,
         num_sentences=len(hypotheses),
-        **{name: score.score for name, score in scores.items()},
-        **{f"{name}_signature": signature for name, signature in signatures.items()},
+        bleu=bleu.score,
+        bleu_signature=signatures["bleu"],
+        chrf=scores["chrf"].score,
+        chrf_signature=signatures["chrf"],
+        chrf_plus_plus=scores["chrf_plus_plus"].score,
+        chrf_plus_plus_signature=signatures["chrf_plus_plus"],
+        ter=scores["ter"].score,
+        ter_signature=signatures["ter"],
     )
 
 
@@ -205,7 +211,8 @@ def nearest_translation(
 def make_metrics(tokenize: str | None, language: str | None) -> dict[str, Any]:
     """Returns sacreBLEU's metrics by the names that `TranslationScores` has for them."""
     # Imported here, as training needs none of it.
-    from sacrebleu.metrics import CHRF, TER
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
 
     bleu = _bleu(tokenize, language)
     # Elsewhere the punctuation is cut off by what was tokenised already, or by 13a's rules.
@@ -220,7 +227,7 @@ def _sentence_bleu(tokenize: str | None, language: str | None) -> Any:
 
 
 def _bleu(tokenize: str | None, language: str | None, effective_order: bool = False) -> Any:
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     if tokenize is not None:
         check_tokenizer(tokenize, language)
@@ -236,16 +243,17 @@ def reference_streams(
     references: Sequence[str] | Sequence[Sequence[str]],
 ) -> list[list[str]]:
     """Returns the references as lists, one for each that a translation has."""
-    if isinstance(references, str) or not any(map(_is_stream, references := list(references))):
-        return [check_strings("references", references)]
-    return [check_strings(f"references[{i}]", stream) for i, stream in enumerate(references)]
+    streams: list[Any] = [] if isinstance(references, str) else list(references)
+    if not any(map(_is_stream, streams)):
+        return [check_strings("references", references if isinstance(references, str) else streams)]
+    return [check_strings(f"references[{i}]", stream) for i, stream in enumerate(streams)]
 
 
 def _is_stream(references: Any) -> bool:
     return isinstance(references, Iterable) and not isinstance(references, str)
 
 
-def check_lengths(hypotheses: list[str], streams: list[list[str]]) -> None:
+def check_lengths(hypotheses: Sequence[str], streams: Sequence[Sequence[str]]) -> None:
     """Raises an error if there is nothing to score, or a reference is missing."""
     if not hypotheses:
         raise UserError("`hypotheses` must hold at least one sentence. Received: hypotheses=[]")

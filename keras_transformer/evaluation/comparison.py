@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, reference_streams
 from keras_transformer.progress import spinner
@@ -67,7 +68,7 @@ def compare_translations(
     from sacrebleu.significance import PairedTest
 
     streams = reference_streams(references)
-    systems = [  # the first is the base
+    systems: list[tuple[str, Sequence[str]]] = [  # the first is the base
         ("other", check_strings("others", others)),
         ("hypotheses", check_strings("hypotheses", hypotheses)),
     ]
@@ -78,18 +79,11 @@ def compare_translations(
     test = PairedTest(systems, metrics, streams, test_type="bs", n_samples=num_samples)
     with spinner("drawing samples"):
         signatures, results = test()
-    return [
-        Comparison(
-            name,
-            str(signatures[name]),
-            score=results[name][1].score,
-            other=results[name][0].score,
-            # Of equal scores sacreBLEU says p = 0.
-            p_value=1.0 if _are_equal(results[name]) else results[name][1].p_value,
-        )
-        for name in metrics
-    ]
+    return [_comparison(name, str(signatures[name]), *results[name]) for name in metrics]
 
 
-def _are_equal(results) -> bool:
-    return results[0].score == results[1].score
+def _comparison(name: str, signature: str, other: Any, scored: Any) -> Comparison:
+    """Return one score of two systems, given sacreBLEU's results for the base and the other."""
+    # sacreBLEU reports p = 0 for equal scores.
+    p_value = 1.0 if other.score == scored.score else scored.p_value
+    return Comparison(name, signature, scored.score, other.score, p_value)

@@ -10,7 +10,10 @@ import hashlib
 import math
 import os
 import re
+from collections.abc import Iterable, Iterator
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import h5py
 import keras
@@ -44,7 +47,7 @@ _CHUNK = 2**24
 _OVERHEAD = 16 * 1024
 
 
-def save_weights(model, path, room_for=()):
+def save_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[Any] = ()) -> None:
     """Write the weights of a functional model, without the optimizer's state, to a new file.
 
     Args:
@@ -63,7 +66,7 @@ def save_weights(model, path, room_for=()):
     seal(path)
 
 
-def write_weights(model, path, room_for=()):
+def write_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[Any] = ()) -> None:
     """Like `save_weights`, without checks and checksum, for files that get more content."""
     parts = [*model.weights, *room_for]
     # Smaller types than of 4 bytes may be held as float32.
@@ -72,8 +75,10 @@ def write_weights(model, path, room_for=()):
     _without_optimizer(model).save_weights(path)
 
 
-def load_weights(model, path, processes=None):
-    """Load what `save_weights` or `save_state` wrote; the optimizer keeps its state.
+def load_weights(
+    model: keras.Model, path: str | PathLike, processes: Processes | None = None
+) -> None:
+    """Load what `save_weights` or `Snapshot.write` wrote; the optimizer keeps its state.
 
     Of a model with LoRA they become the weights W, and the matrices B are set to zeros.
 
@@ -122,7 +127,7 @@ def _without_optimizer(model):
     return keras.Model(model.inputs, model.outputs)
 
 
-def list_checkpoints(folder):
+def list_checkpoints(folder: str | PathLike) -> list[Path]:
     """The checkpoints in a folder, `step-N.weights.h5`, the oldest first.
 
     Args:
@@ -134,19 +139,19 @@ def list_checkpoints(folder):
     return list_by_step(folder, "weights.h5")
 
 
-def list_by_step(folder, ending):
+def list_by_step(folder: str | PathLike, ending: str) -> list[Path]:
     """The files `step-N.ENDING` in a folder, by N."""
     paths = [path for path in Path(folder).glob("step-*") if step_of(path, ending)]
     return sorted(paths, key=lambda path: step_of(path, ending))
 
 
-def step_of(path, ending):
+def step_of(path: Path, ending: str) -> int:
     """The N of `step-N.ENDING`, or 0 if the name is another."""
     match = re.fullmatch(rf"step-(\d+)\.{re.escape(ending)}", path.name)
     return int(match[1]) if match else 0
 
 
-def average_checkpoints(paths, output_path):
+def average_checkpoints(paths: Iterable[str | PathLike], output_path: str | PathLike) -> None:
     """Average weights files of one model, tensor by tensor, into a new weights file.
 
     Args:
@@ -184,7 +189,7 @@ def average_checkpoints(paths, output_path):
         seal(new)
 
 
-def copy_weights(path, new_path):
+def copy_weights(path: str | PathLike, new_path: str | PathLike) -> None:
     """Copy a weights file, without what it holds besides."""
     check_room(new_path, Path(path).stat().st_size)
     with h5py.File(path) as file, h5py.File(new_path, "w") as new:
@@ -194,7 +199,7 @@ def copy_weights(path, new_path):
                 file.copy(name, new)
 
 
-def narrow_weights(path, dtype):
+def narrow_weights(path: str | PathLike, dtype: str) -> None:
     """Keep the tensors of a weights file in a smaller dtype, such as `"float16"`. Models that load
     it have their own dtypes as before.
 
@@ -229,7 +234,7 @@ def _copy_item(narrow, name, item, dtype):
     copy.attrs.update(item.attrs)
 
 
-def datasets(file):
+def datasets(file: h5py.Group) -> dict[str, h5py.Dataset]:
     """All datasets of an open HDF5 file: name -> dataset, by name."""
     found = {}
     file.visititems(
@@ -238,7 +243,7 @@ def datasets(file):
     return dict(sorted(found.items()))
 
 
-def checked_tensors(path):
+def checked_tensors(path: str | PathLike) -> Iterator[tuple[str, np.ndarray]]:
     """Read all tensors of a weights file: generator of pairs (name, array).
 
     Args:
@@ -259,13 +264,13 @@ def checked_tensors(path):
             yield name, values
 
 
-def count_weights(path):
+def count_weights(path: str | PathLike) -> int:
     """The number of all values in a weights file, of which none is read."""
     with opened(path) as file:
         return sum(math.prod(item.shape) for item in _weights(file).values())
 
 
-def seal(path):
+def seal(path: str | PathLike) -> None:
     """Write the checksum of a file at its end, once all else is written."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
@@ -273,7 +278,7 @@ def seal(path):
         file.write(_SEAL + digest)
 
 
-def check_seal(path):
+def check_seal(path: str | PathLike) -> None:
     """Raise a `UserError` if a file has a checksum, and it is that of other content."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -288,11 +293,11 @@ def check_seal(path):
         raise UserError(f"{path} is damaged: its content does not match its checksum.")
 
 
-def is_finite(values):
+def is_finite(values: Any) -> bool:
     return np.asarray(values).dtype.kind != "f" or bool(np.isfinite(values).all())
 
 
-def check_finite(name, values):
+def check_finite(name: str, values: Any) -> None:
     if not is_finite(values):
         raise UserError(f"{name} has values that are infinite or not a number.")
 
@@ -308,7 +313,7 @@ def _weights(file):
 
 
 @contextlib.contextmanager
-def opened(path):
+def opened(path: str | PathLike) -> Iterator[h5py.File]:
     """Open a weights file; what h5py raises in the block is a `UserError` of a damaged file."""
     try:
         check_seal(path)

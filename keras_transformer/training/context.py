@@ -37,7 +37,7 @@ class RunOptions:
     """Start with the tokenizer, the architecture and the weights of a preset: a folder or a name.
     Dropout and the options of training are the ones given here."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -69,7 +69,7 @@ class TrainingContext:
     options: Any
     devices: Devices
     start: TrainingState
-    settings: dict
+    settings: dict[str, Any]
     few_shapes_first: bool
     began: float
     lock: FolderLock | None = dataclasses.field(default=None, repr=False, compare=False)

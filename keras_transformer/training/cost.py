@@ -1,9 +1,19 @@
 """What a training costs, in floating-point operations (Table 2 and section 6.1)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def training_flops(hyperparameters, vocabulary_size, source_lengths, target_lengths, counts=1):
+def training_flops(
+    hyperparameters: Mapping[str, Any],
+    vocabulary_size: int,
+    source_lengths: ArrayLike,
+    target_lengths: ArrayLike,
+    counts: ArrayLike = 1,
+) -> float:
     """Count the operations of one pass over sentence pairs, forward and backward.
 
     Counted are matrix products, at two operations for a multiplication and an addition; the
@@ -42,7 +52,7 @@ def training_flops(hyperparameters, vocabulary_size, source_lengths, target_leng
     return float(3 * 2 * products)
 
 
-def least_parameters(hyperparameters):
+def least_parameters(hyperparameters: Mapping[str, Any]) -> int:
     """The number of weights in the matrices of a model, before its arguments have been checked.
 
     Args:
@@ -70,7 +80,7 @@ def least_parameters(hyperparameters):
     return encoder + decoder + rows * width
 
 
-def count_parameters(hyperparameters, vocabulary_size):
+def count_parameters(hyperparameters: Mapping[str, Any], vocabulary_size: int) -> int:
     """The number of weights of a model of the paper, one matrix of embeddings for all.
 
     Args:

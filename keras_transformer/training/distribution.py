@@ -3,13 +3,15 @@
 import contextlib
 import os
 import re
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.options import mutable_on_resume
-from keras_transformer.training.processes import Processes, end_at_once_after_errors
+from keras_transformer.training.processes import Processes, exit_at_once_on_error
 from keras_transformer.validation import check_optional, positive_integer, whole_number
 
 
@@ -28,7 +30,7 @@ class DeviceOptions:
     process_id: int = mutable_on_resume(0)
     """Which of them this is, from 0. Process 0 alone writes checkpoints, logs and the model."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -50,20 +52,20 @@ class Devices:
     """
 
     num_replicas: int
-    shard: tuple = (0, 1)
-    strategy: object = None
+    shard: tuple[int, int] = (0, 1)
+    strategy: Any = None
 
-    def scope(self):
+    def scope(self) -> AbstractContextManager[Any]:
         """A context manager: variables that are made in it are those of all replicas."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     @property
-    def processes(self):
+    def processes(self) -> Processes:
         """The `Processes` that train together, and which of them this is."""
         return Processes(*self.shard)
 
     @property
-    def jit_compile(self):
+    def jit_compile(self) -> bool:
         """XLA, where the backend compiles training and can do so with these devices.
 
         Not for several replicas of TensorFlow, be they CPUs or GPUs: Keras has XLA compile what
@@ -74,7 +76,7 @@ class Devices:
         return backend == "jax" or (backend == "tensorflow" and self.num_replicas == 1)
 
 
-def use_devices(options):
+def use_devices(options: DeviceOptions) -> Devices:
     """Choose the devices that `DeviceOptions` say, as `choose_devices`.
 
     Args:
@@ -93,7 +95,12 @@ def use_devices(options):
     )
 
 
-def choose_devices(num_replicas=None, coordinator=None, num_processes=1, process_id=0):
+def choose_devices(
+    num_replicas: int | None = None,
+    coordinator: str | None = None,
+    num_processes: int = 1,
+    process_id: int = 0,
+) -> Devices:
     """Choose devices for this backend. Call it before anything else uses the devices.
 
     On TensorFlow, several GPUs share each batch under a `MirroredStrategy`; without a GPU,
@@ -137,7 +144,7 @@ def choose_devices(num_replicas=None, coordinator=None, num_processes=1, process
     return _choose_tensorflow(num_replicas)
 
 
-def make_deterministic():
+def make_deterministic() -> None:
     """Have the backend give the same results in each run, bit for bit, at some cost in speed.
 
     Seeds are still the caller's to set (`keras.utils.set_random_seed`). Call it before anything
@@ -190,7 +197,7 @@ def _choose_jax(num_replicas, coordinator, num_processes, process_id):
         # It would catch SIGTERM, and do nothing: see `stop_on_signals`.
         jax.config.update("jax_enable_preemption_service", False)
         keras.distribution.initialize(coordinator, num_processes, process_id)
-        end_at_once_after_errors()
+        exit_at_once_on_error()
     names = _jax_device_names(num_replicas, num_processes, process_id)
     keras.distribution.set_distribution(
         # The batches are read in shards already.

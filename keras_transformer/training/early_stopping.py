@@ -3,6 +3,10 @@
 import json
 import logging
 import math
+from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import keras
@@ -10,6 +14,9 @@ import keras
 from keras_transformer.errors import UserError
 from keras_transformer.training.checkpoints import list_checkpoints, opened
 from keras_transformer.validation import whole_number
+
+if TYPE_CHECKING:
+    from keras_transformer.training.rolling_checkpoints import CheckpointOptions, RollingCheckpoints
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +26,9 @@ _SMALLER_IS_BETTER = ("loss", "perplexity")
 _OF_KERAS = ("val_loss", "val_accuracy", "val_perplexity")
 
 
-def check_choice_of_checkpoints(options, scores, uses_ema):
+def check_choice_of_checkpoints(
+    options: "CheckpointOptions", scores: Collection[str] | None, uses_ema: bool
+) -> None:
     """Raise a `UserError` if validation cannot choose as `CheckpointOptions` say.
 
     Args:
@@ -48,20 +57,20 @@ def check_choice_of_checkpoints(options, scores, uses_ema):
         )
 
 
-def merit(name, value):
+def merit(name: str, value: float | None) -> float:
     """A number that is larger where a value of the history is better."""
     if value is None or not math.isfinite(value):
         return -math.inf
     return -value if name.endswith(_SMALLER_IS_BETTER) else value
 
 
-def note_validation(path, values):
+def note_validation(path: str | PathLike, values: Mapping[str, float]) -> None:
     """Write the values of a validation into a weights file without a checksum, by their names."""
     with h5py.File(path, "r+") as file:
         file.attrs[_ATTRIBUTE] = json.dumps(values)
 
 
-def best_checkpoints(folder, name, count):
+def best_checkpoints(folder: str | PathLike, name: str, count: int) -> list[Path]:
     """The checkpoints of the best validations, the oldest first; of equal ones the later.
 
     Args:
@@ -80,7 +89,7 @@ def _read_validation(path):
         return dict(json.loads(file.attrs.get(_ATTRIBUTE, "{}")))
 
 
-def has_ended(values, name, patience):
+def has_ended(values: Sequence[float | None], name: str, patience: int) -> bool:
     """Whether the last so many values of a history bring nothing better than one before.
 
     Args:
@@ -106,13 +115,13 @@ class StopEarly(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, name, patience, checkpoints):
+    def __init__(self, name: str, patience: int, checkpoints: "RollingCheckpoints"):
         super().__init__()
         self.name = name
         self.patience = patience
         self.checkpoints = checkpoints
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         values = [*self.checkpoints.history.get(self.name, []), (logs or {}).get(self.name)]
         if has_ended(values, self.name, self.patience):
             logger.info("No better %s in %d intervals: training ends.", self.name, self.patience)

@@ -9,12 +9,15 @@ import keras
 from keras import ops
 
 from keras_transformer.training.losses import TokenScores, is_argmax, logit_of
+from keras_transformer.typing import Tensor
 
 # Some hundred tokens of a usual batch each: enough for fast matrix products.
 _NUM_PARTS = 8
 
 
-def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
+def fused_crossentropy(
+    sequence: Tensor, embeddings: Tensor, y_true: Tensor, weights: Tensor, label_smoothing: float
+) -> TokenScores:
     """`LabelSmoothedCrossentropy` of the logits `sequence E^T`, without making them all at once.
 
     With logits z, their softmax p, the true token y and the weight w of a token, the gradient of
@@ -60,7 +63,9 @@ def fused_crossentropy(sequence, embeddings, y_true, weights, label_smoothing):
     return TokenScores(losses + zero * shares, log_probs, is_predicted)
 
 
-def score_tokens(sequence, embeddings, y_true, label_smoothing):
+def score_tokens(
+    sequence: Tensor, embeddings: Tensor, y_true: Tensor, label_smoothing: float
+) -> TokenScores:
     """As `fused_crossentropy`, where no gradient is wanted: none is computed."""
     table = ops.cast(embeddings, sequence.dtype)
 

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.training.replication import replica_context
+from keras_transformer.typing import DType, Tensor
 
 # Names the operations of a program that fail where targets have another shape.
 OTHER_SHAPE = "targets_of_another_shape"
@@ -20,9 +22,9 @@ class TokenScores:
     To Keras it is one tensor, as logits are: not a structure of three.
     """
 
-    losses: object  # float32 (batch, target): the smoothed cross-entropies
-    log_probs: object  # float32 (batch, target): the log-probabilities
-    is_predicted: object  # float32 (batch, target): 1 where argmax of the logits is this token
+    losses: Tensor  # float32 (batch, target): the smoothed cross-entropies
+    log_probs: Tensor  # float32 (batch, target): the log-probabilities
+    is_predicted: Tensor  # float32 (batch, target): 1 where argmax of the logits is this token
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -68,10 +70,10 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
 
     def __init__(
         self,
-        label_smoothing=0.1,
-        reduction="mean_with_sample_weight",
-        name="label_smoothed_crossentropy",
-        dtype="float32",
+        label_smoothing: float = 0.1,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "label_smoothed_crossentropy",
+        dtype: DType = "float32",
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         if not 0 <= label_smoothing < 1:
@@ -81,7 +83,9 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
             )
         self.label_smoothing = label_smoothing
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(
+        self, y_true: Tensor, y_pred: Tensor | TokenScores, sample_weight: Tensor | None = None
+    ) -> Tensor:
         y_true = prepare_targets(y_true, y_pred)
         weights = token_weights(y_true, sample_weight)
         if isinstance(y_pred, TokenScores):
@@ -95,25 +99,25 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
             return loss
         return _mean_of_all_replicas(loss, weights)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         true_logit, log_normalizer = logit_of(y_true, y_pred), ops.logsumexp(y_pred, axis=-1)
         smoothing = self.label_smoothing
         if not smoothing:
             return log_normalizer - true_logit
         return log_normalizer - (1 - smoothing) * true_logit - smoothing * ops.mean(y_pred, axis=-1)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
 class Reduction(keras.losses.Loss):
     """A loss of what was computed for each token."""
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return y_pred
 
 
-def logit_of(y_true, logits):
+def logit_of(y_true: Tensor, logits: Tensor) -> Tensor:
     """Return the logit of each token of `y_true`, `(batch, target)`; NaN outside the vocabulary."""
     # Backends differ in what they take from outside of an array.
     last = logits.shape[-1] - 1
@@ -122,7 +126,7 @@ def logit_of(y_true, logits):
     return ops.where(y_true <= last, values, math.nan)
 
 
-def is_argmax(y_true, logits, maximum):
+def is_argmax(y_true: Tensor, logits: Tensor, maximum: Tensor) -> Tensor:
     """Return 1 where argmax, which takes the first of equal logits, gives the token of `y_true`.
 
     `maximum` is the largest logit at each position. Elsewhere the result is 0, and NaN for tokens
@@ -137,7 +141,7 @@ def is_argmax(y_true, logits, maximum):
     return ops.where(y_true < logits.shape[-1], is_first, math.nan)
 
 
-def prepare_targets(y_true, y_pred):
+def prepare_targets(y_true: Tensor, y_pred: Tensor | TokenScores) -> Tensor:
     """Return the targets as int32 `(batch, target)`, with padding (id 0) in place of negative ids.
 
     Args:
@@ -152,20 +156,20 @@ def prepare_targets(y_true, y_pred):
             "There are no targets. Pass the tokens that follow `decoder_token_ids` too: "
             "fit(inputs, targets)."
         )
-    y_pred = y_pred.losses if isinstance(y_pred, TokenScores) else y_pred
+    predicted: Tensor = y_pred.losses if isinstance(y_pred, TokenScores) else y_pred
     y_true = ops.convert_to_tensor(y_true)
-    check_shape_of_targets(y_true, y_pred)
+    check_shape_of_targets(y_true, predicted)
     y_true = ops.cast(y_true, "int32")
-    if None not in (*y_true.shape, *y_pred.shape[:2]):
+    if None not in (*y_true.shape, *predicted.shape[:2]):
         return ops.maximum(y_true, 0)
     # Sizes that are known only when the program runs. Two tensors of different shapes cannot be
     # stacked, while `ops.maximum` would broadcast them.
     with keras.name_scope(OTHER_SHAPE):
-        zeros = ops.zeros(ops.shape(y_pred)[:2], "int32")
+        zeros = ops.zeros(ops.shape(predicted)[:2], "int32")
         return ops.max(ops.stack([y_true, zeros]), axis=0)
 
 
-def check_shape_of_targets(y_true, y_pred):
+def check_shape_of_targets(y_true: Tensor, y_pred: Tensor) -> None:
     """Raise a `UserError` if targets are not `(batch, target)` as the first axes of `y_pred` are.
 
     A size that is None is not checked.
@@ -180,7 +184,7 @@ def check_shape_of_targets(y_true, y_pred):
         )
 
 
-def token_weights(y_true, sample_weight=None):
+def token_weights(y_true: Tensor, sample_weight: Tensor | None = None) -> Tensor:
     """Return each token's weight, float32 `(batch, target)`: that of its sample, 0 for padding.
 
     `y_true` is a result of `prepare_targets`.
@@ -189,7 +193,7 @@ def token_weights(y_true, sample_weight=None):
     return weights if sample_weight is None else weights * align_weights(sample_weight, y_true)
 
 
-def align_weights(sample_weight, y_true):
+def align_weights(sample_weight: Tensor, y_true: Tensor) -> Tensor:
     """Weights as float32 that broadcasts to `(batch, target)`; those of rank 1 are of rows."""
     weights, rank = ops.cast(sample_weight, "float32"), len(y_true.shape)
     if len(weights.shape) == rank + 1 and weights.shape[-1] == 1:

@@ -10,12 +10,15 @@ from keras_transformer.training.losses import (
     prepare_targets,
     token_weights,
 )
+from keras_transformer.typing import DType, Tensor
 
 
 class TokenMean(keras.metrics.Mean):
     """The mean over the tokens of what a subclass computes for each."""
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor | TokenScores, sample_weight: Tensor | None = None
+    ) -> None:
         y_true = prepare_targets(y_true, y_pred)
         if isinstance(y_pred, TokenScores):
             values = self.values_of_scores(y_pred)
@@ -44,10 +47,10 @@ class TokenAccuracy(TokenMean):
             target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
     """
 
-    def __init__(self, name="accuracy", dtype=None):
+    def __init__(self, name: str = "accuracy", dtype: DType = None):
         super().__init__(name=name, dtype=dtype)
 
-    def values(self, y_true, y_pred):
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Each token's value, of logits.
 
         Args:
@@ -60,7 +63,7 @@ class TokenAccuracy(TokenMean):
         # The maximum is part of the loss's logsumexp, and XLA takes it once for both.
         return is_argmax(y_true, y_pred, ops.max(y_pred, axis=-1))
 
-    def values_of_scores(self, scores):
+    def values_of_scores(self, scores: TokenScores) -> Tensor:
         """Each token's value, where loss and scores were computed together.
 
         Args:
@@ -89,10 +92,10 @@ class Perplexity(TokenMean):
             target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
     """
 
-    def __init__(self, name="perplexity", dtype=None):
+    def __init__(self, name: str = "perplexity", dtype: DType = None):
         super().__init__(name=name, dtype=dtype)
 
-    def values(self, y_true, y_pred):
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Each token's value, of logits.
 
         Args:
@@ -105,7 +108,7 @@ class Perplexity(TokenMean):
         logits = ops.cast(y_pred, "float32")
         return ops.logsumexp(logits, axis=-1) - logit_of(y_true, logits)
 
-    def values_of_scores(self, scores):
+    def values_of_scores(self, scores: TokenScores) -> Tensor:
         """Each token's value, where loss and scores were computed together.
 
         Args:
@@ -116,5 +119,5 @@ class Perplexity(TokenMean):
         """
         return -scores.log_probs
 
-    def result(self):
+    def result(self) -> Tensor:
         return ops.exp(super().result())

@@ -36,7 +36,7 @@ class OptimizerOptions:
     skip_nonfinite: bool = False
     """Leave out, and count, updates whose gradient is infinite or not a number."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -49,7 +49,9 @@ class OptimizerOptions:
         check_optional(probability, self, "ema")
 
 
-def make_optimizer(options, hidden_dim, num_steps, loss_scaling=None):
+def make_optimizer(
+    options: OptimizerOptions, hidden_dim: int, num_steps: int, loss_scaling: bool | None = None
+) -> WholeBatchOptimizer:
     """The paper's optimizer with its schedule (section 5.3), as `OptimizerOptions` say.
 
     A moving average of the weights is left to `average_weights`: a training may take several `fit`.
@@ -77,7 +79,9 @@ def make_optimizer(options, hidden_dim, num_steps, loss_scaling=None):
     )
 
 
-def make_schedule(options, hidden_dim, num_steps):
+def make_schedule(
+    options: OptimizerOptions, hidden_dim: int, num_steps: int
+) -> "NoamSchedule | CooldownSchedule":
     """The learning rate as `OptimizerOptions` say: see `make_optimizer`."""
     peak, warmup_steps = options.peak_learning_rate, options.warmup_steps
     schedule = (
@@ -91,14 +95,14 @@ def make_schedule(options, hidden_dim, num_steps):
 
 
 def paper_optimizer(
-    learning_rate,
-    accumulate=1,
-    clip_norm=None,
-    ema_momentum=None,
-    skip_nonfinite=False,
-    loss_scaling=None,
-    average_at_end=True,
-):
+    learning_rate: float | keras.optimizers.schedules.LearningRateSchedule,
+    accumulate: int = 1,
+    clip_norm: float | None = None,
+    ema_momentum: float | None = None,
+    skip_nonfinite: bool = False,
+    loss_scaling: bool | None = None,
+    average_at_end: bool = True,
+) -> WholeBatchOptimizer:
     """The paper's Adam (section 5.3): beta_1 0.9, beta_2 0.98, epsilon 1e-9.
 
     Args:

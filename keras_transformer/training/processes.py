@@ -12,12 +12,15 @@ import functools
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from keras_transformer.errors import UserError
-from keras_transformer.interrupts import STATUS as INTERRUPTED
+from keras_transformer.errors import INTERRUPT_STATUS, UserError
+
+Result = TypeVar("Result")
 
 # Bytes of an error that the others are told.
 _MESSAGE_BYTES = 2000
@@ -41,11 +44,11 @@ class Processes:
     count: int = 1
 
     @property
-    def is_writer(self):
+    def is_writer(self) -> bool:
         """Whether this process writes the files of the training."""
         return self.index == 0
 
-    def first(self, function):
+    def first(self, function: Callable[[], Any]) -> Any:
         """Call a function in process 0, and return its result in all of them.
 
         Args:
@@ -62,7 +65,7 @@ class Processes:
         text = self.from_first(text if self.is_writer else np.zeros(size, "uint8"))
         return json.loads(text.tobytes())
 
-    def each(self, function):
+    def each(self, function: Callable[[], Result]) -> Result:
         """Call a function in each process, and return its result.
 
         Args:
@@ -73,16 +76,16 @@ class Processes:
         """
         if self.count == 1:
             return function()
-        result = error = None
         try:
             result = function()
-        # Whatever it is: the others wait.
-        except Exception as raised:
-            error = raised
-        self.raise_together(error)
+        # Any error: the other processes are waiting.
+        except Exception as error:
+            self.raise_together(error)
+            raise
+        self.raise_together()
         return result
 
-    def raise_together(self, error=None):
+    def raise_together(self, error: Exception | None = None) -> None:
         """Raise the error that this process has, or tell of another's; without any do nothing.
 
         Args:
@@ -98,10 +101,11 @@ class Processes:
                 if error is None and message:
                     error = UserError(f"Process {index} of the training has stopped: {message}")
         if error is not None:
-            error.is_of_all = True
+            # Read by `_end_at_once`.
+            error.is_of_all = True  # pyright: ignore[reportAttributeAccessIssue]
             raise error
 
-    def from_first(self, array):
+    def from_first(self, array: np.ndarray) -> np.ndarray:
         """The array of process 0, in all of them; theirs has the same shape and dtype.
 
         Args:
@@ -113,7 +117,7 @@ class Processes:
 
         return _told(broadcast_one_to_all, np.asarray(array))
 
-    def assign(self, variables, arrays):
+    def assign(self, variables: Iterable[Any], arrays: Sequence[np.ndarray] | None) -> None:
         """Give the variables of all processes the values that process 0 has.
 
         Args:
@@ -126,7 +130,7 @@ class Processes:
             dtype = "float32" if "float" in variable.dtype else variable.dtype
             variable.assign(self.from_first(array.astype(dtype)))
 
-    def largest(self, number):
+    def largest(self, number: int) -> Any:
         """The largest of the processes' numbers, each an integer of at most 32 bits.
 
         Args:
@@ -139,7 +143,7 @@ class Processes:
         return number if self.count == 1 else _make_largest()(number)
 
 
-def end_at_once_after_errors():
+def exit_at_once_on_error() -> None:
     """Have a process that ends in an error of its own wait for no other.
 
     They then find its connection closed.
@@ -153,12 +157,12 @@ def _end_at_once():
         sys.stdout.flush()
         sys.stderr.flush()
         # JAX would wait for the others, which wait for this one, and in the end abort.
-        statuses = {UserError: 2, KeyboardInterrupt: INTERRUPTED}
+        statuses = {UserError: 2, KeyboardInterrupt: INTERRUPT_STATUS}
         os._exit(next((x for kind, x in statuses.items() if isinstance(error, kind)), 1))
 
 
 @contextlib.contextmanager
-def tell_of_lost_connections():
+def explain_lost_connections() -> Iterator[None]:
     """Within the block, have an error of a computation say that another process has ended.
 
     Raises:
@@ -177,7 +181,7 @@ def tell_of_lost_connections():
 
 
 def _told(function, *args):
-    with tell_of_lost_connections():
+    with explain_lost_connections():
         return function(*args)
 
 

@@ -7,6 +7,8 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -43,26 +45,29 @@ class LogProgress(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, count_tokens, steps):
+    def __init__(self, count_tokens: Callable[[int], float], steps: int):
         super().__init__()
         self.count_tokens = count_tokens
         self.steps = steps
-        self._lock = threading.Lock()  # Keras may tell the ends of two batches at once
+        self._lock = threading.Lock()  # Keras may report the ends of two batches at once
+        self._batches = 0
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Anew in each `fit`: the first batch of one may compile.
-        self._laps, self._batches = deque(maxlen=_MOST_LAPS), None
+        self._laps = deque(maxlen=_MOST_LAPS)
+        self._is_first_epoch = True
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.model.optimizer
         self._accumulate = getattr(optimizer, "accumulate", 1)
         self._step = steps_done(self.model)
         self._rate = functools.lru_cache(maxsize=4)(learning_rates(optimizer))
-        if self._batches is None:
+        if self._is_first_epoch:
+            self._is_first_epoch = False
             self._batches = self._step * self._accumulate
         self._in_epoch, self._looked_at, self._looked = 0, 0, time.monotonic()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
             with self._lock:
                 self._tell(batch, logs)
@@ -82,10 +87,10 @@ class LogProgress(keras.callbacks.Callback):
             logs["tokens_per_second"] = round(tokens / seconds)
             logs["minutes_left"] = round(seconds / batches * left / 60, 1)
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._end_epoch()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._end_epoch()
         if logs is not None:
             rate = self.model.optimizer.learning_rate
@@ -125,15 +130,16 @@ class ShowProgress(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, steps, interval=None):
+    def __init__(self, steps: int, interval: int | None = None):
         super().__init__()
         self.steps = steps
         self.interval = interval
         self._lock = threading.Lock()  # Keras may report the ends of two batches at once
-        self._bar = self._compiling = None
+        self._bar = None
+        self._compiling = contextlib.ExitStack()
         self._has_compiled = keras.backend.backend() == "torch"  # which compiles nothing
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._began, self._log = time.monotonic(), LogEachMinute()
         self._step, self._done = steps_done(self.model), 0
         self._accumulate = getattr(self.model.optimizer, "accumulate", 1)
@@ -142,7 +148,6 @@ class ShowProgress(keras.callbacks.Callback):
         if self._has_compiled:
             self._open()
         else:
-            self._compiling = contextlib.ExitStack()
             self._compiling.enter_context(spinner("compiling the first step"))
 
     def _open(self):
@@ -154,7 +159,7 @@ class ShowProgress(keras.callbacks.Callback):
         step = self._step + self._done // self._accumulate
         return f"{self._name}, step {step:,} of {self.steps:,}"
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         with self._lock:
             self._done = max(self._done, batch + 1)
             if not self._has_compiled:
@@ -168,15 +173,15 @@ class ShowProgress(keras.callbacks.Callback):
             self._bar.set_postfix_str(_in_words(logs or {}), refresh=False)
             self._bar.update(self._done - self._bar.n)
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self._bar is not None:
             self._bar.set_postfix_str("validation")
 
-    def on_test_batch_end(self, batch, logs=None):
+    def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._bar is None:
             self._log(lambda: f"{self._words()}: validation")
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         told = _in_words(logs or {})
         if self._bar is None:
             seconds = time.monotonic() - self._began
@@ -186,13 +191,12 @@ class ShowProgress(keras.callbacks.Callback):
         self._bar.set_postfix_str(told)
         self.close()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """End what is shown, wherever the training has stopped."""
-        if self._compiling is not None:
-            self._compiling.close()
+        self._compiling.close()
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -221,10 +225,10 @@ class SkipNonFinite(keras.callbacks.Callback):
 
     async_safe = True
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._last, self._means = 0, {}
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if batch // _BATCHES_BETWEEN == self._last:
             return
         self._last = batch // _BATCHES_BETWEEN
@@ -239,7 +243,7 @@ class SkipNonFinite(keras.callbacks.Callback):
             model.reset_metrics()
             self._tell(means["loss"])
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None and not np.isfinite(logs.get("loss", 0.0)):
             self._tell(logs["loss"])
             logs.update(self._means)
@@ -251,7 +255,7 @@ class SkipNonFinite(keras.callbacks.Callback):
         )
 
 
-def learning_rates(optimizer):
+def learning_rates(optimizer: keras.optimizers.Optimizer) -> Callable[[int], float]:
     """The learning rate by the number of updates, without looking at the device again.
 
     Args:

@@ -5,12 +5,16 @@ devices, and each computation is of whole arrays.
 """
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformer.typing import Tensor
 
-def replica_context():
+
+def replica_context() -> Any:
     """TensorFlow's context of this replica; None where nothing is replicated."""
     if keras.backend.backend() != "tensorflow":
         return None
@@ -19,7 +23,7 @@ def replica_context():
     return tf.distribute.get_replica_context() if tf.distribute.has_strategy() else None
 
 
-def is_in_scope(variable):
+def is_in_scope(variable: keras.Variable) -> bool:
     """Return whether new variables would be replicated as a Keras variable is.
 
     They are where the `tf.distribute` strategy in scope is the strategy of the variable.
@@ -32,7 +36,7 @@ def is_in_scope(variable):
 
 
 @contextlib.contextmanager
-def summed_over_replicas():
+def summed_over_replicas() -> Iterator[None]:
     """Variables made here are sums, of which each replica keeps and changes its own part.
 
     Read outside of the replicas, as for a file, such a variable is the sum of the parts. A value
@@ -52,7 +56,9 @@ def summed_over_replicas():
         yield
 
 
-def call_if(condition, function, variables):
+def call_if(
+    condition: Tensor, function: Callable[[], None], variables: Sequence[keras.Variable]
+) -> None:
     """Call a function without results, which assigns to variables, if a condition is true.
 
     Replicas may meet in it. The condition must be the same for all of them.

@@ -1,8 +1,11 @@
-"""What a training leaves beside its model: history, facts, and lines of a model card."""
+"""Files of results: history, curves, facts and the model card."""
 
 import json
 import logging
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -11,10 +14,18 @@ from keras_transformer.memory import peak_memory_mib
 from keras_transformer.training.cost import training_flops
 from keras_transformer.training.plot import draw_trainings
 
+if TYPE_CHECKING:
+    from keras_transformer.data.batching import TokenBatches
+    from keras_transformer.data.staged_batches import StagedBatches
+    from keras_transformer.training.context import TrainingContext
+    from keras_transformer.training.trainer import Fitted
+
 logger = logging.getLogger(__name__)
 
 
-def write_history(history, folder, interval, steps):
+def write_history(
+    history: Mapping[str, Sequence[float]], folder: Path, interval: int, steps: int
+) -> None:
     """Write `history.json` and `training.png`.
 
     Args:
@@ -34,7 +45,13 @@ def write_history(history, folder, interval, steps):
         figure.savefig(path, dpi=120, format="png")
 
 
-def training_facts(model, train_batches, context, fitted, hyperparameters):
+def training_facts(
+    model: keras.Model,
+    train_batches: "TokenBatches | StagedBatches",
+    context: "TrainingContext",
+    fitted: "Fitted",
+    hyperparameters: Mapping[str, Any],
+) -> dict[str, Any]:
     """What a training was and what it cost, as JSON values.
 
     Args:
@@ -51,9 +68,10 @@ def training_facts(model, train_batches, context, fitted, hyperparameters):
     batches = int(optimizer.batches.numpy())
     vocabulary_size = model.config.vocabulary_size
 
-    def flops(batches):
-        lengths, counts = batches.tokens.mean_lengths, batches.plans.counts
-        return training_flops(hyperparameters, vocabulary_size, *lengths, counts)
+    def flops(batches: "TokenBatches") -> float:
+        sources, targets = batches.tokens.mean_lengths
+        counts = batches.plans.counts
+        return training_flops(hyperparameters, vocabulary_size, sources, targets, counts)
 
     target_tokens = train_batches.target_tokens(batches)
     return {
@@ -74,7 +92,9 @@ def training_facts(model, train_batches, context, fitted, hyperparameters):
     }
 
 
-def write_results(facts, history, folder):
+def write_results(
+    facts: Mapping[str, Any], history: Mapping[str, Sequence[float]], folder: Path
+) -> None:
     """Write `results.json`.
 
     Args:
@@ -90,7 +110,7 @@ def write_results(facts, history, folder):
     logger.info("%s.", cost)
 
 
-def model_card(title, facts, lines):
+def model_card(title: str, facts: Mapping[str, Any], lines: Iterable[str]) -> str:
     """A model card, in Markdown.
 
     Args:

@@ -1,18 +1,21 @@
-"""Write checkpoints while training, so that it can be stopped, or killed, and go on exactly."""
+"""Checkpoints written during a training, from which it resumes exactly."""
 
 import contextlib
 import functools
 import re
+import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, remove_leftovers
 from keras_transformer.options import mutable_on_resume
-from keras_transformer.training.background import BackgroundJob
 from keras_transformer.training.callbacks import steps_done
 from keras_transformer.training.checkpoints import (
     copy_weights,
@@ -23,7 +26,7 @@ from keras_transformer.training.checkpoints import (
 )
 from keras_transformer.training.early_stopping import best_checkpoints, note_validation
 from keras_transformer.training.processes import Processes
-from keras_transformer.training.stop_sync import Agreement
+from keras_transformer.training.stop_sync import StopRequested, StopSync
 from keras_transformer.training.training_state import (
     STATE_ENDING,
     Snapshot,
@@ -39,6 +42,39 @@ from keras_transformer.validation import (
 
 # The newest, and one to fall back on should it be damaged.
 _STATES = 2
+
+
+class BackgroundJob:
+    """Call a function in a thread of its own, which the process does not end before.
+
+    Args:
+        function: function without arguments.
+    """
+
+    def __init__(self, function: Callable[[], None]):
+        self._function = function
+        self._error = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            self._function()
+        except BaseException as error:
+            self._error = error
+        finally:
+            del self._function  # and what it holds
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `wait` would not wait."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Wait for the function's end, and raise what it has raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 @dataclass(kw_only=True)
@@ -60,7 +96,7 @@ class CheckpointOptions:
     """End the training when so many intervals have brought no better validation, by `keep_best`
     or else val_loss. 0: never."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -69,10 +105,6 @@ class CheckpointOptions:
         check_optional(positive_integer, self, "checkpoint_steps", "average")
         check_optional(positive_number, self, "checkpoint_minutes")
         check_optional(whole_number, self, "keep", "patience")
-
-
-class StopAsked(Exception):
-    """Raised out of `fit` once the checkpoint that `stop_soon` asks for is written."""
 
 
 class RollingCheckpoints(keras.callbacks.Callback):
@@ -127,15 +159,15 @@ class RollingCheckpoints(keras.callbacks.Callback):
 
     def __init__(
         self,
-        folder,
-        keep=5,
-        every_steps=None,
-        every_minutes=None,
-        start=None,
-        run=None,
-        num_batches=None,
-        processes=None,
-        best_by=None,
+        folder: str | PathLike,
+        keep: int = 5,
+        every_steps: int | None = None,
+        every_minutes: float | None = None,
+        start: TrainingState | None = None,
+        run: Mapping[str, Any] | None = None,
+        num_batches: int | None = None,
+        processes: Processes | None = None,
+        best_by: str | None = None,
     ):
         super().__init__()
         positive_integer("keep", keep)
@@ -156,34 +188,34 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.best_by = best_by
         self.batches = self.start.batches
         self.history = {name: [*values] for name, values in self.start.history.items()}
-        self._agreement = Agreement(self.processes)
+        self._stop_sync = StopSync(self.processes)
         self._began = self._last_time = time.monotonic()
         self._last_step = self.start.step
         self._counted = (self.start.step, self.start.batches)
         self._writing = None
 
     @property
-    def stop_soon(self):
-        return self._agreement.stop_soon
+    def stop_soon(self) -> bool:
+        return self._stop_sync.stop_soon
 
     @stop_soon.setter
-    def stop_soon(self, value):
-        self._agreement.stop_soon = value
+    def stop_soon(self, value: bool) -> None:
+        self._stop_sync.stop_soon = value
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         """The time of training so far, that before the start included."""
         return self.start.seconds + time.monotonic() - self._began
 
-    def fail(self, error):
+    def fail(self, error: Exception) -> None:
         """Raise an error out of `fit`: here, or where all processes do.
 
         Args:
             error: the exception.
         """
-        self._agreement.fail(error)
+        self._stop_sync.fail(error)
 
-    def last_good(self):
+    def last_good(self) -> str:
         """Words that say where the training can go on from, once what is being written is there."""
         if not self.processes.is_writer:
             return "Process 0 has the checkpoints."
@@ -192,7 +224,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
                 self.wait()
         return self._last_written()
 
-    def wait(self):
+    def wait(self) -> None:
         """Wait until the checkpoint that is being written, if any, is there.
 
         Raises:
@@ -202,7 +234,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
             writing, self._writing = self._writing, None
             writing.wait()
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.processes.each(self._prepare)
         self._batches_at_once = self.model.steps_per_execution
         # Keras's own history goes on too: it is what `fit` returns.
@@ -214,22 +246,22 @@ class RollingCheckpoints(keras.callbacks.Callback):
             remove_leftovers(self.folder)
             self._delete_later_than(self._count_updates())
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._first_batch = self.batches
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # Not `on_train_batch_end`, at which the next batch may have begun.
         self._consumed(batch)
         if batch:  # else nothing has changed since the epoch before
-            stop = self._agreement.at_batch()
+            stop = self._stop_sync.at_batch()
             self._save_if(self.processes.is_writer and self._is_due(), stop)
         self._begun = batch
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Should a process have failed, there is no validation.
-        self.stop_soon |= self._agreement.now()
+        self.stop_soon |= self._stop_sync.now()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         consumed = self._begun + self._batches_at_once
         # Of a dataset that has ended, the last execution may have found fewer batches.
         self._consumed(min(consumed, self.params["steps"] or consumed))
@@ -237,7 +269,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
             self.history.setdefault(name, []).append(value)
         of_epochs = self.every_steps is None and self.every_minutes is None
         is_last = self._is_last(epoch)
-        stop = self._agreement.now()
+        stop = self._stop_sync.now()
         is_due = of_epochs or is_last or (self.processes.is_writer and self._is_due())
         self._save_if(is_due, stop, and_wait=is_last)
 
@@ -267,7 +299,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         else:
             self._or_fail(save)
         if stop:
-            raise StopAsked
+            raise StopRequested
 
     def _or_fail(self, function):
         try:
@@ -279,15 +311,15 @@ class RollingCheckpoints(keras.callbacks.Callback):
         if self.every_steps:
             step, batches = self._counted
             # There cannot be more updates than batches: until then the device is left alone.
-            if self._is_passed(step + self.batches - batches):
-                return self._is_passed(self._count_updates())
+            if self._is_passed(step + self.batches - batches, self.every_steps):
+                return self._is_passed(self._count_updates(), self.every_steps)
         if self.every_minutes:
             return time.monotonic() - self._last_time >= 60 * self.every_minutes
         return False
 
-    def _is_passed(self, step):
-        # Whenever another multiple has been passed, wherever the training was resumed.
-        return step // self.every_steps > self._last_step // self.every_steps
+    def _is_passed(self, step: int, every_steps: int) -> bool:
+        # Count multiples, so that it makes no difference where the training was resumed.
+        return step // every_steps > self._last_step // every_steps
 
     def _count_updates(self):
         step = steps_done(self.model)

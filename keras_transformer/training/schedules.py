@@ -1,7 +1,10 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import positive_number
 
 
@@ -25,7 +28,7 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         UserError: if an argument is not positive.
     """
 
-    def __init__(self, hidden_dim, warmup_steps=4000, scale=1.0):
+    def __init__(self, hidden_dim: int, warmup_steps: int = 4000, scale: float = 1.0):
         super().__init__()
         arguments = {"hidden_dim": hidden_dim, "warmup_steps": warmup_steps, "scale": scale}
         for name, value in arguments.items():
@@ -35,7 +38,9 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.scale = scale
 
     @classmethod
-    def from_peak(cls, peak_learning_rate, hidden_dim, warmup_steps):
+    def from_peak(
+        cls, peak_learning_rate: float, hidden_dim: int, warmup_steps: int
+    ) -> "NoamSchedule":
         """The schedule of the same form that peaks at `peak_learning_rate`.
 
         Args:
@@ -50,12 +55,12 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         scale = peak_learning_rate * (hidden_dim * warmup_steps) ** 0.5
         return cls(hidden_dim, warmup_steps, scale)
 
-    def __call__(self, step):
+    def __call__(self, step: Tensor) -> Tensor:
         step = ops.cast(step, "float32") + 1
         rate = ops.minimum(step**-0.5, step * self.warmup_steps**-1.5)
         return self.scale * self.hidden_dim**-0.5 * rate
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "hidden_dim": self.hidden_dim,
             "warmup_steps": self.warmup_steps,
@@ -84,7 +89,12 @@ class CooldownSchedule(keras.optimizers.schedules.LearningRateSchedule):
         UserError: if `cooldown_steps` is not from 1 to `num_steps`.
     """
 
-    def __init__(self, schedule, num_steps, cooldown_steps):
+    def __init__(
+        self,
+        schedule: keras.optimizers.schedules.LearningRateSchedule,
+        num_steps: int,
+        cooldown_steps: int,
+    ):
         super().__init__()
         if not 1 <= cooldown_steps <= num_steps:
             raise UserError(
@@ -95,11 +105,11 @@ class CooldownSchedule(keras.optimizers.schedules.LearningRateSchedule):
         self.num_steps = num_steps
         self.cooldown_steps = cooldown_steps
 
-    def __call__(self, step):
+    def __call__(self, step: Tensor) -> Tensor:
         left = self.num_steps - ops.cast(step, "float32")
         return self.schedule(step) * ops.clip(left / self.cooldown_steps, 0.0, 1.0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "schedule": keras.optimizers.schedules.serialize(self.schedule),
             "num_steps": self.num_steps,
@@ -107,6 +117,6 @@ class CooldownSchedule(keras.optimizers.schedules.LearningRateSchedule):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "CooldownSchedule":
         schedule = keras.optimizers.schedules.deserialize(config["schedule"])
         return cls(**{**config, "schedule": schedule})

@@ -1,6 +1,19 @@
-"""Where all processes of a training leave `fit` together."""
+"""The ways a training stops: on a signal, or after the same batch in all processes."""
 
+import contextlib
+import logging
+import os
+import signal
+import threading
 from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from keras_transformer.errors import TrainingStopped
+
+if TYPE_CHECKING:
+    from keras_transformer.training.processes import Processes
+    from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 
 # What a process may wish: the largest of all counts.
 _GO_ON, _STOP, _FAIL = range(3)
@@ -8,8 +21,14 @@ _GO_ON, _STOP, _FAIL = range(3)
 # The answer to a question is taken so many batches later: by then the devices have it.
 _LATE = 2
 
+logger = logging.getLogger(__name__)
 
-class Agreement:
+
+class StopRequested(Exception):
+    """Raised out of `fit` once the checkpoint that `stop_soon` asks for is written."""
+
+
+class StopSync:
     """Have all processes of a training stop, or fail, after the same batch.
 
     A process that left alone would have the others wait for its part of the next batch. So at each
@@ -24,19 +43,19 @@ class Agreement:
         stop_soon: set it to stop.
     """
 
-    def __init__(self, processes):
+    def __init__(self, processes: "Processes"):
         self.processes = processes
         self.stop_soon = False
         self._error = None
         self._asked = deque()
 
-    def fail(self, error):
+    def fail(self, error: Exception) -> None:
         """Raise an error: with several processes, as soon as all can."""
         if self.processes.count == 1:
             raise error
         self._error = self._error or error
 
-    def at_batch(self):
+    def at_batch(self) -> bool:
         """Ask, and return whether to stop here.
 
         Raises:
@@ -46,7 +65,7 @@ class Agreement:
         late = 0 if self.processes.count == 1 else _LATE
         return len(self._asked) > late and self._take()
 
-    def now(self):
+    def now(self) -> bool:
         """As `at_batch`, where nothing is lost by waiting for the answer."""
         self._ask()
         return any([self._take() for _ in range(len(self._asked))])
@@ -60,3 +79,47 @@ class Agreement:
         if wish == _FAIL:
             self.processes.raise_together(self._error)
         return wish == _STOP
+
+
+@contextlib.contextmanager
+def stop_on_signals(checkpoints: "RollingCheckpoints") -> Iterator[None]:
+    """Within the block, let SIGTERM and Ctrl-C write a checkpoint before they end the training.
+
+    It stops at the end of the current batch, or of a validation that is on its way; a second signal
+    ends the process at once. A signal to one of several processes stops all.
+
+    Args:
+        checkpoints: the `RollingCheckpoints` of the training in the block.
+
+    Raises:
+        TrainingStopped: after a signal, once the checkpoint is written.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Only the main thread can handle signals.
+        return
+    received, handlers, is_stopped = [], {}, False
+
+    def handle(number, frame):
+        received.append(number)
+        checkpoints.stop_soon = True
+        for other in handlers:
+            signal.signal(other, signal.SIG_DFL)
+        # Not `print`, in the middle of which the signal may have come.
+        name = signal.Signals(number).name
+        os.write(2, f"\n{name}: writing a checkpoint. Once more ends at once.\n".encode())
+
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handlers[number] = signal.signal(number, handle)
+        yield
+    except StopRequested:
+        is_stopped = True
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    number = int(checkpoints.processes.largest(received[0] if received else 0))
+    if number:
+        logger.warning("Stopped. %s", checkpoints.last_good())
+        raise TrainingStopped(128 + number)
+    if is_stopped:
+        raise StopRequested

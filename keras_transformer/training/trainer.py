@@ -3,7 +3,7 @@
 import contextlib
 import importlib.util
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,10 +13,13 @@ from keras_transformer.errors import UserError
 from keras_transformer.options import mutable_on_resume
 from keras_transformer.progress import spinner
 from keras_transformer.training.callbacks import (
+    CompileLater,
     LimitInFlightBatches,
     LogScore,
     StopOnNonFinite,
     TensorBoard,
+    first_compiled_batch,
+    xla_pays,
 )
 from keras_transformer.training.checkpoints import (
     average_checkpoints,
@@ -24,7 +27,6 @@ from keras_transformer.training.checkpoints import (
     load_weights,
 )
 from keras_transformer.training.context import TrainingContext
-from keras_transformer.training.delayed_jit import CompileLater, first_compiled_batch, xla_pays
 from keras_transformer.training.early_stopping import (
     StopEarly,
     best_checkpoints,
@@ -33,11 +35,11 @@ from keras_transformer.training.early_stopping import (
 )
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy
-from keras_transformer.training.processes import tell_of_lost_connections
+from keras_transformer.training.processes import explain_lost_connections
 from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
 from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
-from keras_transformer.training.signals import stop_on_signals
+from keras_transformer.training.stop_sync import stop_on_signals
 from keras_transformer.validation import check_optional, positive_integer
 
 logger = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ class FitOptions:
     """Batches that Keras trains on before it looks at logs, checkpoints and signals (JAX,
     TensorFlow): several where a step takes the device a few milliseconds."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -69,13 +71,15 @@ class Batches(NamedTuple):
 
     train: Any  # `TokenBatches` or `StagedBatches`
     val: Any  # `TokenBatches`
-    fingerprints: dict  # of texts and tokenizers, which stay the same when the training resumes
+    fingerprints: dict[
+        str, Any
+    ]  # of texts and tokenizers, which stay the same when the training resumes
 
 
 class Fitted(NamedTuple):
     """What `fit` returns."""
 
-    history: dict  # as Keras keeps it: name -> values, one for each interval
+    history: dict[str, list[float]]  # as Keras keeps it: name -> values, one for each interval
     seconds: float  # of training, those before it was resumed included
 
 
@@ -187,7 +191,7 @@ def fit(
     with (
         _progress(context) as show,
         stop_on_signals(checkpoints),
-        tell_of_lost_connections(),
+        explain_lost_connections(),
     ):
         fit_in_parts(
             model,
@@ -202,7 +206,7 @@ def fit(
     return Fitted(checkpoints.history, checkpoints.seconds)
 
 
-def plan_parts(first_batch, num_batches, interval):
+def plan_parts(first_batch: int, num_batches: int, interval: int) -> list[Part]:
     """Part a training so that its epochs end at multiples of the interval, wherever it begins.
 
     Args:
@@ -227,7 +231,9 @@ def plan_parts(first_batch, num_batches, interval):
     return parts
 
 
-def fit_in_parts(model, stream, parts, **options):
+def fit_in_parts(
+    model: keras.Model, stream: Callable[[int], Any], parts: Sequence[Part], **options: Any
+) -> None:
     """Call Keras's `fit` for one part of a training after the other, until a callback stops it.
 
     Args:
@@ -299,7 +305,7 @@ def validate(model: keras.Model, batches: keras.utils.PyDataset) -> dict[str, fl
         return model.evaluate(batches, verbose=0, return_dict=True)
 
 
-def check_executions(at_once, interval, num_batches, first_batch):
+def check_executions(at_once: int, interval: int, num_batches: int, first_batch: int) -> None:
     """Raise a `UserError` if intervals do not consist of whole executions.
 
     Keras would end the last one of an interval in the next.

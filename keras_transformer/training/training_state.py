@@ -21,8 +21,11 @@ import json
 import logging
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import h5py
 import keras
@@ -69,10 +72,10 @@ class TrainingState:
     step: int = 0
     batches: int = 0
     seconds: float = 0.0
-    history: dict = field(default_factory=dict)
-    run: dict = field(default_factory=dict)
+    history: dict[str, list[float]] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
 
-    def check_run(self, run):
+    def check_run(self, run: Mapping[str, Any]) -> None:
         """Raise a `UserError` if anything in `run` differs from what was trained.
 
         Args:
@@ -93,7 +96,7 @@ class TrainingState:
                 "folder."
             )
 
-    def restore(self, model, processes=None):
+    def restore(self, model: keras.Model, processes: Processes | None = None) -> None:
         """Give a compiled model this state. At the beginning it keeps its own.
 
         Args:
@@ -131,13 +134,13 @@ class TrainingState:
                 )
         return [values[name] for name in variables]
 
-    def to_json(self):
+    def to_json(self) -> dict[str, Any]:
         """A dict of JSON values, of which `from_json` makes it again."""
         path = None if self.path is None else str(self.path)
         return {**dataclasses.asdict(self), "path": path}
 
     @classmethod
-    def from_json(cls, values):
+    def from_json(cls, values: Mapping[str, Any]) -> "TrainingState":
         """Make what `to_json` has written down.
 
         Args:
@@ -158,16 +161,16 @@ class Snapshot:
         **facts: the fields of `TrainingState` without the path.
     """
 
-    def __init__(self, model, **facts):
-        facts = json.dumps({"format": _FORMAT, **facts}, default=str)
+    def __init__(self, model: keras.Model, **facts: Any):
+        text = json.dumps({"format": _FORMAT, **facts}, default=str)
         self._model = model
         # `convert_to_numpy` copies, on every backend.
         self._weights = [(v, ops.convert_to_numpy(v)) for v in model.weights]
         self._others = {name: _values(v) for name, v in _state_variables(model).items()}
         # An attribute could hold only 64 kB.
-        self._others["facts"] = np.frombuffer(facts.encode(), "uint8")
+        self._others["facts"] = np.frombuffer(text.encode(), "uint8")
 
-    def write(self, path):
+    def write(self, path: str | PathLike) -> None:
         """Write it to a new file: in any thread.
 
         Args:
@@ -191,22 +194,8 @@ class Snapshot:
         seal(path)
 
 
-def save_state(model, path, **facts):
-    """Write the state of a compiled model and its optimizer to a new file.
-
-    Args:
-        model: a functional model, compiled.
-        path: the file, whose name ends in `.weights.h5`.
-        **facts: the fields of `TrainingState` without the path.
-
-    Raises:
-        UserError: if anything is infinite or not a number.
-    """
-    Snapshot(model, **facts).write(path)
-
-
-def read_state(path):
-    """Read what `save_state` wrote, except for the tensors.
+def read_state(path: str | PathLike) -> TrainingState:
+    """Read a file that `Snapshot.write` wrote, except for the tensors.
 
     Returns:
         A `TrainingState`.
@@ -229,12 +218,12 @@ def read_state(path):
     return TrainingState(path=path, **facts)
 
 
-def list_states(folder):
+def list_states(folder: str | PathLike) -> list[Path]:
     """The files with a training's state in a folder, the oldest first."""
     return list_by_step(folder, STATE_ENDING)
 
 
-def newest_state(folder):
+def newest_state(folder: str | PathLike) -> TrainingState:
     """The newest state in a folder that is whole, or the beginning where there is none at all.
 
     Each one that is damaged is logged as a warning.
@@ -256,7 +245,7 @@ def newest_state(folder):
     return TrainingState()
 
 
-def find_start(folder, steps, resume, overwrite):
+def find_start(folder: str | PathLike, steps: int, resume: bool, overwrite: bool) -> TrainingState:
     """Where a training begins, by what its checkpoints' folder holds.
 
     Args:
@@ -324,7 +313,7 @@ def _digest(file, must_be_finite=False):
         if must_be_finite:
             check_finite(name, values)
         digest.update(f"{name} {item.dtype} {item.shape}".encode())
-        digest.update(values)
+        digest.update(values.data)
     return digest.hexdigest()
 
 
@@ -334,6 +323,6 @@ def _short(value):
     return f"{value[:12]}..." if is_digest else value
 
 
-def as_json(value):
+def as_json(value: Any) -> Any:
     """A value as it is when it has been written down in JSON, and read."""
     return json.loads(json.dumps(value, default=str))

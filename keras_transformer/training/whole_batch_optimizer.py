@@ -1,12 +1,15 @@
 """An optimizer for batches that replicas and several steps share."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.training.replication import call_if, replica_context, summed_over_replicas
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import positive_integer, positive_number
 
 
@@ -67,15 +70,15 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
 
     def __init__(
         self,
-        inner_optimizer,
-        accumulate=1,
-        clip_norm=None,
-        skip_nonfinite=False,
-        loss_scaling=None,
-        initial_scale=2.0**15,
-        dynamic_growth_steps=2000,
-        average_at_end=True,
-        name=None,
+        inner_optimizer: keras.optimizers.Optimizer,
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        skip_nonfinite: bool = False,
+        loss_scaling: bool | None = None,
+        initial_scale: float = 2.0**15,
+        dynamic_growth_steps: int = 2000,
+        average_at_end: bool = True,
+        name: str | None = None,
     ):
         _check(inner_optimizer, accumulate, clip_norm)
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name)
@@ -87,7 +90,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         self.loss_scaling = loss_scaling
         self.average_at_end = average_at_end
 
-    def build(self, variables):
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         # Without aggregation each replica writes its own copy of a variable. All write the same.
         self.batches = self.add_variable((), dtype="int", name="batches")
         self.num_skipped = self.add_variable((), dtype="int", name="num_skipped")
@@ -106,12 +109,16 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         self.inner_optimizer.build(variables)
         keras.optimizers.Optimizer.build(self, variables)
 
-    def scale_loss(self, loss):
+    def scale_loss(self, loss: Tensor) -> Tensor:
         return super().scale_loss(loss) if self.loss_scaling else loss
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(
+        self,
+        grads: Iterable[Tensor | None],
+        trainable_variables: Iterable[keras.Variable] | None = None,
+    ) -> None:
         if not self.built:
-            self.build(list(trainable_variables))
+            self.build(list(trainable_variables or ()))
         pairs = [
             (_dense(gradient), variable)
             for gradient, variable in zip(grads, trainable_variables or self._trained.variables)
@@ -130,11 +137,11 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             self._call_if(is_last, lambda: self._update_with(sums, variables))
         self.batches.assign_add(1)
 
-    def finalize_variable_values(self, var_list):
+    def finalize_variable_values(self, var_list: Sequence[keras.Variable]) -> None:
         if self.average_at_end:
             super().finalize_variable_values(var_list)
 
-    def overwrite_with_average(self, variables):
+    def overwrite_with_average(self, variables: Sequence[keras.Variable]) -> None:
         """Write the inner optimizer's moving average, if it has one, over trained variables.
 
         Args:
@@ -142,7 +149,12 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         """
         self.inner_optimizer.finalize_variable_values(variables)
 
-    def stateless_apply(self, optimizer_variables, grads, trainable_variables):
+    def stateless_apply(
+        self,
+        optimizer_variables: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        trainable_variables: Sequence[Tensor],
+    ) -> tuple[list[Tensor], list[Tensor]]:
         # Not the parent's, which decides for itself which gradients are finite.
         return keras.optimizers.Optimizer.stateless_apply(
             self, optimizer_variables, grads, trainable_variables
@@ -197,7 +209,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         go_on = ops.logical_and(finite, ops.logical_not(grown))
         self.step_counter.assign(ops.where(go_on, count, ops.zeros_like(count)))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "accumulate": self.accumulate,
@@ -212,8 +224,8 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
 class _Trained:
     """What an optimizer was built for: an object, or Keras would add the variables to its own."""
 
-    variables: list
-    sums: dict
+    variables: list[keras.Variable]
+    sums: dict[int, keras.Variable]
     """id of a variable -> the variable with the sum of its gradients, where there are sums."""
 
 

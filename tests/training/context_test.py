@@ -8,7 +8,7 @@ import pytest
 from keras_transformer.options import from_keywords
 from keras_transformer.tasks.pipeline import TrainingOptions
 from keras_transformer.training.context import make_context
-from keras_transformer.training.training_state import save_state
+from keras_transformer.training.training_state import Snapshot
 from tests.helpers import error_of
 from tests.small_corpus import quick_model
 
@@ -24,7 +24,7 @@ def write_state(folder, was):
     model.optimizer.build(model.trainable_variables)
     (folder / "checkpoints").mkdir()
     path = folder / "checkpoints" / "step-3.state.weights.h5"
-    save_state(model, path, step=3, batches=3, seconds=0.0, history={}, run=was)
+    Snapshot(model, step=3, batches=3, seconds=0.0, history={}, run=was).write(path)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.delayed_jit import CompileLater, first_compiled_batch, xla_pays
+from keras_transformer.training.callbacks import CompileLater, first_compiled_batch, xla_pays
 
 on_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="JAX compiles from the beginning"

@@ -13,7 +13,7 @@ from keras_transformer.data.token_store import TokenStore
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import paper_optimizer
 from keras_transformer.training.schedules import NoamSchedule
-from keras_transformer.training.training_state import TrainingState, save_state
+from keras_transformer.training.training_state import Snapshot, TrainingState
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
 STEPS_BEFORE, STEPS_AFTER = 6, 4
@@ -36,7 +36,7 @@ def train(folder, state):
         if state.step < step == STEPS_BEFORE:
             path = folder / f"step-{step}.state.weights.h5"
             facts = {"step": step, "batches": step, "seconds": 0.0, "history": {}, "run": {}}
-            save_state(model, path, **facts)
+            Snapshot(model, **facts).write(path)
         losses.append(float(model.train_on_batch(*batches.batch(*divmod(step, len(batches))))))
     return losses[-STEPS_AFTER:]
 

@@ -16,7 +16,7 @@ from keras_transformer.errors import TrainingStopped
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training.checkpoints import list_checkpoints
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
-from keras_transformer.training.signals import stop_on_signals
+from keras_transformer.training.stop_sync import stop_on_signals
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import Snapshot, list_states, newest_state
 from tests.helpers import MODULES_ALONE, normal, to_numpy
@@ -159,7 +159,7 @@ def test_stop_says_where_to_go_on(tmp_path, caplog):
 def test_second_signal_ends_at_once():
     script = f"""{MODULES_ALONE}
 import os, signal, time
-from keras_transformer.training.signals import stop_on_signals
+from keras_transformer.training.stop_sync import stop_on_signals
 with stop_on_signals(types.SimpleNamespace(stop_soon=False)):
     os.kill(os.getpid(), signal.SIGTERM)
     print("goes on", flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_transformer.training.training_state import read_state, save_state
+from keras_transformer.training.training_state import Snapshot, read_state
 from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 from tests.helpers import to_numpy
 
@@ -166,7 +166,7 @@ def replicated(name, num_replicas, folder):
         for call in range(CALLS):
             if call == SAVED_AT:
                 path = folder / f"{name}-{num_replicas}.state.weights.h5"
-                save_state(model, path)
+                Snapshot(model).write(path)
                 if name in ("adamw", "clipped"):
                     model, step = begin()
                     read_state(path).restore(model)

@@ -4,7 +4,7 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.training.processes import Processes
-from keras_transformer.training.stop_sync import Agreement
+from keras_transformer.training.stop_sync import StopSync
 
 pytestmark = pytest.mark.once
 
@@ -67,14 +67,14 @@ def ask_to_stop(side):
 @pytest.mark.parametrize("at", [0, 1, 4])
 def test_both_stop_two_batches_later(process, at):
     questions = []
-    sides = [Agreement(Side(questions)) for _ in range(2)]
+    sides = [StopSync(Side(questions)) for _ in range(2)]
     assert first_stop(sides, (process, at, ask_to_stop)) == (at + 2, [True, True])
 
 
 @pytest.mark.parametrize("process", [0, 1])
 def test_both_fail_with_the_error_of_one(process):
     questions = []
-    sides = [Agreement(Side(questions)) for _ in range(2)]
+    sides = [StopSync(Side(questions)) for _ in range(2)]
     mine = ["the other's", "the other's"]
     mine[process] = "a full disk"
     fail = (process, 3, lambda side: side.fail(UserError("a full disk")))
@@ -83,7 +83,7 @@ def test_both_fail_with_the_error_of_one(process):
 
 def test_nothing_is_lost_where_they_wait_for_the_answer():
     questions = []
-    sides = [Agreement(Side(questions)) for _ in range(2)]
+    sides = [StopSync(Side(questions)) for _ in range(2)]
     assert first_stop(sides, (0, 9, ask_to_stop)) is None
     questions_before = len(questions)
     # Both ask before one waits, as they do: a side alone would wait.
@@ -94,7 +94,7 @@ def test_nothing_is_lost_where_they_wait_for_the_answer():
 
 
 def test_one_process_has_its_answer_at_once():
-    alone = Agreement(Processes())
+    alone = StopSync(Processes())
     assert not alone.at_batch() and not alone.now()
     alone.stop_soon = True
     assert alone.at_batch() and alone.now()

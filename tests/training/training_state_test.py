@@ -6,13 +6,13 @@ import pytest
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training.checkpoints import STATE_GROUP, average_checkpoints, load_weights
 from keras_transformer.training.training_state import (
+    Snapshot,
     TrainingState,
     _digest,
     find_start,
     list_states,
     newest_state,
     read_state,
-    save_state,
 )
 from tests.helpers import normal, randomize, to_numpy
 
@@ -61,7 +61,7 @@ def train(model, first, last):
 
 
 def save(model, path, **changes):
-    save_state(model, path, **{**FACTS, **changes})
+    Snapshot(model, **{**FACTS, **changes}).write(path)
     return path
 
 

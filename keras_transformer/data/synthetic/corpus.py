@@ -133,7 +133,7 @@ class Sampler:
         """A clause with a predicate: "The man is old"."""
         subject = self.phrase(BE.subjects, pronouns=0.3, pairs=0.0)
         kind = "person"
-        if not isinstance(subject, Pronoun):
+        if isinstance(subject, NounPhrase):
             # "A box is new" says little, "the cheap box is expensive" contradicts itself.
             determiner = "the" if subject.determiner == "a" else subject.determiner
             subject = subject._replace(determiner=determiner, adjectives=())

@@ -165,6 +165,8 @@ def _english_phrase(phrase: Phrase, nominative: bool = False) -> str:
     if isinstance(phrase, Pair):
         pair = (_english_phrase(phrase.first), _english_phrase(phrase.second))
         return _node("NP", pair[0], _leaf("CC", "and"), pair[1])
+    if isinstance(phrase, Gap):
+        return ""
     core = _node("NP", *_english_core(phrase))
     if phrase.companion:
         companion = _node("PP", _leaf("IN", "with"), _english_phrase(phrase.companion))

@@ -182,11 +182,11 @@ def _middle_field(clause: Clause) -> list[str]:
 
 
 def _german_front(clause: Clause) -> str:
-    if clause.fronted == "time":
+    if clause.fronted == "time" and clause.time:
         return clause.time.german
-    if clause.fronted == "place":
+    if clause.fronted == "place" and clause.place:
         return _german_place(clause.place)
-    return _german_subordinate(clause.subordinate)
+    return _german_subordinate(clause.subordinate) if clause.subordinate else ""
 
 
 def _german_place(place: Place) -> str:

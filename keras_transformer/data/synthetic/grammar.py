@@ -1,6 +1,6 @@
 """What a sentence of the built-in corpus says, apart from any language."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from keras_transformer.data.synthetic.lexicon import (
     DETERMINERS,
@@ -99,7 +99,7 @@ def agreement_of(phrase: Phrase) -> int:
     return 2 if isinstance(phrase, Pair) or phrase.plural else 1
 
 
-def opens_relative(phrase: Phrase) -> bool:
+def opens_relative(phrase: Phrase) -> TypeGuard["NounPhrase | Gap"]:
     """Whether `phrase` moves to the front of its relative clause ("whom", "whose dog")."""
     return isinstance(phrase, Gap) or (
         isinstance(phrase, NounPhrase) and isinstance(phrase.owner, Gap)

@@ -7,7 +7,7 @@ import sys
 import keras
 import pytest
 
-from keras_transformer.tensorflow_start import filtered
+from keras_transformer.startup import filtered
 
 ROOT = os.path.dirname(os.path.dirname(__file__))
 
