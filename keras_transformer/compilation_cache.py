@@ -6,6 +6,7 @@ import logging
 import os
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -68,8 +69,8 @@ def keep_in_user_folder() -> None:
         return
     import jax
 
-    has_folder = jax.config.read("jax_compilation_cache_dir")
-    if has_folder or not jax.config.read("jax_enable_compilation_cache"):
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
     try:
         folder = user_folder()

@@ -71,9 +71,8 @@ class Batches(NamedTuple):
 
     train: Any  # `TokenBatches` or `StagedBatches`
     val: Any  # `TokenBatches`
-    fingerprints: dict[
-        str, Any
-    ]  # of texts and tokenizers, which stay the same when the training resumes
+    # Of texts and tokenizers, which stay the same when the training resumes.
+    fingerprints: dict[str, Any]
 
 
 class Fitted(NamedTuple):
