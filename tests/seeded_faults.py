@@ -399,8 +399,8 @@ FAULTS = {
     ],
     "evaluation/bleu.py": [
         (
-            'return [check_strings("references", references)]',
-            'return [[x] for x in check_strings("references", references)]',
+            'return [check_strings("references", given)]',
+            'return [[x] for x in check_strings("references", given)]',
         ),
     ],
     # Checkpoints, states, devices
@@ -411,7 +411,7 @@ FAULTS = {
     ],
     "training/training_state.py": [
         ('name != "facts" and not name.startswith("metrics/")', 'name != "facts"'),
-        ("digest.update(values)", "pass"),
+        ("digest.update(values.data)", "pass"),
     ],
     "training/rolling_checkpoints.py": [
         (
@@ -428,7 +428,7 @@ FAULTS = {
         ("num_batches = options.steps * batches.train.accumulate", "num_batches = options.steps"),
     ],
     "options.py": [
-        ("elif not field.metadata.get(_MAY_CHANGE):", "else:"),
+        ("elif not field.metadata.get(_MUTABLE):", "else:"),
     ],
     "validation.py": [
         ("if number is None or number < least:", "if number is None:"),

@@ -243,10 +243,10 @@ def reference_streams(
     references: Sequence[str] | Sequence[Sequence[str]],
 ) -> list[list[str]]:
     """Returns the references as lists, one for each that a translation has."""
-    streams: list[Any] = [] if isinstance(references, str) else list(references)
-    if not any(map(_is_stream, streams)):
-        return [check_strings("references", references if isinstance(references, str) else streams)]
-    return [check_strings(f"references[{i}]", stream) for i, stream in enumerate(streams)]
+    given: Any = references if isinstance(references, str) else list(references)
+    if isinstance(given, str) or not any(map(_is_stream, given)):
+        return [check_strings("references", given)]
+    return [check_strings(f"references[{i}]", stream) for i, stream in enumerate(given)]
 
 
 def _is_stream(references: Any) -> bool:
