@@ -1,28 +1,27 @@
 """Corpora, vocabularies and batches: `kt.data`.
 
-Corpora of pairs of sentences
+Parallel corpora
 
-- `ParallelText`: the pairs of one split, streamed from files.
-- `load_parallel_text`: one of a corpus that has a name.
-- `TaggedText`, `Mixture`: with tags before each source, and of several texts at given ratios;
-  `load_mixture`: by their names, with `MixtureOptions`.
-- `catalog_pairs`: the messages of programs with their translations.
-- `filter_pairs`: what is left of a text without pairs that nobody should learn from, with
-  `FilterOptions`.
-- `split_sentences`: the sentences of a paragraph.
+- `ParallelText`: the sentence pairs of one split, streamed from files.
+- `load_parallel_text`: loads a named corpus.
+- `TaggedText`, `Mixture`: add tags before each source; mix several texts at given ratios.
+  `load_mixture` loads them by name, with `MixtureOptions`.
+- `catalog_pairs`: reads program messages and their translations.
+- `filter_pairs`: removes unsuitable pairs, as `FilterOptions` define them.
+- `split_sentences`: splits a paragraph into sentences.
 
 Vocabulary (section 5.1)
 
 - `make_tokenizer`: the stage of a training, with `VocabularyOptions`.
-- `Tokenizer`: a SentencePiece model; `MosesTokenizer`: Moses's words in pieces.
-- `SubwordSampler`: other segmentations of the same sentences, to train on.
+- `Tokenizer`: a SentencePiece model. `MosesTokenizer`: Moses's words, split into pieces.
+- `SubwordSampler`: samples other segmentations of the training sentences.
 
 Batches (section 5.1)
 
-- `TokenStore`: a tokenised corpus on disk.
+- `TokenStore`: a tokenized corpus on disk.
 - `plan_batches`: the stage of a training, with `BatchingOptions`.
-- `TokenBatches`: batches of about equal numbers of tokens, for `fit`; `StagedBatches`: those of
-  one text, then those of another.
+- `TokenBatches`: batches with about equal numbers of tokens, for `fit`. `StagedBatches`: batches of
+  one text, followed by batches of another.
 """
 
 from keras_transformer.namespace import load_on_demand

@@ -1,4 +1,4 @@
-"""Corpora that have a name: their files, and what is downloaded."""
+"""Corpora that have a name: their files, and their downloads."""
 
 import gzip
 import hashlib
@@ -38,7 +38,7 @@ TRAIN, DEV = "train.tsv", "dev.tsv"
 
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1"
 
-# Of the texts themselves, decompressed: a newly compressed copy of the same text is as good.
+# Checksums of the decompressed texts: the compressed files may be made again from the same text.
 MULTI30K_SHA256 = {
     "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
     "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
@@ -79,49 +79,51 @@ def load_parallel_text(
     data_dir: str | PathLike | None = None,
     hold_out: bool = True,
 ) -> ParallelText:
-    """Loads one split of a corpus by name.
+    """Load one split of a corpus by name.
 
     | Name | Corpus | Files in `data_dir` | Without them |
     |---|---|---|---|
-    | `multi30k` | captions, cased | `train.en`, `val.en`, `test_2016_flickr.en`, … | fetched |
-    | `multi30k.lc.norm.tok` | lowercased, tokenised | `train.lc.norm.tok.en`, … | fetched |
+    | `multi30k` | captions, cased | `train.en`, `val.en`, `test_2016_flickr.en`, … | downloaded |
+    | `multi30k.lc.norm.tok` | lowercased, tokenized | `train.lc.norm.tok.en`, … | downloaded |
     | `tatoeba` | short sentences | `train.tsv`, `dev.tsv` (English TAB German) | an error |
     | `wmt14` | news and more | `train.en`, `train.de`, … | test sets by sacreBLEU |
-    | `text` | any pair of files | `{split}.{language}` and more: below | an error |
-    | `catalogs` | messages of programs | any `.mo` and `.po`: below | this machine's |
+    | `text` | any pair of files | `{split}.{language}` and more: see below | an error |
+    | `catalogs` | program messages | any `.mo` and `.po`: see below | this machine's |
     | `synthetic` | the built-in grammar | none | always generated |
 
-    The files, plain or compressed (`train.en.gz`, `.bz2`, `.xz`), may lie in `data_dir` or in a
-    folder in it that is named after the corpus.
-    Multi30k's `test` is test_2016_flickr. Tatoeba's `dev.tsv` is cut into `val` and `test`, and
-    what shares a sentence with it is left out of `train`, so that no sentence is on two sides.
-    WMT's `val` is newstest2013 and its `test` the whole newstest2014: files named `val.en` or
-    `newstest2013.en` and so on if there are any, else sacreBLEU's.
+    Files may be plain or compressed (`train.en.gz`, `.bz2`, `.xz`), in `data_dir` or in its
+    subfolder with the name of the corpus.
 
-    The pairs of `text` are, with or without `.en-de` after `train`: two files of lines `train.en`
-    and `train.de`; a `train.tsv` of lines source TAB target (English TAB German where it is named
-    `train.en-de.tsv`); or a translation memory `train.tmx`. Without any file named `train`, the
-    only other pair that there is counts: `corpus.en-de.en`. Where `val` or `test` has no file, up
-    to 1,000 pairs (and one in 50) are held out of `train`, of sentences that it does not have.
-
-    Of `catalogs`, files in `data_dir/catalogs/en-de/`, `train.tsv`, `dev.tsv` and `test.tsv` of
-    lines English TAB German, go before catalogs; else all in `data_dir`, and without one those in
-    /usr/share/locale, are read: see `catalog_pairs`. Splits without files are held out likewise.
+    - Multi30k's `test` is test_2016_flickr.
+    - Tatoeba's `dev.tsv` is divided into `val` and `test`, and `train` excludes all pairs that
+      share a sentence with it. So no sentence occurs in two splits.
+    - WMT's `val` is newstest2013 and its `test` is all of newstest2014: files such as `val.en` or
+      `newstest2013.en` if there are any, otherwise sacreBLEU's.
+    - `text` reads two files with aligned lines, `train.en` and `train.de`; a `train.tsv` with lines
+      source TAB target (English TAB German if it is named `train.en-de.tsv`); or a translation
+      memory `train.tmx`. All names may have `.en-de` after `train`. Without a file named `train`,
+      the only other pair of files is used, such as `corpus.en-de.en`. If `val` or `test` has no
+      file, up to 1,000 pairs (and at most 1 pair in 50) are held out of `train`, which then shares
+      no sentence with them.
+    - `catalogs` reads `train.tsv`, `dev.tsv` and `test.tsv` with lines English TAB German in
+      `data_dir/catalogs/en-de/`, if they exist. Otherwise it reads all catalogs in `data_dir`, or
+      in /usr/share/locale if no folder is given: see `catalog_pairs`. Splits without files are held
+      out as for `text`.
 
     Args:
         dataset: a name from the table (the keys of `DATASETS`).
-        split: `"train"`, `"val"` or `"test"`; for `text` the stem of any pair of files.
+        split: `"train"`, `"val"` or `"test"`; for `text`, the stem of any pair of files.
         source: language code of the source.
         target: language code of the target.
-        data_dir: folder that holds the corpora.
-        hold_out: whether `"train"` of `text` or `catalogs` lacks what is held out for splits that
-            have no files.
+        data_dir: folder of the corpora.
+        hold_out: whether `"train"` of `text` or `catalogs` excludes the pairs that are held out for
+            splits without files.
 
     Returns:
         A `ParallelText`.
 
     Raises:
-        UserError: if an argument or a file is wrong, or a download fails.
+        UserError: if an argument is not valid, a file is missing or damaged, or a download fails.
     """
     corpus = _corpus(dataset)
     check_choice("split", split, corpus.splits)
@@ -129,7 +131,7 @@ def load_parallel_text(
     check_choice("target", target, corpus.languages)
     if source == target:
         raise UserError(
-            f"`source` and `target` must be two languages. Received: source=target={source!r}"
+            f"`source` and `target` must be different languages. Received: source=target={source!r}"
         )
     folder = None if data_dir is None else Path(data_dir)
     pairs = corpus.open(_Request(split, source, target, folder, hold_out))
@@ -140,14 +142,14 @@ def load_parallel_text(
 
 
 def bleu_tokenize(dataset: str) -> str | None:
-    """Returns sacreBLEU's `tokenize` option for a corpus: `"none"` where it is tokenised already,
-    and None for the one that fits the language.
+    """Return sacreBLEU's `tokenize` option for a corpus.
 
     Args:
         dataset: a key of `DATASETS`.
 
     Returns:
-        The name of a tokenizer or None, as `score_translations` takes it.
+        `"none"` if the corpus is tokenized, and otherwise None, which stands for the default of the
+        language. `score_translations` takes both.
 
     Raises:
         UserError: if the corpus is unknown.
@@ -214,7 +216,7 @@ def _open_wmt14(wanted: _Request) -> Pairs:
             wanted.data_dir,
             "wmt14",
             wanted.files("train"),
-            "Expected the training text, one sentence a line; its parts are at "
+            "Expected the training text, one sentence per line. Its parts are at "
             "https://www.statmt.org/wmt14/translation-task.html.",
         )
     return partial(aligned_lines, *fetch_newstest(wanted.split, wanted.source, wanted.target))
@@ -234,7 +236,7 @@ def _open_synthetic(wanted: _Request) -> Pairs:
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What is fixed about a corpus; None allows any language or split."""
+    """The properties of a corpus. None allows any language or split."""
 
     open: Callable[[_Request], Pairs]
     languages: tuple[str, ...] | None = None
@@ -262,7 +264,7 @@ def _corpus(dataset: str) -> _Corpus:
     return DATASETS[dataset]
 
 
-@cache  # Drawing sentences takes longer than reading them, and they are few.
+@cache  # Sampling sentences takes longer than reading them, and there are few.
 def _english_german(split: str) -> tuple[Pair, ...]:
     from keras_transformer.data import synthetic
 
@@ -276,9 +278,9 @@ def _synthetic_pairs(split: str, source: str) -> Iterator[Pair]:
 
 
 def fetch_multi30k(file_name: str) -> Path:
-    """Returns a file of Multi30k, downloaded into the Keras cache unless it is there already.
+    """Return a file of Multi30k, which is downloaded into the Keras cache if it is not there yet.
 
-    The raw texts are published compressed and are kept so: read them with `open_bytes`.
+    The raw texts are published compressed and are stored that way: read them with `open_bytes`.
 
     Args:
         file_name: name of the plain text, such as `"train.en"` or `"val.lc.norm.tok.de"`.
@@ -287,7 +289,7 @@ def fetch_multi30k(file_name: str) -> Path:
         Path of the file, plain or `.gz`.
 
     Raises:
-        UserError: if the file cannot be fetched, or is not the text it should be.
+        UserError: if the file cannot be downloaded, or is not the expected text.
     """
     if ".lc.norm.tok." in file_name:
         url = f"{MULTI30K_URL}/tok/{file_name}"
@@ -297,7 +299,7 @@ def fetch_multi30k(file_name: str) -> Path:
 
 
 def fetch_newstest(split: str, source: str, target: str) -> tuple[Path, Path]:
-    """Returns newstest2013 (`"val"`) or newstest2014 (`"test"`) from sacreBLEU's own data sets.
+    """Return newstest2013 (`"val"`) or newstest2014 (`"test"`) from sacreBLEU's own data sets.
 
     Args:
         split: `"val"` or `"test"`.
@@ -305,10 +307,10 @@ def fetch_newstest(split: str, source: str, target: str) -> tuple[Path, Path]:
         target: language code of the target.
 
     Returns:
-        Paths of the source text and of its reference translation, in sacreBLEU's cache.
+        Paths of the source text and its reference translation, in sacreBLEU's cache.
 
     Raises:
-        UserError: if sacreBLEU has no such language pair, or the download fails.
+        UserError: if sacreBLEU does not have the language pair, or the download fails.
     """
     from sacrebleu.dataset import DATASETS
     from sacrebleu.utils import SACREBLEU_DIR
@@ -317,9 +319,9 @@ def fetch_newstest(split: str, source: str, target: str) -> tuple[Path, Path]:
     test_set, pair = DATASETS[name], f"{source}-{target}"
     if pair not in test_set.langpairs:
         raise UserError(
-            f"sacreBLEU's {name!r} has no language pair {pair}; "
-            f"it has {', '.join(sorted(test_set.langpairs))}. Choose one of these, or pass the "
-            f"folder that holds {split}.{source} and {split}.{target} with `data_dir`."
+            f"sacreBLEU's {name!r} has no language pair {pair}. Expected one of "
+            f"{', '.join(sorted(test_set.langpairs))}, or `data_dir`, the folder that holds "
+            f"{split}.{source} and {split}.{target}."
         )
     try:
         with _silenced(logging.getLogger("sacrebleu")):
@@ -328,17 +330,18 @@ def fetch_newstest(split: str, source: str, target: str) -> tuple[Path, Path]:
     except (Exception, SystemExit) as error:
         cache = Path(SACREBLEU_DIR, name)
         if isinstance(error, SystemExit):
-            # sacreBLEU exits over a wrong checksum, but would trust the file it kept next time.
+            # sacreBLEU exits if a checksum is wrong, but would use the file that it kept at the
+            # next call.
             shutil.rmtree(cache / "raw", ignore_errors=True)
         raise UserError(
             f"wmt14: sacreBLEU could not fetch {name!r} ({_one_line(error)}). Check the network, "
-            f"delete {cache} if an earlier download broke off, or pass the folder that holds "
-            f"{split}.{source} and {split}.{target} with `data_dir`."
+            f"delete {cache} if an earlier download was interrupted, or pass `data_dir`, the "
+            f"folder that holds {split}.{source} and {split}.{target}."
         ) from None
 
 
 def _fetch(url: str, sha256: str, corpus: str) -> Path:
-    # Imported here: reading local files needs no Keras.
+    # Import Keras here: reading local files does not need it.
     import keras
 
     advice = "pass the folder that holds the corpus with `data_dir`"
@@ -351,19 +354,20 @@ def _fetch(url: str, sha256: str, corpus: str) -> Path:
         raise UserError(
             f"{corpus}: could not fetch {url} ({reason}). Check the network, or {advice}."
         ) from None
-    # Checked at every use, not only after the download, as a download that was killed leaves the
-    # beginning of a file under the name of the whole.
+    # Check at every use and not only after the download: a download that was killed leaves an
+    # incomplete file under the final name.
     if _sha256(path) != sha256:
         path.unlink()
         raise UserError(
-            f"{corpus}: the text fetched from {url} is not the expected one (its SHA-256 differs); "
-            f"the file is deleted. Run again to download it anew, or {advice}."
+            f"{corpus}: the text fetched from {url} is not the expected one (its SHA-256 differs). "
+            f"The file was deleted. Run again to download it again, or {advice}."
         )
     return path
 
 
 def _sha256(path: Path) -> str | None:
-    """The digest of a file's (decompressed) bytes; None if it is no whole gzip file."""
+    """Return the digest of a file's (decompressed) bytes, or None if it is not a complete gzip
+    file."""
     try:
         with open_bytes(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

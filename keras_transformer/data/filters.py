@@ -1,4 +1,4 @@
-"""Pairs that a translator should not learn from, left out by name and number."""
+"""Filters that remove sentence pairs which are unsuitable for training, and report how many."""
 
 import hashlib
 import logging
@@ -16,36 +16,35 @@ from keras_transformer.validation import check_optional, positive_integer, real_
 
 logger = logging.getLogger(__name__)
 
-_SMALLEST_SHARE = 0.5  # of a sentence's letters in the script of its language
-# A word or two may be of any length beside their translation.
+_SMALLEST_SHARE = 0.5  # the smallest share of a sentence's letters in a script of its language
+# Bytes that are subtracted from the longer side: for a word or two, the ratio means nothing.
 _BYTES_ADDED = 15
 
 
 @dataclass(kw_only=True)
 class FilterOptions:
-    """Which pairs of the training text are left out. How many are, and why, is reported.
+    """Options that remove pairs from the training text. The numbers and the reasons are logged.
 
-    `max_tokens` is seen to where text is tokenised: `TokenStore`.
+    `TokenStore` applies `max_tokens` when the text is tokenized.
     """
 
     max_characters: int | None = 1000
-    """Longest sentence, on either side."""
+    """Longest sentence, in characters, on either side."""
     max_tokens: int | None = 256
-    """Longest sentence in tokens, on either side, in validation too: one of thousands would decide
-    the shape of the largest batch, and the memory of a step."""
+    """Longest sentence, in tokens, on either side, in validation too: one very long sentence would
+    determine the shape of the largest batch, and the memory of a step."""
     max_ratio: float | None = None
-    """Leave out pairs of which one side is so many times as long as the other (in bytes of UTF-8):
-    they are seldom translations. Often used: 3."""
+    """Remove pairs if one side is longer than the other by more than this factor (in bytes of
+    UTF-8): they are seldom translations. A common value: 3."""
     drop_identical: bool = False
-    """Leave out pairs whose sides are equal: texts that nobody has translated."""
+    """Remove pairs with two equal sides: they were not translated."""
     drop_duplicates: bool = False
-    """Leave out pairs that were there before."""
+    """Remove pairs that occurred before."""
     check_scripts: bool = False
-    """Leave out pairs with a side of which less than half of the letters are in a script of its
-    language."""
+    """Remove pairs if less than half of the letters of one side are in a script of its language."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if a number is out of its range.
@@ -55,32 +54,36 @@ class FilterOptions:
 
 
 def filter_pairs(text: ParallelText, options: FilterOptions) -> tuple[ParallelText, dict[str, int]]:
-    """Leaves out pairs of a text, each for the first of these reasons that it gives: `blank`, `too
-    long`, `ratio`, `identical`, `duplicate`, `script`.
+    """Remove unsuitable pairs from a text.
+
+    The reasons are `blank`, `too long`, `ratio`, `identical`, `duplicate` and `script`. A pair
+    counts for the first of them that applies.
 
     Args:
-        text: the text. Of a `Mixture` each part is filtered, and a pair of an earlier part with the
-            same languages is a duplicate. Tags are no part of a sentence.
-        options: `FilterOptions`. Blank sides are always a reason.
+        text: the text. Each part of a `Mixture` is filtered, and a pair of an earlier part with the
+            same languages is a duplicate. Tags are not part of a sentence.
+        options: `FilterOptions`. Pairs with a blank side are always removed.
 
     Returns:
-        The text of the other pairs in their order, and how many were left out for each reason.
+        The text of the remaining pairs in their order, and the number of removed pairs per reason.
 
     Raises:
-        UserError: if an option is out of its range, a language has no known script, or no pair is
-            left.
+        UserError: if an option is out of its range, a language has no known script, or no pair
+            remains.
     """
     return _filter(text, options, {})
 
 
-# Digests of the pairs of two languages: 8 bytes each, as millions of pairs need not be held.
+# The digests of the pairs of two languages, 8 bytes each, so that millions of pairs need not be
+# held in memory.
 _Digests = set[bytes]
 
 
 def _filter(
     text: ParallelText, options: FilterOptions, seen: dict[tuple[str, str], _Digests]
 ) -> tuple[ParallelText, dict[str, int]]:
-    """As `filter_pairs`, after other texts; what was seen is added to `seen`."""
+    """Filter a text as `filter_pairs` does, given the pairs seen before, and add its pairs to
+    `seen`."""
     if isinstance(text, TaggedText):
         filtered, left_out = _filter(text.untagged, options, seen)
         return text.of(filtered), left_out
@@ -104,12 +107,14 @@ def _filter(
         return text, left_out
     told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     if not num_kept:
-        raise UserError(f"The filters leave nothing of {text!r}: {told}.")
+        raise UserError(
+            f"The filters remove all pairs of {text!r}: {told}. Expected other options."
+        )
     logger.info(
-        "Of %s pairs of %s, %s are left out: %s.",
+        "%s of %s pairs of %s are removed: %s.",
+        f"{len(text) - num_kept:,}",
         f"{len(text):,}",
         f"{text.name} {'-'.join(_languages(text))}",
-        f"{len(text) - num_kept:,}",
         told,
     )
 
@@ -121,15 +126,18 @@ def _filter(
     return filtered, left_out
 
 
-# In the order in which they are looked for.
+# In the order of the checks.
 _REASONS = ("blank", "too long", "ratio", "identical", "duplicate", "script")
 
 
 def _reasons(
     text: ParallelText, options: FilterOptions, seen: _Digests
 ) -> Callable[[Pair], str | None]:
-    """The function that says of the pairs of one pass, in their order, why each is left out; pairs
-    that were `seen` before are duplicates, and those that it is asked of are added."""
+    """Return a function that gives the reason to remove a pair, or None.
+
+    It must be called for all pairs of one pass in order: pairs in `seen` are duplicates, and each
+    pair is added to `seen`.
+    """
     scripts = [SCRIPTS.get(language_code(name), ()) for name in _languages(text)]
 
     def is_duplicate(pair: Pair) -> bool:
@@ -157,13 +165,13 @@ def _reasons(
 
 
 def _ratio(pair: Pair) -> float:
-    # In UTF-8 a Chinese character has three bytes, about as many as the letters that it stands for.
+    # In UTF-8 a Chinese character has three bytes, about as many as the letters it corresponds to.
     shorter, longer = sorted(len(side.strip().encode()) for side in pair)
     return (longer - _BYTES_ADDED) / max(shorter, 1)
 
 
 def _is_in(sentence: str, scripts: tuple[str, ...]) -> bool:
-    """Whether a sentence has no letters, or enough of them are in some scripts."""
+    """Return whether a sentence has no letters, or enough letters in one of the scripts."""
     letters = list(filter(str.isalpha, sentence))
     fitting = sum(is_of(letter, scripts) for letter in letters)
     return fitting >= _SMALLEST_SHARE * len(letters)
@@ -179,8 +187,8 @@ def _check(text: ParallelText, options: FilterOptions) -> None:
         unknown = [name for name in _languages(text) if language_code(name) not in SCRIPTS]
         if unknown:
             raise UserError(
-                f"`check_scripts` knows no script of {', '.join(unknown)}. It knows those of the "
-                f"languages {', '.join(sorted(SCRIPTS))}."
+                f"`check_scripts` must be False for {', '.join(unknown)}, whose script is not "
+                f"known. Expected languages from {', '.join(sorted(SCRIPTS))}."
             )
 
 

@@ -25,37 +25,38 @@ from keras_transformer.errors import UserError
 logger = logging.getLogger(__name__)
 
 SYSTEM = Path("/usr/share/locale")
-ENGLISH = "en"  # what programs are written in: the language of the keys
+ENGLISH = "en"  # the language of the message keys
 
 _FILES = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
-# Which catalogs are of a language whose name says no script.
+# The catalogs to use for a language whose code does not name a script.
 _SAME = {"zh": ("zh_cn", "zh_hans")}
 
-_MAGIC = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}  # the byte order
-_CONTEXT, _FORM = "\x04", "\0"  # what ends a context, and what is between plural forms
+_MAGIC = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}  # magic number -> byte order
+_CONTEXT, _FORM = "\x04", "\0"  # the end of a context; the separator of plural forms
 _PO_LINE = re.compile(
     r'(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"$'
 )
-_BEGIN = re.compile(r"#|msgctxt\b|msgid\b")  # what a message begins with
+_BEGIN = re.compile(r"#|msgctxt\b|msgid\b")  # the beginning of a message
 _FIRST_FORM = "msgstr[0]"
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # those of \\ and \" are themselves
-_SINGLE, _MANY = 1, 5  # the numbers whose forms go with the English singular and the plural
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # escaped backslashes and quotes stand for themselves
+_SINGLE, _MANY = 1, 5  # numbers that select the forms of the English singular and plural
 
-# A key that stands for who translated the catalog, and contexts of early KDE.
+# Keys for the translators' names, and contexts of early KDE.
 _CREDITS = re.compile(
     r"translator[-_ ]credits|(?:_: )?(?:NAME|EMAIL)S? OF TRANSLATORS|Your (?:names|emails)", re.I
 )
 _KDE_CONTEXT = re.compile(r"_: .*\n")
 _KDE_PLURAL = "_n: "
 _SPACE = re.compile(r"[ \t\r\n]+")
-# %s and the like, and the names in braces: what is left of them tells nothing.
+# Placeholders such as %s and {name}, which contain no words to translate.
 _PLACEHOLDER = re.compile(r"%(?:\d+\$)?[-+#0-9.*']*(?:hh?|ll?|[qjzt])?[a-zA-Z]|\{[^{}]*\}")
 
-_AFTER = re.compile(r"\s*\(([_&~])[A-Za-z0-9]\)")  # as in Chinese: 文件(_F)
+# An accelerator in parentheses, as in Chinese: 文件(_F).
+_AFTER = re.compile(r"\s*\(([_&~])[A-Za-z0-9]\)")
 _WORD = r"[^\W_]"
 _MARKS = {
     "_": re.compile(rf"_(?={_WORD})"),
-    "&": re.compile(rf"&(?!#?\w+;)(?={_WORD})"),  # no entity of HTML
+    "&": re.compile(rf"&(?!#?\w+;)(?={_WORD})"),  # not an HTML entity
     "~": re.compile(rf"~(?={_WORD})"),
 }
 
@@ -63,13 +64,14 @@ _MARKS = {
 def open_catalogs(
     split: str, source: str, target: str, data_dir: Path | None, hold_out: bool
 ) -> Pairs:
-    """Returns the function that starts a pass over the pairs of a split.
+    """Return a function that starts a pass over the pairs of a split.
 
-    Files `en-XX/train.tsv`, `dev.tsv` and `test.tsv` of lines English TAB XX go before catalogs.
-    With `hold_out`, `"train"` lacks what is held out for splits that have no files.
+    Files `en-XX/train.tsv`, `dev.tsv` and `test.tsv` with lines English TAB XX take precedence over
+    catalogs. With `hold_out`, `"train"` excludes the pairs that are held out for splits without
+    files.
 
     Raises:
-        UserError: if there is no message in both languages, or a catalog is damaged.
+        UserError: if no message exists in both languages, or a catalog is damaged.
     """
     files = {name: _prepared(data_dir, name, source, target) for name in _FILES}
     prepared = files[split]
@@ -82,27 +84,34 @@ def open_catalogs(
     missing = [name for name in ("val", "test") if not files[name]]
     if not missing or (split == "train" and not hold_out):
         return whole
-    # By the English messages; or those of one language, in both directions the same.
+    # Choose by the English messages, so that both directions hold out the same pairs. Without
+    # English, choose by the language that comes first in the alphabet.
     languages = [source, target]
     key = languages.index(ENGLISH if ENGLISH in languages else min(languages))
     return with_held_out(whole, split, missing, key)
 
 
 def catalog_pairs(folder: Path, source: str, target: str) -> list[Pair]:
-    """The distinct pairs of messages in the catalogs of a folder.
+    """Return the distinct message pairs in the catalogs of a folder.
 
-    A catalog is a `.mo` or `.po` of which the name, or that of a folder that holds it, is its
-    language: `de/LC_MESSAGES/git.mo`, `po/de.po`. Messages are those of English with their
-    translations; of two other languages, what both translate the same message to.
+    A catalog is a `.mo` or `.po` file. Its language is its own name or the name of a folder that
+    contains it: `de/LC_MESSAGES/git.mo`, `po/de.po`. If one of the languages is English, the pairs
+    are the original messages with their translations. Otherwise, two translations of the same
+    message form a pair.
 
     Args:
-        folder: the folder, whose subfolders are read too.
-        source: language code of the first side, such as `"en"`, `"de"`, `"zh_CN"`; `"zh"` is the
-            latter, and a language finds its own country, as `"fr"` does `fr_FR`.
-        target: language code of the second.
+        folder: the folder, which is searched recursively.
+        source: language code of the first side, such as `"en"`, `"de"` or `"zh_CN"`. `"zh"` stands
+            for `"zh_CN"`. A language also matches the catalogs of its own country, as `"fr"`
+            matches `fr_FR`.
+        target: language code of the second side.
+
+    Returns:
+        A list of pairs of strings.
 
     Raises:
-        UserError: if there are no catalogs of a language, no messages in both, or one is damaged.
+        UserError: if there are no catalogs of a language, no message exists in both languages, or a
+            catalog is damaged.
     """
     sides = [_messages(folder, language) for language in (source, target)]
     if source == ENGLISH:
@@ -113,20 +122,26 @@ def catalog_pairs(folder: Path, source: str, target: str) -> list[Pair]:
         pairs = ((text, sides[1][key][1]) for key, (_, text) in sides[0].items() if key in sides[1])
     pairs = list(dict.fromkeys(pairs))
     if not pairs:
-        raise UserError(f"The catalogs in {folder} have no message in both {source} and {target}.")
+        raise UserError(
+            f"The catalogs in {folder} have no message in both {source} and {target}. Expected "
+            "catalogs with at least one common message."
+        )
     logger.info("%s messages in %s and %s", f"{len(pairs):,}", source, target)
     return pairs
 
 
 def _messages(folder: Path, language: str) -> dict[tuple, Pair]:
-    """(English, translation) by the catalog's place, whatever its language, and the key there."""
+    """Return (English, translation) pairs by message.
+
+    A message is identified by the place of its catalog, without the language, and its key there.
+    """
     messages = {}
     if language == ENGLISH:
         return messages
     catalogs = [path for path in _all_catalogs(folder) if _is_of(path, folder, language)]
     if not catalogs:
         raise UserError(
-            f"There are no catalogs of {language} in {folder}. Expected files such as "
+            f"Cannot find catalogs of {language} in {folder}. Expected files such as "
             f"{language}/LC_MESSAGES/NAME.mo or {language}.po." + _hint(folder, language)
         )
     for path in catalogs:
@@ -141,7 +156,7 @@ def _hint(folder: Path, language: str) -> str:
     begins = _code(language).partition("_")[0] + "_"
     names = {name for path in _all_catalogs(folder) for name in _names(path, folder)}
     near = sorted(name for name in names if _code(name).startswith(begins))
-    return f" There are: {', '.join(near)}." if near else ""
+    return f" Found: {', '.join(near)}." if near else ""
 
 
 def _all_catalogs(folder: Path) -> Iterator[Path]:
@@ -149,7 +164,7 @@ def _all_catalogs(folder: Path) -> Iterator[Path]:
 
 
 def _names(path: Path, folder: Path) -> list[str]:
-    """The names that may say of which language a catalog is."""
+    """Return the names in a catalog's path that may be its language."""
     *folders, name = path.relative_to(folder).parts
     return [*folders, *Path(name).stem.split(".")]
 
@@ -185,7 +200,7 @@ def _prepared(data_dir: Path | None, split: str, source: str, target: str) -> Pa
 
 
 class Message(NamedTuple):
-    """A message by its key, which is its context and its English singular, and its texts."""
+    """A message with its key, which consists of its context and its English singular."""
 
     key: str
     english: str
@@ -193,9 +208,9 @@ class Message(NamedTuple):
 
 
 def read_catalog(path: Path) -> Iterator[Message]:
-    """The translated messages of a catalog, singular and plural as two.
+    """Yield the translated messages of a catalog; singular and plural are separate messages.
 
-    Left out are the header, and in a `.po` what is fuzzy or obsolete.
+    The header and, in a `.po` file, fuzzy and obsolete messages are skipped.
 
     Raises:
         UserError: if the file cannot be read, or is damaged.
@@ -208,7 +223,7 @@ def read_catalog(path: Path) -> Iterator[Message]:
 
 
 def _translated(entries: Iterator[tuple[str, str, list[str]]]) -> Iterator[Message]:
-    """Of (key, English plural or nothing, translations): the header's comes first."""
+    """Yield messages from entries (key, English plural or "", translations), header first."""
     form_of = gettext.c2py("n != 1")
     for key, plural, translations in entries:
         if not key:
@@ -235,7 +250,10 @@ def _mo_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
         data = file.read()
     order = _MAGIC.get(data[:4])
     if order is None:
-        raise UserError(f"{path} is no message catalog: it does not begin as a .mo file does.")
+        raise UserError(
+            f"{path} is not a message catalog. Expected the first bytes of a .mo file. Received: "
+            f"{data[:4]!r}"
+        )
     count, ids, strings = struct.unpack_from(f"{order}3I", data, 8)
     charset = "utf-8"
     for index in range(count):
@@ -254,7 +272,7 @@ def _mo_string(data: bytes, order: str, place: int) -> bytes:
 
 
 def _po_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """Of UTF-8, as all are today: `msgconv` converts others."""
+    """Yield the entries of a `.po` file in UTF-8. (`msgconv` converts other encodings.)"""
     fields, name, is_fuzzy = {}, None, False
     for number, line in enumerate(read_lines(path, "messages"), start=1):
         line = line.strip()
@@ -269,7 +287,7 @@ def _po_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
         found = _PO_LINE.match(line)
         if found is None or not (found[1] or name):
             raise UserError(
-                f"The catalog {path} is damaged: line {number} is no part of a message."
+                f"The catalog {path} is damaged: line {number} does not belong to a message."
             )
         name = found[1] or name
         name = _FIRST_FORM if name == "msgstr" else name
@@ -289,8 +307,11 @@ def _po_entry(fields: dict[str, str]) -> tuple[str, str, list[str]]:
 
 
 def clean_message(english: str, translation: str) -> Pair | None:
-    """A message and its translation, each one line as a user reads it; None if there is nothing to
-    translate in it."""
+    """Return a message and its translation, each as one line without markup for accelerators.
+
+    Returns:
+        The pair, or None if the message contains nothing to translate.
+    """
     if _CREDITS.fullmatch(english.strip()) or english.startswith(_KDE_PLURAL):
         return None
     english = _KDE_CONTEXT.sub("", english, count=1) if english.startswith("_: ") else english
@@ -301,12 +322,12 @@ def clean_message(english: str, translation: str) -> Pair | None:
 
 
 def without_accelerators(english: str, translation: str) -> Pair:
-    """Takes out the mark before the letter that a menu's item is called by: `_`, `&` or `~`.
+    """Remove the mark before the letter of a menu item's keyboard accelerator: `_`, `&` or `~`.
 
-    The same characters stand in names, such as `max_length` and `AT&T`. It is a mark if there is
-    just one, which begins a word (`Save _As`) or is in the midst of one that is written as labels
-    are (`E_xit`), and the other side does not have the same word (but for `_OK`); or if it is put
-    behind, in parentheses (`文件(_F)`).
+    The same characters occur in names, such as `max_length` and `AT&T`. A character counts as a
+    mark if it is the only one of its kind and the other side does not contain the same word (except
+    for `_OK`), and if it begins a word (`Save _As`) or stands inside a word with a capital first
+    letter (`E_xit`). It also counts as a mark in parentheses at the end (`文件(_F)`).
     """
     for mark, pattern in _MARKS.items():
         found = [list(pattern.finditer(text)) for text in (english, translation)]
@@ -330,7 +351,7 @@ def without_accelerators(english: str, translation: str) -> Pair:
 
 
 def _word_at(found: re.Match) -> str:
-    """The word, up to spaces, in which a mark is, from the first letter or mark on."""
+    """Return the word around a match, up to spaces, from its first letter or mark on."""
     text, start = found.string, found.start()
     begin = text.rfind(" ", 0, start) + 1
     end = text.find(" ", start)

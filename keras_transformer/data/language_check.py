@@ -1,7 +1,8 @@
-"""Whether text is in the language that it is named after, or in the other one of two.
+"""Checks whether a text is in its declared language, or in the other language of a translator.
 
-A translator knows both languages, so that no general detector is needed: scripts tell most pairs
-apart, and frequent words some languages of Latin letters. Nothing is said of other pairs.
+Both languages are known, so no general language detection is needed: scripts distinguish most pairs
+of languages, and frequent words distinguish some languages in Latin letters. Other pairs are not
+checked.
 """
 
 import re
@@ -11,7 +12,7 @@ from functools import cache
 from itertools import islice
 from types import MappingProxyType
 
-# The scripts of languages that are not written in Latin letters, by Unicode's names of letters.
+# The scripts of languages that are not written in Latin letters, as Unicode names them.
 _SCRIPTS = {
     **dict.fromkeys(("be", "bg", "kk", "ky", "mk", "mn", "ru", "tg", "uk"), ("CYRILLIC",)),
     **dict.fromkeys(("ar", "fa", "ps", "ug", "ur"), ("ARABIC",)),
@@ -31,9 +32,9 @@ _LATIN = (
     " ro sk sl sq sv sw tl tr vi"
 )
 SCRIPTS = MappingProxyType({**dict.fromkeys(_LATIN.split(), ("LATIN",)), **_SCRIPTS})
-"""The scripts of a language by its code, as Unicode's names of letters begin."""
+"""The scripts of a language by its code, as the Unicode names of letters begin."""
 
-# Frequent words, most of which have a place in grammar.
+# Frequent words, most of them function words.
 _WORDS = {
     "de": "der die das und ist nicht ein eine einen einem einer mit den dem des im auf für von zu "
     "sich er sie es ich wir auch wird werden sind haben hat wie aus bei nach zum zur",
@@ -46,18 +47,18 @@ _WORDS = {
     "nl": "de het een van en dat niet is met op te zijn voor aan er ik je hij zij wij ook naar",
     "pt": "o os as um uma e que não de do da em no na para com por se é são mais dos das ao",
 }
-# A vote is a sentence that has more of one language.
+# A vote is a sentence with more words or letters of one language.
 _MIN_VOTES = 10
 _MIN_SHARE = 0.8
 _SAMPLE = 1000  # pairs
 
 
 class LanguageCheck:
-    """Sentences counted by which of two languages they look like.
+    """A count of the sentences that look like each of two languages.
 
     Args:
-        expected: code of the language that they should be in, or None if it is not known.
-        other: code of the language that they may be in by mistake, likewise.
+        expected: code of the declared language, or None if it is not known.
+        other: code of the language that the text may be in by mistake, or None.
     """
 
     def __init__(self, expected: str | None = None, other: str | None = None):
@@ -73,7 +74,7 @@ class LanguageCheck:
         self._votes = [0, 0]
 
     def add(self, sentence: str) -> None:
-        """Counts a sentence."""
+        """Count a sentence."""
         if self._scripts:
             counts = [sum(is_of(x, scripts) for x in sentence) for scripts in self._scripts]
         elif self._knows_words:
@@ -85,27 +86,27 @@ class LanguageCheck:
             self._votes[counts[1] > counts[0]] += 1
 
     def add_all(self, sentences: Iterable[str]) -> str:
-        """Counts sentences, and returns a warning if they look like the other language, or ""."""
+        """Count sentences, and return a warning if they look like the other language, or ""."""
         for sentence in sentences:
             self.add(sentence)
         if not self.is_other:
             return ""
-        return f"Sources look like {self.other}, and the model translates from {self.expected}."
+        return f"Sources look like {self.other}, but the model translates from {self.expected}."
 
     @property
     def is_other(self) -> bool:
-        """Whether nearly all sentences that tell the languages apart look like the other one."""
+        """Whether nearly all sentences that distinguish the languages look like the other one."""
         _, others = self._votes
         return others >= _MIN_VOTES and others >= _MIN_SHARE * sum(self._votes)
 
 
 def looks_swapped(pairs: Iterable[tuple[str, str]], source: str, target: str) -> bool:
-    """Returns whether each side of a text is in the language of the other.
+    """Return whether each side of a text looks like the language of the other side.
 
     Args:
         pairs: the pairs, of which the first 1,000 are read.
         source: code of the language of the first sentences.
-        target: code of the language of the second.
+        target: code of the language of the second sentences.
     """
     checks = LanguageCheck(source, target), LanguageCheck(target, source)
     for pair in islice(pairs, _SAMPLE):
@@ -116,10 +117,10 @@ def looks_swapped(pairs: Iterable[tuple[str, str]], source: str, target: str) ->
 
 @cache
 def is_of(letter: str, scripts: tuple[str, ...]) -> bool:
-    """Returns whether a character is a letter of one of some scripts."""
+    """Return whether a character is a letter of one of the scripts."""
     return unicodedata.name(letter, "").removeprefix("FULLWIDTH ").startswith(scripts)
 
 
 def language_code(language: str) -> str:
-    """Returns `"zh"` of `"zh_CN"` or `"zh-Hans"`."""
+    """Return the language without its region or script: `"zh"` for `"zh_CN"` and `"zh-Hans"`."""
     return language.replace("-", "_").split("_")[0].lower()

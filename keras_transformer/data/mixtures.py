@@ -1,4 +1,4 @@
-"""Several corpora as one, and what tells a model which is which."""
+"""Mixtures of several corpora, and tags that tell the model which corpus a source is from."""
 
 import hashlib
 import logging
@@ -20,25 +20,25 @@ _SEVERAL = "mul"  # ISO 639: several languages
 class TaggedText(ParallelText):
     """A text with tags before each source: `<2de> A dog runs.`
 
-    With the target's language a model learns many directions (Johnson et al., 2017), with a tag for
-    translations back into the source's language it learns not to imitate those (tagged
-    back-translation: Caswell et al., 2019). In a training, each tag is a token of the vocabulary.
+    Tags for the target language let one model learn many directions (Johnson et al., 2017). A tag
+    for back-translations lets it distinguish them from other sources (tagged back-translation:
+    Caswell et al., 2019). In a training, each tag is a token of the vocabulary.
 
     Args:
         text: a `ParallelText`.
         *tags: strings without white space, such as `"<2de>"`.
 
     Attributes:
-        untagged: the text.
+        untagged: the text without the tags.
 
     Raises:
-        UserError: if there is no tag, or it is empty or holds white space.
+        UserError: if there is no tag, or a tag is empty or contains white space.
     """
 
     def __init__(self, text: ParallelText, *tags: str):
         if not tags or any(len(tag.split()) != 1 or tag.strip() != tag for tag in tags):
             raise UserError(
-                f"A tag must be a word, without white space. Received: {', '.join(map(repr, tags))}"
+                f"Tags must be words without white space. Received: {', '.join(map(repr, tags))}"
             )
         before = " ".join(tags)
         super().__init__(
@@ -52,10 +52,13 @@ class TaggedText(ParallelText):
         self._own_tags = tags
 
     def of(self, text: ParallelText) -> "TaggedText":
-        """Another text with the same tags.
+        """Return another text with the same tags.
 
         Args:
             text: a `ParallelText`.
+
+        Returns:
+            A `TaggedText`.
         """
         return TaggedText(text, *self._own_tags)
 
@@ -63,30 +66,30 @@ class TaggedText(ParallelText):
 class Mixture(ParallelText):
     """The pairs of several texts, at given ratios.
 
-    The first text comes once. With ratios, of each other text there are as many pairs as its ratio
-    gives: one that is too small is repeated, of one that is too large there is a sample. Iterating
-    takes a sample at even distances; each epoch of a training takes another one.
+    The pairs of the first text occur once. The number of pairs from another text is its ratio times
+    that of the first text: small texts are repeated, and large texts are sampled. Iterating takes a
+    sample at even distances; each epoch of a training takes another sample.
 
     Args:
         texts: `ParallelText`s, also `TaggedText`s.
-        ratios: one for each text: how many pairs of it there are to be for one of the first, such
-            as `(1, 0.5)`, where the first text has another ratio than 1 in proportion. None in the
-            place of a ratio, or of all of them: each pair of the text comes once.
+        ratios: one number per text, such as `(1, 0.5)`: the pairs of the text for each pair of the
+            first. If the first ratio is not 1, all ratios are relative to it. None, for one text or
+            for all, includes each pair of the text once.
 
     Attributes:
         texts: the texts.
         ratios: their ratios, or None.
-        counts: how many pairs of each there are.
+        counts: the number of pairs from each text.
 
     Raises:
-        UserError: if there is no text, or not one positive ratio for each.
+        UserError: if there is no text, or there is not one positive ratio per text.
     """
 
     def __init__(self, texts: Sequence[ParallelText], ratios: Sequence[float | None] | None = None):
         self.texts = list(texts)
         self.ratios = None if ratios is None else list(ratios)
         if not self.texts:
-            raise UserError("A mixture must have at least one text. Received: texts=[]")
+            raise UserError("`texts` must contain at least one text. Received: texts=[]")
         self.counts = epoch_counts([len(text) for text in self.texts], self.ratios)
         first = self.texts[0]
         names = ("source_language", "target_language")
@@ -101,7 +104,8 @@ class Mixture(ParallelText):
         return all(text.is_tagged for text in self.texts)
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of all sentences of the texts, and of the ratios, if there are any."""
+        """Return the SHA-256 (hex) of all sentences of the texts and of the ratios, if there are
+        any."""
         if self.ratios is None:
             return super().fingerprint()
         prints = [text.fingerprint() for text in self.texts]
@@ -118,25 +122,27 @@ class Mixture(ParallelText):
 
 
 def epoch_counts(lengths: Sequence[int], ratios: Sequence[float | None] | None) -> list[int]:
-    """Returns how many pairs of each text of a mixture there are.
+    """Return the number of pairs from each text of a mixture.
 
     Args:
-        lengths: the number of pairs of each text.
-        ratios: as `Mixture` takes them.
+        lengths: the number of pairs in each text.
+        ratios: the ratios, as for `Mixture`.
 
     Raises:
-        UserError: if there is not one positive ratio for each text, or the first text is empty.
+        UserError: if there is not one positive ratio per text, or the first text is empty.
     """
     if ratios is None:
         return [*lengths]
     given = [ratio for ratio in ratios if ratio is not None]
     if len(ratios) != len(lengths) or not all(0 < ratio < float("inf") for ratio in given):
         raise UserError(
-            f"`ratios` must be {len(lengths)} positive numbers, one for each text. Received: "
+            f"`ratios` must be {len(lengths)} positive numbers, one per text. Received: "
             f"ratios={ratios}"
         )
     if not lengths[0]:
-        raise UserError("No pair is left of the first text, which the ratios refer to.")
+        raise UserError(
+            "The first text must not be empty: the ratios refer to it. Received: 0 pairs"
+        )
     one = lengths[0] / (ratios[0] or 1)
     counts = (None if ratio is None else max(1, round(one * ratio)) for ratio in ratios)
     return [length if count is None else count for length, count in zip(lengths, counts)]
@@ -148,22 +154,22 @@ def _union(*tags: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(kw_only=True)
 class MixtureOptions:
-    """Several corpora in one training."""
+    """Options for several corpora in one training."""
 
     also: tuple[str, ...] = ()
-    """Further corpora to train on, such as source=de,target=en or data_dir=bt,tag=<bt>,ratio=2:
-    dataset, source, target and data_dir where they are others than the first's, a tag before each
-    source, and how many pairs an epoch has for each pair of the first corpus, which comes once: a
-    corpus that is too small is repeated, of one that is too large each epoch has another sample.
-    Without a ratio, all pairs of a corpus come once. What is held out of the first corpus is left
-    out of the others."""
+    """Further corpora to train on, such as source=de,target=en or data_dir=bt,tag=<bt>,ratio=2. The
+    entries are dataset, source, target and data_dir, which default to those of the first corpus; a
+    tag to put before each source; and ratio, the pairs per epoch for each pair of the first corpus,
+    which occurs once. Small corpora are repeated, and large corpora are sampled anew in each epoch.
+    Without a ratio, all pairs occur once. Sentences that are held out of the first corpus are
+    excluded from the others."""
     tag_target: bool = False
     """Put a tag for the target language, such as <2de>, before each source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """What `also` says of a corpus."""
+    """One corpus, as an entry of `also` describes it."""
 
     dataset: str
     source: str
@@ -191,21 +197,22 @@ def load_mixture(
     data_dir: Path | None,
     options: MixtureOptions,
 ) -> ParallelText:
-    """Loads a split of a corpus by its name; of `"train"`, with the others that `options` name.
+    """Load a split of a corpus by name; for `"train"`, together with the corpora that `options`
+    add.
 
     Args:
-        dataset: as `load_parallel_text` takes it; so are the following.
+        dataset: name of the corpus, as for `load_parallel_text`.
         split: `"train"`, `"val"` or `"test"`.
         source: language code of the source.
         target: language code of the target.
-        data_dir: folder that holds the corpora.
+        data_dir: folder of the corpora.
         options: `MixtureOptions`.
 
     Returns:
-        A `ParallelText`: a `Mixture` if there are several, a `TaggedText` if it is one with tags.
+        A `ParallelText`: a `Mixture` of several corpora, or a `TaggedText` if one corpus has tags.
 
     Raises:
-        UserError: if an option, an argument or a file is wrong.
+        UserError: if an option or an argument is not valid, or a file is missing or damaged.
     """
     first = _Part(dataset=dataset, source=source, target=target, data_dir=data_dir)
     others = [_parse(spec, first) for spec in options.also if split == "train"]
@@ -223,7 +230,7 @@ def load_mixture(
 
 
 def _without(text: ParallelText, sentences: AbstractSet[str]) -> ParallelText:
-    """A text without the pairs that have one of some sentences, on either side."""
+    """Return a text without the pairs that contain one of the sentences."""
     languages = text.source_language, text.target_language
 
     def pairs() -> Iterator[Pair]:
@@ -231,7 +238,7 @@ def _without(text: ParallelText, sentences: AbstractSet[str]) -> ParallelText:
 
     if not (count := len(text) - sum(1 for _ in pairs())):
         return text
-    logger.info("%s pairs of %r have a sentence that is held out: left out", f"{count:,}", text)
+    logger.info("%s pairs of %r are skipped: they contain held-out sentences", f"{count:,}", text)
     return ParallelText(text.name, text.split, *languages, pairs, text.bleu_tokenize)
 
 
@@ -246,6 +253,6 @@ def _parse(spec: str, first: _Part) -> _Part:
     except (TypeError, ValueError):
         names = ", ".join(field.name for field in fields(_Part))
         raise UserError(
-            f"`also` must be NAME=VALUE, with commas between, of the names {names}; ratio is a "
-            f"number. Received: {spec!r}"
+            f"`also` must be NAME=VALUE entries separated by commas, with the names {names}, where "
+            f"ratio is a number. Received: also={spec!r}"
         ) from None

@@ -18,7 +18,7 @@ from keras_transformer.data.text_files import (
 from keras_transformer.data.tmx import translation_units
 from keras_transformer.errors import UserError
 
-# The codes of ISO 639-1, by which languages are known in the names of files.
+# The language codes of ISO 639-1, which file names contain.
 _LANGUAGES = frozenset(
     (
         "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv"
@@ -30,7 +30,7 @@ _LANGUAGES = frozenset(
         " yi yo za zh zu"
     ).split()
 )
-# A region, a script or both may follow, as in `pt_BR` and `zh-Hans`; NLLB has `eng_Latn`.
+# A region, a script or both may follow, as in `pt_BR` and `zh-Hans`; NLLB uses `eng_Latn`.
 _REGION = re.compile(r"(?:[-_](?:[A-Z]{2}|[A-Z][a-z]{3}|\d{3}))+")
 _WITH_SCRIPT = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
@@ -38,31 +38,32 @@ _WITH_SCRIPT = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 class ParallelText:
     """The sentence pairs of one split of a corpus.
 
-    Every `iter()` starts a new pass over the corpus; files are streamed, never held in memory.
-    Creating the object makes one whole pass, so that bad input is reported at once and not in the
-    middle of an epoch. Sentences come without their line end and are otherwise as they are in the
-    corpus: blank ones are not left out.
+    Each `iter()` starts a new pass over the corpus. Files are streamed and never held in memory.
+    The constructor makes one complete pass, so that bad input is reported immediately and not in
+    the middle of an epoch. Sentences are returned without their line end and are otherwise
+    unchanged; blank sentences are included.
 
     Args:
         name: name of the corpus.
         split: name of the split, such as `"train"`.
         source_language: language code of the first sentence of each pair.
-        target_language: language code of the second.
-        pairs: function without arguments that starts a pass: returns an iterator of rows. Or the
-            rows themselves, such as a list or a data set of HuggingFace; of an iterator, they are
-            held in memory. A row is a pair of strings, or a dict of strings by the codes of both
-            languages, alone or under `"translation"`.
-        bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` where it is tokenised
-            already, None for the one that fits the language.
+        target_language: language code of the second sentence.
+        pairs: function without arguments that starts a pass by returning an iterator of rows. Or
+            the rows themselves, such as a list or a Hugging Face data set; the rows of an iterator
+            are held in memory. A row is a pair of strings, or a dict of strings by language code,
+            alone or under `"translation"`.
+        bleu_tokenize: sacreBLEU's `tokenize` option for the text: `"none"` for tokenized text, None
+            for the default of the language.
 
     Attributes:
-        prefix: the tags that are before each source: of a `TaggedText`.
-        tags: all tags that are before any source: symbols that a vocabulary must have.
-        held_out: set of the sentences of both sides that were held out of it for other splits.
+        prefix: the tags before each source, if the text is a `TaggedText`.
+        tags: all tags before any source, which must be tokens of the vocabulary.
+        held_out: set of the sentences of both sides that were held out of the text for other
+            splits.
 
     Raises:
         UserError: if there are no rows, a row is not a pair of strings, a pass cannot be repeated,
-            or by `pairs` where it finds bad input.
+            or `pairs` finds bad input.
 
     Example:
 
@@ -93,17 +94,16 @@ class ParallelText:
         self._pairs = _passes(pairs)
         self._length, self._fingerprint = _count_and_digest(self)
         if self._length == 0:
-            raise UserError(f"The split {split!r} of {name} is empty: it holds no sentence pair.")
+            raise UserError(f"The split {split!r} of {name} is empty. Expected sentence pairs.")
         if next(iter(self), None) is None:
             raise UserError(
-                f"`pairs` of {name} must start a new pass each time that it is called. Received: a "
-                "function whose second pass is empty. Pass the rows themselves, or return a new "
-                "iterator from it."
+                f"`pairs` of {name} must start a new pass at each call. Received: a function whose "
+                "second pass is empty. Return a new iterator from it, or pass the rows themselves."
             )
 
     @property
     def is_tagged(self) -> bool:
-        """Whether each source has a tag."""
+        """Whether each source begins with a tag."""
         return bool(self.prefix)
 
     @classmethod
@@ -116,15 +116,15 @@ class ParallelText:
         name: str = "text",
         split: str = "train",
     ) -> "ParallelText":
-        """Pairs the lines of two UTF-8 text files, plain or compressed by gzip, bzip2 or xz.
+        """Pair the lines of two UTF-8 text files, plain or compressed by gzip, bzip2 or xz.
 
         Args:
-            source_path: file of the source sentences, one a line.
+            source_path: file of the source sentences, one per line.
             target_path: file of their translations.
-            source_language: language code of the source. Defaults to the last part of the file's
-                name that is a known code, as in `train.en`, `train.en.gz` and `train.en.tok`, or
-                else to its ending.
-            target_language: language code of the target, likewise.
+            source_language: language code of the source. Defaults to the last part of the file name
+                that is a known code, as in `train.en`, `train.en.gz` and `train.en.tok`, or else to
+                the ending of the name.
+            target_language: language code of the target. The default is derived in the same way.
             name: name of the corpus.
             split: name of the split.
 
@@ -132,8 +132,8 @@ class ParallelText:
             A `ParallelText`.
 
         Raises:
-            UserError: if a file is missing, empty or not UTF-8, if their line counts differ, or if
-                the names of the files give the same language twice.
+            UserError: if a file is missing, empty or not UTF-8, if the numbers of lines differ, or
+                if both file names yield the same language.
         """
         paths = Path(source_path), Path(target_path)
         languages = (
@@ -142,8 +142,9 @@ class ParallelText:
         )
         if languages[0] == languages[1] and not (source_language and target_language):
             raise UserError(
-                f"Cannot tell the languages by the names {paths[0].name} and {paths[1].name}: both "
-                f"would be {languages[0]!r}. Pass `source_language` and `target_language`."
+                f"Cannot tell the languages by the names {paths[0].name} and {paths[1].name}. "
+                f"Expected two languages. Received: {languages[0]!r} for both. Pass "
+                "`source_language` and `target_language`."
             )
         return cls(name, split, *languages, partial(aligned_lines, *paths))
 
@@ -157,14 +158,14 @@ class ParallelText:
         name: str = "text",
         split: str = "train",
     ) -> "ParallelText":
-        """Reads pairs from a file of lines source TAB target, UTF-8, plain or compressed.
+        """Read pairs from lines of source TAB target in a UTF-8 file, plain or compressed.
 
         Args:
             path: the file.
             source_language: language code of the source.
             target_language: language code of the target.
-            columns: which columns hold source and target, counted from 0. None: the first and the
-                second, and there must be no third.
+            columns: indices of the columns with source and target, counted from 0. Defaults to the
+                first two columns, and then a third column is an error.
             name: name of the corpus.
             split: name of the split.
 
@@ -186,20 +187,20 @@ class ParallelText:
         name: str = "text",
         split: str = "train",
     ) -> "ParallelText":
-        """Reads pairs from a translation memory (`.tmx`, plain or compressed), unit by unit.
+        """Read pairs from a translation memory (`.tmx`, plain or compressed), one unit at a time.
 
         Args:
-            path: the file. One that declares entities is refused.
-            source_language: language code of the source: `"en"` finds `en-US` too.
+            path: the file. Entity declarations are not supported.
+            source_language: language code of the source. `"en"` also matches `en-US`.
             target_language: language code of the target.
             name: name of the corpus.
             split: name of the split.
 
         Returns:
-            A `ParallelText`. Units that lack one of the languages are no pairs.
+            A `ParallelText`. Units without one of the languages are skipped.
 
         Raises:
-            UserError: if the file is missing, no whole TMX file, or without a pair.
+            UserError: if the file is missing, is not a complete TMX file, or contains no pair.
         """
         languages = source_language, target_language
         pairs = partial(translation_units, Path(path), *languages)
@@ -218,16 +219,20 @@ class ParallelText:
         return f"<ParallelText {self.name} {self.split} {direction}: {len(self):,} pairs>"
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of all sentences in order: equal exactly where the pairs are equal."""
+        """Return the SHA-256 (hex) of all sentences in order. It is equal if and only if the pairs
+        are."""
         return self._fingerprint
 
 
 def as_parallel_text(pairs: Any, split: str) -> ParallelText:
-    """Returns a `ParallelText`, or makes one of any rows that it takes.
+    """Return a `ParallelText` unchanged, or make one from rows.
 
     Args:
         pairs: a `ParallelText`, or rows such as a list of pairs of strings.
-        split: name of the split, if it has none yet.
+        split: name of the split of new texts.
+
+    Returns:
+        A `ParallelText`.
 
     Raises:
         UserError: if a row is not a pair of strings.
@@ -238,7 +243,7 @@ def as_parallel_text(pairs: Any, split: str) -> ParallelText:
 
 
 def _language(path: Path) -> str:
-    """The language of a file by its name: empty if the name has neither a code nor an ending."""
+    """Return the language in a file's name, or "" if the name has neither a code nor an ending."""
     parts = uncompressed_name(path).split(".")
     ending = parts[-1] if len(parts) > 1 else ""
     return next(filter(_is_language, reversed(parts)), ending)
@@ -253,7 +258,7 @@ def _is_language(part: str) -> bool:
 def _passes(
     pairs: Callable[[], Iterable[Any]] | Iterable[Any], argument: str = "pairs"
 ) -> Callable[[], Iterable[Any]]:
-    """The function that starts a pass over rows, whether it is given or the rows are."""
+    """Return the function that starts a pass over rows, given that function or the rows."""
     if callable(pairs):
         return pairs
     if isinstance(pairs, str | bytes | Mapping) or not isinstance(pairs, Iterable):
@@ -266,7 +271,7 @@ def _passes(
 
 
 def _pair(row: Any, languages: tuple[str, str], where: str) -> Pair:
-    """The two strings of a row."""
+    """Return the two strings of a row."""
     pair = row
     if isinstance(row, Mapping):
         texts = row.get("translation", row)

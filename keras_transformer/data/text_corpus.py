@@ -1,4 +1,4 @@
-"""Any pairs of texts in a folder, by the names of their files."""
+"""Sentence pairs in the files of a folder, found by the names of the files."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -22,12 +22,12 @@ _HELD_OUT = ("val", "test")
 
 
 def open_text(split: str, source: str, target: str, data_dir: Path | None, hold_out: bool) -> Pairs:
-    """Returns the function that starts a pass over the pairs of a split of the corpus `text`.
+    """Return a function that starts a pass over the pairs of a split of the corpus `text`.
 
-    With `hold_out`, `"train"` lacks what is held out for splits that have no files.
+    With `hold_out`, `"train"` excludes the pairs that are held out for splits without files.
 
     Raises:
-        UserError: if there are no files, or it is not clear which ones to train on.
+        UserError: if there are no files, or several files could be the training text.
     """
     for folder in corpus_folders(data_dir, "text"):
         files = _Files(folder, source, target)
@@ -39,7 +39,7 @@ def open_text(split: str, source: str, target: str, data_dir: Path | None, hold_
             missing = [name for name in _HELD_OUT if not files.named(name)]
             if not missing or (split == "train" and not hold_out):
                 return whole
-            # The same pairs in both directions: one model may learn both.
+            # Hold out the same pairs in both directions, so that one model can learn both.
             key = [source, target].index(min(source, target))
             return with_held_out(whole, split, missing, key)
     names = [f"{split}.{language}" for language in (source, target)]
@@ -47,18 +47,18 @@ def open_text(split: str, source: str, target: str, data_dir: Path | None, hold_
         data_dir,
         "text",
         names,
-        "Expected one sentence a line. (Or a file of lines source TAB target, or a translation "
-        f"memory: {split}.tsv, {split}.tmx.)",
+        "Expected one sentence per line. (Or lines of source TAB target in "
+        f"{split}.tsv, or a translation memory {split}.tmx.)",
     )
 
 
 class _Files:
-    """The files of a folder that hold pairs of two languages."""
+    """The files of a folder that contain pairs of two languages."""
 
     def __init__(self, folder: Path, source: str, target: str):
         self.folder, self.languages = folder, (source, target)
         there, back = f"{source}-{target}", f"{target}-{source}"
-        # What a name goes on with after the stem, and how such files are read.
+        # The possible ends of file names after the stem, and the method that opens such files.
         self._forms = [
             *((_ends(middle, source, target), self._lines) for middle in ("", there, back)),
             *((_ends(there, "tsv"), self._columns), (_ends(back, "tsv"), self._swapped_columns)),
@@ -67,7 +67,7 @@ class _Files:
         ]
 
     def named(self, stem: str) -> Pairs | None:
-        """The pairs in the files of a name, if there are any."""
+        """Return the pairs in the files with a stem, or None if there are none."""
         for ends, open_files in self._forms:
             paths = [plain_or_compressed(self.folder / f"{stem}{end}") for end in ends]
             if all(paths):
@@ -75,19 +75,20 @@ class _Files:
         return None
 
     def only(self) -> Pairs | None:
-        """The pairs in files of any name, if there are some of just one; none is named train."""
+        """Return the pairs in the files of the only stem there is, or None if there is no file."""
         if "train" in self._stems():
-            return None  # its other half is missing
+            return None  # the file of the other language is missing
         stems = {stem for stem in self._stems() if self.named(stem)} - {*_HELD_OUT}
         if len(stems) > 1:
             raise UserError(
-                f"There is no train.{self.languages[0]} in {self.folder}, and several others that "
-                f"could be meant: {', '.join(sorted(stems))}. Name the files of one of them train."
+                f"Cannot choose the training text in {self.folder}. Expected files named train, "
+                f"such as train.{self.languages[0]}, or files of only one name. Received: "
+                f"{', '.join(sorted(stems))}"
             )
         return self.named(*stems) if stems else None
 
     def _stems(self) -> Iterator[str]:
-        # The longest end first: of corpus.en-de.en the stem is corpus.
+        # Try the longest end first: the stem of corpus.en-de.en is corpus.
         ends = sorted((end for ends, _ in self._forms for end in ends), key=len, reverse=True)
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             name = uncompressed_name(path)

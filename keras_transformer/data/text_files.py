@@ -1,4 +1,4 @@
-"""Text files of corpora: finding them, and reading them line by line."""
+"""Text files of corpora: finding them and reading them line by line."""
 
 import bz2
 import codecs
@@ -17,10 +17,10 @@ from keras_transformer.errors import UserError
 Pair = tuple[str, str]  # A sentence and its translation.
 Pairs = Callable[[], Iterable[Pair]]  # Starts a pass over a corpus.
 
-COMPRESSED_ENDS = (".gz", ".bz2", ".xz")  # of the names of files that may stand for plain ones
+COMPRESSED_ENDS = (".gz", ".bz2", ".xz")  # endings of compressed files
 
-# The first bytes of compressed files, which identify them whatever their names are, and the
-# function that opens them; None where the standard library has no such function.
+# The first bytes of compressed files, which identify them under any name, and the function that
+# opens them; None if the standard library has no such function.
 _COMPRESSIONS = {
     "gzip": (rb"\x1f\x8b", gzip.open),
     "bzip2": (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", bz2.open),
@@ -35,7 +35,7 @@ _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\v\f\r"})
 
 
 def check_folder(data_dir: Path) -> None:
-    """Raises an error if there is no folder `data_dir`."""
+    """Raise a `UserError` if the folder `data_dir` does not exist."""
     if not data_dir.is_dir():
         raise UserError(
             f"`data_dir` must be an existing folder. Received: data_dir={str(data_dir)!r}"
@@ -43,8 +43,12 @@ def check_folder(data_dir: Path) -> None:
 
 
 def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Path] | None:
-    """The files of these names that lie together in the corpus's own folder or in `data_dir`, plain
-    or compressed."""
+    """Return the files with these names, plain or compressed, in a corpus's own folder or
+    `data_dir`.
+
+    Returns:
+        The paths, all in one folder, or None if one of the files is missing.
+    """
     for place in corpus_folders(data_dir, corpus):
         paths = [path for name in names if (path := plain_or_compressed(place / name))]
         if len(paths) == len(names):
@@ -53,27 +57,38 @@ def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Pat
 
 
 def corpus_folders(data_dir: Path | None, corpus: str) -> list[Path]:
-    """The folders where a corpus may lie; an error if there is no folder `data_dir`."""
+    """Return the folders that may contain a corpus.
+
+    Raises:
+        UserError: if there is no folder `data_dir`.
+    """
     if data_dir is None:
         return []
     check_folder(data_dir)
-    # The corpus's folder goes first: a train.en beside it may be of another corpus.
+    # The corpus's own folder comes first: a train.en next to it may belong to another corpus.
     return [data_dir / corpus, data_dir]
 
 
 def plain_or_compressed(path: Path) -> Path | None:
-    """The file, or a compressed one next to it, such as `train.en.gz` for `train.en`."""
+    """Return the path, or a compressed file next to it such as `train.en.gz`, or None."""
     paths = (path.with_name(f"{path.name}{end}") for end in ("", *COMPRESSED_ENDS))
     return next((found for found in paths if found.is_file()), None)
 
 
 def uncompressed_name(path: Path) -> str:
-    """The name of a file without the ending of its compression: `train.en` of `train.en.gz`."""
+    """Return a file's name without the ending of its compression: `train.en` for `train.en.gz`."""
     return path.stem if path.suffix in COMPRESSED_ENDS else path.name
 
 
 def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected: str) -> UserError:
-    """The error to raise where `find_files` found none; `expected` says what they should hold."""
+    """Return the error to raise if `find_files` found nothing.
+
+    Args:
+        data_dir: the folder that was searched.
+        corpus: name of the corpus.
+        names: names of the files.
+        expected: a sentence that describes the expected content of the files.
+    """
     if data_dir is None:
         files = " and ".join(names)
         return UserError(f"{corpus} needs `data_dir`, the folder that holds {files}. {expected}")
@@ -89,14 +104,18 @@ def missing_files(data_dir: Path | None, corpus: str, names: list[str], expected
 
 
 def aligned_lines(source_path: Path, target_path: Path) -> Iterator[Pair]:
-    """Line N of one file with line N of the other; an error if one has more lines."""
+    """Yield each line of one file with the same line of the other.
+
+    Raises:
+        UserError: if one file has more lines.
+    """
     for source, target in zip_longest(read_lines(source_path), read_lines(target_path)):
         if source is None or target is None:
             counts = [sum(1 for _ in read_lines(path)) for path in (source_path, target_path)]
             raise UserError(
-                f"Parallel files must have equally many lines, but {source_path} has "
-                f"{counts[0]:,} and {target_path} has {counts[1]:,}. "
-                "Line N of one must be the translation of line N of the other."
+                "Parallel files must have the same number of lines, where line N of one is the "
+                f"translation of line N of the other. Received: {source_path} with {counts[0]:,} "
+                f"lines and {target_path} with {counts[1]:,}"
             )
         yield source, target
 
@@ -104,15 +123,25 @@ def aligned_lines(source_path: Path, target_path: Path) -> Iterator[Pair]:
 def tab_separated_pairs(
     path: Path, columns: tuple[int, int] | None = None, expected: str = "source TAB target"
 ) -> Iterator[Pair]:
-    """Two columns of each line, counted from 0; None for lines that have no others."""
+    """Yield two columns of each line.
+
+    Args:
+        path: the file.
+        columns: indices of the two columns, counted from 0. Defaults to the first two columns of
+            lines that have no others.
+        expected: the expected columns, for error messages.
+
+    Raises:
+        UserError: if a line has other columns.
+    """
     first, second = columns or (0, 1)
     for number, line in enumerate(read_lines(path, f"lines of {expected}"), start=1):
         cells = line.split("\t")
         if (columns is None and len(cells) != 2) or len(cells) <= max(first, second):
-            wanted = f"columns {first} and {second}" if columns else f"two columns, {expected},"
+            wanted = f"columns {first} and {second}" if columns else f"two columns, {expected}"
             raise UserError(
-                f"{path}, line {number}: expected {wanted} but found {len(cells)}. "
-                "Keep the two columns with the sentences only."
+                f"{path}, line {number}: cannot read a sentence pair. Expected {wanted}. Received: "
+                f"a line with {len(cells)} columns"
             )
         yield cells[first], cells[second]
 
@@ -123,10 +152,15 @@ def swap_sides(pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Iterator[str]:
-    """The lines of UTF-8 text from that number on, without byte order mark and line ends.
+    """Yield lines of UTF-8 text without byte order mark and line ends.
 
-    Read as bytes, so that a line ends at "\\n" alone: text mode also ends one at a lone "\\r", and
-    `str.splitlines` at U+2028, at form feeds and more, which the other language's line may lack.
+    A line ends at "\\n" only, so that the lines of both languages stay aligned: text mode also ends
+    a line at a lone "\\r", and `str.splitlines` at U+2028, form feeds and other characters.
+
+    Args:
+        file: iterable of lines of bytes.
+        name: name of the file, for error messages.
+        first_number: number of the first line, for error messages.
 
     Raises:
         UserError: if the text is compressed or is not valid UTF-8.
@@ -136,7 +170,7 @@ def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Ite
             if compression := _compression(line):
                 raise UserError(f"{name} is compressed with {compression}. Decompress it first.")
             line = line.removeprefix(codecs.BOM_UTF8)
-            if not line:  # nothing but the mark, not even a line end
+            if not line:  # the file contains only the mark
                 return
         if _is_wide(line):
             raise UserError(
@@ -153,7 +187,7 @@ def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Ite
 
 
 def _compression(start: bytes) -> str | None:
-    """The name of the compression of a file that begins with these bytes, if it is compressed."""
+    """Return the name of the compression that starts with these bytes, or None."""
     found = (name for name, (magic, _) in _COMPRESSIONS.items() if re.match(magic, start))
     return next(found, None)
 
@@ -166,8 +200,12 @@ def _is_wide(line: bytes) -> bool:
     return line.count(0) > 1 or (num_controls > 1 and 3 * num_controls > len(line))
 
 
-def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[str]:
-    """The lines of a file as `decode_lines` gives them; an error if there are none."""
+def read_lines(path: Path, expected: str = "one sentence per line") -> Iterator[str]:
+    """Yield the lines of a file as `decode_lines` does.
+
+    Raises:
+        UserError: if the file is empty or cannot be read.
+    """
     is_empty = True
     with readable(path) as file:
         for line in decode_lines(file, str(path)):
@@ -179,7 +217,7 @@ def read_lines(path: Path, expected: str = "one sentence a line") -> Iterator[st
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[BufferedIOBase]:
-    """A file as `open_bytes` gives it; in words, why it cannot be read."""
+    """Open a file with `open_bytes`; raise a `UserError` with the reason if that fails."""
     try:
         with open_bytes(path) as file:
             yield file
@@ -192,9 +230,9 @@ def readable(path: Path) -> Iterator[BufferedIOBase]:
 
 @contextlib.contextmanager
 def open_bytes(path: Path) -> Iterator[BufferedIOBase]:
-    """Opens a file for reading bytes; one that is gzip, bzip2 or xz is decompressed on the way."""
+    """Open a file for reading bytes, decompressing gzip, bzip2 and xz."""
     with open(path, "rb") as file:
-        # Looked at, not read: a pipe cannot be read twice.
+        # Peek instead of reading: a pipe cannot be read twice.
         compression = _compression(file.peek(_MAGIC_LENGTH))
         opener = _COMPRESSIONS[compression][1] if compression else None
         if opener is None:

@@ -16,8 +16,8 @@ Item = TypeVar("Item")
 WINDOW_SIZE = 4096
 
 _READ_BYTES = 1 << 16
-# Within so many seconds a program that has more lines writes them. One that waits for an answer
-# gets it that much later.
+# The seconds to wait for further lines of a program that is still writing. A program that waits for
+# an answer receives it this much later.
 _PATIENCE = 0.01
 
 # All characters at which `str.splitlines` splits, and the tab.
@@ -30,10 +30,10 @@ def in_windows(items: Iterable[Item], size: int = WINDOW_SIZE) -> Iterator[list[
 
     Args:
         items: iterable.
-        size: how many items a list holds; the last one may hold fewer.
+        size: the number of items per list. The last list may have fewer.
 
     Yields:
-        Lists. If the iterable raises an error, the items before it are given first.
+        Lists. If the iterable raises an error, the items before it are yielded first.
     """
     items = iter(items)
     while True:
@@ -49,21 +49,21 @@ def in_windows(items: Iterable[Item], size: int = WINDOW_SIZE) -> Iterator[list[
 def line_windows(file: Any, name: str, size: int | None = None) -> Iterator[list[str]]:
     """Divide lines of UTF-8 text into lists, without waiting for a list to fill.
 
-    A line waits for no other: when one has been read, those that can be read at once join it, and
-    no more. Where the system cannot tell whether there are any, as for pipes on Windows, lists are
-    filled.
+    A list contains all lines that can be read without waiting, up to `size`. If the system cannot
+    report whether more can be read, as for pipes on Windows, lists are filled.
 
     Args:
         file: binary file, such as `sys.stdin.buffer`.
-        name: what to call it in error messages.
-        size: the most lines of a list. Defaults to 1 for a terminal, and else to 4,096.
+        name: name of the file for error messages.
+        size: the largest number of lines per list. Defaults to 1 for a terminal, and to 4,096
+            otherwise.
 
     Yields:
-        Lists of lines as `decode_lines` gives them. If a line is no UTF-8, the lines before it are
-        given first.
+        Lists of lines as `decode_lines` yields them. If a line is not valid UTF-8, the lines before
+        it are yielded first.
 
     Raises:
-        UserError: if `size` is not positive, or a line is no UTF-8.
+        UserError: if `size` is not positive, or a line is not valid UTF-8.
     """
     if size is None:
         size = 1 if file.isatty() else WINDOW_SIZE
@@ -90,8 +90,9 @@ def _encoded_windows(file, size):
 
 
 def _lines_of_each_read(file):
-    """The lines that each read completes, with their ends; at last what has no end."""
-    parts = []  # of a line whose end has not been read
+    """Yield the lines that each read completes, with their ends; finally the text after the last
+    end."""
+    parts = []  # parts of a line whose end has not been read
     while chunk := file.read1(_READ_BYTES):
         *ended, rest = chunk.split(b"\n")
         if ended:
@@ -104,16 +105,16 @@ def _lines_of_each_read(file):
 
 
 def _has_more_now(file):
-    """Whether a read would not wait, or would only find the end."""
+    """Return whether a read would return immediately, with data or at the end of the file."""
     try:
         readable, _, _ = select.select([file], [], [], _PATIENCE)
-    except (OSError, ValueError):  # no file of the system's, or Windows
+    except (OSError, ValueError):  # not a system file, or Windows
         return True
     return bool(readable)
 
 
 def _take(items, size):
-    """Up to `size` items, and the error that came in place of another, or None."""
+    """Return up to `size` items, and the error raised in place of the next item, or None."""
     taken = []
     try:
         for item in itertools.islice(items, size):
@@ -124,14 +125,15 @@ def _take(items, size):
 
 
 def without_breaks(text: str, source: str = "") -> str:
-    """Replace each line break and tab of a text by a space, except those that its source has too.
+    """Replace each line break and tab in a text by a space, unless its source contains the
+    character.
 
-    So the translation of one line is one line. A model whose vocabulary falls back to bytes can
-    predict, and even more often draw, a line feed that nothing in the source asks for.
+    The translation of one line is then one line. A model whose vocabulary falls back to bytes can
+    predict, and more often sample, line feeds that do not occur in the source.
 
     Args:
         text: a string.
-        source: the string that it was made from.
+        source: the string that the text was made from.
 
     Returns:
         A string of the same length.
@@ -140,21 +142,22 @@ def without_breaks(text: str, source: str = "") -> str:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits an English paragraph into sentences, by the rules of pySBD.
+    """Split an English paragraph into sentences by the rules of pySBD.
 
-    They know abbreviations, initials and decimals, and need no trained model.
+    The rules cover abbreviations, initials and decimals, and need no trained model.
 
     Args:
         text: the paragraph.
 
     Returns:
-        The sentences, without the white space around them; none for a text of white space alone.
+        The sentences without surrounding white space; an empty list if the text contains nothing
+        else.
 
     Raises:
         UserError: if pySBD is not installed.
     """
-    # Only where a sentence begins is taken from pySBD, which drops what holds a character that it
-    # has a use of its own for, such as a musical note.
+    # Take only the beginnings of sentences from pySBD: it drops characters that it uses internally,
+    # such as a musical note.
     starts, end = [], 0
     for part in map(str.strip, _segmenter().segment(text)):
         start = text.find(part, end)

@@ -1,4 +1,4 @@
-"""Translation memories (TMX 1.4): XML, read unit by unit."""
+"""Translation memories in TMX 1.4, read one unit at a time."""
 
 import re
 from collections.abc import Iterator
@@ -9,29 +9,35 @@ from keras_transformer.data.text_files import Pair, readable
 from keras_transformer.errors import UserError
 
 _CHUNK = 1 << 16
-# What stands in them is code of another format, not text. (`hi` is text.)
+# Elements that contain code of another format instead of text. (`hi` contains text.)
 _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))
-_PLACEHOLDER = "ph"  # the code that stands for something: `%s`, but also `<br/>`
+_PLACEHOLDER = "ph"  # code that represents an item: `%s`, but also `<br/>`
 _LINE_ENDS = re.compile(r"[ \t]*[\r\n]+[ \t]*|\t+")
 # Codes that separate words: TMX's types for line, page and column breaks; white space, also
-# escaped; and HTML's tags for lines, paragraphs and cells.
+# escaped; and HTML tags for lines, paragraphs and cells.
 _BREAK_TYPES = frozenset(("lb", "pb", "cb"))
 _BREAK = re.compile(
     r"[\n\r\t]|\\[nrt](?![a-z])|</?(?:br|hr|p|div|h[1-6]|li|ul|ol|table|tr|td|th|tab)\b[^<>]*>",
     re.IGNORECASE,
 )
-_MARKUP = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|\s)*")  # tags, or groups of RTF
+_MARKUP = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|\s)*")  # HTML tags or RTF groups
 
 
 def translation_units(path: Path, source_language: str, target_language: str) -> Iterator[Pair]:
-    """The pairs of a `.tmx` file, plain or compressed: a unit at a time, whatever the file's size.
+    """Yield the pairs of a `.tmx` file, plain or compressed, one unit at a time.
 
-    Nothing in the file can grow beyond its size or reach for another: a file that declares an
-    entity is refused, and expat reads no external ones. A language is found as it is called or,
-    first come, with a region: `en` in `en-US`. Units that lack one of the two give no pair.
+    Memory use does not depend on the size of the file. A file cannot expand beyond its size or read
+    other files: entity declarations raise an error, and expat reads no external entities. A
+    language matches its own code or, in the order of the unit, its code with a region: `en` matches
+    `en-US`. Units without one of the two languages are skipped.
+
+    Args:
+        path: the file.
+        source_language: language code of the source.
+        target_language: language code of the target.
 
     Raises:
-        UserError: if the file is missing, is no XML, declares entities, or has no pair.
+        UserError: if the file is missing, is not XML, declares entities, or contains no pair.
     """
     reader, wanted = _Reader(path), (source_language, target_language)
     is_empty, languages = True, set()
@@ -46,13 +52,14 @@ def translation_units(path: Path, source_language: str, target_language: str) ->
         reader.feed(b"", is_last=True)
     if is_empty:
         raise UserError(
-            f"{path} has no unit in both {source_language} and {target_language}. Its languages "
-            f"are: {', '.join(sorted(languages)) or 'none'}."
+            f"{path} contains no unit in both languages. Expected: {source_language} and "
+            f"{target_language}. Received: {', '.join(sorted(languages)) or 'no language'}"
         )
 
 
 class _Reader:
-    """Gives the units, dicts of language and text, that are whole after each part of a file."""
+    """A parser that returns the units, dicts of text by language, that each chunk of a file
+    completes."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -75,8 +82,8 @@ class _Reader:
             self._parser.Parse(chunk, is_last)
         except UserError:
             raise
-        except (expat.ExpatError, LookupError, ValueError) as error:  # or an encoding it has not
-            raise UserError(f"{self._path} is no whole TMX file: {error}.") from None
+        except (expat.ExpatError, LookupError, ValueError) as error:  # or an unknown encoding
+            raise UserError(f"{self._path} is not a complete TMX file: {error}.") from None
         units, self._units = self._units, []
         return units
 
@@ -108,20 +115,21 @@ class _Reader:
                 self._segment.append(_text_of_code(name, self._code_type, "".join(self._code)))
 
     def _text(self, text):
-        if self._code_depth == 1:  # Deeper is `sub`: a text of its own, such as a footnote.
+        if self._code_depth == 1:  # Deeper text is a `sub`, an independent text such as a footnote.
             self._code.append(text)
         elif self._segment is not None and not self._code_depth:
             self._segment.append(text)
 
     def _refuse_entity(self, name, *_):
         raise UserError(
-            f"{self._path} declares the entity {name!r}, of which a small file could make a huge "
-            "text. Replace what it stands for in the file, and take out the declaration."
+            f"{self._path} must not declare entities, with which a small file could expand to a "
+            "huge text. Replace them in the file and remove the declarations. Received: the "
+            f"entity {name!r}"
         )
 
 
 def _local(name: str) -> str:
-    """The name of an element without the prefix of its namespace."""
+    """Return the name of an element without the prefix of its namespace."""
     return name.rpartition(":")[2]
 
 

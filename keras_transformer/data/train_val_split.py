@@ -10,22 +10,22 @@ from keras_transformer.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-LARGEST = 1_000  # pairs of a split, of a large text
-SHARE = 50  # and one in so many of a small one: of fewer, none
-_LONGEST = 1_000  # characters: longer sentences would be cut or left out where they are scored
+LARGEST = 1_000  # the most pairs that are held out for a split
+SHARE = 50  # hold out at most 1 pair in 50, and none from smaller texts
+_LONGEST = 1_000  # characters; longer sentences would be truncated or skipped when they are scored
 
 
 def with_held_out(pairs: Pairs, split: str, missing: Sequence[str], key: int = 0) -> Pairs:
-    """The pairs of a split of a text that has no files of some splits.
+    """Return a split of a text that has no files for some splits.
 
-    They are drawn by a digest of their sentences: the same ones each time, wherever they stand.
-    No sentence is on two sides.
+    Pairs are chosen by a digest of their sentences, so the choice does not depend on their order.
+    No sentence occurs in two splits.
 
     Args:
-        pairs: starts a pass over the whole text.
+        pairs: function that starts a pass over the whole text.
         split: `"train"` or one of `missing`.
         missing: the splits without files.
-        key: the side whose sentences are drawn, each of which comes once.
+        key: the side whose digests decide. Each of its sentences is held out at most once.
 
     Returns:
         The function that starts a pass over the pairs of the split.
@@ -38,10 +38,10 @@ def with_held_out(pairs: Pairs, split: str, missing: Sequence[str], key: int = 0
         return DisjointPairs(pairs, [pair for part in held_out.values() for pair in part])
     if not held_out[split]:
         raise UserError(
-            f"There are no files of the split {split!r}, and the training text is too small to "
-            f"hold pairs out: it has fewer than {SHARE}. Give a text to score translations with."
+            f"Cannot hold the split {split!r} out of the training text. Expected files of this "
+            f"split, or at least {SHARE} training pairs. Received: fewer pairs, and no files"
         )
-    logger.info("%s: %d pairs, held out of the training text", split, len(held_out[split]))
+    logger.info("%s: %d pairs held out of the training text", split, len(held_out[split]))
     return lambda: iter(held_out[split])
 
 
@@ -49,19 +49,23 @@ def _draw(pairs: Pairs, splits: Sequence[str], key: int) -> dict[str, list[Pair]
     count, drawn = _smallest(pairs, len(splits) * LARGEST, key)
     size = min(LARGEST, count // SHARE)
     held_out = {split: [] for split in splits}
-    sides = {}  # of the other sentences: which split has them
+    sides = {}  # sentence on the other side -> the split that contains it
     chosen = sorted(drawn.items())[: size * len(splits)]
     for number, (_, pair) in enumerate(chosen):
         split = splits[number % len(splits)]
-        # What another split has on the other side is in neither.
+        # Drop the pair if another split contains its sentence on the other side.
         if sides.setdefault(pair[1 - key], split) == split:
             held_out[split].append(pair)
     return held_out
 
 
 def _smallest(pairs: Pairs, most: int, key: int) -> tuple[int, dict[int, Pair]]:
-    """The number of pairs; and by their digests the sentences whose digests are smallest, with the
-    first pair of each."""
+    """Return the number of pairs, and the first pair of each of the sentences with smallest
+    digests.
+
+    Returns:
+        The number of all pairs, and a dict of up to `most` pairs by digest.
+    """
     drawn, largest_first, count = {}, [], 0
     for pair in pairs():
         count += 1
@@ -82,10 +86,14 @@ def _smallest(pairs: Pairs, most: int, key: int) -> tuple[int, dict[int, Pair]]:
 
 
 def component_numbers(pairs: Iterable[Pair]) -> list[int]:
-    """Numbers connected pairs alike, from 0 on in the order in which they first come.
+    """Number the connected components of pairs from 0, in order of their first pair.
+
+    A sentence may have several translations, and each of them may have other translations. Pairs
+    with a sentence in common on the same side are connected. (In the sentences of manythings.org, 1
+    German sentence in 10 of `dev.tsv` is also in `train.tsv`.)
 
     Args:
-        pairs: pairs of sentences. Those that share a first, or a second, are connected.
+        pairs: pairs of sentences.
 
     Returns:
         The number of each pair's component.
@@ -95,7 +103,7 @@ def component_numbers(pairs: Iterable[Pair]) -> list[int]:
     def root(sentence):
         parents.setdefault(sentence, sentence)
         while parents[sentence] != sentence:
-            # The path becomes shorter for those who come after.
+            # Shorten the path for later calls.
             parents[sentence] = parents[parents[sentence]]
             sentence = parents[sentence]
         return sentence
@@ -107,11 +115,11 @@ def component_numbers(pairs: Iterable[Pair]) -> list[int]:
 
 
 class DisjointPairs:
-    """Starts passes over the pairs that share no sentence, on either side, with held-out pairs.
+    """A function that starts passes over the pairs that share no sentence with held-out pairs.
 
     Args:
-        pairs: starts a pass over all pairs.
-        held_out: the pairs that are held out.
+        pairs: function that starts a pass over all pairs.
+        held_out: the held-out pairs.
     """
 
     def __init__(self, pairs: Pairs, held_out: Iterable[Pair]):

@@ -7,8 +7,8 @@ here count in Python; what needs the model is done in `on_train_batch_begin`, wh
 order, and only where there is something to do."""
 
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import keras
 import numpy as np
@@ -17,8 +17,6 @@ from keras import ops
 from keras_transformer.errors import UserError
 
 if TYPE_CHECKING:
-    from keras_transformer.data.batching import TokenBatches
-    from keras_transformer.data.staged_batches import StagedBatches
     from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 
 # Should a step fail, its end is never told, and Keras raises the error at the next batch.
@@ -29,6 +27,23 @@ _LONGEST_WAIT = 60.0
 # then saves a fifth of a batch or less. So many batches a shape go first: what has been lost by
 # then is what compiling costs, whenever the training ends (the rent-or-buy problem).
 _BATCHES_PER_PROGRAM = 200
+
+
+class PlannedBatches(Protocol):
+    """The planned batches of a training, such as `TokenBatches` or `StagedBatches`."""
+
+    accumulate: int
+    shapes: np.ndarray
+
+    def pairs_of_step(self, step: int) -> np.ndarray: ...
+
+    def stream(self, start_step: int = 0) -> Any: ...
+
+    def epochs(self, steps: int) -> float: ...
+
+    def passes(self, steps: int) -> Sequence[tuple[Any, float]]: ...
+
+    def target_tokens(self, steps: int) -> float: ...
 
 
 class LimitInFlightBatches(keras.callbacks.Callback):
@@ -73,7 +88,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, batches: "TokenBatches | StagedBatches", checkpoints: "RollingCheckpoints"):
+    def __init__(self, batches: PlannedBatches, checkpoints: "RollingCheckpoints"):
         super().__init__()
         self.batches = batches
         self.checkpoints = checkpoints

@@ -15,8 +15,7 @@ from keras_transformer.training.cost import training_flops
 from keras_transformer.training.plot import draw_trainings
 
 if TYPE_CHECKING:
-    from keras_transformer.data.batching import TokenBatches
-    from keras_transformer.data.staged_batches import StagedBatches
+    from keras_transformer.training.callbacks import PlannedBatches
     from keras_transformer.training.context import TrainingContext
     from keras_transformer.training.trainer import Fitted
 
@@ -47,7 +46,7 @@ def write_history(
 
 def training_facts(
     model: keras.Model,
-    train_batches: "TokenBatches | StagedBatches",
+    train_batches: "PlannedBatches",
     context: "TrainingContext",
     fitted: "Fitted",
     hyperparameters: Mapping[str, Any],
@@ -68,7 +67,7 @@ def training_facts(
     batches = int(optimizer.batches.numpy())
     vocabulary_size = model.config.vocabulary_size
 
-    def flops(batches: "TokenBatches") -> float:
+    def flops(batches: Any) -> float:
         sources, targets = batches.tokens.mean_lengths
         counts = batches.plans.counts
         return training_flops(hyperparameters, vocabulary_size, sources, targets, counts)

@@ -16,6 +16,7 @@ from keras_transformer.training.callbacks import (
     CompileLater,
     LimitInFlightBatches,
     LogScore,
+    PlannedBatches,
     StopOnNonFinite,
     TensorBoard,
     first_compiled_batch,
@@ -69,7 +70,7 @@ class FitOptions:
 class Batches(NamedTuple):
     """The planned batches of the texts to train on and to validate on."""
 
-    train: Any  # `TokenBatches` or `StagedBatches`
+    train: PlannedBatches
     val: Any  # `TokenBatches`
     # Of texts and tokenizers, which stay the same when the training resumes.
     fingerprints: dict[str, Any]

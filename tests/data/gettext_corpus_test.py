@@ -177,7 +177,7 @@ def test_pairs_of_a_folder(tmp_path):
     assert catalog_pairs(tmp_path, "en", "zh-TW") == [("dog", "犬")]
     assert ("Tree", "árvore") in catalog_pairs(tmp_path, "en", "pt")
     message = error_of(catalog_pairs, tmp_path, "en", "zh_HK")
-    assert "no catalogs of zh_HK" in message and "There are: zh_CN, zh_TW" in message
+    assert "catalogs of zh_HK" in message and "Found: zh_CN, zh_TW" in message
     assert "no message in both pt and zh" in error_of(catalog_pairs, tmp_path, "pt", "zh")
 
 
@@ -189,10 +189,10 @@ def test_pairs_of_a_folder(tmp_path):
         (mo({"dog": "Hund"}).replace(b"Hund", b"H\xfcnd"), "is damaged"),
         (mo({"dog": "Hund"}).replace(b"=utf-8", b"=utf-0"), "is damaged"),
         (mo({"a\0b": "x\0y"}, plural="nplurals=2; plural=n/0;"), "is damaged"),
-        (b"no catalog", "is no message catalog"),
-        (b"", "is no message catalog"),
-        ('msgid "a"\nmsgstr "b\n', "is damaged: line 2 is no part of a message"),
-        ('"a"\n', "is damaged: line 1 is no part of a message"),
+        (b"no catalog", "is not a message catalog"),
+        (b"", "is not a message catalog"),
+        ('msgid "a"\nmsgstr "b\n', "is damaged: line 2 does not belong to a message"),
+        ('"a"\n', "is damaged: line 1 does not belong to a message"),
         ("", "is empty"),
     ],
 )

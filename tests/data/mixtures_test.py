@@ -246,7 +246,7 @@ def test_pairs_that_are_too_long_count_for_no_ratio(tmp_path):
     mixture = mixture_of_lengths((19, 19), (1, 2))
     store = TokenStore.build(tmp_path / "store", mixture, Words(), max_tokens=9)
     assert store.parts == [[9, 9], [9, 18]] and store.num_overlong_pairs == 20
-    with pytest.raises(kt.UserError, match="No pair is left of the first text"):
+    with pytest.raises(kt.UserError, match="The first text must not be empty"):
         TokenStore.build(
             tmp_path / "none", mixture_of_lengths((1, 19), (1, 2)), Words(), max_tokens=1
         )
@@ -268,9 +268,9 @@ def test_the_fingerprint_of_ratios_is_of_all_pairs():
         (lambda: Mixture([]), "at least one text"),
         (lambda: Mixture([text("a", 1)], (1, 2)), "`ratios` must be 1 positive numbers"),
         (lambda: Mixture([text("a", 1)], (0,)), "positive numbers.*ratios=.0."),
-        (lambda: TaggedText(text("a", 1)), "A tag must be a word"),
-        (lambda: TaggedText(text("a", 1), "a b"), "A tag must be a word.*'a b'"),
-        (lambda: TaggedText(text("a", 1), " "), "A tag must be a word"),
+        (lambda: TaggedText(text("a", 1)), "Tags must be words"),
+        (lambda: TaggedText(text("a", 1), "a b"), "Tags must be words.*'a b'"),
+        (lambda: TaggedText(text("a", 1), " "), "Tags must be words"),
         *(
             (lambda spec=spec: load(spec), "`also` must be NAME=VALUE.*ratio is a number. Received")
             for spec in ("bt", "folder=bt", "ratio=much", "")

@@ -254,7 +254,7 @@ def test_one_warning_a_call_names_the_sources_that_are_not_read_whole():
 def test_sources_in_the_language_of_the_translations_are_warned_of():
     sentences = ["the dog runs and the cat sees the house"] * 10
     languages = {"source": "de", "target": "en"}
-    with pytest.warns(UserWarning, match="look like en, and the model translates from de") as told:
+    with pytest.warns(UserWarning, match="look like en, but the model translates from de") as told:
         copying_translator(metadata=languages)(sentences)
     assert len(told) == 1
     with warnings.catch_warnings():
