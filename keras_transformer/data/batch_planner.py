@@ -1,11 +1,11 @@
-"""Plans of epochs: batch shapes, and the sentence pairs of each batch."""
+"""Plans of epochs: the batch shapes, and the sentence pairs of each batch."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-# How far a shape is moved at once while looking for a better place.
+# The moves of a shape to try when searching for a better one.
 _STEPS = np.stack(np.meshgrid(range(-3, 4), range(-3, 4)), axis=-1).reshape(-1, 2)
 _DOES_NOT_FIT = 1 << 40
 _NUM_SPLIT_CANDIDATES = 4
@@ -14,12 +14,12 @@ _NUM_SPLIT_CANDIDATES = 4
 def plan_shapes(
     source_lengths: np.ndarray, target_lengths: np.ndarray, num_shapes: int
 ) -> np.ndarray:
-    """Choose the shapes that waste least on padding.
+    """Choose the (source, target) lengths that waste the least padding.
 
-    A sentence pair goes into the smallest shape that holds it, and costs the sum of that shape's
-    lengths. The search begins with one shape that holds all pairs; again and again it splits one of
-    the shapes that waste most, then moves all, one at a time, as long as the total cost falls.
-    Nothing is random: the result depends on the lengths alone.
+    A sentence pair is assigned to the smallest shape that fits it, at the cost of the sum of that
+    shape's lengths. The search starts with one shape that fits all pairs. It repeatedly splits one
+    of the shapes that waste the most, then moves all shapes, one at a time, until the total cost no
+    longer falls. The result is deterministic and depends only on the lengths.
 
     Args:
         source_lengths: int array `(pairs,)`.
@@ -27,8 +27,8 @@ def plan_shapes(
         num_shapes: the largest number of shapes.
 
     Returns:
-        Int array `(shapes, 2)` of (source, target) lengths, by rising sum. The last holds every
-        pair, unless the others hold them all.
+        Int array `(shapes, 2)` of (source, target) lengths, by increasing sum. The last shape fits
+        every pair, unless the others fit all of them.
     """
     # A corpus has millions of pairs, but few distinct pairs of lengths.
     lengths, counts = np.unique(
@@ -48,24 +48,25 @@ def plan_shapes(
 def assign_shapes(
     source_lengths: np.ndarray, target_lengths: np.ndarray, shapes: np.ndarray
 ) -> np.ndarray:
-    """The index of the smallest of `shapes` that holds each pair: int array `(pairs,)`."""
+    """Return the index of the smallest shape that fits each pair: int array `(pairs,)`."""
     lengths = np.stack([source_lengths, target_lengths], axis=-1)
     distinct, inverse = np.unique(lengths, axis=0, return_inverse=True)
     return _costs(distinct, shapes).argmin(axis=1)[inverse.reshape(-1)]
 
 
 def merge_shapes(shapes: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Leave out one shape after the other, each time the one whose pairs cost least elsewhere.
+    """Remove one shape after another, each time the one whose pairs cost least elsewhere.
 
-    The pairs of a shape that is left out go into the smallest of the others that holds it.
+    The pairs of a removed shape are assigned to the smallest remaining shape that fits it.
 
     Args:
-        shapes: int array `(shapes, 2)`, by rising sum.
-        counts: int array `(shapes,)`: the pairs of each shape.
+        shapes: int array `(shapes, 2)`, by increasing sum.
+        counts: int array `(shapes,)`: the number of pairs per shape.
 
     Returns:
-        Int array `(numbers, shapes)`: the shape that the pairs of each shape go into. The last row
-        has all shapes, each row above it one less, the first those that no other holds.
+        Int array `(numbers, shapes)`: the shape to which the pairs of each shape are assigned. The
+        last row has all shapes. Each row above it has one shape less; the first row has the shapes
+        that fit into no other.
     """
     sums = shapes.sum(axis=1)
     holds = (shapes[:, None] <= shapes[None]).all(axis=-1) & ~np.eye(len(shapes), dtype=bool)
@@ -81,7 +82,7 @@ def merge_shapes(shapes: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _costs(lengths, shapes):
-    # (lengths, shapes): the slots a pair takes in a shape.
+    # The number of slots of each length in each shape: int array `(lengths, shapes)`.
     fits = (lengths[:, None] <= shapes[None]).all(axis=-1)
     return np.where(fits, shapes.sum(axis=-1), _DOES_NOT_FIT)
 
@@ -93,7 +94,7 @@ def _total(lengths, counts, shapes):
 def _split_points(
     lengths: np.ndarray, counts: np.ndarray, shapes: np.ndarray
 ) -> Iterator[np.ndarray]:
-    """The middles of the pairs in the shapes that waste most."""
+    """Yield the medians of the pairs in the shapes that waste the most."""
     costs = _costs(lengths, shapes)
     owners = costs.argmin(axis=1)
     waste = (costs.min(axis=1) - lengths.sum(axis=1)) * counts
@@ -106,7 +107,7 @@ def _split_points(
 
 
 def _descend(lengths, counts, shapes):
-    """Move all shapes but the last, which must hold all pairs, to where the cost is least."""
+    """Move all shapes but the last, which must fit all pairs, to reduce the cost."""
     shapes = shapes.copy()
     best = _total(lengths, counts, shapes)
     while True:
@@ -122,32 +123,32 @@ def _descend(lengths, counts, shapes):
 
 
 class EpochPlans:
-    """The plans of all epochs: nothing but the arguments, and the epoch's number, decides them.
+    """The plans of all epochs. They depend only on the arguments and the epoch's number.
 
-    A program is compiled for each shape of a batch when it first comes. More shapes waste less on
-    padding, but the programs take a time that many batches could be trained in. So the first epochs
-    have few of the shapes, and others come when they pay: an epoch has the number of shapes that
-    would be best if as many epochs came after it as went before.
+    A program is compiled for each batch shape at its first use. More shapes waste less padding, but
+    many batches could be trained while a program is compiled. So the first epochs use few shapes,
+    and more are added when they pay off: an epoch uses the number of shapes that would be best if
+    the number of epochs after it were equal to the number before it.
 
     Args:
         source_lengths: int array `(pairs,)`.
         target_lengths: int array `(pairs,)`.
         batch_tokens: the largest number of source slots in a batch, and of target slots.
         num_shapes: the largest number of shapes.
-        rows_multiple: number that divides the rows of every batch.
-        seed: seed of the shuffling. None: all epochs are the same, and not shuffled.
-        compile_batches: the number of batches that train in the time that a program takes to
-            compile. With 0 all epochs have all shapes.
-        parts: list of tuples of two integers: the number of pairs of each part of the corpus, one
-            part after the other, and how many of them an epoch has. A part that is too small is
-            repeated. Of one that is too large each epoch has another sample. None: all pairs are
-            one part, and each epoch has all of them.
+        rows_multiple: divisor of the rows of every batch.
+        seed: seed of the shuffling. Without one, all epochs are the same and are not shuffled.
+        compile_batches: the number of batches that train in the time it takes to compile a program.
+            With 0, all epochs use all shapes.
+        parts: list of tuples of two integers: the number of pairs in each part of the corpus, in
+            order, and the number of them in an epoch. Small parts are repeated; large parts are
+            sampled anew in each epoch. By default all pairs form one part, and each epoch contains
+            all of them.
 
     Attributes:
         shapes: int array `(shapes, 2)` of (source, target) lengths.
         rows: int array `(shapes,)`: the rows of each shape's batches, the same in all epochs.
-        num_batches_at_last: the number of batches in an epoch of all shapes.
-        counts: float array `(pairs,)`: how often an epoch has each pair, on average.
+        num_batches_at_last: the number of batches in an epoch with all shapes.
+        counts: float array `(pairs,)`: the mean number of occurrences of each pair in an epoch.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class EpochPlans:
         )
         self.counts = self._count(num_pairs)
         sizes = np.array([sum(pool.size for pool in pools) for pools in self._pools])
-        # Row by row with more of the shapes, up to all of them.
+        # Each row uses one more of the shapes; the last row uses all.
         self._merged = merge_shapes(self.shapes, sizes)
         sizes = np.stack([np.bincount(row, sizes, len(row)) for row in self._merged]).astype(int)
         self._slots = sizes @ self.shapes.sum(axis=1)
@@ -186,33 +187,33 @@ class EpochPlans:
         )
         self._num_batches = -(-sizes // self.rows)
         self.num_batches_at_last = int(self._num_batches[-1].sum())
-        # One thread makes batches while another may ask for the pairs of one: both of these are
-        # replaced, never changed.
+        # One thread makes batches while another may request the pairs of a batch. So these two
+        # attributes are replaced and never modified.
         self._first_steps = np.zeros(1, int)
         self._plans = {}
 
     def num_shapes(self, epoch: int) -> int:
-        """The number of shapes in an epoch."""
+        """Return the number of shapes in an epoch."""
         return int((self._num_batches[self._stage(epoch)] > 0).sum())
 
     def num_batches(self, epoch: int) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return int(self._num_batches[self._stage(epoch)].sum())
 
     def num_slots(self, epoch: int) -> int:
-        """The number of slots, source and target, in the batches of an epoch."""
+        """Return the number of slots, source and target, in the batches of an epoch."""
         slots = self.rows * self.shapes.sum(axis=1)
         return int(self._num_batches[self._stage(epoch)] @ slots)
 
     def first_step(self, epoch: int) -> int:
-        """The number of batches before an epoch."""
+        """Return the number of batches before an epoch."""
         steps = self._first_steps
         if epoch >= len(steps):
             steps = self._first_steps = self._count_steps(2 * epoch)
         return int(steps[epoch])
 
     def position(self, step: int) -> tuple[int, int]:
-        """The epoch of a batch that is counted from the beginning, and its index there."""
+        """Return the epoch of a batch counted from the beginning, and its index in the epoch."""
         steps = self._first_steps
         while step >= steps[-1]:
             steps = self._first_steps = self._count_steps(2 * len(steps))
@@ -220,24 +221,24 @@ class EpochPlans:
         return epoch, step - int(steps[epoch])
 
     def pairs(self, epoch: int, index: int) -> tuple[int, np.ndarray]:
-        """The index of a batch's shape, and those of its sentence pairs."""
+        """Return the index of a batch's shape, and the indices of its sentence pairs."""
         buckets, batches = self._plan(epoch)
         shape, index = batches[index]
         rows = self.rows[shape]
         return shape, buckets[shape][index * rows : (index + 1) * rows]
 
     def _count_steps(self, epochs):
-        """The number of batches before each epoch, and after the last."""
+        """Return the number of batches before each epoch, and after the last."""
         return np.cumsum([0, *(self.num_batches(epoch) for epoch in range(epochs))])
 
     def _stage(self, epoch):
-        """The row of `_merged` that an epoch has."""
+        """Return the row of `_merged` for an epoch."""
         epochs = 2 * epoch + 1
         num_programs = np.arange(len(self._slots))
         return int((epochs * self._slots + self._program_slots * num_programs).argmin())
 
     def _plan(self, epoch):
-        """The pairs of each shape, and (shape, batch within the shape) of each batch."""
+        """Return the pairs per shape, and (shape, batch within the shape) of each batch."""
         plan = self._plans.get(epoch)
         if plan is None:
             stage = self._stage(epoch)
@@ -251,12 +252,12 @@ class EpochPlans:
                 order = rng.permutation(len(batches))
             order = self._first_two_first(order, [shape for shape, _ in batches])
             plan = buckets, [batches[i] for i in order]
-            # The last one too: batches of two epochs may share an update.
+            # Keep the previous plan too: batches of two epochs may share an update.
             self._plans = dict([*list(self._plans.items())[-1:], (epoch, plan)])
         return plan
 
     def _drawn(self, epoch):
-        """The pairs of each shape that are in an epoch."""
+        """Return the pairs of an epoch, by shape."""
         drawn = ([pool.drawn(self.seed, epoch) for pool in pools] for pools in self._pools)
         return [np.concatenate([np.zeros(0, int), *parts]) for parts in drawn]
 
@@ -270,10 +271,11 @@ class EpochPlans:
         return counts
 
     def _first_two_first(self, order, shape_of_batch):
-        """Begin with a batch of the largest shape, then one that differs from it in both lengths.
+        """Move a batch of the largest shape to the beginning, then one that differs in both
+        lengths.
 
-        Memory then runs out in the first step or never. And Keras on TensorFlow, which reads off
-        the first two batches which axes vary, sees that both lengths do.
+        If memory runs out, it does so in the first step. And Keras on TensorFlow, which infers the
+        variable axes from the first two batches, sees that both lengths vary.
         """
         last = len(order) - 1
         shapes = self.shapes[shape_of_batch]
@@ -284,21 +286,21 @@ class EpochPlans:
 
 
 class _Pool(NamedTuple):
-    """The pairs of one part of the corpus and of one shape, of which an epoch has a number.
+    """The pairs of one part of the corpus with one shape, from which an epoch takes a fixed number.
 
-    The number is fixed, so that all epochs have the same batches: sampling is stratified by shape.
+    Because the number is fixed, all epochs have the same batches: sampling is stratified by shape.
     """
 
     pairs: np.ndarray
-    copies: int  # of all pairs in each epoch
-    rest: int  # pairs more, fewer than all
+    copies: int  # copies of all pairs in each epoch
+    rest: int  # the number of further pairs, less than all
 
     @property
     def size(self):
         return self.copies * len(self.pairs) + self.rest
 
     def drawn(self, seed, epoch):
-        """The pairs of an epoch. No pair is in a second sample before all were in one."""
+        """Return the pairs of an epoch. All pairs are sampled once before any is sampled twice."""
         copies = np.tile(self.pairs, self.copies)
         if not self.rest:
             return copies
@@ -311,7 +313,7 @@ class _Pool(NamedTuple):
 
 
 def _pools(shape_of_pair, num_shapes, parts):
-    """For each shape, the `_Pool` of each part that has pairs of this shape."""
+    """Return, per shape, the `_Pool` of each part that has pairs of this shape."""
     pools, start = [[] for _ in range(num_shapes)], 0
     for length, count in parts:
         copies, rest = divmod(count, length) if length else (0, 0)
@@ -325,12 +327,13 @@ def _pools(shape_of_pair, num_shapes, parts):
 
 
 def _shares(sizes, count):
-    """Divide a sample among shapes by the numbers of their pairs.
+    """Divide a sample among shapes in proportion to their numbers of pairs.
 
-    Where the sample is large enough, each shape has a pair at least: all pairs come to be drawn.
+    If the sample is large enough, each shape gets at least one pair, so that all pairs are sampled
+    at some time.
 
     Args:
-        sizes: int array: the pairs of each shape.
+        sizes: int array: the number of pairs per shape.
         count: the size of the sample, less than the number of pairs.
     """
     least = np.minimum(sizes, 1)
@@ -340,14 +343,14 @@ def _shares(sizes, count):
 
 
 def _buckets(shape_of_pair, num_shapes):
-    """For each shape, the indices of its pairs."""
+    """Return the indices of the pairs of each shape."""
     order = np.argsort(shape_of_pair, kind="stable")
     sizes = np.bincount(shape_of_pair, minlength=num_shapes)
     return np.split(order, np.cumsum(sizes)[:-1])
 
 
 def _join(buckets, merged):
-    """For each shape, the pairs of all that are merged into it."""
+    """Return, per shape, the pairs of all shapes that are merged into it."""
     nothing = buckets[0][:0]
     return [
         np.concatenate([nothing, *(bucket for bucket, into in zip(buckets, merged) if into == k)])
@@ -356,15 +359,15 @@ def _join(buckets, merged):
 
 
 def _rows(sizes, largest, multiple):
-    """The rows of a shape's batches: as few batches as `largest` allows, filled evenly.
+    """Choose the rows of a shape's batches: as few batches as `largest` allows, evenly filled.
 
-    Even filling leaves less than one row a batch to padding; full batches and a rest would leave
-    half a batch a shape on average.
+    Even filling leaves less than one row per batch to padding. Full batches and a remainder would
+    leave half a batch per shape on average.
 
     Args:
-        sizes: int array: the shape's pairs, one number for each plan that may have it.
+        sizes: int array: the number of the shape's pairs in each plan that may use it.
         largest: the largest number of rows.
-        multiple: number that divides the rows.
+        multiple: divisor of the rows.
     """
     needed = -(-max(int(sizes.max()), 1) // multiple) * multiple
     rows = np.arange(multiple, min(largest, needed) + 1, multiple)

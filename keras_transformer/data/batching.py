@@ -23,30 +23,32 @@ Batch: TypeAlias = tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]
 
 logger = logging.getLogger(__name__)
 
-# Of validation: few batches, and one more shape to compile may take longer than all of them.
+# For validation: there are few batches, and compiling one more shape may take longer than all of
+# them.
 _VALIDATION_SHAPES = 3
 
-# How many batches train in the time that a program for one more shape takes to compile: 9 s of
-# `tiny` on TensorFlow and 2 CPU cores. Of larger models it is fewer, on a GPU it is more.
+# The number of batches that train in the time it takes to compile one more shape: 9 s for `tiny` on
+# TensorFlow and 2 CPU cores. It is smaller for larger models, and larger on a GPU.
 _COMPILE_BATCHES = 40
 
 
 @dataclass(kw_only=True)
 class BatchingOptions:
-    """Batches (section 5.1)."""
+    """Options for batches (section 5.1)."""
 
     batch_tokens: int = 2048
-    """Source tokens in a batch at most, and target tokens at most, padding included."""
+    """The most source tokens in a batch, and the most target tokens, padding included."""
     num_shapes: int = 12
-    """Distinct batch shapes at most: more waste less on padding, and take longer to compile. On
-    JAX the first epochs have few of them; others come when they pay."""
+    """The most distinct batch shapes: with more shapes, batches have less padding but compiling
+    takes longer. On JAX the first epochs use few shapes; more are added when they pay off."""
     subword_sampling: float = 0.0
-    """Segment each training sentence anew in each epoch: the probability that a merge is left out
-    (BPE-dropout: Provilkov et al., 2020; 0.1, say), or with a unigram vocabulary the exponent of a
-    segmentation's probability (Kudo, 2018; 0.2, say). 0: always the same segmentation."""
+    """Segment each training sentence differently in each epoch: the probability of skipping a merge
+    (BPE-dropout: Provilkov et al., 2020; 0.1, for example), or with a unigram vocabulary the
+    exponent of a segmentation's probability (Kudo, 2018; 0.2, for example). 0: always use the same
+    segmentation."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if a number is out of its range.
@@ -68,28 +70,29 @@ def plan_batches(
     samplers: Samplers | None = None,
     source_end: bool = True,
 ) -> "tuple[TokenBatches | StagedBatches, TokenBatches]":
-    """Plan the batches of a training and of its validation (section 5.1).
+    """Plan the batches of a training and its validation (section 5.1).
 
     Args:
         train_store: `TokenStore` of the training text.
         val_store: `TokenStore` of the validation text.
         options: `BatchingOptions`.
-        accumulate: how many batches share an update of the optimizer.
+        accumulate: the number of batches per update of the optimizer.
         seed: seed of the shuffling.
-        num_replicas: how many devices share each batch.
-        shard: `(i, n)`: which part of each batch this process reads.
-        few_shapes_first: whether the first epochs have few shapes, and others come when they pay.
-        first: tuple of a `TokenStore` and a number of updates: what to train on so long at first,
-            before `train_store`. Its batches have shapes of their own.
-        samplers: see `TokenBatches`; for the training text.
+        num_replicas: the number of devices that share each batch.
+        shard: `(i, n)`: the part of each batch that this process reads.
+        few_shapes_first: whether the first epochs use few shapes, and more are added when they pay
+            off.
+        first: tuple of a `TokenStore` and a number of updates: the text for the first updates,
+            before `train_store`. Its batches have their own shapes.
+        samplers: samplers for the training text: see `TokenBatches`.
         source_end: whether sources end with the end token.
 
     Returns:
-        The tuple `(train_batches, val_batches)` of `TokenBatches`; with `first`, `train_batches`
+        The tuple `(train_batches, val_batches)` of `TokenBatches`. With `first`, `train_batches`
         are `StagedBatches`.
 
     Raises:
-        UserError: as `TokenBatches`.
+        UserError: as for `TokenBatches`.
     """
     alike = {"rows_multiple": num_replicas, "shard": shard, "source_end": source_end}
 
@@ -104,7 +107,7 @@ def plan_batches(
             samplers=samplers,
             **alike,
         )
-        _tell(batches)
+        _log_plan(batches)
         return batches
 
     if first:
@@ -122,46 +125,47 @@ def plan_batches(
 
 
 class TokenBatches(keras.utils.PyDataset):
-    """Training or validation batches of about equal numbers of tokens (section 5.1).
+    """Training or validation batches with about equal numbers of tokens (section 5.1).
 
-    Sentence pairs of about equal length share a batch. All batches together have at most
-    `num_shapes` shapes, so that XLA compiles few programs. Every pair is in exactly one batch of an
-    epoch, unless the store is of a `Mixture` with ratios: an epoch then has the number of pairs of
-    each text that the ratios give. Rows left over at the end of a shape are padding with zero
+    A batch contains sentence pairs of about equal length. All batches together have at most
+    `num_shapes` shapes, so that XLA compiles few programs. Each pair is in exactly one batch of an
+    epoch, unless the store is made from a `Mixture` with ratios: the ratios then define the number
+    of pairs of each text in an epoch. Unused rows at the end of a shape are padding with zero
     weight.
 
-    Nothing but (`seed`, `epoch`) decides what is in which batch, on every backend. The batches that
-    `fit` comes to next are made in a thread, meanwhile.
+    The content of a batch depends only on (`seed`, `epoch`), on every backend. A thread prepares
+    the next batches in advance.
 
     A batch is a tuple `(inputs, targets, sample_weights)`:
     - `inputs`: `{"encoder_token_ids": (rows, source), "decoder_token_ids": (rows, target)}` int32.
-      The source ends with the end token, where `source_end` says so; the decoder's input begins
-      with the start token.
+      The source ends with the end token if `source_end` is true. The decoder's input begins with
+      the start token.
     - `targets`: `(rows, target)` int32, ending with the end token.
     - `sample_weights`: `(rows, target)` float32, 0 at padding. In training they sum to 1 in each
-      batch: with a loss of `reduction="sum"` the loss is the token mean over the global batch,
-      however many replicas share it. Where `accumulate` batches share an update they are alike for
-      all tokens of these batches, and sum to 1 in a batch on average: the mean of the batches'
-      losses is the token mean. In validation they are so for the whole epoch: weighted metrics are
-      exact means over all tokens.
+      batch: with a loss of `reduction="sum"`, the loss is the token mean over the global batch for
+      any number of replicas. If `accumulate` batches share an update, all tokens of these batches
+      have the same weight, and the weights sum to 1 per batch on average: the mean of the batches'
+      losses is the token mean. In validation, all tokens of the epoch have the same weight, so
+      weighted metrics are exact means over all tokens.
 
     Args:
         store: a `TokenStore`.
         batch_tokens: the largest number of source slots in a batch, and of target slots.
         num_shapes: the largest number of distinct batch shapes.
-        rows_multiple: number that divides the rows of every batch: how many replicas share it.
-        accumulate: how many batches, one after the other, share an update of the optimizer.
-        shard: `(i, n)`: of the rows of each batch, give the i-th of n equal parts, counting from 0.
-            Each of n processes reads its own part of the same batches; weights are of the whole.
+        rows_multiple: divisor of the rows of every batch: the number of replicas that share it.
+        accumulate: the number of consecutive batches per update of the optimizer.
+        shard: `(i, n)`: return the i-th of n equal parts of each batch's rows, counting from 0.
+            Each of n processes reads its own part of the same batches; weights refer to the whole
+            batch.
         training: whether to shuffle, differently in each epoch.
         seed: seed of the shuffling.
-        compile_batches: the number of batches that train in the time that a program for one more
-            shape takes to compile. With it the first epochs have few of the shapes, and others come
-            when they pay: see `EpochPlans`. The epochs then differ in their number of batches;
-            train on `stream`. With 0 all epochs have all shapes.
-        samplers: tuple of the `SubwordSampler` that segments the sources in another way in each
-            epoch, and that of the targets; each may be None. None: all tokens as in the store. The
-            lengths that batches are planned for are larger with it: see `SampledTokens`.
+        compile_batches: the number of batches that train in the time it takes to compile a program
+            for one more shape. If it is positive, the first epochs use few shapes, and more are
+            added when they pay off: see `EpochPlans`. Epochs then differ in their number of
+            batches; train on `stream`. With 0, all epochs use all shapes.
+        samplers: tuple of the `SubwordSampler` for the sources and the one for the targets, which
+            segment sentences differently in each epoch. Each may be None. Batches are then planned
+            for longer sentences: see `SampledTokens`. Defaults to the stored tokens.
         source_end: whether sources end with the end token.
 
     Attributes:
@@ -169,10 +173,10 @@ class TokenBatches(keras.utils.PyDataset):
         plans: the `EpochPlans`.
         tokens: the `StoredTokens` or `SampledTokens`.
         mean_target_tokens: the mean number of target tokens in a batch, end tokens included, in an
-            epoch of all shapes.
+            epoch with all shapes.
 
     Raises:
-        UserError: if the store is empty, `batch_tokens` too small for its longest sentence, or
+        UserError: if the store is empty, `batch_tokens` is too small for its longest sentence, or
             rows cannot be shared evenly.
     """
 
@@ -223,7 +227,7 @@ class TokenBatches(keras.utils.PyDataset):
         self._ahead = None
 
     def __len__(self) -> int:
-        """The number of batches in the present epoch."""
+        """Return the number of batches in the current epoch."""
         return self.plans.num_batches(self.epoch)
 
     def __repr__(self) -> str:
@@ -231,7 +235,7 @@ class TokenBatches(keras.utils.PyDataset):
         return f"<TokenBatches: {len(self.store):,} pairs, {len(self):,} batches of {shapes}>"
 
     def __getitem__(self, index: int) -> Batch:
-        """Batch number `index` of the present epoch."""
+        """Return batch number `index` of the current epoch."""
         if self._ahead is None:
             epoch = self.epoch
             self._ahead = Prefetcher(lambda index: self.batch(epoch, index), len(self))
@@ -242,15 +246,16 @@ class TokenBatches(keras.utils.PyDataset):
         self._ahead = None
 
     def batch(self, epoch: int, index: int) -> Batch:
-        """This shard's part of batch number `index` of an epoch.
+        """Return this shard's part of batch number `index` of an epoch.
 
         Args:
             epoch: number of the epoch, from 0.
             index: number of the batch in it, from 0.
 
         Returns:
-            What `fit` takes: inputs, a dict of int32 arrays `(rows, source)` and `(rows, target)`;
-            targets, int32 array `(rows, target)`; weights, float32 array `(rows, target)`.
+            The tuple that `fit` takes: inputs, a dict of int32 arrays `(rows, source)` and `(rows,
+            target)`; targets, an int32 array `(rows, target)`; weights, a float32 array `(rows,
+            target)`.
         """
         shape, _ = self.pairs_of_batch(epoch, index)
         part, parts = self.shard
@@ -272,7 +277,7 @@ class TokenBatches(keras.utils.PyDataset):
         return inputs, target, weights
 
     def pairs_of_batch(self, epoch: int, index: int) -> tuple[int, np.ndarray]:
-        """The index of a batch's shape, and those of its sentence pairs in the store.
+        """Return the index of a batch's shape, and the indices of its sentence pairs in the store.
 
         Args:
             epoch: number of the epoch, from 0.
@@ -281,7 +286,7 @@ class TokenBatches(keras.utils.PyDataset):
         return self.plans.pairs(epoch, index)
 
     def pairs_of_step(self, step: int) -> np.ndarray:
-        """The indices of the pairs of a batch counted from the beginning of the training.
+        """Return the indices of the pairs of a batch, counted from the beginning of the training.
 
         Args:
             step: number of the batch, from 0.
@@ -293,7 +298,7 @@ class TokenBatches(keras.utils.PyDataset):
         return PlannedBatch(epoch, index, pairs, self.shapes[shape])
 
     def _tokens(self, epoch, index):
-        """The number of tokens in a batch, or its mean over the batches that are weighted alike."""
+        """Return the mean number of tokens over the batches whose tokens share one weight."""
         if not self.training:
             return self.mean_target_tokens
         step = self.plans.first_step(epoch) + index
@@ -303,45 +308,48 @@ class TokenBatches(keras.utils.PyDataset):
         return tokens / self.accumulate
 
     def epochs(self, steps: int) -> float:
-        """How many epochs the first batches of a training are, with the part of the last one.
+        """Return how many epochs the first batches of a training take, with the part of the last
+        one.
 
         Args:
-            steps: how many batches.
+            steps: the number of batches.
         """
         epoch, index = self.plans.position(steps)
         return epoch + index / self.plans.num_batches(epoch)
 
     def passes(self, steps: int) -> "list[tuple[TokenBatches, float]]":
-        """How often the first batches of a training read the store: a list of (batches, epochs).
+        """Return how many epochs of the store the first batches take: a list of one (batches,
+        epochs).
 
         Args:
-            steps: how many batches.
+            steps: the number of batches.
         """
         return [(self, self.epochs(steps))]
 
     def target_tokens(self, steps: int) -> float:
-        """The number of target tokens in the first batches of a training, end tokens included.
+        """Return the number of target tokens in the first batches of a training, end tokens
+        included.
 
-        Of the last epoch's it is the share that its batches are of the epoch's.
+        For an incomplete last epoch, it is the epoch's tokens times the share of its batches.
 
         Args:
-            steps: how many batches.
+            steps: the number of batches.
         """
         return self.epochs(steps) * self._epoch_tokens
 
     def batch_of_step(self, step: int) -> Batch:
-        """This shard's part of a batch that is counted from the beginning of the training.
+        """Return this shard's part of a batch, counted from the beginning of the training.
 
         Args:
             step: number of the batch, from 0.
 
         Returns:
-            As `batch`.
+            The batch, as `batch` returns it.
         """
         return self.batch(*self.plans.position(step))
 
     def stream(self, start_step: int = 0) -> Any:
-        """All batches of all epochs, without end, as a dataset for `fit(steps_per_epoch=...)`.
+        """Return an infinite dataset of the batches of all epochs for `fit(steps_per_epoch=...)`.
 
         Args:
             start_step: the number of batches to skip.
@@ -349,12 +357,12 @@ class TokenBatches(keras.utils.PyDataset):
         return infinite_dataset(lambda step: self.batch_of_step(start_step + step))
 
     def real_token_share(self) -> float:
-        """The share of the present epoch's slots, source and target, that hold tokens."""
+        """Return the share of the current epoch's slots, source and target, that contain tokens."""
         tokens = sum(_sum(lengths * self.plans.counts) for lengths in self.tokens.mean_lengths)
         return tokens / self.plans.num_slots(self.epoch)
 
 
-def _tell(batches):
+def _log_plan(batches):
     logger.info(
         "%d training pairs, %d batches in the first epoch of %d shapes, %.1f%% of the slots are "
         "tokens; later epochs have up to %d shapes",
@@ -373,17 +381,17 @@ def _sum(lengths):
 def _check(lengths, batch_tokens, rows_multiple, shard):
     if rows_multiple % shard[1]:
         raise UserError(
-            f"{shard[1]} processes share each batch, so `rows_multiple` must be a multiple of "
-            f"{shard[1]}. Received: rows_multiple={rows_multiple}"
+            f"`rows_multiple` must be a multiple of {shard[1]}, the number of processes that share "
+            f"each batch. Received: rows_multiple={rows_multiple}"
         )
     if not len(lengths[0]):
-        raise UserError("The corpus has no sentence pairs.")
+        raise UserError("`store` must contain sentence pairs. Received: an empty store")
     longest = max(int(side.max()) for side in lengths)
     if longest * rows_multiple > batch_tokens:
         raise UserError(
-            f"The longest sentence has {longest} tokens, and a batch must hold it at least "
-            f"{rows_multiple} times. Received: batch_tokens={batch_tokens}. Pass at least "
-            f"{longest * rows_multiple}, or leave such long sentences out of the corpus."
+            f"`batch_tokens` must be at least {longest * rows_multiple}: a batch must have room "
+            f"for {rows_multiple} sentences of {longest} tokens, the length of the longest one. "
+            f"Received: batch_tokens={batch_tokens}. Pass more, or remove long sentences."
         )
 
 

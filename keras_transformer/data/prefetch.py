@@ -1,4 +1,4 @@
-"""Batches made in a thread before they are needed, and endless datasets of them for `fit`."""
+"""Batches prepared in a thread in advance, and infinite datasets of them for `fit`."""
 
 import itertools
 import threading
@@ -8,19 +8,19 @@ from typing import Any
 
 import keras
 
-# How many are made ahead.
+# The number of items that are prepared in advance.
 _COUNT = 4
 
 
 class Prefetcher:
-    """A sequence whose next items are made in a thread while the present one is in use.
+    """A sequence whose next items are prepared in a thread while the current item is in use.
 
-    The items come in the order that they are asked for in, and are the same as without it. An error
-    that one of them raises is raised where that item is asked for. The thread ends with the object.
+    The order and the values of the items do not change. If preparing an item raises an error, the
+    error is raised when that item is requested. The thread ends with the object.
 
     Args:
         make: function that takes an index and returns an item.
-        length: the number of items. None: without end.
+        length: the number of items. Defaults to infinity.
     """
 
     def __init__(self, make: Callable[[int], Any], length: int | None = None):
@@ -36,12 +36,12 @@ class Prefetcher:
         return self._make(index) if item is None else item.result()
 
     def _submitted(self, index: int) -> Future | None:
-        """The item, on its way in the thread; None where the one before was not asked for last."""
-        # Keras on TensorFlow may still read ahead in one iterator when it begins another.
+        """Return the future of an item, or None if items are not requested in order."""
+        # Keras on TensorFlow may still prefetch from one iterator when it starts another.
         with self._lock:
             is_next, self._next = index == self._next, index + 1
             if not is_next:
-                # Asked for in another order: nothing is known of what comes next.
+                # The items are requested in another order, so the next one cannot be predicted.
                 for item in self._items.values():
                     item.cancel()
                 self._items.clear()
@@ -54,13 +54,13 @@ class Prefetcher:
 
 
 def infinite_dataset(make: Callable[[int], Any]) -> Any:
-    """A dataset of batches without end, made ahead of their use, for `fit(steps_per_epoch=...)`.
+    """Return an infinite dataset of prefetched batches for `fit(steps_per_epoch=...)`.
 
     Args:
-        make: function that takes an index and returns the batch, as `TokenBatches` has them.
+        make: function that takes an index and returns the batch, as `TokenBatches` does.
 
     Returns:
-        A `tf.data.Dataset` on TensorFlow, else a `keras.utils.PyDataset`.
+        A `tf.data.Dataset` on TensorFlow, otherwise a `keras.utils.PyDataset`.
     """
     return _tensorflow_dataset(make) if keras.backend.backend() == "tensorflow" else _Stream(make)
 
@@ -79,8 +79,10 @@ class _Stream(keras.utils.PyDataset):
 
 
 def _tensorflow_dataset(make):
-    """With axes declared free: from a stream that begins in the middle of an epoch Keras could
-    conclude, from two batches that share a length, that it is fixed.
+    """Return a dataset whose signature leaves all axes undefined.
+
+    Otherwise Keras infers the shapes from the first two batches: if they have a length in common,
+    because the stream starts in the middle of an epoch, Keras would take it for fixed.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The tokens of the sentence pairs in a batch: as they are stored, or drawn anew in each epoch."""
+"""The tokens of the sentence pairs in a batch: as stored, or sampled anew in each epoch."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -10,36 +10,36 @@ from keras_transformer.data.subword_sampling import SubwordSampler
 if TYPE_CHECKING:
     from keras_transformer.data.token_store import TokenStore
 
-# The sampler of the sources and of the targets; None leaves a side as it is stored.
+# The samplers of the sources and of the targets; None leaves a side as it is stored.
 Samplers: TypeAlias = Sequence[SubwordSampler | None]
 
-# How often a sentence is drawn until it fits into its place.
+# The most samples of a sentence that does not fit.
 _TRIES = 4
-# How many standard deviations longer than its mean a sentence may become in a shape that just holds
-# it. With more of them batches hold more padding, with less what is drawn is shorter: with a half
-# the tokens of Multi30k are 97 % of those that would be drawn if there were no shapes.
+# The room in a shape beyond a sentence's mean length, in standard deviations. More room means more
+# padding; less room means that shorter segmentations are sampled. With 0.5, Multi30k has 97 % of
+# the tokens that would be sampled without shapes.
 _DEVIATIONS = 0.5
 
 
 class PlannedBatch(NamedTuple):
-    """A batch of which nothing is read yet."""
+    """A batch whose tokens have not been read."""
 
     epoch: int
-    index: int  # in the epoch
-    pairs: np.ndarray  # their indices in the store
-    shape: np.ndarray  # the lengths of source and target
+    index: int  # its index in the epoch
+    pairs: np.ndarray  # indices in the store
+    shape: np.ndarray  # (source, target) lengths
 
 
 class StoredTokens:
-    """The tokens of a `TokenStore`, as they are.
+    """The tokens of a `TokenStore`, unchanged.
 
     Args:
         store: the `TokenStore`.
 
     Attributes:
-        lengths: the lengths of all sources and of all targets, with the end token or the start
-            token, that batches are planned for.
-        mean_lengths: what these lengths are on average over the epochs.
+        lengths: the lengths of all sources and of all targets, including the end token or the start
+            token, for which batches are planned.
+        mean_lengths: the means of these lengths over the epochs.
     """
 
     def __init__(self, store: "TokenStore"):
@@ -47,7 +47,7 @@ class StoredTokens:
         self.lengths = self.mean_lengths = tuple(side.lengths + 1 for side in self._sides)
 
     def padded(self, batch: PlannedBatch, rows: slice) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """The tokens of some rows of a batch, without start and end tokens.
+        """Return the tokens of some rows of a batch, without start and end tokens.
 
         Args:
             batch: a `PlannedBatch`.
@@ -64,27 +64,28 @@ class StoredTokens:
         )
 
     def num_target_tokens(self, batch: PlannedBatch) -> int:
-        """The number of target tokens in a batch, end tokens included."""
+        """Return the number of target tokens in a batch, end tokens included."""
         return int(self.lengths[1][batch.pairs].sum(dtype="int64"))
 
 
 class SampledTokens:
-    """The tokens of a `TokenStore`, segmented in another way in each epoch.
+    """The tokens of a `TokenStore`, segmented differently in each epoch.
 
-    Nothing but the arguments and a batch's epoch, index and pairs decides how its sentences are
-    segmented. Batches are planned for sentences that are longer than their mean by half a standard
-    deviation. One that does not fit into its place is drawn again, a few times, and then left as it
-    is in the store.
+    The segmentation depends only on the arguments and on a batch's epoch, index and pairs. Batches
+    are planned for sentences that are longer than their mean by half a standard deviation. If a
+    sample does not fit, the sentence is sampled again a few times, and then keeps its stored
+    tokens.
 
     Args:
         store: the `TokenStore`.
-        samplers: tuple of the `SubwordSampler` of the sources and that of the targets. None: as
-            they are.
-        seed: seed of what is drawn.
-        keep: how many batches are asked for again and again: those that share an update.
+        samplers: tuple of the `SubwordSampler` for the sources and the one for the targets. None
+            keeps a side as it is stored.
+        seed: seed of the samples.
+        keep: the number of batches to cache: the batches of an update, which are requested
+            repeatedly.
 
     Attributes:
-        lengths, mean_lengths: as those of `StoredTokens`.
+        lengths, mean_lengths: as in `StoredTokens`.
     """
 
     def __init__(self, store: "TokenStore", samplers: Samplers, seed: int, keep: int = 1):
@@ -101,11 +102,11 @@ class SampledTokens:
         self._drawn = {}
 
     def padded(self, batch: PlannedBatch, rows: slice) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """As `StoredTokens.padded`."""
+        """Return the tokens of some rows, as `StoredTokens.padded` does."""
         return tuple((ids[rows], lengths[rows]) for ids, lengths in self._draw_batch(batch))
 
     def num_target_tokens(self, batch: PlannedBatch) -> int:
-        """As `StoredTokens.num_target_tokens`."""
+        """Return the number of target tokens in a batch, end tokens included."""
         _, (_, lengths) = self._draw_batch(batch)
         return int(lengths.sum()) + len(lengths)
 
@@ -114,7 +115,7 @@ class SampledTokens:
         drawn = self._drawn.get(key)
         if drawn is None:
             drawn = tuple(self._draw_side(side, batch) for side in (0, 1))
-            # Replaced, never changed: several threads may ask.
+            # Replace the dict and never modify it: several threads may read it.
             self._drawn = dict([*list(self._drawn.items())[-self._keep :], (key, drawn)])
         return drawn
 
@@ -133,7 +134,7 @@ class SampledTokens:
 
 
 def _draw_to_fit(sampler, stored, room, seeds):
-    """Draw sentences of at most `room` tokens, which all stored ones fit into."""
+    """Sample sentences of at most `room` tokens. All stored sentences fit into it."""
     ids, left = [*stored], range(len(stored))
     for seed in seeds:
         drawn = sampler([stored[row] for row in left], int(seed))
@@ -147,7 +148,7 @@ def _draw_to_fit(sampler, stored, room, seeds):
 
 
 def _length_moments(sequences, sampler):
-    """Mean and variance of how long each sentence becomes: the sums of its tokens' own."""
+    """Return mean and variance of each sentence's sampled length: the sums over its tokens."""
     if sampler is None:
         return sequences.lengths, np.zeros(len(sequences))
     return sequences.sums(sampler.mean_lengths), sequences.sums(sampler.length_variances)

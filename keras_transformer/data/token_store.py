@@ -1,4 +1,4 @@
-"""A tokenised corpus on disk, read through memory maps."""
+"""A tokenized corpus on disk, read through memory maps."""
 
 import contextlib
 import itertools
@@ -19,7 +19,7 @@ from keras_transformer.progress import bar
 
 _FORMAT = 1
 _SIDES = ("source", "target")
-_CHUNK = 10_000  # sentence pairs tokenised at a time
+_CHUNK = 10_000  # sentence pairs that are tokenized at a time
 
 
 class SentenceEncoder(Protocol):
@@ -34,31 +34,33 @@ class SentenceEncoder(Protocol):
 class TokenStore:
     """Sentence pairs as token ids, in a folder:
 
-    - `source.tokens`, `target.tokens`: the ids of all sentences end to end, uint16 (uint32 when the
-      vocabulary needs it), without start and end tokens;
-    - `source.lengths`, `target.lengths`: int32, one a sentence;
-    - `store.json`: the number of pairs, the dtype, what the ids were made from, and for each text
-      of a `Mixture` the number of its pairs, and how many of them an epoch has.
+    - `source.tokens`, `target.tokens`: the concatenated ids of all sentences, uint16 (uint32 if the
+      vocabulary needs it), without start and end tokens.
+    - `source.lengths`, `target.lengths`: int32, one per sentence.
+    - `store.json`: the number of pairs, the dtype, a fingerprint of text and tokenizers, and for
+      each text of a `Mixture` the number of its pairs, in total and per epoch.
 
     Args:
         path: the folder.
 
     Attributes:
-        fingerprint: names text, tokenizers and limit.
-        num_overlong_pairs: the number of pairs that were left out because one of their sentences
-            has too many tokens.
-        parts: list of `(pairs, count)`: the number of pairs of each text, one text after the other,
-            and how many of them an epoch has.
+        fingerprint: identifies the text, the tokenizers and the limit.
+        num_overlong_pairs: the number of pairs that were skipped because one of their sentences has
+            too many tokens.
+        parts: list of `(pairs, count)`: the number of pairs of each text, in order, and the number
+            of them in an epoch.
 
     Raises:
-        UserError: if the folder is not a whole store.
+        UserError: if the folder is not a complete store.
     """
 
     def __init__(self, path: str | PathLike):
         path = Path(path)
         info = _read_info(path)
         if info is None:
-            raise UserError(f"There is no token store in {path}, or it is of another version.")
+            raise UserError(
+                f"Cannot find a token store in {path}. Expected one that this version has written."
+            )
         self.fingerprint = info["fingerprint"]
         self.num_overlong_pairs = info.get("left_out", 0)
         self.parts = info.get("parts", [[info["pairs"]] * 2])
@@ -69,8 +71,8 @@ class TokenStore:
         for side, sequences in zip(_SIDES, (self.source, self.target)):
             if len(sequences) != info["pairs"]:
                 raise UserError(
-                    f"{path} is damaged: it should hold {info['pairs']} pairs, and has "
-                    f"{len(sequences)} {side} sentences. Delete it; it is made anew."
+                    f"{path} is damaged. Expected {info['pairs']} pairs. Received: "
+                    f"{len(sequences)} {side} sentences. Delete the folder to make it again."
                 )
 
     def __len__(self):
@@ -90,16 +92,16 @@ class TokenStore:
         target_tokenizer: SentenceEncoder | None = None,
         max_tokens: int | None = None,
     ) -> "TokenStore":
-        """Tokenise pairs of strings into a new store, replacing what is at `path`.
+        """Tokenize pairs of strings into a new store, which replaces any file or folder at `path`.
 
         Args:
             path: the folder to make.
-            pairs: iterable of (source, target) strings; read once, a few thousand at a time. Of a
-                `Mixture` all pairs of its texts are read, whatever their ratios.
+            pairs: iterable of (source, target) strings, which is read once, a few thousand at a
+                time. For a `Mixture`, all pairs of its texts are read, independent of their ratios.
             tokenizer: a `Tokenizer`.
-            fingerprint: a string that names text and tokenizer, kept with the store.
-            target_tokenizer: what encodes the target. Defaults to `tokenizer`.
-            max_tokens: leave out pairs of which a sentence has more tokens. None: none.
+            fingerprint: a string that identifies text and tokenizer, stored with the tokens.
+            target_tokenizer: the tokenizer of the targets. Defaults to `tokenizer`.
+            max_tokens: skip pairs if one of their sentences has more tokens. Defaults to no limit.
 
         Returns:
             The `TokenStore`.
@@ -111,7 +113,7 @@ class TokenStore:
             folder.mkdir()
             texts, ratios = getattr(pairs, "texts", [pairs]), getattr(pairs, "ratios", None)
             total = sum(map(len, texts)) if hasattr(pairs, "__len__") else None
-            with bar("tokenising", "pairs", total) as progress:
+            with bar("tokenizing", "pairs", total) as progress:
                 written = _write(folder, texts, tokenizers, dtype, max_tokens, progress)
             counts, left_out = written
             info = {"format": _FORMAT, "pairs": sum(counts), "dtype": dtype}
@@ -129,11 +131,12 @@ class TokenStore:
         target_tokenizer: SentenceEncoder | None = None,
         max_tokens: int | None = None,
     ) -> "TokenStore":
-        """Like `build`, but keep a store that was made from the same text and tokenizer.
+        """Return a store that was made from the same text and tokenizer, or build one.
 
         Args:
             path: the folder.
-            text: a `ParallelText`, or what has pairs of strings and a `fingerprint()` as it has.
+            text: a `ParallelText`, or another iterable of pairs of strings with a method
+                `fingerprint()`.
             tokenizer: a `Tokenizer`.
             target_tokenizer: as for `build`.
             max_tokens: as for `build`.
@@ -142,7 +145,7 @@ class TokenStore:
             The `TokenStore`.
         """
         how = text, tokenizer, target_tokenizer, max_tokens
-        # A damaged one is made anew.
+        # A damaged store is built again.
         return cls.find(path, *how) or cls.build(
             path, text, tokenizer, _fingerprint(*how), target_tokenizer, max_tokens
         )
@@ -156,7 +159,7 @@ class TokenStore:
         target_tokenizer: SentenceEncoder | None = None,
         max_tokens: int | None = None,
     ) -> "TokenStore | None":
-        """The store that was made from a text and a tokenizer, if there is a whole one.
+        """Return the complete store that was made from a text and a tokenizer, if there is one.
 
         Args:
             path: the folder.
@@ -180,7 +183,7 @@ class TokenSequences:
     """Token ids of many sentences, in a memory-mapped file.
 
     Args:
-        tokens_path: file of all ids, end to end.
+        tokens_path: file of the concatenated ids.
         lengths_path: file of the int32 lengths.
         dtype: dtype of the ids.
     """
@@ -189,17 +192,17 @@ class TokenSequences:
         for path in (tokens_path, lengths_path):
             if not Path(path).is_file():
                 raise UserError(
-                    f"{path} is missing. Delete the folder of the token store; it is made anew."
+                    f"{path} is missing. Delete the folder of the token store to make it again."
                 )
         self.lengths = np.fromfile(lengths_path, "int32")
         self._starts = np.concatenate([[0], np.cumsum(self.lengths, dtype="int64")])
         size = Path(tokens_path).stat().st_size // np.dtype(dtype).itemsize
         if size != self._starts[-1]:
             raise UserError(
-                f"{tokens_path} is damaged: it should hold {self._starts[-1]} ids, and has {size}. "
-                "Delete the folder; it is made anew."
+                f"{tokens_path} is damaged. Expected {self._starts[-1]} ids. Received: {size} ids. "
+                "Delete the folder of the token store to make it again."
             )
-        # An empty file cannot be mapped.
+        # An empty file cannot be memory-mapped.
         self._tokens = np.memmap(tokens_path, dtype, "r") if size else np.zeros(0, dtype)
 
     def __len__(self):
@@ -209,7 +212,7 @@ class TokenSequences:
         return np.asarray(self._tokens[self._starts[index] : self._starts[index + 1]], "int32")
 
     def padded(self, indices: np.ndarray, length: int) -> np.ndarray:
-        """Sentences side by side: int32 array `(len(indices), length)`, 0 after the last token."""
+        """Return sentences as an int32 array `(len(indices), length)`, 0 after the last token."""
         positions = np.arange(length)
         inside = positions < self.lengths[indices][:, None]
         positions_in_file = np.where(inside, self._starts[indices][:, None] + positions, 0)
@@ -218,7 +221,7 @@ class TokenSequences:
         return np.where(inside, self._tokens[positions_in_file], 0).astype("int32")
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """The sum of a value that each token has, for each sentence.
+        """Return the sum of a per-token value over each sentence.
 
         Args:
             values: float array `(vocabulary_size,)`.
@@ -235,7 +238,7 @@ class TokenSequences:
 
 
 def _fingerprint(text, tokenizer, target_tokenizer, max_tokens):
-    # (What writes trees in symbols has none: it is made of the text and the other tokenizer.)
+    # The encoder of trees has no fingerprint: it depends only on the text and the other tokenizer.
     tokenizers = (x for x in (tokenizer, target_tokenizer) if hasattr(x, "fingerprint"))
     digests = dict.fromkeys(x.fingerprint() for x in tokenizers)
     limit = [] if max_tokens is None else [f"{max_tokens} tokens"]
@@ -243,7 +246,7 @@ def _fingerprint(text, tokenizer, target_tokenizer, max_tokens):
 
 
 def _read_info(path):
-    """What `store.json` says, or None where there is no store of this version."""
+    """Return the content of `store.json`, or None if there is no store of this version."""
     try:
         info = json.loads((path / "store.json").read_text("utf-8"))
     except (OSError, ValueError):
@@ -252,7 +255,11 @@ def _read_info(path):
 
 
 def _write(folder, texts, tokenizers, dtype, max_tokens, progress):
-    """Returns how many pairs of each text are in the store, and how many of all are left out."""
+    """Write the tokens of all texts.
+
+    Returns:
+        The number of pairs of each text in the store, and the number of all skipped pairs.
+    """
     counts, left_out = [0] * len(texts), 0
     names = [f"{side}.{part}" for side in _SIDES for part in ("tokens", "lengths")]
     files = {name: open(folder / name, "wb") for name in names}
@@ -268,7 +275,7 @@ def _write(folder, texts, tokenizers, dtype, max_tokens, progress):
             left_out += len(chunk) - len(kept)
             for side, token_ids in zip(_SIDES, zip(*kept)):
                 lengths = np.array([len(ids) for ids in token_ids], "int32")
-                # Not `tofile`, whose error does not say that the disk is full.
+                # Do not use `tofile`: its error does not mention a full disk.
                 files[f"{side}.lengths"].write(lengths.data)
                 flat = np.fromiter(itertools.chain.from_iterable(token_ids), dtype)
                 files[f"{side}.tokens"].write(flat.data)
@@ -280,7 +287,7 @@ def _write(folder, texts, tokenizers, dtype, max_tokens, progress):
 
 
 def _chunks(texts):
-    """The number of each text, with some of its pairs at a time."""
+    """Yield the index of each text with some of its pairs at a time."""
     for number, text in enumerate(texts):
         pairs = iter(text)
         while chunk := list(itertools.islice(pairs, _CHUNK)):

@@ -303,7 +303,7 @@ def test_share_of_real_tokens(store):
 
 
 def test_no_pairs(tmp_path):
-    with pytest.raises(ValueError, match="no sentence pairs"):
+    with pytest.raises(ValueError, match="must contain sentence pairs"):
         TokenBatches(store_of(tmp_path / "tokens", []), 256)
 
 

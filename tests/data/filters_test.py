@@ -104,7 +104,7 @@ def test_each_pair_has_one_reason(caplog):
         (
             {"drop_identical": True},
             "de",
-            "remove all pairs of .*words train.*: 1 blank, 1 identical",
+            "remove all pairs of .*: 1 blank, 1 identical",
         ),
     ],
 )
