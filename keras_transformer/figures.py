@@ -49,13 +49,13 @@ def main(options: Options) -> None:
         logger.info("%s", options.folder / f"{name}.{options.form}")
         return options.folder / f"{name}.{options.form}"
 
-    style = {"dark": options.dark}
-    plot_position_encodings(path=path("position_encodings"), **style)
-    plot_learning_rates(path=path("learning_rates"), **style)
+    dark = options.dark
+    plot_position_encodings(path=path("position_encodings"), dark=dark)
+    plot_learning_rates(path=path("learning_rates"), dark=dark)
     times = measure_layer_types(options.lengths, options.hidden_dim)
-    plot_layer_types(times, options.lengths, options.hidden_dim, path("layer_types"), **style)
+    plot_layer_types(times, options.lengths, options.hidden_dim, path("layer_types"), dark=dark)
     if runs is not None:
-        plot_runs(runs, path("trainings"), **style)
+        plot_runs(runs, path("trainings"), dark=dark)
     with atomic_write(options.folder / "variations.md") as table:
         table.write_text(variations_table(runs), "utf-8")
     logger.info("%s", options.folder / "variations.md")

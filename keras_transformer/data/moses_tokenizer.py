@@ -1,4 +1,4 @@
-"""Words as Moses splits them, in pieces by byte-pair encoding: the tokens of fairseq's models."""
+"""Words split by Moses's rules and by byte-pair encoding: the tokens of fairseq's models."""
 
 import hashlib
 import json
@@ -12,28 +12,28 @@ from keras_transformer.files import atomic_write, read_json
 from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
 
 _END_OF_WORD = "</w>"
-# What stands for an unknown token in text, as SentencePiece has it.
+# The text of an unknown token, as in SentencePiece.
 _UNKNOWN = "⁇" + _END_OF_WORD
 _ENTRIES = {"language": str, "lowercase": bool, "tokens": list, "merges": list}
 
 
 class MosesTokenizer:
-    """One language's words by the rules of Moses, split by byte-pair encoding (Sennrich et al.,
+    """A tokenizer that splits words by Moses's rules and by byte-pair encoding (Sennrich et al.,
     2016).
 
-    It has the methods of a `Tokenizer` that a task needs, but no SentencePiece model is made of
-    Moses's rules: they run in Python alone, by the packages `sacremoses` and `tokenizers`, and are
-    no part of a SavedModel that takes strings.
+    It has the methods of a `Tokenizer` that a task needs. Moses's rules cannot be expressed as a
+    SentencePiece model: they run in Python, in the packages `sacremoses` and `tokenizers`, and are
+    not part of a SavedModel that takes strings.
 
     Args:
         tokens: list of strings in the order of their ids: padding, start, end, unknown, and the
-            pieces, of which those at the end of a word end with `"</w>"`.
-        merges: list of pairs of strings, those to merge first first.
-        language: a code of Moses's rules, such as `"en"`.
+            pieces. Pieces at the end of a word end with `"</w>"`.
+        merges: list of pairs of strings, in the order in which they are merged.
+        language: a language code of Moses's rules, such as `"en"`.
         lowercase: whether text is lowercased first.
 
     Raises:
-        UserError: if the packages cannot be imported, a token is there twice, or a merge is no
+        UserError: if the packages cannot be imported, a token occurs twice, or a merge is not a
             pair.
     """
 
@@ -51,17 +51,17 @@ class MosesTokenizer:
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         if len(self._ids) < len(self.tokens) or len(self.tokens) <= UNKNOWN_ID:
             raise UserError(
-                f"A vocabulary needs at least {UNKNOWN_ID + 1} tokens, each of them once. Received "
-                f"{len(self.tokens)} tokens, of which {len(self._ids)} differ."
+                f"`tokens` must contain at least {UNKNOWN_ID + 1} distinct tokens. Received: "
+                f"{len(self.tokens)} tokens, {len(self._ids)} of them distinct"
             )
         if not all(len(merge) == 2 and all(merge) for merge in self.merges):
-            raise UserError("Each of the `merges` must be a pair of strings that are not empty.")
+            raise UserError("`merges` must be pairs of non-empty strings.")
         self._moses = _Moses(language)
         self._pairs = _byte_pairs(self._ids, self.merges)
 
     @classmethod
     def from_file(cls, path: str | PathLike) -> "MosesTokenizer":
-        """Load what `save` wrote.
+        """Load a tokenizer that `save` has written.
 
         Args:
             path: the file.
@@ -70,19 +70,19 @@ class MosesTokenizer:
             A `MosesTokenizer`.
 
         Raises:
-            UserError: if there is no such file, or it is damaged.
+            UserError: if the file does not exist, or is damaged.
         """
         path = Path(path)
         if not path.is_file():
-            raise UserError(f"There is no tokenizer at {path}.")
+            raise UserError(f"Cannot find the tokenizer {path}. Check the path.")
         config = read_json(path)
         if not isinstance(config, dict) or not all(
             isinstance(config.get(name), kind) for name, kind in _ENTRIES.items()
         ):
-            raise UserError(f"{path} is damaged: expected the entries {', '.join(_ENTRIES)}.")
+            raise UserError(f"{path} is damaged. Expected the entries {', '.join(_ENTRIES)}.")
         for name in ("tokens", "merges"):
             if not all(isinstance(entry, str) for entry in config[name]):
-                raise UserError(f'{path} is damaged: its "{name}" are not all strings.')
+                raise UserError(f'{path} is damaged. Expected a list of strings in "{name}".')
         merges = [merge.split(" ") for merge in config["merges"]]
         try:
             return cls(config["tokens"], merges, config["language"], config["lowercase"])
@@ -90,7 +90,7 @@ class MosesTokenizer:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path: str | PathLike) -> None:
-        """Write it to a file of JSON: whole, or not at all.
+        """Write the tokenizer to a JSON file, completely or not at all.
 
         Args:
             path: the file.
@@ -99,7 +99,7 @@ class MosesTokenizer:
             new.write_text(self._as_json(), "utf-8")
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of what `save` writes."""
+        """Return the SHA-256 (hex) of the file that `save` writes."""
         return hashlib.sha256(self._as_json().encode("utf-8")).hexdigest()
 
     @property
@@ -108,19 +108,19 @@ class MosesTokenizer:
 
     @property
     def proto(self) -> NoReturn:
-        """There is none: what needs one is refused in words.
+        """The SentencePiece model, which does not exist for this tokenizer.
 
         Raises:
             UserError: always.
         """
         raise UserError(
-            "Moses's words are split in Python: there is no SentencePiece model that a SavedModel "
-            "or another engine could split text with. Give them token ids that the `tokenizer` "
-            "made, or use a model whose tokenizer is a SentencePiece model."
+            "A Moses tokenizer has no SentencePiece model with which a SavedModel or another "
+            "engine could split text. Pass token ids from the `tokenizer`, or use a model with a "
+            "SentencePiece tokenizer."
         )
 
     def ids_of(self, symbols: Iterable[str]) -> list[int]:
-        """The ids of tokens.
+        """Return the ids of tokens.
 
         Args:
             symbols: list of strings.
@@ -129,7 +129,7 @@ class MosesTokenizer:
             A list of integers.
 
         Raises:
-            UserError: if one of them is no token of the vocabulary.
+            UserError: if one of them is not a token of the vocabulary.
         """
         for symbol in symbols:
             if symbol not in self._ids:
@@ -137,7 +137,7 @@ class MosesTokenizer:
         return [self._ids[symbol] for symbol in symbols]
 
     def encode(self, sentences: Iterable[str]) -> list[list[int]]:
-        """Turn strings into lists of ids, without start and end tokens.
+        """Convert strings to lists of ids, without start and end tokens.
 
         Args:
             sentences: list of strings.
@@ -148,7 +148,7 @@ class MosesTokenizer:
         return [self._encode(sentence) for sentence in sentences]
 
     def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
-        """The tokens that ids stand for: a list of strings.
+        """Return the tokens with these ids: a list of strings.
 
         Args:
             token_ids: iterable of ids.
@@ -156,32 +156,32 @@ class MosesTokenizer:
         return [self.tokens[int(token_id)] for token_id in token_ids]
 
     def is_unknown(self, token_ids: Iterable[int]) -> bool:
-        """Whether the vocabulary knows nothing of a text.
+        """Return whether a text has no known token.
 
         Args:
-            token_ids: the text's ids, as `encode` gives them.
+            token_ids: the text's ids, as `encode` returns them.
 
         Returns:
-            Whether all of its tokens are the unknown one. Not, if there are none.
+            Whether all of its tokens are the unknown token. False if there are none.
         """
         return {*token_ids} == {UNKNOWN_ID}
 
     def sampler(self, strength: float) -> NoReturn:
-        """There is none: what asks for one is refused in words.
+        """Raise an error: subword sampling is not supported.
 
         Args:
-            strength: as of `Tokenizer.sampler`.
+            strength: as for `Tokenizer.sampler`.
 
         Raises:
             UserError: always.
         """
         raise UserError(
-            "`subword_sampling` needs a SentencePiece model, and words as Moses splits them have "
-            f"none. Train without it. Received: subword_sampling={strength}"
+            "`subword_sampling` must be 0 for a Moses tokenizer, which has no SentencePiece model. "
+            f"Received: subword_sampling={strength}"
         )
 
     def decode(self, token_ids: Iterable[Iterable[int]]) -> list[str]:
-        """Turn ids back into strings; padding, start and end tokens leave no trace.
+        """Convert ids back to strings, without padding, start and end tokens.
 
         Args:
             token_ids: an iterable of sequences of ids, such as an int array `(batch, length)`.
@@ -194,7 +194,7 @@ class MosesTokenizer:
     def _encode(self, sentence):
         words = self._moses.words(sentence.lower() if self.lowercase else sentence)
         pieces = [piece for word in words if word for piece in self._pairs.tokenize(word)]
-        # What only merges know has an id beyond the vocabulary.
+        # Parts of merges that are not tokens have ids beyond the vocabulary.
         return [piece.id if piece.id < len(self.tokens) else UNKNOWN_ID for piece in pieces]
 
     def _decode(self, token_ids):
@@ -212,7 +212,7 @@ class MosesTokenizer:
 
 
 class _Moses:
-    """Moses's normalisation, tokenisation and detokenisation of one language."""
+    """Moses's normalization, tokenization and detokenization for one language."""
 
     def __init__(self, language):
         try:
@@ -235,9 +235,10 @@ class _Moses:
 
 
 def _byte_pairs(ids, merges):
-    """The `tokenizers.models.BPE` of a vocabulary.
+    """Return the `tokenizers.models.BPE` of a vocabulary.
 
-    It needs each part of each merge as a token. Those that the vocabulary lacks are put behind it.
+    It needs each part of each merge as a token. Parts that the vocabulary lacks are added at its
+    end.
     """
     try:
         from tokenizers.models import BPE
@@ -252,6 +253,6 @@ def _byte_pairs(ids, merges):
 
 def _not_installed(error):
     return UserError(
-        "Moses's words are split by the packages `sacremoses` and `tokenizers`, which cannot be "
-        f"imported here ({error}). Install them: pip install sacremoses tokenizers"
+        "Cannot split words by Moses's rules: the packages `sacremoses` and `tokenizers` cannot be "
+        f"imported ({error}). Install them: pip install sacremoses tokenizers"
     )

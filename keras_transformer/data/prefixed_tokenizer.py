@@ -1,4 +1,4 @@
-"""What a model reads or writes before every sentence, as training texts are encoded."""
+"""Tokens that precede every sentence: tags in texts, and a tokenizer that adds a prefix."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ _SPACE = "▁"  # SentencePiece's mark before a word
 
 
 def tag_tokens(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tokens that stand for tags before a text.
+    """Return the tokens that represent tags before a text.
 
-    They are the tokens of the tags in a text, such as `("▁", "<2fr>")`, if these are the tags and
-    marks of spaces. A converted tokenizer reads a special token such as `>>fra<<` in a text as
-    ordinary text: there the tags themselves are the tokens.
+    If a tag in a text is tokenized as itself, the result contains the marks of spaces too, such as
+    `("▁", "<2fr>")`. A converted tokenizer reads a special token such as `>>fra<<` in a text as
+    ordinary text. The result then consists of the tags themselves.
 
     Args:
         tokenizer: a `Tokenizer`, or another with its methods.
@@ -36,7 +36,7 @@ def tag_tokens(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> 
 
 
 def check_tags_in_text(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> None:
-    """Raise a `UserError` if a tag in a text would not become its token.
+    """Raise a `UserError` if a tag in a text would not be tokenized as itself.
 
     Args:
         tokenizer: a `Tokenizer`, or another with its methods.
@@ -66,7 +66,7 @@ def _finds(tags, tokens):
 
 
 class PrefixedTokenizer:
-    """Encodes sentences with the same tokens before each, such as that of a language.
+    """A tokenizer that puts the same tokens before each sentence, such as a language tag.
 
     It has the methods of a `Tokenizer` that a `TokenStore` and a training need.
 
@@ -75,7 +75,7 @@ class PrefixedTokenizer:
         prefix: the tokens, as strings.
 
     Raises:
-        UserError: if one is no token of the vocabulary.
+        UserError: if one of them is not a token of the vocabulary.
     """
 
     def __init__(self, tokenizer: "Tokenizer | MosesTokenizer", prefix: Iterable[str]):
@@ -88,12 +88,12 @@ class PrefixedTokenizer:
         return self.tokenizer.vocabulary_size
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the tokenizer's own, and of the prefix."""
+        """Return the SHA-256 (hex) of the tokenizer's fingerprint and the prefix."""
         parts = " ".join([self.tokenizer.fingerprint(), *map(str, self._ids)])
         return hashlib.sha256(parts.encode()).hexdigest()
 
     def encode(self, sentences: Iterable[str]) -> list[list[int]]:
-        """Turn strings into lists of ids, each with those of the prefix before it.
+        """Convert strings to lists of ids, each with the ids of the prefix before it.
 
         Args:
             sentences: list of strings.
@@ -104,10 +104,10 @@ class PrefixedTokenizer:
         return [self._ids + ids for ids in self.tokenizer.encode(sentences)]
 
     def sampler(self, strength: float) -> "_AfterPrefix":
-        """What segments sentences in other ways, and leaves the prefix as it is.
+        """Return a sampler of other segmentations that keeps the prefix.
 
         Args:
-            strength: as of `Tokenizer.sampler`.
+            strength: as for `Tokenizer.sampler`.
 
         Returns:
             A function of lists of ids and a seed, as `SubwordSampler`.
@@ -116,7 +116,7 @@ class PrefixedTokenizer:
 
 
 class _AfterPrefix:
-    """A `SubwordSampler` of what comes after the prefix."""
+    """A `SubwordSampler` of the tokens after the prefix."""
 
     def __init__(self, sampler, length):
         self._sampler = sampler

@@ -1,4 +1,4 @@
-"""SentencePiece models as messages of protobuf: read, reordered and written."""
+"""SentencePiece models as protobuf messages: reading, reordering and writing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 from keras_transformer.errors import UserError
 
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
-"""The pieces of the first four ids."""
+"""The pieces with the first four ids."""
 
 # Types of pieces, as SentencePiece numbers them.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 _MODEL_TYPES = {"unigram": 1, "bpe": 2, "word": 3, "char": 4}
-# What SentencePiece takes off the lowest score for a character that it does not know.
+# The penalty that SentencePiece subtracts from the lowest score for an unknown character.
 _UNKNOWN_PENALTY = 10.0
 
 
 def model_proto_class() -> Any:
-    """The class `ModelProto`.
+    """Return the protobuf class `ModelProto`.
 
     Raises:
         UserError: if protobuf cannot be used.
@@ -26,22 +26,23 @@ def model_proto_class() -> Any:
         from sentencepiece.sentencepiece_model_pb2 import (
             ModelProto,  # pyright: ignore[reportAttributeAccessIssue]
         )
-    except Exception as error:  # it is not there, or older than what wrote the module
+    except Exception as error:  # it is not installed, or too old for the generated module
         raise UserError(
-            "SentencePiece models are read with the package `protobuf`, which cannot be used "
-            f"here ({error}). Install it: pip install 'sentencepiece[protobuf]'"
+            "Cannot read SentencePiece models: the package `protobuf` cannot be used "
+            f"({error}). Install it: pip install 'sentencepiece[protobuf]'"
         ) from error
     return ModelProto
 
 
 def in_our_order(proto: bytes) -> bytes:
-    """Return a SentencePiece model in our order, which splits text as it did.
+    """Reorder a SentencePiece model so that the reserved tokens come first.
 
     Args:
         proto: bytes, a SentencePiece model with any reserved ids.
 
     Returns:
-        Bytes, a SentencePiece model: the reserved tokens, and then the others in their order.
+        Bytes, a SentencePiece model: the reserved tokens, and then the others in their order. It
+        splits text as before.
 
     Raises:
         UserError: if `proto` is not a SentencePiece model.
@@ -54,38 +55,38 @@ def in_our_order(proto: bytes) -> bytes:
 
 
 def reordered_proto(proto: bytes, pieces: Sequence[str], unknown: str | None = None) -> bytes:
-    """A SentencePiece model in our order, which splits text as it did.
+    """Return a SentencePiece model with the given order of pieces, which splits text as before.
 
-    A piece that `pieces` has and the model has not (of the other language, or a language's name)
-    is never found in text, but has its id. One of a single character is found: it stood for
-    itself where SentencePiece did not know it. A piece that the model has and `pieces` has not is
-    left out.
+    A piece that is in `pieces` but not in the model (of the other language, or the name of a
+    language) has an id but never occurs in text. A single character of this kind does occur: it
+    represented itself when SentencePiece did not know it. A piece that is in the model but not in
+    `pieces` is removed.
 
     Args:
-        proto: bytes, the serialised SentencePiece model.
-        pieces: list of strings in our order, each once, the first four `RESERVED`.
-        unknown: what the unknown token is written as. Defaults to what it was.
+        proto: bytes, the serialized SentencePiece model.
+        pieces: list of distinct strings in our order, the first four `RESERVED`.
+        unknown: the text that the unknown token is decoded to. Defaults to that of the model.
 
     Returns:
         Bytes, a SentencePiece model whose ids are the places in `pieces`.
 
     Raises:
-        UserError: if `proto` is no SentencePiece model.
+        UserError: if `proto` is not a SentencePiece model.
     """
     model = parse_proto(proto)
     is_bpe = model.trainer_spec.model_type == _MODEL_TYPES["bpe"]
     known = {piece.piece: (piece.score, piece.type) for piece in model.pieces}
     scores = [score for score, kind in known.values() if kind == NORMAL]
-    # As costly as a character that is not known, so that the rest is split the same.
+    # The cost of an unknown character, so that the rest of the text is split as before.
     as_unknown = min(scores, default=0.0) - _UNKNOWN_PENALTY
 
     def entry(name):
         score, kind = known.get(name, (0.0, UNUSED))
-        if kind == UNKNOWN:  # another name of the unknown token
+        if kind == UNKNOWN:  # a second unknown token
             kind = UNUSED
         if name not in known and len(name) == 1:
             return name, as_unknown, NORMAL
-        # Byte pair encoding would merge an unused piece, and go on from there.
+        # Byte-pair encoding would merge an unused piece, and continue from there.
         return name, score, CONTROL if kind == UNUSED and is_bpe else kind
 
     if unknown is not None:
@@ -99,15 +100,14 @@ def new_proto(
     like: bytes | None = None,
     **trainer: Any,
 ) -> bytes:
-    """A new SentencePiece model.
+    """Return a new SentencePiece model.
 
     Args:
         pieces: list of `(name, score, type)` in our order, without the first four. The types are
             this module's constants.
         model_type: `"unigram"`, `"bpe"`, `"word"` or `"char"`.
-        like: bytes, a SentencePiece model whose other settings, such as its normalisation, the new
-            one is to have. Defaults to none: text is taken as it is but for a mark before each
-            word.
+        like: bytes, a SentencePiece model whose other settings, such as its normalization, are
+            copied. By default text is not normalized, except for a mark before each word.
         **trainer: fields of SentencePiece's `TrainerSpec`.
 
     Returns:
@@ -125,26 +125,26 @@ def new_proto(
 
 
 def parse_proto(proto: bytes) -> Any:
-    """A SentencePiece model as a message of protobuf.
+    """Return a SentencePiece model as a protobuf message.
 
     Raises:
-        UserError: if it is none, or protobuf is not installed.
+        UserError: if it is not a SentencePiece model, or protobuf is not installed.
     """
     model = model_proto_class()()
     try:
         model.ParseFromString(proto)
-    except Exception as error:  # protobuf has several, by its implementation
+    except Exception as error:  # the class depends on protobuf's implementation
         raise UserError(
-            f"Expected a SentencePiece model. Received {len(proto)} bytes that are none: the file "
-            "is damaged or of another kind."
+            f"Expected a SentencePiece model. Received: {len(proto)} bytes of a damaged file or of "
+            "another kind of file"
         ) from error
     if not model.pieces:
-        raise UserError("Expected a SentencePiece model. Received one without pieces.")
+        raise UserError("Expected a SentencePiece model. Received: a model without pieces")
     return model
 
 
 def _write(model, entries):
-    """The model with the reserved pieces and these, and nothing of the old ones."""
+    """Serialize a model with the reserved pieces and these entries, and without its old pieces."""
     kinds = (CONTROL, CONTROL, CONTROL, UNKNOWN)
     entries = [*((name, 0.0, kind) for name, kind in zip(RESERVED, kinds)), *entries]
     del model.pieces[:]
@@ -154,5 +154,5 @@ def _write(model, entries):
     spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id = range(len(RESERVED))
     spec.pad_piece, spec.bos_piece, spec.eos_piece, spec.unk_piece = RESERVED
     spec.vocab_size = len(entries)
-    model.DiscardUnknownFields()  # older ones had tests of themselves, with the old pieces
+    model.DiscardUnknownFields()  # older models contain self-tests with the old pieces
     return model.SerializeToString()

@@ -1,10 +1,11 @@
-"""Subword regularisation: in training, another segmentation of each sentence in each epoch.
+"""Subword regularization: another segmentation of each training sentence in each epoch.
 
-A vocabulary can write a word in many ways. A model that has seen several of them knows better what
-its tokens are made of, which helps most where there is little text (BPE-dropout: Provilkov et al.,
-2020; sampling from a unigram model: Kudo, 2018).
+A vocabulary can segment a word in many ways. A model that sees several of them learns more about
+the parts of its tokens, which helps most with small texts (BPE-dropout: Provilkov et al., 2020;
+sampling from a unigram model: Kudo, 2018).
 
-SentencePiece draws segmentations too, but from version 0.2.3 on, others in each process.
+SentencePiece can sample segmentations too, but since version 0.2.3 the samples differ between
+processes.
 """
 
 import bisect
@@ -21,63 +22,65 @@ from keras_transformer.errors import UserError
 
 _SPACE = "▁"  # SentencePiece's mark before a word
 
-# How often each token is drawn to see how long it becomes: a power of two, so that sums are exact.
+# The samples per token to estimate its length: a power of two, so that sums are exact.
 _DRAWS = 16
-# Of how many words it is known at once what they may become.
+# The number of words whose segmentations are cached.
 _KNOWN = 1 << 15
 
 
 class SubwordSampler:
-    """Draws other segmentations of sentences that are segmented already.
+    """A sampler of other segmentations of sentences that are already segmented.
 
-    What a vocabulary cannot write otherwise stays as it is: unknown tokens, bytes, control tokens,
-    and symbols that the vocabulary always has as one token. A sentence has as many tokens that
-    begin a word as before.
+    Tokens without another segmentation do not change: unknown tokens, bytes, control tokens and
+    user-defined symbols. The number of tokens that begin a word does not change either.
 
-    With a vocabulary of byte pairs, this is BPE-dropout: a word begins as its characters; of all
-    merges that are possible, each is left out with the probability `strength`, and the first of the
-    others is done; again and again, until none is left. With a unigram vocabulary, each
-    segmentation of a word is drawn with a probability proportional to the `strength`-th power of
-    its own: Kudo's α with l = ∞, where a smaller number splits more.
+    With a BPE vocabulary, this is BPE-dropout: a word starts as its characters. Each possible merge
+    is skipped with probability `strength`, and the first remaining one is applied, until none
+    remains. With a unigram vocabulary, the probability of sampling a segmentation is proportional
+    to its own probability to the power of `strength`: Kudo's α with l = ∞, where smaller values
+    split more.
 
     Args:
-        proto: the serialised SentencePiece model, as a `Tokenizer` has it.
+        proto: the serialized SentencePiece model of a `Tokenizer`.
         strength: number more than 0 and at most 1.
 
     Attributes:
-        mean_lengths: how many tokens become of each token of the vocabulary, on average: float
+        mean_lengths: the mean number of tokens that replace each token of the vocabulary: float
             array `(vocabulary_size,)`.
         length_variances: the variance of this number.
 
     Raises:
-        UserError: if `strength` is out of its range, or the vocabulary is of another kind.
+        UserError: if `strength` is out of its range, or the vocabulary has another type.
     """
 
     def __init__(self, proto: bytes, strength: float):
         if not 0 < strength <= 1:
             raise UserError(
-                "`subword_sampling` must be at least 0, for none, and at most 1. Received: "
+                "`subword_sampling` must be at least 0 and at most 1. Received: "
                 f"subword_sampling={strength}"
             )
         model = model_proto_class().FromString(proto)
         normal = {i: x for i, x in enumerate(model.pieces) if x.type == x.NORMAL}
-        # What a token writes, or None where no other tokens may write it.
+        # The text of each token, or None if no other tokens can represent it.
         self._pieces = [normal[i].piece if i in normal else None for i in range(len(model.pieces))]
         self._ids = {x.piece: i for i, x in normal.items()}
         scores = {x.piece: x.score for x in normal.values()}
         kind = model.trainer_spec.ModelType.Name(model.trainer_spec.model_type)
         if kind not in _DRAWN_BY:
-            raise UserError("`subword_sampling` needs a vocabulary of type bpe or unigram.")
+            raise UserError(
+                "`subword_sampling` needs a vocabulary of type bpe or unigram. Received: type "
+                f"{kind.lower()}"
+            )
         self._segmentations = _DRAWN_BY[kind](scores, strength)
         lengths = self._lengths_of_tokens()
         self.mean_lengths, self.length_variances = lengths.mean(axis=0), lengths.var(axis=0)
 
     def __call__(self, sequences: Sequence[Sequence[int]], seed: int) -> list[list[int]]:
-        """Draw a segmentation of each sentence.
+        """Sample a segmentation of each sentence.
 
         Args:
-            sequences: list of lists of ids, as the `Tokenizer` gives them.
-            seed: int. It decides all that is drawn, with the sequences.
+            sequences: list of lists of ids, as the `Tokenizer` returns them.
+            seed: int. The samples depend only on it and the sequences.
 
         Returns:
             A list of lists of ids.
@@ -96,7 +99,7 @@ class SubwordSampler:
         return drawn
 
     def _draw_text(self, ids, pieces, uniform):
-        """The ids of other tokens that write the same."""
+        """Return the ids of other tokens for the same text."""
         first, *others = "".join(pieces).split(_SPACE)
         words = (
             [first, *(_SPACE + word for word in others)] if first else map(_SPACE.__add__, others)
@@ -104,11 +107,12 @@ class SubwordSampler:
         try:
             draw = self._segmentations.draw
             return [self._ids[piece] for word in words for piece in draw(word, uniform)]
-        except KeyError:  # a character that is never a token of its own
+        except KeyError:  # a character that is not a token
             return list(ids)
 
     def _lengths_of_tokens(self):
-        """How many tokens became of each one: int array `(draws, vocabulary_size)`."""
+        """Sample the number of tokens that replace each token: int array `(draws,
+        vocabulary_size)`."""
         tokens = [[i] for i in range(len(self._pieces))]
         return np.array([[*map(len, self(tokens, seed))] for seed in range(_DRAWS)])
 
@@ -119,14 +123,14 @@ class _Merges:
     def __init__(self, scores, probability):
         self._scores = scores
         self._probability = probability
-        # (`log(1 - p)` of the smallest numbers would be 0.)
+        # `log1p`, because `log(1 - p)` is 0 for the smallest p.
         self._log_kept = math.log1p(-probability) if probability < 1 else -math.inf
         self._path = functools.lru_cache(_KNOWN)(self._find_path)
 
     def draw(self, word, uniform):
-        """The pieces of a word."""
+        """Return the pieces of a word."""
         path, end = self._path(word)
-        # So many times in a row, the first merge is not left out.
+        # The number of steps in a row whose first merge is not skipped.
         kept = math.log(1 - uniform()) / self._log_kept
         if kept >= len(path):
             return end
@@ -135,14 +139,16 @@ class _Merges:
             for i in merges:
                 if uniform() >= self._probability:
                     symbols = _merged(symbols, i)
-                    break  # what is left out of the rest makes no difference
+                    break  # skipping later merges makes no difference
             else:
                 return symbols
             merges = self._merges(symbols)
 
     def _find_path(self, word):
-        """How a word is merged if the first merge is never left out: the symbols of each step, with
-        the merges that are possible then; and the last symbols.
+        """Return the merges of a word if the first merge is never skipped.
+
+        Returns:
+            A list of the symbols and the possible merges of each step, and the final symbols.
         """
         path, symbols = [], tuple(word)
         while merges := self._merges(symbols):
@@ -151,7 +157,7 @@ class _Merges:
         return path, symbols
 
     def _merges(self, symbols):
-        """The places of possible merges, that of the highest score first, then from the left."""
+        """Return the places of possible merges, by decreasing score and then from the left."""
         found = []
         for i, pair in enumerate(map("".join, itertools.pairwise(symbols))):
             if pair in self._scores:
@@ -164,8 +170,10 @@ def _merged(symbols, i):
 
 
 class _Lattice:
-    """Segmentations of words by a unigram model (Kudo, 2018): forward filtering of all of them,
-    once for a word, and backward sampling."""
+    """Segmentations of words by a unigram model (Kudo, 2018).
+
+    Each word is filtered forward once, and sampled backward.
+    """
 
     def __init__(self, scores, exponent):
         self._weights = {piece: exponent * score for piece, score in scores.items()}
@@ -173,7 +181,7 @@ class _Lattice:
         self._ways = functools.lru_cache(_KNOWN)(self._find_ways)
 
     def draw(self, word, uniform):
-        """The pieces of a word."""
+        """Return the pieces of a word, in order."""
         ways, end, pieces = self._ways(word), len(word), []
         while end:
             shares, starts = ways[end]
@@ -183,8 +191,10 @@ class _Lattice:
         return reversed(pieces)
 
     def _find_ways(self, word):
-        """For each end of a piece, the probabilities of its beginnings, summed up to each but the
-        last, and these beginnings.
+        """Return, for each end of a piece, the possible beginnings and their cumulative
+        probabilities.
+
+        The cumulative probability of the last beginning, 1, is left out.
         """
         totals = [0.0]
         ways: list[tuple[list[float], list[int]]] = [([], [])]

@@ -1,4 +1,4 @@
-"""SentencePiece: training, loading, saving."""
+"""SentencePiece tokenizers: training, loading and saving."""
 
 import hashlib
 import io
@@ -24,7 +24,7 @@ from keras_transformer.validation import check_choice, check_optional, positive_
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]  # SentencePiece's
 NORMALIZATIONS = get_args(Normalization)
 _NORMALIZATION: Normalization = (
-    "nmt_nfkc"  # by default, unless it changes more than this share of the targets
+    "nmt_nfkc"  # default, unless it changes more than this share of the targets
 )
 _LARGEST_CHANGE = 0.001
 _MODEL_TYPES = ("bpe", "unigram", "char", "word")  # SentencePiece's, too
@@ -32,33 +32,33 @@ _MODEL_TYPES = ("bpe", "unigram", "char", "word")  # SentencePiece's, too
 logger = logging.getLogger(__name__)
 
 _SPACE = "▁"  # SentencePiece's mark before a word
-_RESERVED = re.compile("[\0▅]")  # characters that no SentencePiece vocabulary can learn
-_LONGEST = 1000  # characters, of four bytes at most
+_RESERVED = re.compile("[\0▅]")  # characters that a SentencePiece vocabulary cannot learn
+_LONGEST = 1000  # characters, with at most four bytes each
 
 
 @dataclass(kw_only=True)
 class VocabularyOptions:
-    """The vocabulary (section 5.1)."""
+    """Options for the vocabulary (section 5.1)."""
 
     vocabulary_size: int = 6000
     """Size of the BPE vocabulary that source and target share (section 5.1)."""
     vocabulary_sentences: int = 1_000_000
-    """Sentences to train the vocabulary on at most, source and target sentences together."""
+    """The most sentences to train the vocabulary on, source and target sentences together."""
     vocabulary_type: Literal["bpe", "unigram"] = "bpe"
     """Byte-pair encoding (section 5.1), or a unigram language model (Kudo, 2018)."""
     normalization: Normalization | None = None
-    """What is done to all text: Unicode's NFKC and more of white space (nmt_nfkc), NFKC alone, each
-    also without case (_cf), or nothing, to spaces neither (identity). Of ，！… NFKC makes ,!... and
-    only these can be produced. Defaults to nmt_nfkc, and to identity where nmt_nfkc would change
-    more than one character in a thousand of the targets."""
+    """Normalization of all text: Unicode's NFKC and more for white space (nmt_nfkc), NFKC alone,
+    either with case folding (_cf), or none, also of spaces (identity). NFKC turns ，！… into ,!...
+    and then only these can be produced. Defaults to nmt_nfkc, and to identity if nmt_nfkc would
+    change more than 1 character in 1,000 of the targets."""
     character_coverage: float = 1.0
-    """Share of the text's characters that the vocabulary covers: 0.9995, say, where there are
-    thousands of them, as in Chinese."""
+    """Share of the text's characters that the vocabulary covers: 0.9995, for example, for languages
+    with thousands of characters such as Chinese."""
     byte_fallback: bool = False
-    """Read and produce characters that the vocabulary lacks as the bytes of their UTF-8."""
+    """Read and produce characters outside the vocabulary as the bytes of their UTF-8."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if a number is out of its range.
@@ -75,23 +75,23 @@ def make_tokenizer(
     user_defined_symbols: Iterable[str] = (),
     targets: Iterable[str] = (),
 ) -> "Tokenizer":
-    """Train the tokenizer of a training and write it to a file, or read the one that is there.
+    """Train the tokenizer of a training and write it to a file, or read the existing file.
 
     Args:
         sentences: iterable of strings, source and target together for a shared vocabulary.
         options: `VocabularyOptions`.
         path: the file.
-        keep: whether a tokenizer that is there already is the one, as when a training goes on.
+        keep: whether to read an existing file, as when a training resumes.
         user_defined_symbols: strings that are always one token.
-        targets: iterable of those sentences that a model is to write, by which the normalization is
-            chosen if the options have none.
+        targets: iterable of the sentences that the model learns to produce. They determine the
+            normalization if the options do not.
 
     Returns:
         A `Tokenizer`.
 
     Raises:
-        UserError: if there is no text, it has more characters than the vocabulary can hold, or the
-            file is damaged.
+        UserError: if there is no text, it has more characters than the vocabulary can contain, or
+            the file is damaged.
     """
     if keep and Path(path).is_file():
         return Tokenizer.from_file(path)
@@ -115,14 +115,14 @@ def make_tokenizer(
 class Tokenizer:
     """A SentencePiece model whose first ids are 0 padding, 1 start, 2 end and 3 unknown.
 
-    The same proto gives the same ids here, in `keras_nlp.tokenizers.SentencePieceTokenizer` and in
+    The same proto yields the same ids here, in `keras_nlp.tokenizers.SentencePieceTokenizer` and in
     `tensorflow_text.SentencepieceTokenizer`.
 
     Args:
-        proto: the serialised SentencePiece model.
+        proto: the serialized SentencePiece model.
 
     Raises:
-        UserError: if `proto` is no SentencePiece model, or reserves other ids.
+        UserError: if `proto` is not a SentencePiece model, or reserves other ids.
     """
 
     def __init__(self, proto: bytes):
@@ -133,8 +133,8 @@ class Tokenizer:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=self.proto)
         except RuntimeError as error:
             raise UserError(
-                f"Expected a SentencePiece model. Received {len(self.proto)} bytes that are none: "
-                "the file is damaged or of another kind."
+                f"Expected a SentencePiece model. Received: {len(self.proto)} bytes of a damaged "
+                "file or of another kind of file"
             ) from error
         ids = tuple(
             getattr(self._processor, name)() for name in ("pad_id", "bos_id", "eos_id", "unk_id")
@@ -166,21 +166,21 @@ class Tokenizer:
 
         Args:
             sentences: iterable of strings, source and target together for a shared vocabulary.
-            vocabulary_size: the number of ids, the four reserved ones included. A text that is too
-                small for so many gives fewer, which a warning tells.
+            vocabulary_size: the number of ids, including the four reserved ones. If the text is too
+                small, there are fewer, which is logged as a warning.
             model_type: `"bpe"` (section 5.1), `"unigram"`, `"char"` or `"word"`.
             character_coverage: the share of the text's characters that the vocabulary covers.
             user_defined_symbols: strings that are always one token.
-            max_sentences: of more sentences, train on so many, drawn at random, the same ones each
-                time. Memory grows with them: by about 0.5 GB for a million.
-            num_threads: threads to train with. The vocabulary does not depend on it, but the proto
+            max_sentences: the most sentences to train on. A larger text is sampled, with a fixed
+                seed. Memory grows by about 0.5 GB per million sentences. Defaults to no limit.
+            num_threads: number of threads. The vocabulary does not depend on it, but the proto
                 records it, so the default is the same on all machines.
-            normalization: what is done to all text, which the proto remembers: `"nmt_nfkc"`,
-                `"nmt_nfkc_cf"`, `"nfkc"`, `"nfkc_cf"` or `"identity"`: SentencePiece's rules of
-                these names. What they replace can never be produced. With `"identity"` all text
-                comes back as it was, but for `▁`, SentencePiece's own space.
-            byte_fallback: whether characters that the vocabulary lacks are the bytes of their
-                UTF-8, 256 tokens of the vocabulary, in place of the unknown token.
+            normalization: SentencePiece's rule for normalizing all text, which the proto records:
+                `"nmt_nfkc"`, `"nmt_nfkc_cf"`, `"nfkc"`, `"nfkc_cf"` or `"identity"`. Characters
+                that it replaces can never be produced. With `"identity"`, all text is restored
+                exactly, except for `▁`, which stands for a space in SentencePiece.
+            byte_fallback: whether characters outside the vocabulary become the bytes of their
+                UTF-8, 256 tokens of the vocabulary, instead of the unknown token.
 
         Returns:
             A `Tokenizer`.
@@ -216,7 +216,7 @@ class Tokenizer:
                     num_threads=num_threads,
                     normalization_rule_name=normalization,
                     byte_fallback=byte_fallback,
-                    # Spaces too are as they are.
+                    # With "identity", spaces are not changed either.
                     remove_extra_whitespaces=normalization != "identity",
                     minloglevel=2,
                 )
@@ -232,7 +232,7 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: str | PathLike) -> "Tokenizer":
-        """Load what `save` wrote.
+        """Load a tokenizer that `save` has written.
 
         Args:
             path: the file.
@@ -241,11 +241,11 @@ class Tokenizer:
             A `Tokenizer`.
 
         Raises:
-            UserError: if there is no such file, or it is no SentencePiece model.
+            UserError: if the file does not exist, or is not a SentencePiece model.
         """
         path = Path(path)
         if not path.is_file():
-            raise UserError(f"There is no tokenizer at {path}.")
+            raise UserError(f"Cannot find the tokenizer {path}. Check the path.")
         try:
             return cls(path.read_bytes())
         except ValueError as error:
@@ -253,37 +253,38 @@ class Tokenizer:
 
     @classmethod
     def from_sentencepiece(cls, path: str | PathLike) -> "Tokenizer":
-        """Load any SentencePiece model: its tokens get the ids that this package needs.
+        """Load any SentencePiece model, and give its tokens the ids that this package needs.
 
         ```python
         tokenizer = kt.data.Tokenizer.from_sentencepiece("spm.model")  # unknown 0, start 1, end 2
         tokenizer.save("tokenizer.spm")
         ```
 
-        Padding, start, end and unknown token come first, and are added if the model lacks them. The
-        other tokens keep their order, and text is split into the same tokens as before. The ids are
-        others: a model that was trained with the file's own ids does not fit (see `kt.convert`).
+        The padding, start, end and unknown tokens come first, and are added if they are missing.
+        The other tokens keep their order, and text is split into the same tokens as before. Because
+        the ids differ, a model that was trained with the original ids does not fit (see
+        `kt.convert`).
 
         Args:
-            path: the file, which stays as it is.
+            path: the file, which is not changed.
 
         Returns:
             A `Tokenizer`.
 
         Raises:
-            UserError: if there is no such file, it is not a SentencePiece model, or the package
+            UserError: if the file does not exist or is not a SentencePiece model, or the package
                 `protobuf` is not installed.
         """
         path = Path(path)
         if not path.is_file():
-            raise UserError(f"There is no SentencePiece model at {path}.")
+            raise UserError(f"Cannot find the SentencePiece model {path}. Check the path.")
         try:
             return cls(in_our_order(path.read_bytes()))
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
     def save(self, path: str | PathLike) -> None:
-        """Write the proto to `path`: whole, or not at all.
+        """Write the proto to `path`, completely or not at all.
 
         Args:
             path: the file.
@@ -292,7 +293,7 @@ class Tokenizer:
             new.write_bytes(self.proto)
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the proto."""
+        """Return the SHA-256 (hex) of the proto."""
         return hashlib.sha256(self.proto).hexdigest()
 
     @property
@@ -307,12 +308,12 @@ class Tokenizer:
 
     @cached_property
     def _space_ids(self):
-        """The ids of spaces alone: with `"identity"`, of several in a row too."""
+        """The ids of tokens that consist of spaces; with `"identity"`, some have several."""
         pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
         return {i for i, piece in enumerate(pieces) if piece and not piece.strip(_SPACE)}
 
     def ids_of(self, symbols: Sequence[str]) -> list[int]:
-        """The ids of strings that are one token each, such as user-defined symbols.
+        """Return the ids of strings that are one token each, such as user-defined symbols.
 
         Args:
             symbols: list of strings.
@@ -321,7 +322,7 @@ class Tokenizer:
             A list of integers.
 
         Raises:
-            UserError: if one of them is no token of the vocabulary.
+            UserError: if one of them is not a token of the vocabulary.
         """
         token_ids = [self._processor.piece_to_id(symbol) for symbol in symbols]
         if UNKNOWN_ID in token_ids:
@@ -330,7 +331,7 @@ class Tokenizer:
         return token_ids
 
     def tokens(self, sentence: str) -> list[str]:
-        """The tokens of a sentence as they are called, such as `"▁dog"`: a list of strings.
+        """Return the tokens of a sentence as strings, such as `"▁dog"`.
 
         Args:
             sentence: a string.
@@ -338,7 +339,7 @@ class Tokenizer:
         return self._processor.encode(sentence, out_type=str)
 
     def encode(self, sentences: Iterable[str]) -> list[list[int]]:
-        """Turn strings into lists of ids, without start and end tokens.
+        """Convert strings to lists of ids, without start and end tokens.
 
         Args:
             sentences: list of strings.
@@ -349,7 +350,7 @@ class Tokenizer:
         return self._processor.encode(list(sentences))
 
     def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
-        """The tokens that ids stand for, as the vocabulary spells them: a list of strings.
+        """Return the tokens with these ids, as the vocabulary spells them: a list of strings.
 
         Args:
             token_ids: iterable of ids.
@@ -357,27 +358,28 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(token_id)) for token_id in token_ids]
 
     def sampler(self, strength: float) -> SubwordSampler:
-        """What segments sentences in other ways: a `SubwordSampler` of this strength.
+        """Return a `SubwordSampler`, which samples other segmentations of sentences.
 
         Args:
-            strength: more than 0 and at most 1, as of `SubwordSampler`.
+            strength: more than 0 and at most 1, as for `SubwordSampler`.
         """
         return SubwordSampler(self.proto, strength)
 
     def is_unknown(self, token_ids: Iterable[int]) -> bool:
-        """Whether the vocabulary knows nothing of a text: Chinese, say, to one of German.
+        """Return whether a text has no known token: Chinese text, for example, and a German
+        vocabulary.
 
         Args:
-            token_ids: the text's ids, as `encode` gives them.
+            token_ids: the text's ids, as `encode` returns them.
 
         Returns:
-            Whether all of its tokens are the unknown one, apart from marks of spaces. Not, if there
-            are no others.
+            Whether all of its tokens are the unknown token, apart from spaces. False if there are
+            no others.
         """
         return {*token_ids} - self._space_ids == {UNKNOWN_ID}
 
     def decode(self, token_ids: Iterable[Iterable[int]]) -> list[str]:
-        """Turn ids back into strings; padding, start and end tokens leave no trace.
+        """Convert ids back to strings, without padding, start and end tokens.
 
         Args:
             token_ids: an iterable of sequences of ids, such as an int array `(batch, length)`.
@@ -393,12 +395,12 @@ def _coverage(name, value):
 
 
 def _normalization_for(targets):
-    """The normalization by default: of text that it would change too much, none."""
+    """Return the default normalization, or `"identity"` if it would change the targets too much."""
     import sentencepiece
 
     normalizer = sentencepiece.SentencePieceNormalizer(
         rule_name=_NORMALIZATION,
-        # The marks before words, and single spaces, are no changes.
+        # Do not count the marks before words, and single spaces, as changes.
         add_dummy_prefix=False,
         escape_whitespaces=False,
         remove_extra_whitespaces=False,
@@ -412,8 +414,8 @@ def _normalization_for(targets):
     if num_changed <= _LARGEST_CHANGE * num_characters:
         return _NORMALIZATION
     logger.info(
-        "%s would change %.2f%% of the characters of the targets, so that the vocabulary leaves "
-        "all text as it is: `normalization=identity`.",
+        "%s would change %.2f%% of the characters of the targets, so text is not normalized: "
+        "`normalization=identity`.",
         _NORMALIZATION,
         100 * num_changed / num_characters,
     )
@@ -421,15 +423,15 @@ def _normalization_for(targets):
 
 
 def _sample(sentences, count):
-    """`count` of an iterable's items, each with the same probability, or all if there are fewer.
+    """Yield a uniform sample of `count` items, or all items if there are fewer.
 
-    An iterator, which holds none that it has given: SentencePiece has a copy of its own.
+    Items are released as they are yielded: SentencePiece keeps its own copy.
     """
     if count is None:
         yield from sentences
         return
     generator, sample = random.Random(0), []
-    # Algorithm R (Vitter, 1985): one pass over what may not fit into memory.
+    # Algorithm R (Vitter, 1985): one pass over items that may not fit into memory.
     for index, sentence in enumerate(sentences):
         if index < count:
             sample.append(sentence)
@@ -441,8 +443,10 @@ def _sample(sentences, count):
 
 
 def _readable(sentences):
-    """The sentences in parts of which SentencePiece, in training, leaves out none in silence: it
-    does so where there are more than 4,192 bytes, or a character that it marks things with."""
+    """Split lines that SentencePiece would silently drop.
+
+    In training it drops lines with more than 4,192 bytes, or with a character that it reserves.
+    """
     for sentence in sentences:
         for part in _RESERVED.split(sentence):
             for start in range(0, len(part), _LONGEST):
@@ -452,10 +456,11 @@ def _readable(sentences):
 def _explain(message, vocabulary_size):
     if characters := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
-            f"The text has more characters than a vocabulary of {vocabulary_size} can hold. Choose "
-            f"a `vocabulary_size` of more than {characters[1]}, or a `character_coverage` of less "
-            "than 1, such as 0.9995, with `byte_fallback` for the others."
+            f"`vocabulary_size` must be greater than {characters[1]}, the number of characters in "
+            f"the text. Received: vocabulary_size={vocabulary_size}. Pass more, or a "
+            "`character_coverage` of less than 1, such as 0.9995, with `byte_fallback` for the "
+            "other characters."
         )
     if "sentences_.empty" in message:
-        return "There is no text to train a vocabulary on."
-    return f"SentencePiece could not train a vocabulary of {vocabulary_size}: {message.strip()}"
+        return "`sentences` must contain text to train a vocabulary on. Received: no text"
+    return f"Cannot train a vocabulary of {vocabulary_size} tokens: {message.strip()}"

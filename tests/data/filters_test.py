@@ -100,7 +100,7 @@ def test_each_pair_has_one_reason(caplog):
         ({"max_characters": 0}, "de", "`max_characters` must be a positive integer"),
         ({"max_ratio": 0.5}, "de", "`max_ratio` must be a number, 1 or larger"),
         ({"max_ratio": float("nan")}, "de", "`max_ratio` must be a number, 1 or larger"),
-        ({"check_scripts": True}, "xx", "no script of xx"),
+        ({"check_scripts": True}, "xx", "False for xx, whose script"),
         (
             {"drop_identical": True},
             "de",

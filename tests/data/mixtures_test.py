@@ -147,7 +147,7 @@ def test_what_is_held_out_of_the_first_corpus_is_in_no_other(tmp_path, caplog):
     assert trained_on | held_out == {*sides["a"], *sides["b"], *sides["c"]} - {
         f"c{sentence[1:]}" for sentence in held_out if sentence[0] == "b"
     }
-    assert "4 pairs of <ParallelText text train b-c: 100 pairs> have a sentence" in caplog.text
+    assert "4 pairs of <ParallelText text train b-c: 100 pairs> are skipped" in caplog.text
 
 
 def test_tatoeba_s_held_out_sentences_are_in_no_other_corpus(tmp_path):

@@ -377,9 +377,9 @@ def test_nothing_but_a_byte_order_mark_is_empty(tmp_path):
 def test_unequal_line_counts(tmp_path):
     write(tmp_path, train__en="a\n" * 1200, train__de="x\n" * 3)
     message = error_of("text", "train", data_dir=tmp_path)
-    assert f"{tmp_path / 'train.en'} has 1,200 and {tmp_path / 'train.de'} has 3" in message
+    assert f"{tmp_path / 'train.en'} with 1,200 lines and {tmp_path / 'train.de'} with 3" in message
     message = error_of("text", "train", "de", "en", data_dir=tmp_path)
-    assert f"{tmp_path / 'train.de'} has 3 and {tmp_path / 'train.en'} has 1,200" in message
+    assert f"{tmp_path / 'train.de'} with 3 lines and {tmp_path / 'train.en'} with 1,200" in message
 
 
 def test_invalid_utf_8(tmp_path):

@@ -76,7 +76,9 @@ def test_begins_with_a_converted_model(convert, tmp_path):
     prefixes = translator.source_prefix, translator.target_prefix
     assert (again.source_prefix, again.target_prefix) == prefixes
     if convert is fsmt:
-        with pytest.raises(kt.UserError, match="`subword_sampling` needs a SentencePiece model"):
+        with pytest.raises(
+            kt.UserError, match="`subword_sampling` must be 0 for a Moses tokenizer"
+        ):
             kt.Translator.train(train, val, steps=1, **options, overwrite=True, subword_sampling=1)
     else:  # goes on, with other tokens for the same words
         kt.Translator.train(train, val, steps=2, **options, overwrite=True, subword_sampling=0.5)

@@ -1,12 +1,12 @@
-"""The built-in corpus: a small English-German grammar of our own.
+"""The built-in corpus: a small English-German grammar.
 
-A sentence is built once as a structure that says who does what to whom, and realised twice: as an
-English parse tree and as German words. `generate` samples such structures; the functions
-`english_tree`, `english_text` and `german_text` realise any one of them.
+A sentence is a structure that describes who does what to whom. It is realized twice: as an English
+parse tree and as German words. `generate` samples such structures; the functions `english_tree`,
+`english_text` and `german_text` realize any of them.
 
-Each English sentence has exactly one reading in this grammar, hence one German sentence and one
-tree: "with" after a noun belongs to that noun, every other free preposition to its clause, and
-what follows a relative clause belongs to that relative clause.
+Each English sentence has exactly one reading in this grammar, and therefore one German translation
+and one tree: "with" after a noun belongs to that noun, every other free preposition belongs to its
+clause, and words after a relative clause belong to that relative clause.
 """
 
 from keras_transformer.data.synthetic.corpus import (

@@ -1,4 +1,4 @@
-"""The built-in corpus: sampled sentences, distinct, each in one split."""
+"""The built-in corpus: distinct sampled sentences, each in one split."""
 
 import random
 import re
@@ -57,14 +57,15 @@ MAX_TRIES = 20_000
 
 # Tokens of a sentence, the final stop among them.
 _MIN_TOKENS, _MAX_TOKENS = 5, 20
-# Words of which a sentence bears one: their scopes would clash.
+# Words that may occur only once in a sentence: their scopes would clash.
 _SCOPED = re.compile(r"\((?:rb|dt) (?:no|not|never|every|often|always|sometimes)\)")
 _SINGULAR_FORMS = {noun.plural: noun.english for noun in lexicon.NOUNS}
 _CONTENT_WORDS = re.compile(r"\((?:nns?|jj) (\w+)\)")
 
 
 class Sampler:
-    """Draws sentences. Only `Random.random` is used: its stream never changes between versions."""
+    """A sampler of sentences. It uses only `Random.random`, whose stream is the same in all
+    versions."""
 
     def __init__(self, seed: int):
         self.random = random.Random(seed).random
@@ -86,7 +87,7 @@ class Sampler:
         return self.compound()
 
     def report(self) -> Clause:
-        """A clause that reports another: "The man says that the dog sleeps"."""
+        """Return a clause that reports another: "The man says that the dog sleeps"."""
         verb = self.choose(_REPORTS)
         tense = self.choose(("present", "present", "past", "perfect"))
         inner = self.clause(self.choose(("past",) if tense == "past" else _TENSES), 0.1, 0.4)
@@ -97,7 +98,7 @@ class Sampler:
         return self.front(main._replace(subordinate=Subordinate(word, inner)))
 
     def complex(self) -> Clause:
-        """A clause with an adverbial clause: "When the man sleeps, the dog dances"."""
+        """Return a clause with an adverbial clause: "When the man sleeps, the dog dances"."""
         conjunction = self.choose(lexicon.SUBORDINATORS)
         tense = self.choose([tense for tense in _TENSES if tense in conjunction.tenses])
         main = self.clause(tense, adverbials=0.0)
@@ -106,13 +107,13 @@ class Sampler:
         return main._replace(fronted="subordinate") if self.chance(0.45) else self.front(main)
 
     def compound(self) -> Compound:
-        """Two main clauses: "The man sleeps, and the dog dances"."""
+        """Return two main clauses: "The man sleeps, and the dog dances"."""
         tense = self.choose(("present", "present", "past", "past", "perfect", "can", "will"))
         clauses = [self.clause(tense, adverbials=0.3) for _ in range(2)]
         return Compound(clauses[0], self.choose(_COORDINATORS), clauses[1])
 
     def front(self, clause: Clause) -> Clause:
-        """Moves the time or the place to the front, at times."""
+        """Move the time or the place to the front of some clauses."""
         if clause.time and (self.chance(0.5) or _ends_in_relative(clause)):
             return clause._replace(fronted="time")
         if clause.place and clause.place.preposition != "into" and self.chance(0.25):
@@ -125,16 +126,16 @@ class Sampler:
         return self.fill(self.verb(_ACTIONS, tense), tense, relatives, adverbials)
 
     def verb(self, verbs: Sequence[Verb], tense: str) -> Verb:
-        """A verb that shows its tense: "they read" might be present or past."""
+        """Return a verb that shows its tense: "they read" could be present or past."""
         verb = self.choose(verbs)
         return self.verb(verbs, tense) if tense == "past" and verb.past == verb.english else verb
 
     def description(self, tense: str) -> Clause:
-        """A clause with a predicate: "The man is old"."""
+        """Return a clause with a predicate: "The man is old"."""
         subject = self.phrase(BE.subjects, pronouns=0.3, pairs=0.0)
         kind = "person"
         if isinstance(subject, NounPhrase):
-            # "A box is new" says little, "the cheap box is expensive" contradicts itself.
+            # "A box is new" contains little, and "the cheap box is expensive" contradicts itself.
             determiner = "the" if subject.determiner == "a" else subject.determiner
             subject = subject._replace(determiner=determiner, adjectives=())
             kind = subject.noun.kind
@@ -160,7 +161,7 @@ class Sampler:
         return (*recipients, *themes)
 
     def qualify(self, clause: Clause, adverbials: float) -> Clause:
-        """Adds place, negation, frequency and time where the clause bears them."""
+        """Add place, negation, frequency and time to clauses that allow them."""
         verb, tense = clause.verb, clause.tense
         plain = not _ends_in_relative(clause)
         if plain and self.chance(1.0 if verb.scene == "into" else 0.25 * adverbials):
@@ -215,7 +216,7 @@ class Sampler:
         return NounPhrase(noun, determiner, plural, adjectives)
 
     def modify(self, phrase: NounPhrase) -> NounPhrase:
-        """Adds an owner ("the king's dog") or a companion ("with the red hat"), at times."""
+        """Add an owner ("the king's dog") or a companion ("with the red hat") to some phrases."""
         if self.chance(0.1) and _may_be_owned(phrase.noun):
             owner = self.noun_phrase(("person",))
             if not is_definite(owner):
@@ -231,7 +232,7 @@ class Sampler:
         return phrase
 
     def relative(self, head: NounPhrase) -> Clause:
-        """A clause about `head`, which is its subject, its last object or an owner in it."""
+        """Return a clause about `head`, which is its subject, its last object or an owner in it."""
         kind = head.noun.kind
         gap = Gap(head.noun, head.plural)
         tense = self.choose(_RELATIVE_TENSES)
@@ -253,12 +254,13 @@ class Sampler:
 
 
 def _ends_in_relative(clause: Clause) -> bool:
-    """Whether what followed would seem to belong to the relative clause of the last object."""
+    """Return whether following words would seem to belong to the relative clause of the last
+    object."""
     return bool(clause.objects) and getattr(clause.objects[-1], "relative", None) is not None
 
 
 def _may_negate(clause: Clause) -> bool:
-    """Whether all phrases are definite; others are negated by "no", not by "not"."""
+    """Return whether all phrases are definite; others are negated by "no", not by "not"."""
     objects = () if clause.verb.german_preposition else clause.objects
     return all(map(is_definite, (clause.subject, *objects)))
 
@@ -271,7 +273,7 @@ class SyntheticExample(NamedTuple):
     """One sentence in both languages, with the parse tree of the English one.
 
     Args:
-        english: The English sentence, as one writes it.
+        english: The English sentence, as normally written.
         german: Its German translation.
         tree: Penn Treebank brackets on one line; the leaves are the tokens of `english`.
     """
@@ -282,7 +284,7 @@ class SyntheticExample(NamedTuple):
 
 
 def split_of(english: str) -> str:
-    """The split to which an English sentence belongs, whatever the seed: 5 % val, 5 % test.
+    """Return the split of an English sentence, independent of the seed: 5 % val, 5 % test.
 
     Args:
         english: The English sentence.
@@ -295,22 +297,22 @@ def split_of(english: str) -> str:
 
 
 def generate(split: str, size: int, seed: int = 0) -> Iterator[SyntheticExample]:
-    """Distinct sentences of one split, the same for equal arguments on every machine.
+    """Return distinct sentences of one split, the same for equal arguments on every machine.
 
-    The split of a sentence follows from its English words alone, so the splits stay disjoint
-    whatever sizes and seeds are asked for. Less is always the beginning of more.
+    The split of a sentence depends only on its English words, so the splits are disjoint for all
+    sizes and seeds. A smaller size yields the beginning of a larger one.
 
     Args:
         split: "train", "val" or "test".
         size: Number of examples.
-        seed: Seed of the draw.
+        seed: Seed of the sampling.
 
     Returns:
         An iterator over `size` examples.
 
     Raises:
-        UserError: If `split` is unknown or `size` is negative; while iterating, if the grammar
-            has no more sentences for the split within `MAX_TRIES` draws.
+        UserError: If `split` is unknown or `size` is negative; while iterating, if the grammar has
+            no more sentences for the split within `MAX_TRIES` samples.
     """
     if split not in SPLITS:
         raise UserError(f"`split` must be one of 'train', 'val', 'test'. Received: split={split!r}")
@@ -333,15 +335,15 @@ def _examples(split: str, size: int, seed: int) -> Iterator[SyntheticExample]:
                 break
         else:
             raise UserError(
-                f"The grammar gave no new sentence of split={split!r} in {MAX_TRIES} draws: ask "
-                f"for at most {len(seen)} examples. Received: size={size}"
+                f"`size` must be at most {len(seen)} for split={split!r}: the grammar has no new "
+                f"sentence in {MAX_TRIES} samples. Received: size={size}"
             )
         seen.add(english)
         yield SyntheticExample(english, german_text(sentence), tree)
 
 
 def _is_clumsy(tree: str) -> bool:
-    """Whether a sentence repeats a word, piles up quantifiers, is too short or too long."""
+    """Return whether a sentence repeats a word, has two quantifiers, or is too short or long."""
     tree = tree.lower()
     words = [_SINGULAR_FORMS.get(word, word) for word in _CONTENT_WORDS.findall(tree)]
     return (

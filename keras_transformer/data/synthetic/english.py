@@ -22,7 +22,7 @@ _LEAF = re.compile(r" ([^ ()]+)\)")
 
 
 def english_tree(sentence: Sentence) -> str:
-    """Parse tree of the English sentence.
+    """Return the parse tree of an English sentence.
 
     Args:
         sentence: A `Clause` or a `Compound`.
@@ -44,10 +44,10 @@ def english_tree(sentence: Sentence) -> str:
 
 
 def english_text(tree: str) -> str:
-    """The sentence that a tree of this grammar spans, as one writes it.
+    """Return the sentence of a tree of this grammar, as normally written.
 
     Args:
-        tree: Brackets as `english_tree` gives them.
+        tree: Brackets as `english_tree` returns them.
 
     Returns:
         The English sentence.
@@ -57,7 +57,7 @@ def english_text(tree: str) -> str:
 
 
 def english_tokens(tree: str) -> list[str]:
-    """The leaves of a tree of this grammar."""
+    """Return the leaves of a tree of this grammar."""
     return _LEAF.findall(tree)
 
 
@@ -70,7 +70,7 @@ def _leaf(tag: str, word: str) -> str:
 
 
 def _english_clause(clause: Clause) -> list[str]:
-    """The children of the clause's S, all but the final stop; gaps leave no trace."""
+    """Return the children of the clause's S without the final stop; gaps are empty."""
     time = clause.time.english if clause.time else ""
     place = _english_place(clause.place) if clause.place else ""
     subordinate = _english_subordinate(clause.subordinate) if clause.subordinate else ""
@@ -177,7 +177,7 @@ def _english_phrase(phrase: Phrase, nominative: bool = False) -> str:
 
 
 def _english_core(phrase: NounPhrase) -> list[str]:
-    """Determiner, adjectives and noun."""
+    """Return determiner, adjectives and noun."""
     noun = phrase.noun.plural if phrase.plural else phrase.noun.english
     adjectives = [adjective.english for adjective in phrase.adjectives]
     return [

@@ -22,7 +22,7 @@ from keras_transformer.data.synthetic.lexicon import Noun, Pronoun, Verb
 
 
 def german_text(sentence: Sentence) -> str:
-    """The German sentence, as one writes it.
+    """Return the German sentence, as normally written.
 
     Args:
         sentence: A `Clause` or a `Compound`.
@@ -44,12 +44,12 @@ def german_text(sentence: Sentence) -> str:
 
 
 def german_clause(clause: Clause, verb_final: bool = False) -> str:
-    """The words of a German clause; commas stand free and may be doubled.
+    """Return the words of a German clause, with spaces around commas, which may be doubled.
 
     Args:
-        clause: The clause; gaps in it are left out.
-        verb_final: Whether the finite verb closes the clause, as behind a conjunction or a
-            relative pronoun, or comes second.
+        clause: The clause. Its gaps are empty.
+        verb_final: Whether the finite verb is at the end of the clause, as after a conjunction or a
+            relative pronoun. Otherwise it is in second place.
 
     Returns:
         The words, joined by spaces.
@@ -71,7 +71,7 @@ def german_clause(clause: Clause, verb_final: bool = False) -> str:
 
 
 def german_phrase(phrase: Phrase, case: str, with_relative: bool = True) -> str:
-    """The words of a German noun phrase.
+    """Return the words of a German noun phrase.
 
     Args:
         phrase: The phrase.
@@ -207,7 +207,7 @@ def _german_relatives(phrases: Sequence[Phrase]) -> list[str]:
 
 
 def _german_opening(clause: Clause) -> str:
-    """The relative pronoun: gender and number from its head, case from its role."""
+    """Return the relative pronoun, with gender and number of its head and the case of its role."""
     if opens_relative(clause.subject):
         return german_phrase(clause.subject, "nom")
     preposition = clause.verb.german_preposition
@@ -219,7 +219,7 @@ def _german_opening(clause: Clause) -> str:
 
 
 def _german_verbs(clause: Clause, verb_final: bool) -> tuple[str, str]:
-    """The finite verb, and what closes the bracket: prefix, participle or infinitive."""
+    """Return the finite verb, and the end of the bracket: prefix, participle or infinitive."""
     verb, tense = clause.verb, clause.tense
     agreement = agreement_of(clause.subject)
     if tense == "perfect":

@@ -1,4 +1,4 @@
-"""What a sentence of the built-in corpus says, apart from any language."""
+"""The content of the built-in corpus's sentences, independent of the language."""
 
 from typing import NamedTuple, TypeGuard
 
@@ -22,10 +22,10 @@ class Gap(NamedTuple):
 
 
 class NounPhrase(NamedTuple):
-    """A noun with what goes with it; a determiner of "" is none.
+    """A noun with its modifiers. The determiner "" stands for none.
 
-    An `owner` stands in the place of the determiner ("the king's dog"); if the owner is a `Gap`,
-    the phrase opens a relative clause ("whose dog").
+    An `owner` replaces the determiner ("the king's dog"). If the owner is a `Gap`, the phrase opens
+    a relative clause ("whose dog").
     """
 
     noun: Noun
@@ -62,7 +62,7 @@ class Subordinate(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """A verb with all that it binds.
+    """A verb with its arguments and adverbials.
 
     `tense` is "present", "past", "perfect" or a modal verb ("can", "must", "should", "will",
     "want"). `fronted` names the field that opens the sentence: "time", "place", "subordinate".
@@ -93,21 +93,21 @@ Sentence = Clause | Compound
 
 
 def agreement_of(phrase: Phrase) -> int:
-    """0 for I; 1 for he, she, it; 2 for we, they."""
+    """Return 0 for I; 1 for he, she, it; 2 for we, they."""
     if isinstance(phrase, Pronoun):
         return phrase.agreement
     return 2 if isinstance(phrase, Pair) or phrase.plural else 1
 
 
 def opens_relative(phrase: Phrase) -> TypeGuard["NounPhrase | Gap"]:
-    """Whether `phrase` moves to the front of its relative clause ("whom", "whose dog")."""
+    """Return whether `phrase` moves to the front of its relative clause ("whom", "whose dog")."""
     return isinstance(phrase, Gap) or (
         isinstance(phrase, NounPhrase) and isinstance(phrase.owner, Gap)
     )
 
 
 def is_definite(phrase: Phrase) -> bool:
-    """Whether the phrase says which one is meant ("the dog", "my dog", "he")."""
+    """Return whether the phrase identifies its referent ("the dog", "my dog", "he")."""
     if isinstance(phrase, Pair):
         return is_definite(phrase.first) and is_definite(phrase.second)
     if isinstance(phrase, NounPhrase):
