@@ -85,10 +85,10 @@ def test_shapes_are_those_of_both_stages(stores):
 
 
 def test_an_update_is_of_one_stage(stores):
-    with pytest.raises(UserError, match="whole updates.*num_batches=5, with accumulate=3"):
+    with pytest.raises(UserError, match="whole updates.*num_batches=5, accumulate=3"):
         stages(stores, 5, accumulate=3)
     first, rest = TokenBatches(stores[0], 100, accumulate=2), TokenBatches(stores[1], 100)
-    with pytest.raises(UserError, match="accumulate=2 and then 1"):
+    with pytest.raises(UserError, match="accumulate=2 and 1"):
         StagedBatches(first, 4, rest)
 
 

@@ -301,4 +301,4 @@ def test_a_text_that_is_too_small_to_hold_out_of(tmp_path):
     write_pairs(tmp_path, numbered(49))
     assert len(load_parallel_text("text", "train", "a", "b", tmp_path)) == 49
     message = error_of(load_parallel_text, "text", "val", "a", "b", tmp_path)
-    assert "Cannot hold the split 'val' out" in message and "fewer than 50" in message
+    assert "Cannot hold the split 'val' out" in message and "at least 50" in message
