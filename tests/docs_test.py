@@ -1,4 +1,4 @@
-"""The pages of `docs/` and the README: what they name is there, and what they show runs."""
+"""Tests for the names, commands, examples and links of `docs/`, the README and the recipe pages."""
 
 import ast
 import re
@@ -18,7 +18,11 @@ TEXTS = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
     for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 }
-PAGE = TEXTS["docs/what_works.md"]
+RECIPES = {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in sorted((ROOT / "recipes").glob("*/README.md"))
+}
+PAGE = TEXTS["docs/compatibility.md"]
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "| Test |" not in line]
 
 
@@ -42,7 +46,7 @@ def test_is_there(name):
 
 # Commands
 
-# Who runs what is no script with options.
+# Commands that are not scripts with options, and where they are tested.
 ELSEWHERE = {
     "make": "a target",
     "pip": "extras",
@@ -50,23 +54,48 @@ ELSEWHERE = {
     "tensorflow_model_server": "export/serving_test.py",
     "curl": "export/serving_test.py",
 }
-# Scripts without a dataclass of options.
-PLAIN = {"recipes/translation/serve.py", "recipes/same_on_many_devices.py"}
+# Scripts and modules without a dataclass of options.
+PLAIN = {
+    "recipes/translation/serve.py",
+    "recipes/same_on_many_devices.py",
+    "keras_transformer.parsing.evalb",
+}
 
 
 def commands():
-    """(page, words) of each command, without what is piped into it or where it writes."""
-    for page, text in TEXTS.items():
+    """Yield (page, words) for each command, without redirections or the commands piped into it."""
+    for page, text in {**TEXTS, **RECIPES}.items():
+        variables = {}
         for block in re.findall(
             r"^```(?:sh|bash)[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE
         ):
-            for line in block.replace("\\\n", " ").splitlines():
-                line = re.sub(r" [<>&|]+ .*$", "", line.split("echo", 1)[-1].split(" | ")[-1])
-                words = shlex.split(line, comments=True)
+            block = block.replace("\\\n", " ")
+            # Experiments share options in shell variables, and prepare data with other programs.
+            is_experiment = page.startswith(("docs/experiments/", "recipes/"))
+            if is_experiment:
+                block = with_variables(block, variables)
+            for line in block.splitlines():
+                if is_experiment and "python recipes/" not in line:
+                    continue
+                line = re.sub(r" [<>&|]+ ?\S*$", "", line.split("echo", 1)[-1].split(" | ")[-1])
+                words = shlex.split(re.sub(r" [<>][^<>]*$", "", line), comments=True)
                 while words and re.fullmatch(r"[A-Z_]+=\S+", words[0]):
                     del words[0]
                 if words:
                     yield page, words
+
+
+def with_variables(block, variables):
+    """Return a block of shell lines with variables replaced, and add its own to `variables`."""
+
+    def keep(match):
+        variables[match[1]] = " ".join(match[2].split())
+        return ""
+
+    block = re.sub(r'^(\w+)="([^"]*)"\n', keep, block, flags=re.MULTILINE)
+    for name in reversed(variables):
+        block = block.replace(f"${name}", variables[name])
+    return block
 
 
 COMMANDS = list(commands())
@@ -94,7 +123,11 @@ def runpy_names(path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=lambda x: " ".join(x)[:70])
+@pytest.mark.parametrize(
+    ("page", "words"),
+    COMMANDS,
+    ids=lambda x: x if isinstance(x, str) else " ".join(x)[:70],
+)
 def test_options_of_commands(page, words, monkeypatch):
     """Each command is one that is there, with options that it has."""
     import tyro
@@ -108,7 +141,7 @@ def test_options_of_commands(page, words, monkeypatch):
     elif words[0] == "pip":
         for extra in re.findall(r"\[(\w+)\]", words[2]):
             assert re.search(rf"^{extra} = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
-    elif words[0] == "python" and words[1] not in (*PLAIN, "-c"):
+    elif words[0] == "python" and not PLAIN & {*words[1:3]} and words[1] != "-c":
         options, arguments = options_class(words)
         arguments = [x for argument in arguments for x in _expand(argument)]
         try:
@@ -116,7 +149,7 @@ def test_options_of_commands(page, words, monkeypatch):
         except SystemExit:
             pytest.fail(f"{page}: {' '.join(words)}")
     else:
-        assert words[0] in ELSEWHERE or words[1] in (*PLAIN, "-c")
+        assert words[0] in ELSEWHERE or PLAIN & {*words[1:3]} or words[1] == "-c"
 
 
 @pytest.mark.once
@@ -160,7 +193,7 @@ EXAMPLES = {
 @pytest.mark.once
 @pytest.mark.parametrize("page", sorted(page for page, blocks in EXAMPLES.items() if blocks))
 def test_examples_run(page, monkeypatch):
-    """What the build of the pages runs: the blocks of a page, one after the other."""
+    """The build of the pages runs the blocks of a page in this order."""
     monkeypatch.chdir(ROOT)
     module = types.ModuleType("_examples_of_a_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -204,13 +237,23 @@ def test_the_site_has_all_pages():
     assert sorted(listed) == sorted(pages)
 
 
+def slug(heading):
+    """Return the anchor of a heading, as MkDocs and GitHub make it."""
+    return re.sub(r"[^\w\s-]", "", heading).strip().lower().replace(" ", "-")
+
+
 @pytest.mark.once
 def test_links_lead_somewhere():
-    for page, text in TEXTS.items():
+    for page, text in {**TEXTS, **RECIPES}.items():
         text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = link.partition("#")
             if not link.startswith("http"):
-                assert ((ROOT / page).parent / link.partition("#")[0]).exists(), f"{page}: {link}"
+                target = (ROOT / page).parent / path if path else ROOT / page
+                assert target.exists(), f"{page}: {link}"
+                if anchor and target.suffix == ".md":
+                    headings = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
+                    assert anchor in {slug(heading) for heading in headings}, f"{page}: {link}"
 
 
 @pytest.mark.once
