@@ -1,4 +1,4 @@
-"""The layers of the model, one a file."""
+"""The layers of the model, one per file."""
 
 from keras_transformer.layers.decoder_layer import TransformerDecoderLayer
 from keras_transformer.layers.dropout import Dropout

@@ -11,8 +11,8 @@ from keras_transformer.typing import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TransformerDecoderLayer(TransformerLayer):
-    """One layer of the decoder stack: self-attention that sees no later position, attention over
-    the encoder's output, then feed-forward (section 3.1).
+    """One layer of the decoder stack: self-attention to earlier positions, attention to the
+    encoder's output, then feed-forward (section 3.1).
 
     Each sub-layer is wrapped as `LayerNorm(x + Dropout(Sublayer(x)))`.
 
@@ -20,38 +20,38 @@ class TransformerDecoderLayer(TransformerLayer):
         intermediate_dim: d_ff, the size of the feed-forward network's inner layer.
         num_heads: h, the number of attention heads.
         key_dim: d_k, the size of each head's queries and keys. Defaults to `hidden_dim //
-            num_heads`, with `hidden_dim` (d_model) read off the inputs.
+            num_heads`, with the `hidden_dim` (d_model) of the inputs.
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: P_drop, on the output of each sub-layer (section 5.4).
         attention_dropout: probability of dropping an attention weight.
-        activation: non-linearity of the feed-forward network.
+        activation: the non-linearity of the feed-forward network.
         normalize_first: if true, `x + Dropout(Sublayer(LayerNorm(x)))` (pre-norm) in place of the
             paper's post-norm.
-        layer_norm_epsilon: added to the variance in the layer normalisations.
+        layer_norm_epsilon: added to the variance in the layer normalizations.
         use_bias: whether the attention projections have biases. The paper's have none.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(batch, target, hidden_dim)`.
         encoder_sequence: float tensor `(batch, source, hidden_dim)`, the encoder's output. Not
-            needed with `cache`, which holds what is made of it.
+            needed with `cache`, which contains its keys and values.
         encoder_padding_mask: boolean tensor `(batch, source)`, false at padding. Defaults to
             `encoder_sequence_mask`.
-        cache: what `make_cache` returns, to decode step by step.
-        cache_index: integer scalar, where in the cache `inputs` begin; needed with `cache`.
+        cache: the result of `make_cache`, to decode step by step.
+        cache_index: integer scalar, the position of `inputs` in the cache; needed with `cache`.
         self_attention_mask: boolean tensor that broadcasts to `(batch, target, cached positions)`,
-            true where a position may attend. Defaults to all positions up to its own; without
-            `cache`, to those of them that `inputs_mask` leaves.
-        return_attention_scores: whether to return the encoder-decoder attention weights too.
+            true where a position may attend. Defaults to all positions up to its own, except the
+            positions that `inputs_mask` excludes (without `cache`).
+        return_attention_scores: whether to also return the encoder-decoder attention weights.
         training: whether to apply dropout.
         inputs_mask, encoder_sequence_mask: boolean tensors `(batch, target)` and `(batch, source)`,
-            false at padding: where Keras puts the masks that it keeps with `inputs` and
-            `encoder_sequence`, such as those of embeddings with `mask_zero=True`.
+            false at padding. Keras passes the masks that it keeps with `inputs` and
+            `encoder_sequence`, such as the masks of embeddings with `mask_zero=True`.
 
     Returns:
-        Float tensor `(batch, target, hidden_dim)`; with `cache` or `return_attention_scores`, the
-        tuple of this tensor, the updated cache if there is one, and if wanted the weights `(batch,
-        num_heads, target, source)`.
+        Float tensor `(batch, target, hidden_dim)`; with `cache` or `return_attention_scores`, a
+        tuple of this tensor, the updated cache (with `cache`) and the weights `(batch, num_heads,
+        target, source)` (with `return_attention_scores`).
 
     Raises:
         UserError: if a size is not a positive integer, or `key_dim` is left out and `num_heads`
@@ -60,7 +60,7 @@ class TransformerDecoderLayer(TransformerLayer):
 
     @property
     def dense_layers(self) -> list[keras.layers.Dense]:
-        """Those of both attentions and the feed-forward network."""
+        """The `Dense` layers of both attentions and the feed-forward network."""
         parts = (self.self_attention, self.cross_attention, self.feed_forward)
         return [layer for part in parts for layer in part.dense_layers]
 
@@ -122,15 +122,15 @@ class TransformerDecoderLayer(TransformerLayer):
         return (x, *more) if more else x
 
     def make_cache(self, encoder_sequence: Tensor, length: int | Tensor) -> dict[str, Cache]:
-        """Prepare step-by-step decoding of up to `length` positions.
+        """Return an empty cache for step-by-step decoding of up to `length` positions.
 
         Args:
             encoder_sequence: float tensor `(batch, source, hidden_dim)`, the encoder's output.
             length: the largest number of target positions.
 
         Returns:
-            `{"self": (key, value), "cross": (key, value)}`: the keys and values of the target
-            positions seen so far (none yet), and those of the source.
+            `{"self": (key, value), "cross": (key, value)}`: zeros in place of the keys and values
+            of the target, and the keys and values of the source.
         """
         return {
             "self": self.self_attention.empty_cache(ops.shape(encoder_sequence)[0], length),
@@ -165,8 +165,8 @@ class TransformerDecoderLayer(TransformerLayer):
 
 
 def _causal_mask(inputs, cache, cache_index, inputs_mask):
-    """`(1 or batch, target, source)`: true where the source position is not later than the
-    target's, and without a cache is not padding.
+    """Return a mask `(1 or batch, target, source)`, true where the source position is not later
+    than the target position and, without a cache, is not padding.
     """
     queries = ops.arange(ops.shape(inputs)[1], dtype="int32")
     if cache is not None:
@@ -179,6 +179,6 @@ def _causal_mask(inputs, cache, cache_index, inputs_mask):
 def _check_source(encoder_sequence, cache):
     if encoder_sequence is None and cache is None:
         raise UserError(
-            "Pass `encoder_sequence`, the encoder's output, or a `cache` made from it. Received "
-            "neither."
+            "Expected `encoder_sequence`, the encoder's output, or a `cache` made from it. "
+            "Received neither."
         )

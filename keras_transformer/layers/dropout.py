@@ -14,15 +14,14 @@ class Dropout(keras.layers.Layer):
     """Dropout whose random numbers are a hash of each element's index (section 5.4).
 
     In training each element is zero with probability `rate`, and is otherwise divided by
-    `1 - rate`. The general-purpose generators that `keras.layers.Dropout` draws from cost up to a
-    fifth of a training step on a CPU. Hashing (seed, step, index) with a few integer operations,
-    which XLA fuses into the operation around them, costs next to nothing and is random enough: the
-    tests hold it to the statistics of independent draws.
+    `1 - rate`. The general-purpose generators of `keras.layers.Dropout` take up to a fifth of a
+    training step on a CPU. A hash of (seed, step, index) takes a few integer operations, which XLA
+    fuses into the operation around them. The tests compare its statistics with independent draws.
 
-    The index is that of the global batch, so several devices that share a batch drop what one
-    device would. Replicas of a `tf.distribute.Strategy` count the elements of those before them,
-    and take it that all have as many rows. Where a last batch cannot be shared evenly, some of its
-    rows may be dropped like rows of another replica.
+    The index is the element's index in the global batch, so dropout masks do not depend on the
+    number of devices. A replica of a `tf.distribute.Strategy` counts the elements of the replicas
+    before it, and assumes that all replicas have the same number of rows. If the last batch cannot
+    be split evenly, some of its rows may get the mask of rows of another replica.
 
     Args:
         rate: probability of dropping an element, from 0 up to 1.
@@ -31,7 +30,7 @@ class Dropout(keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor of any shape.
-        training: whether to drop anything.
+        training: whether to apply dropout.
 
     Returns:
         Float tensor of the same shape.
@@ -52,7 +51,7 @@ class Dropout(keras.layers.Layer):
         self.built = True
 
     def __call__(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        # Keras's way to `call` takes longer than many a layer of a search step on PyTorch.
+        # On PyTorch, Keras's `__call__` takes longer than many layers of a search step.
         return inputs if training is False else super().__call__(inputs, training=training)
 
     def call(self, inputs: Tensor, training: bool | None = False) -> Tensor:
@@ -70,20 +69,20 @@ class Dropout(keras.layers.Layer):
 
 
 def _keep_of_replica(shape, seed, rate):
-    """Which elements are kept of a tensor that this device has: bool of that shape."""
+    """Return a bool tensor, true at the elements of this device's tensor that are kept."""
     if keras.backend.backend() != "tensorflow":
-        return _keep(shape, 0, seed, rate)  # JAX's arrays are those of all devices.
+        return _keep(shape, 0, seed, rate)  # A JAX array spans all devices.
     import tensorflow as tf
 
     replicas = tf.distribute.get_replica_context()
     replica = 0 if replicas is None else replicas.replica_id_in_sync_group
     sizes = tuple(tf.convert_to_tensor(size, "int32") for size in shape)
-    # For the sizes that are known here.
+    # The reshape restores the static sizes.
     return tf.reshape(_compiled_keep()(sizes, replica, seed, rate), shape)
 
 
 def _keep(shape, replica, seed, rate):
-    """Which elements are kept, where as many lie before them in each of the `replica` earlier."""
+    """Return a bool tensor, true at kept elements; `replica` tensors of this shape precede it."""
     # Not `ops.prod`, which JAX would trace: the size must be a Python number where it can be.
     size = functools.reduce(operator.mul, shape, 1)
     index = ops.reshape(ops.arange(size, dtype="int32") + replica * size, shape)
@@ -93,10 +92,10 @@ def _keep(shape, replica, seed, rate):
 
 @functools.cache
 def _compiled_keep():
-    """`_keep` as one kernel of TensorFlow's.
+    """Compile `_keep` as one TensorFlow kernel.
 
-    In a graph that XLA does not compile as a whole it would be some thirty, and on a GPU's host,
-    which is where TensorFlow computes with int32.
+    In a graph that XLA does not compile it would be about thirty kernels. With a GPU they would run
+    on the host, where TensorFlow places operations on int32.
     """
     import tensorflow as tf
 
@@ -104,9 +103,9 @@ def _compiled_keep():
 
 
 def hash_bits(index: Tensor, seed: Tensor) -> Tensor:
-    """Random bits for each index: int32 to int32, uniform.
+    """Return uniform random bits for each index.
 
-    Two rounds of a multiply-xorshift mix (Murmur3's finaliser), each keyed with one hashed word of
+    Two rounds of a multiply-xorshift mix (Murmur3's finalizer), each keyed with one hashed word of
     the seed. All arithmetic is modulo 2^32, which int32 gives on every backend.
 
     Args:
@@ -131,8 +130,8 @@ _MIX_1 = 0x85EBCA6B - 2**32
 _MIX_2 = 0xC2B2AE35 - 2**32
 
 
-# PyTorch, which compiles nothing, works in place at `*=` and the like, in half the time; the
-# tensors of the others cannot change.
+# On PyTorch, which compiles nothing, `*=` and the like work in place and take half the time. On the
+# other backends they make new tensors.
 
 
 def _mix(x):

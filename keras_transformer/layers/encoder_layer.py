@@ -16,30 +16,31 @@ class TransformerEncoderLayer(TransformerLayer):
         intermediate_dim: d_ff, the size of the feed-forward network's inner layer.
         num_heads: h, the number of attention heads.
         key_dim: d_k, the size of each head's queries and keys. Defaults to `hidden_dim //
-            num_heads`, with `hidden_dim` (d_model) read off the inputs.
+            num_heads`, with the `hidden_dim` (d_model) of the inputs.
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: P_drop, on the output of each sub-layer (section 5.4).
         attention_dropout: probability of dropping an attention weight.
-        activation: non-linearity of the feed-forward network.
+        activation: the non-linearity of the feed-forward network.
         normalize_first: if true, `x + Dropout(Sublayer(LayerNorm(x)))` (pre-norm) in place of the
             paper's post-norm.
-        layer_norm_epsilon: added to the variance in the layer normalisations.
+        layer_norm_epsilon: added to the variance in the layer normalizations.
         use_bias: whether the attention projections have biases. The paper's have none.
         attention_window: r, an odd number: a position attends to the `r // 2` before it, to itself,
-            and to the `r // 2` after it (restricted self-attention, section 4). Defaults to all.
+            and to the `r // 2` after it (restricted self-attention, section 4). Defaults to all
+            positions.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(batch, source, hidden_dim)`.
         padding_mask: boolean tensor `(batch, source)`, false at padding. Defaults to `mask`.
-        return_attention_scores: whether to return the attention weights too; without an
-            `attention_window`.
+        return_attention_scores: whether to also return the attention weights. Not supported with
+            an `attention_window`.
         training: whether to apply dropout.
-        mask: where Keras puts the mask that it keeps with `inputs`, such as that of an embedding
-            with `mask_zero=True`.
+        mask: the mask that Keras keeps with `inputs`, such as the mask of an embedding with
+            `mask_zero=True`.
 
     Returns:
-        Float tensor `(batch, source, hidden_dim)`; with `return_attention_scores`, the tuple of
+        Float tensor `(batch, source, hidden_dim)`; with `return_attention_scores`, a tuple of
         this tensor and the weights `(batch, num_heads, source, source)`.
 
     Raises:
@@ -54,7 +55,7 @@ class TransformerEncoderLayer(TransformerLayer):
 
     @property
     def dense_layers(self) -> list[keras.layers.Dense]:
-        """Those of attention and feed-forward network."""
+        """The `Dense` layers of the attention and the feed-forward network."""
         return [*self.self_attention.dense_layers, *self.feed_forward.dense_layers]
 
     def build(self, input_shape: Shape) -> None:

@@ -11,7 +11,7 @@ Activation = str | dict[str, Any] | Callable
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FeedForward(keras.layers.Layer):
-    """Position-wise feed-forward network (section 3.3).
+    """The position-wise feed-forward network (section 3.3).
 
     ```
     FFN(x) = max(0, x W_1 + b_1) W_2 + b_2                                (Eq. 2)
@@ -48,7 +48,7 @@ class FeedForward(keras.layers.Layer):
 
     @property
     def dense_layers(self) -> list[keras.layers.Dense]:
-        """Those with W_1 and W_2."""
+        """The `Dense` layers with W_1 and W_2."""
         return [self.intermediate_dense, self.output_dense]
 
     def build(self, input_shape: Shape) -> None:

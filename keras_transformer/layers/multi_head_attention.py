@@ -12,9 +12,9 @@ from keras_transformer.layers.restricted_attention import over_all_positions, re
 from keras_transformer.layers.tensor_ops import masked_softmax, slice_update
 from keras_transformer.typing import Shape, Tensor
 
-# Variance of the initial W^Q, W^K and W^V, as a share of Glorot's: what Glorot's gives when the
-# three are one matrix. With his full variance a post-norm model with dropout 0.3 learns to attend
-# to the source several times more slowly, or, at the rates small corpora need, never.
+# The variance of the initial W^Q, W^K and W^V, as a fraction of Glorot's. It equals Glorot's if the
+# three are one matrix. With the full variance a post-norm model with dropout 0.3 learns to attend
+# to the source several times more slowly, or never at the learning rates that small corpora need.
 _INPUT_SCALE = 0.5
 
 # The keys and values of all heads: `(batch, num_heads, key_dim, source)` and
@@ -52,7 +52,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ```
 
     The projections of all heads are computed as one matrix product: `W^Q` of the layer is the
-    concatenation of the heads' `W_i^Q`. The softmax is computed in float32 whatever the dtype.
+    concatenation of the heads' `W_i^Q`. The softmax is computed in float32 for every dtype.
 
     Args:
         num_heads: h, the number of heads.
@@ -60,36 +60,38 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: d_v, the size of each head's values. Defaults to `key_dim`.
         dropout: probability of dropping an attention weight. The paper uses none.
         use_bias: whether the four projections have biases. The paper's have none.
-        attention_window: r, an odd number, of self-attention: a position attends to the `r // 2`
-            before it, to itself, and to the `r // 2` after it (section 4). Defaults to all.
+        attention_window: r, an odd number, for self-attention only: a position attends to the
+            `r // 2` before it, to itself, and to the `r // 2` after it (section 4). Defaults to all
+            positions.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         query: float tensor `(batch, target, hidden_dim)`.
-        value: float tensor `(batch, source, hidden_dim)` that keys and values are made of.
+        value: float tensor `(batch, source, hidden_dim)` that is projected to keys and values.
             Defaults to `query`: self-attention.
         attention_mask: boolean tensor that broadcasts to `(batch, target, source)`, true where a
-            query may attend. A query that may attend to nothing attends to all positions alike.
-            With `attention_window`, `(batch, 1, source)`: which positions are not padding. Defaults
-            to the mask that Keras keeps with `value`, if it does.
+            query may attend. A query that may attend to no position attends to all equally. With
+            `attention_window`, `(batch, 1, source)`: false at padding. Defaults to the mask that
+            Keras keeps with `value`, if there is one.
         cache: a pair `(key, value)` of projected heads, `(batch, num_heads, key_dim, source)` (the
-            keys are the columns, as in K^T) and `(batch, num_heads, source, value_dim)`, used in
-            place of those of `value`.
-        cache_index: integer scalar. When given, the keys and values of `query` are first written
+            keys are the columns, as in K^T) and `(batch, num_heads, source, value_dim)`, which
+            replaces the projections of `value`.
+        cache_index: integer scalar. If given, the keys and values of `query` are first written
             into `cache` from this position on.
-        return_attention_scores: whether to return the attention weights too.
+        return_attention_scores: whether to also return the attention weights.
         training: whether to apply dropout.
-        mask, value_mask: boolean tensors `(batch, source)`, false at padding: where Keras puts the
-            masks that it keeps with `query` and `value`.
+        mask, value_mask: boolean tensors `(batch, source)`, false at padding: the masks that Keras
+            keeps with `query` and `value`.
 
     Returns:
         Float tensor `(batch, target, hidden_dim)`; with `cache_index` or `return_attention_scores`,
-        the tuple of this tensor, the updated cache if there is a `cache_index`, and if wanted the
-        attention weights: `softmax(Q K^T / sqrt(d_k))`, `(batch, num_heads, target, source)`.
+        a tuple of this tensor, the updated cache (with `cache_index`) and the attention weights
+        `softmax(Q K^T / sqrt(d_k))`, `(batch, num_heads, target, source)` (with
+        `return_attention_scores`).
 
     Raises:
-        UserError: if a size is not a positive integer, or `cache_index` comes without `cache`; if
-            `attention_window` is not odd, or is used for anything but self-attention.
+        UserError: if a size is not a positive integer, `cache_index` is passed without `cache`,
+            or `attention_window` is not odd or is used for anything but self-attention.
     """
 
     def __init__(
@@ -112,8 +114,9 @@ class MultiHeadAttention(keras.layers.Layer):
                 raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
         if attention_window is not None and not _is_odd(attention_window):
             raise UserError(
-                "`attention_window` must be a positive odd integer: as many positions before as "
-                f"after, and the position itself. Received: attention_window={attention_window}"
+                "`attention_window` must be a positive odd integer: the same number of positions "
+                "before and after, and the position itself. "
+                f"Received: attention_window={attention_window}"
             )
         self.num_heads = num_heads
         self.key_dim = key_dim
@@ -157,13 +160,15 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.attention_window is not None:
             if return_attention_scores or any(x is not None for x in (value, cache, cache_index)):
                 raise UserError(
-                    "With `attention_window` a layer takes `query` and `attention_mask` only: it "
-                    "is self-attention without a cache, and has no weights of all positions."
+                    "With `attention_window`, only `query` and `attention_mask` are supported: "
+                    "the layer is self-attention without a cache, and does not compute the weights "
+                    "of all positions. Received: `value`, `cache`, `cache_index` "
+                    "or `return_attention_scores`."
                 )
             return self._restricted(query, attention_mask, self.attention_window, training)
         if cache_index is not None:
             if cache is None:
-                raise UserError("`cache_index` says where to write in `cache`. Received no cache.")
+                raise UserError("`cache_index` requires a `cache`. Received: cache=None")
             cache = self._write(cache, self.project(query), cache_index)
         key, value = cache or self.project(query if value is None else value)
         if attention_mask is not None:
@@ -185,23 +190,23 @@ class MultiHeadAttention(keras.layers.Layer):
             value: float tensor `(batch, source, hidden_dim)`.
 
         Returns:
-            The pair that `cache` takes: `(batch, num_heads, key_dim, source)` and
+            A pair for the argument `cache`: `(batch, num_heads, key_dim, source)` and
             `(batch, num_heads, source, value_dim)`.
         """
         key = self._split_heads(self.key_dense(value), self.key_dim)
-        # As Q K^T needs them: of cached keys a product would else transpose all in each step.
+        # The layout of Q K^T. Otherwise each step would transpose all cached keys.
         key = ops.transpose(key, (0, 1, 3, 2))
         return key, self._split_heads(self.value_dense(value), self.value_dim)
 
     def empty_cache(self, batch_size: int | Tensor, length: int | Tensor) -> Cache:
-        """Zeros of the shapes that `cache` takes, for `length` positions.
+        """Return a cache of zeros for `length` positions.
 
         Args:
             batch_size: the number of rows.
             length: the number of positions.
 
         Returns:
-            A pair, as of `project`.
+            A pair like the result of `project`.
         """
         heads = (batch_size, self.num_heads)
         return (

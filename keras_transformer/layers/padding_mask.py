@@ -7,13 +7,13 @@ from keras_transformer.typing import Tensor
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:
-    """Return true at tokens, false at padding: `(batch, length)`. Negative ids are padding too."""
+    """Return a mask `(batch, length)`, true at tokens and false at padding (0 and negative ids)."""
     return ops.greater(token_ids, 0)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PaddingMask(keras.layers.Layer):
-    """Attach a padding mask to a sequence, where Keras's layers, losses and metrics look for it.
+    """A layer that attaches a padding mask to a sequence, for Keras's layers, losses and metrics.
 
     Args:
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
@@ -23,7 +23,7 @@ class PaddingMask(keras.layers.Layer):
             the token ids that the sequence is computed from.
 
     Returns:
-        The float tensor as it is, with a mask.
+        The float tensor, unchanged, with a mask.
     """
 
     def __init__(self, **kwargs: Any):

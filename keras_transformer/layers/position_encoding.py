@@ -17,12 +17,12 @@ class SinePositionEncoding(keras.layers.Layer):
     PE(pos, 2i + 1) = cos((pos + first_position) / max_wavelength^(2i / d_model))
     ```
 
-    Sine and cosine are interleaved, there is no largest length, and the sum is computed in float32
-    whatever the dtype (bfloat16 cannot tell position 257 from 256).
+    Sine and cosine are interleaved, and there is no largest length. The sum is computed in float32
+    for every dtype, because bfloat16 cannot distinguish position 257 from 256.
 
     Args:
         max_wavelength: the wavelengths grow from 2π to this number times 2π.
-        first_position: what the first position counts as. The paper's is 0.
+        first_position: the number of the first position. The paper's is 0.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -77,10 +77,10 @@ class SinePositionEncoding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LearnedPositionEncoding(keras.layers.Layer):
-    """Add learned vectors of position to embeddings (section 3.5, Table 3 row E).
+    """A layer that adds learned vectors of position to embeddings (section 3.5, Table 3 row E).
 
     Args:
-        max_length: the number of positions that have a vector.
+        max_length: the number of learned positions.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -92,8 +92,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
         Float tensor `(batch, length, hidden_dim)`: `inputs` plus the vectors of their positions.
 
     Raises:
-        UserError: if `max_length` is not a positive integer, or `inputs` without `positions` are
-            longer than it.
+        UserError: if `max_length` is not a positive integer, or if `inputs` are longer than
+            `max_length` and `positions` are not given.
     """
 
     def __init__(self, max_length: int, **kwargs: Any):
@@ -118,8 +118,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
         if positions is None:
             if length is not None and length > self.max_length:
                 raise UserError(
-                    f"The sequence has {length} positions, but only max_length={self.max_length} "
-                    "were learned. Shorten it, or train with a larger `max_length`."
+                    f"The model learned max_length={self.max_length} positions. Expected `inputs` "
+                    f"of this length at most. Received: {length} positions. Shorten the sequence, "
+                    "or train with a larger `max_length`."
                 )
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         return inputs + ops.take(self.embeddings, positions, axis=0)

@@ -5,7 +5,7 @@ from keras import ops
 from keras_transformer.layers.tensor_ops import masked_softmax
 from keras_transformer.typing import Tensor
 
-# Smaller blocks would not be faster: a product of two matrices has a smallest cost.
+# Smaller blocks would not be faster: each matrix product has a fixed cost.
 _SMALLEST_BLOCK = 16
 
 
@@ -17,11 +17,11 @@ def restricted_attention(
     padding_mask: Tensor = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Attention of each position over the `window` positions around it (section 4, Table 1).
+    """Compute the attention of each position to the `window` positions around it (section 4).
 
     The sequence is cut into blocks of at least half a window. A block of queries attends to its own
-    keys and to half a window of the keys on either side, so time and memory grow as O(r n d), and
-    the scores of positions farther apart are never computed.
+    keys and to half a window of keys on either side. So time and memory grow as O(r n d) (Table 1),
+    and the scores of positions farther apart are never computed.
 
     Args:
         query: float tensor `(batch, num_heads, length, key_dim)`, already scaled.
@@ -29,8 +29,8 @@ def restricted_attention(
         value: float tensor `(batch, num_heads, length, value_dim)`.
         window: r, an odd number: a position attends to the `r // 2` before it, to itself, and to
             the `r // 2` after it.
-        padding_mask: boolean tensor `(batch, 1, length)`, false where nothing may attend to.
-        dropout: function of the attention weights.
+        padding_mask: boolean tensor `(batch, 1, length)`, false at padding.
+        dropout: function that is applied to the attention weights.
 
     Returns:
         Float tensor `(batch, num_heads, length, value_dim)`.
@@ -40,7 +40,7 @@ def restricted_attention(
     query = _blocks(query, block)
     is_legal = _is_legal(length, ops.shape(query)[2], block, reach)
     if padding_mask is not None:
-        # As a sequence of vectors of size 1, to be cut like the keys.
+        # The mask is cut like the keys, as a sequence of vectors of size 1.
         columns = _neighbourhoods(ops.transpose(padding_mask, (0, 2, 1))[:, None], block, reach)
         is_legal = ops.logical_and(is_legal, ops.transpose(columns, (0, 1, 2, 4, 3)))
     keys = ops.transpose(_neighbourhoods(key, block, reach), (0, 1, 2, 4, 3))
@@ -52,12 +52,12 @@ def restricted_attention(
 
 
 def over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> Tensor:
-    """The weights of `restricted_attention` as those of attention to all positions.
+    """Expand the weights of `restricted_attention` to all positions.
 
     Args:
-        weights: float tensor `(batch, num_heads, blocks, block, reach + block + reach)`, what its
-            `dropout` is given.
-        length: of the sequence.
+        weights: float tensor `(batch, num_heads, blocks, block, reach + block + reach)`, the
+            argument of `dropout`.
+        length: the length of the sequence.
         window: r.
 
     Returns:
@@ -67,7 +67,7 @@ def over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> Te
     batch, num_heads, _, _, size = ops.shape(weights)
     rows = _in_a_row(weights, length)
     positions = ops.arange(length, dtype="int32")
-    # Where each key stands among those that its query's block attends to.
+    # The place of each key among the keys that its query's block attends to.
     columns = positions - (positions // block * block)[:, None] + reach
     is_there = (columns >= 0) & (columns < size)
     columns = ops.broadcast_to(ops.clip(columns, 0, size - 1), (batch, num_heads, length, length))
@@ -75,29 +75,30 @@ def over_all_positions(weights: Tensor, length: int | Tensor, window: int) -> Te
 
 
 def _sizes(window):
-    """How far a position sees to either side, and how long a block is."""
+    """Return the number of visible positions on either side, and the length of a block."""
     reach = window // 2
     return reach, max(reach, _SMALLEST_BLOCK)
 
 
 def _blocks(x, block):
-    """`(batch, num_heads, length, size)` to `(batch, num_heads, blocks, block, size)`, padded."""
+    """Pad and cut to `(batch, num_heads, blocks, block, size)`."""
     batch, num_heads, length, size = ops.shape(x)
     x = ops.concatenate([x, _nothing(x, -length % block)], axis=2)
-    # Of a batch without rows, -1 would not say how many.
+    # The number of blocks is explicit: -1 would be ambiguous for an empty batch.
     return ops.reshape(x, (batch, num_heads, ops.shape(x)[2] // block, block, size))
 
 
 def _in_a_row(blocks, length):
-    """`(batch, num_heads, blocks, block, size)` to `(batch, num_heads, length, size)`."""
+    """Join `(batch, num_heads, blocks, block, size)` to `(batch, num_heads, length, size)`."""
     batch, num_heads, number, block, size = ops.shape(blocks)
     return ops.reshape(blocks, (batch, num_heads, number * block, size))[:, :, :length]
 
 
 def _neighbourhoods(x, block, reach):
-    """Each block with the `reach` positions before and after it.
+    """Return each block with the `reach` positions before and after it.
 
-    `(batch, num_heads, length, size)` to `(batch, num_heads, blocks, reach + block + reach, size)`.
+    From `(batch, num_heads, length, size)` to `(batch, num_heads, blocks, reach + block + reach,
+    size)`.
     """
     x = _blocks(x, block)
     nothing = ops.zeros_like(x[:, :, :1])
@@ -107,8 +108,8 @@ def _neighbourhoods(x, block, reach):
 
 
 def _is_legal(length, num_blocks, block, reach):
-    """`(blocks, block, reach + block + reach)`: true where a query and a key are near enough, and
-    the key is not outside the sequence.
+    """Return a mask `(blocks, block, reach + block + reach)`, true where the key is inside the
+    window of the query and inside the sequence.
     """
     query = ops.arange(block, dtype="int32")[:, None]
     key = ops.arange(block + 2 * reach, dtype="int32")[None, :] - reach
@@ -118,6 +119,6 @@ def _is_legal(length, num_blocks, block, reach):
 
 
 def _nothing(x, count):
-    """Zeros in the shape of `x`, but of `count` positions."""
+    """Return zeros in the shape of `x`, with `count` positions."""
     batch, num_heads, _, size = ops.shape(x)
     return ops.zeros((batch, num_heads, count, size), x.dtype)

@@ -39,7 +39,7 @@ def slice_update(x: Tensor, start: Sequence[int | Tensor], update: Tensor) -> Te
     Args:
         x: tensor.
         start: one index per axis: integers, or int32 scalars.
-        update: tensor with as many axes as `x`, and its dtype.
+        update: tensor with the number of axes and the dtype of `x`.
 
     Returns:
         Tensor of the shape of `x`.

@@ -10,7 +10,7 @@ from keras_transformer.typing import Shape
 
 
 class TransformerLayer(keras.layers.Layer):
-    """What the layers of encoder and decoder share: sizes, and how sub-layers are wrapped."""
+    """The base class of encoder and decoder layers: their sizes, and the wrapping of sub-layers."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class TransformerLayer(keras.layers.Layer):
         )
 
     def _residual(self, x, sublayer, layer_norm, training):
-        """LayerNorm(x + Dropout(Sublayer(x))), section 3.1; or pre-norm."""
+        """Return LayerNorm(x + Dropout(Sublayer(x))), section 3.1; or its pre-norm form."""
         if self.normalize_first:
             return x + self.dropout_layer(sublayer(layer_norm(x)), training=training)
         return layer_norm(x + self.dropout_layer(sublayer(x), training=training))

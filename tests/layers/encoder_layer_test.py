@@ -175,5 +175,5 @@ def test_attention_scores():
 
 
 def test_attention_scores_of_a_window():
-    with pytest.raises(ValueError, match="has no weights of all positions"):
+    with pytest.raises(ValueError, match="does not compute the weights of all positions"):
         encoder_layer(attention_window=3)(normal(2, 5, 8), return_attention_scores=True)

@@ -129,7 +129,7 @@ def test_cache_without_index_stands_for_value():
 
 
 def test_cache_index_without_cache():
-    with pytest.raises(ValueError, match="no cache"):
+    with pytest.raises(ValueError, match="requires a `cache`"):
         attention(2, 3)(normal(1, 1, 6), cache_index=0)
 
 

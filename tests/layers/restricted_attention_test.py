@@ -122,5 +122,5 @@ def test_mask_by_query():
     ids=lambda kwargs: next(iter(kwargs)),
 )
 def test_only_self_attention(kwargs):
-    with pytest.raises(ValueError, match="takes `query` and `attention_mask` only"):
+    with pytest.raises(ValueError, match="only `query` and `attention_mask` are supported"):
         attention(attention_window=3)(normal(1, 4, 6), **kwargs)
