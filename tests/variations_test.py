@@ -62,7 +62,7 @@ def test_every_row_can_be_scaled(name):
 
 
 def test_a_scale_that_divides_no_heads():
-    with pytest.raises(ValueError, match="multiple of its 32 heads"):
+    with pytest.raises(ValueError, match="multiple of num_heads=32"):
         scaled(get_variant("heads_32"), 0.09375)
 
 

@@ -17,7 +17,7 @@ class TransformerConfig:
     A derived class adds the fields of a derived model, keyword-only.
 
     Raises:
-        UserError: if a value is out of its range, or two do not go together.
+        UserError: if a value is out of its range, or two values exclude each other.
     """
 
     vocabulary_size: int
@@ -55,7 +55,7 @@ class TransformerConfig:
                 self._check_size(name)
         if self.key_dim is None and self.hidden_dim % self.num_heads:
             raise UserError(
-                "Without `key_dim`, `num_heads` must divide `hidden_dim`. Received: "
+                "`num_heads` must divide `hidden_dim` if `key_dim` is not given. Received: "
                 f"num_heads={self.num_heads}, hidden_dim={self.hidden_dim}"
             )
         not_negative("layer_norm_epsilon", self.layer_norm_epsilon)
@@ -73,7 +73,7 @@ class TransformerConfig:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Return the hyperparameters that have a default, with their defaults."""
+        """Return the defaults of the hyperparameters that have one."""
         return {
             field.name: field.default
             for field in dataclasses.fields(cls)
@@ -82,7 +82,7 @@ class TransformerConfig:
 
     @classmethod
     def from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        """Make a configuration of the arguments that are hyperparameters.
+        """Make a configuration from the arguments that are hyperparameters.
 
         Args:
             arguments: dict of values by name, such as the `locals()` of a constructor.
@@ -94,7 +94,7 @@ class TransformerConfig:
         return {name: getattr(self, name) for name in self.names()}
 
     def _set(self, name, value):
-        """Replace a value by its normal form, while the instance is made."""
+        """Replace a value while the instance is made."""
         object.__setattr__(self, name, value)
 
     def _check_size(self, name):
@@ -112,8 +112,8 @@ class TransformerConfig:
             )
         if (self.max_length is not None) != is_learned:
             raise UserError(
-                '`max_length` is the number of learned positions: pass it with "learned", and only '
-                f"with it. Received: position_encoding={self.position_encoding!r}, "
+                '`max_length` is the number of learned positions. Expected it with "learned", and '
+                f"only with it. Received: position_encoding={self.position_encoding!r}, "
                 f"max_length={self.max_length}"
             )
         if not isinstance(first_position, int) or first_position < 0:
@@ -124,7 +124,7 @@ class TransformerConfig:
         positive_number("max_wavelength", max_wavelength)
         if is_learned and (first_position, max_wavelength) != (0, 10000):
             raise UserError(
-                "`first_position` and `max_wavelength` are arguments of sinusoids: leave them out "
-                'with `position_encoding="learned"`. '
+                "`first_position` and `max_wavelength` are options of sinusoids. Expected their "
+                'defaults with `position_encoding="learned"`. '
                 f"Received: first_position={first_position}, max_wavelength={max_wavelength}"
             )

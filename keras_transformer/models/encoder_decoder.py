@@ -1,7 +1,6 @@
 """The encoder and the decoder as plain Python objects.
 
-`Transformer` builds its graph with them, and its `encode` and `decode` call them again one at a
-time.
+`Transformer` builds its graph with them, and its `encode` and `decode` call them one at a time.
 """
 
 import contextlib
@@ -36,10 +35,10 @@ _is_filled_later = contextvars.ContextVar("_is_filled_later", default=False)
 
 @contextlib.contextmanager
 def filled_later() -> Iterator[None]:
-    """Make the embeddings of new models zeros within the block: other values will be assigned.
+    """Initialize the embeddings of new models with zeros within the block.
 
-    To draw random values, TensorFlow takes three times their size and never gives it back: its
-    allocator for the CPU (oneDNN's) keeps what is freed.
+    It is for models whose weights are assigned later. To draw random values, TensorFlow takes three
+    times their size, and its CPU allocator (oneDNN's) never returns the memory.
     """
     token = _is_filled_later.set(True)
     try:
@@ -53,11 +52,11 @@ def make_embeddings(
 ) -> tuple[keras.layers.Embedding, keras.layers.ReversibleEmbedding]:
     """Make the embedding layers of a model.
 
-    With their initializer, embeddings times sqrt(d_model), and logits too, begin with variance 1.
+    Their initializer gives variance 1 to the embeddings times sqrt(d_model), and to the logits.
 
     Returns:
-        The tuple of the source's layer and the target's, which is the same layer unless the source
-        has a vocabulary of its own.
+        The pair of the source's layer and the target's layer. They are the same layer unless the
+        source has its own vocabulary.
     """
     hidden_dim = config.hidden_dim
     if _is_filled_later.get():
@@ -81,7 +80,7 @@ def make_embeddings(
 
 
 class OutputBias(keras.layers.Layer):
-    """A bias that is added to logits. The paper's projection to logits has none (section 3.4)."""
+    """A bias that is added to the logits. The paper has none (section 3.4)."""
 
     def build(self, logits_shape: Shape) -> None:
         self.bias = self.add_weight(shape=logits_shape[-1:], initializer="zeros", name="bias")
@@ -91,7 +90,7 @@ class OutputBias(keras.layers.Layer):
 
 
 class _Stack:
-    """The common part of encoder and decoder: embedding, and the layers of one kind."""
+    """The common part of encoder and decoder: the embedding, and the layers."""
 
     name: str
     layer_class: type[TransformerLayer]
@@ -124,9 +123,10 @@ class _Stack:
             )
 
     def embed(self, token_ids, positions=None, added=None, training=None):
-        """Sections 3.4 and 3.5: embeddings times sqrt(d_model), plus positions; 5.4: dropout.
+        """Return embeddings times sqrt(d_model), plus positions, with dropout (sections 3.4, 3.5
+        and 5.4).
 
-        `added` is a further summand, if there is one: `(batch, length, hidden_dim)`.
+        `added` is a further summand, `(batch, length, hidden_dim)`, or None.
         """
         x = self.token_embedding(ops.maximum(token_ids, 0))
         x = ops.multiply(x, self._scale(token_ids, x.dtype))
@@ -136,9 +136,9 @@ class _Stack:
         return self.dropout(x, training=training)
 
     def _scale(self, token_ids, dtype):
-        """Return what the embedding of each id is multiplied by: NaN for one that has none.
+        """Return the factor of each embedding: NaN for an id outside the vocabulary.
 
-        Backends differ in what they take from outside of an array, and XLA takes the last row.
+        Backends differ in how they look up such ids; XLA returns the last row.
         """
         is_known = ops.less(token_ids, self.token_embedding.input_dim)
         scale = ops.where(is_known, self.embedding_scale, math.nan)
@@ -219,18 +219,18 @@ class Decoder(_Stack):
     def added_to_embeddings(
         self, encoder_sequence: Tensor, encoder_token_ids: Tensor, token_ids: Tensor
     ) -> Tensor:
-        """Return what is added to the embeddings of whole targets, `(batch, target, hidden_dim)`,
-        or None."""
+        """Return a tensor `(batch, target, hidden_dim)` that is added to the embeddings of whole
+        targets, or None."""
         return None
 
     def outputs(self, logits: Tensor, added: Tensor) -> Tensor:
-        """Return the outputs of the model, of the decoder's logits and what was `added`."""
+        """Return the outputs of the model, from the logits and `added_to_embeddings`."""
         return logits
 
     def loss_factors(
         self, sequence: Tensor, added: Tensor
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor] | None]:
-        """Return the results of `Transformer.logit_factors`, of what `sequence` returned."""
+        """Return the results of `Transformer.logit_factors` for the result of `sequence`."""
         return *self.logit_factors(sequence), None
 
     def sequence(
@@ -284,10 +284,11 @@ class Decoder(_Stack):
         self_attention_mask: Tensor = None,
         return_attention_scores: bool = False,
     ) -> tuple:
-        """Like `sequence`, for tokens whose keys and values go into `cache` from `cache_index` on.
+        """Compute `sequence` step by step: the keys and values of the tokens are written into
+        `cache` from `cache_index` on.
 
-        Returns `(batch, target, hidden_dim)`, the cache and, if wanted, the last layer's
-        encoder-decoder attention weights.
+        Returns a float tensor `(batch, target, hidden_dim)`, the cache and, with
+        `return_attention_scores`, the last layer's encoder-decoder attention weights.
         """
         if positions is None:
             positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
@@ -308,7 +309,7 @@ class Decoder(_Stack):
         return self.normalize(x), new_cache, *attention_scores
 
     def step(self, *args: Any, **kwargs: Any) -> tuple:
-        """Return logits in place of the first result of `step_sequence`, with its arguments."""
+        """Return the results of `step_sequence`, with logits in place of the first."""
         sequence, *others = self.step_sequence(*args, **kwargs)
         return self.logits(sequence), *others
 
@@ -317,12 +318,12 @@ class Decoder(_Stack):
         return logits if self.output_bias is None else self.output_bias(logits)
 
     def logit_factors(self, sequence: Tensor) -> tuple[Tensor, Tensor]:
-        """Return two matrices whose product `sequence E^T` is the logits: see `Transformer`."""
+        """Return two matrices whose product `sequence E^T` is the logits."""
         layer = self.token_embedding
         table = layer.embeddings if layer.tie_weights else ops.transpose(layer.reverse_embeddings)
         if self.output_bias is None:
             return sequence, table
-        # One more column of E, with ones to multiply it.
+        # The bias is one more column of E, which is multiplied by ones.
         ones = ops.ones_like(sequence[..., :1])
         bias = ops.cast(self.output_bias.bias, table.dtype)
         table = ops.concatenate([table, ops.expand_dims(bias, -1)], axis=-1)

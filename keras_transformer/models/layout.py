@@ -1,13 +1,13 @@
-"""How the weights of a `Transformer` are spread over devices: tensor parallelism."""
+"""Tensor parallelism: the distribution of the weights of a `Transformer` over devices."""
 
 import keras
 
 from keras_transformer.errors import UserError
 
-# Which axis of a weight is shared out, by the weight's path. Shoeybi et al. 2019 (Megatron-LM): the
-# heads of an attention and the inner units of a feed-forward network each lie on one device, with
-# what makes them (columns) and what reads them (rows), so that the devices meet once a sub-layer,
-# to add up its output. All else is whole on each device.
+# The axis along which a weight is split, by the weight's path. As in Megatron-LM (Shoeybi et al.,
+# 2019), each attention head and each inner unit of a feed-forward network is on one device, with
+# the columns that produce it and the rows that read it. So devices communicate once per sub-layer,
+# to add up its output. All other weights are copied to each device.
 _SHARED_AXES = {
     r".*_layer_\d+/.*/(query|key|value|intermediate)/kernel": (1, 2),
     r".*_layer_\d+/.*/(query|key|value|intermediate)/bias": (0, 1),
@@ -23,7 +23,7 @@ def make_layout_map(
     model_parallel_dim_name: str,
     data_parallel_dim_name: str,
 ) -> keras.distribution.LayoutMap:
-    """`Transformer.get_layout_map`."""
+    """Return the result of `Transformer.get_layout_map`."""
     if not isinstance(device_mesh, keras.distribution.DeviceMesh):
         raise UserError(
             "`device_mesh` must be a `keras.distribution.DeviceMesh`. "
@@ -36,13 +36,14 @@ def make_layout_map(
     for argument, name in names.items():
         if name not in device_mesh.axis_names:
             raise UserError(
-                f"`{argument}` must be a dimension of the mesh, which has "
+                f"`{argument}` must be one of the mesh's dimensions: "
                 f"{', '.join(device_mesh.axis_names)}. Received: {argument}={name!r}"
             )
     if model_parallel_dim_name == data_parallel_dim_name:
         raise UserError(
-            "Weights and batches must be spread over two dimensions of the mesh; one of them may "
-            f"have size 1. Received: {model_parallel_dim_name!r} for both."
+            "`model_parallel_dim_name` and `data_parallel_dim_name` must be two dimensions of the "
+            "mesh; one of them may have size 1. "
+            f"Received: {model_parallel_dim_name!r} for both."
         )
     layout_map = keras.distribution.LayoutMap(device_mesh)
     for path, (shared, rank) in _SHARED_AXES.items():

@@ -1,4 +1,4 @@
-"""LoRA: a trained model adapted by training a few low-rank matrices (Hu et al., 2021)."""
+"""LoRA: adapt a trained model by training a few low-rank matrices (Hu et al., 2021)."""
 
 import functools
 import os
@@ -28,29 +28,29 @@ class LowRankAdapters(keras.Model):
     def enable_lora(
         self, rank: int, target_layer_names: Sequence[str] = ("query", "value")
     ) -> None:
-        """Freeze the model, and give the attentions' W^Q and W^V something small to train.
+        """Freeze the model, and add trainable low-rank matrices to some of its layers.
 
         ```
         x W  becomes  x (W + A B)
         ```
 
-        with W `(inputs, outputs)` as it is, A `(inputs, rank)` and B `(rank, outputs)`, which
-        begins with zeros: at first nothing changes. Then compile the model, whose trainable weights
-        are now others, and train it as usual.
+        with the frozen W `(inputs, outputs)`, and the trainable A `(inputs, rank)` and B `(rank,
+        outputs)`. B begins with zeros, so the outputs do not change at first. Afterwards compile
+        the model, because its trainable weights have changed, and train it as usual.
 
-        Whatever is saved has the sums `W + A B` in the places of W, and is a plain model without
-        LoRA: `save_weights`, `save` and a preset merge. Weights that are loaded into the model
-        become W, while A stays and B is set to zeros. The matrices alone go through
-        `save_lora_weights`. To quantize the adapted model, load what was saved, and quantize that.
+        `save_weights`, `save` and presets save the sums `W + A B` in place of W: a plain model
+        without LoRA. Weights that are loaded into the model become W; A is kept, and B is set to
+        zeros. `save_lora_weights` saves the matrices alone. To quantize the adapted model, save it,
+        load it, and quantize the loaded model.
 
         Args:
             rank: the number of columns of A.
-            target_layer_names: names of the layers to adapt, of each attention and feed-forward
+            target_layer_names: names of the layers to adapt in each attention and feed-forward
                 network: `"query"`, `"key"`, `"value"`, `"output"` or `"intermediate"`.
 
         Raises:
-            UserError: if an argument is none of these, the model has LoRA already, is quantized,
-                or was made in the scope of a `tf.distribute` strategy that is not in scope.
+            UserError: if an argument is not valid, the model has LoRA already, is quantized, or
+                was made in the scope of a `tf.distribute` strategy that is not in scope.
         """
         if type(rank) is not int or rank < 1:
             raise UserError(f"`rank` must be a positive integer. Received: rank={rank}")
@@ -62,17 +62,16 @@ class LowRankAdapters(keras.Model):
                 f"Received: {target_layer_names!r}"
             )
         if any(layer.lora_enabled for layer in layers):
-            raise UserError("The model has LoRA already.")
+            raise UserError("Cannot enable LoRA: the model has LoRA already.")
         if any(layer.quantization_mode for layer in layers):
             raise UserError(
-                "A quantised model cannot get LoRA: its logits have no gradient. Adapt the model "
-                "in floats, save it, and quantise what was saved."
+                "Cannot enable LoRA for a quantized model: its logits have no gradient. Adapt the "
+                "model in floats, save it, and quantize the saved model."
             )
         if not is_in_scope(layers[0].kernel):
             raise UserError(
-                "LoRA's matrices must be made in the scope of the model's `tf.distribute` "
-                "strategy. Call `enable_lora` or `load_lora_weights` within "
-                "`with strategy.scope():`."
+                "`enable_lora` and `load_lora_weights` must be called in the scope of the model's "
+                "`tf.distribute` strategy: within `with strategy.scope():`."
             )
         self.trainable = True
         for weight in self.weights:
@@ -81,22 +80,22 @@ class LowRankAdapters(keras.Model):
             if layer.name in target_layer_names:
                 layer.enable_lora(rank)
                 layer.load_own_variables = functools.partial(_load_own_variables, layer)
-        # What was compiled has the old weights.
+        # Compiled functions use the old list of trainable weights.
         self.train_function = self.test_function = self.predict_function = None
 
     def save_lora_weights(self, filepath: str | os.PathLike) -> None:
-        """Write the matrices A and B, and nothing else.
+        """Write the matrices A and B alone.
 
         Args:
-            filepath: the file to write, whole or not at all: `NAME.lora.h5`.
+            filepath: the file to write, whose name ends with `.lora.h5`.
 
         Raises:
-            UserError: if the file has another ending, or the model no LoRA.
+            UserError: if the name has another ending, or the model does not have LoRA.
         """
         layers = _adapted_layers(self)
         _check_ending(filepath)
         if not layers:
-            raise UserError("The model has no LoRA weights. Call `enable_lora(rank)` first.")
+            raise UserError("The model does not have LoRA. Call `enable_lora(rank)` first.")
         with atomic_write(filepath) as new:
             with h5py.File(new, "w") as file:
                 file.attrs[_RANK] = layers[0].lora_rank
@@ -106,15 +105,15 @@ class LowRankAdapters(keras.Model):
             seal(new)
 
     def load_lora_weights(self, filepath: str | os.PathLike) -> None:
-        """Read what `save_lora_weights` wrote; a model without LoRA gets it.
+        """Load the matrices A and B, and enable LoRA if the model does not have it.
 
-        The weights W must be those that the matrices were trained beside.
+        The model must have the weights W that the matrices were trained with.
 
         Args:
-            filepath: the file.
+            filepath: a file that `save_lora_weights` wrote.
 
         Raises:
-            UserError: if the file is damaged, or of another model or rank.
+            UserError: if the file is damaged, or was saved by a model of another shape or rank.
         """
         _check_ending(filepath)
         rank, matrices = _read(filepath)
@@ -123,13 +122,13 @@ class LowRankAdapters(keras.Model):
         shapes = {path: matrix.shape for path, matrix in matrices.items()}
         adapted = _adapted_layers(self)
         if shapes != _shapes(layers, rank) or adapted not in ([], layers):
-            raise UserError(f"{filepath} has the LoRA weights of another model.")
+            raise UserError(f"The LoRA weights in {filepath} do not fit the layers of the model.")
         if not adapted:
             self.enable_lora(rank, sorted(names))
         elif adapted[0].lora_rank != rank:
             raise UserError(
-                f"{filepath} has LoRA weights of rank {rank}, and the model of rank "
-                f"{adapted[0].lora_rank}."
+                f"Expected LoRA weights of the model's rank {adapted[0].lora_rank}. Received: "
+                f"{filepath} with rank {rank}"
             )
         for layer in layers:
             for name in _MATRICES:
@@ -143,7 +142,7 @@ def _adapted_layers(model):
 def _load_own_variables(layer, store):
     """Load W, and keep A.
 
-    Keras sets A and B to zeros. Then neither of them has a gradient.
+    Keras sets both A and B to zeros, so that neither of them has a gradient.
     """
     matrix = ops.copy(layer.lora_kernel_a)
     type(layer).load_own_variables(layer, store)
@@ -152,11 +151,11 @@ def _load_own_variables(layer, store):
 
 def _check_ending(filepath):
     if not str(filepath).endswith(_ENDING):
-        raise UserError(f"The file must end in {_ENDING}. Received: {filepath}")
+        raise UserError(f"`filepath` must end with {_ENDING}. Received: filepath={filepath}")
 
 
 def _read(filepath):
-    """The rank, and the matrices by path."""
+    """Return the rank, and the matrices by path."""
     matrices = {}
 
     def keep(name, item):
@@ -169,11 +168,11 @@ def _read(filepath):
             file.visititems(keep)
             return int(file.attrs[_RANK]), matrices
     except DAMAGE as error:
-        raise UserError(f"{filepath} is no file of LoRA weights, or is damaged.") from error
+        raise UserError(f"{filepath} is not a file of LoRA weights, or it is damaged.") from error
 
 
 def _shapes(layers, rank):
-    """The shapes of the matrices of layers, by path."""
+    """Return the shapes of the layers' matrices, by path."""
     shapes = {}
     for layer in layers:
         inputs, outputs = layer.kernel.shape

@@ -1,7 +1,7 @@
-"""Quantization of a whole model: weights as integers of 8 bits, a fourth of the size.
+"""Quantization of a whole model to 8-bit integers, a fourth of the size.
 
-The policy of a quantized model is Keras's `"int8_from_float32"`, and a `DTypePolicyMap` where only
-some of its layers are quantized.
+The policy of a quantized model is Keras's `"int8_from_float32"`, or a `DTypePolicyMap` if only some
+of its layers are quantized.
 """
 
 import warnings
@@ -17,7 +17,7 @@ _MODE = "int8"
 
 
 class QuantizableModel(keras.Model):
-    """A model whose weights can be made integers.
+    """A model whose weights can be quantized.
 
     A derived class has `quantizable_layers()`, which returns a list of its `Dense` and
     `ReversibleEmbedding` layers.
@@ -26,12 +26,12 @@ class QuantizableModel(keras.Model):
     def quantize(
         self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
     ) -> None:
-        """Make the weights of embedding, projections and feed-forward networks integers, for good.
+        """Convert the weights of embeddings, projections and feed-forward networks to integers.
 
-        A row of the embedding, or a column of a matrix, is rounded to 8 bits in units of its own;
-        inputs of a product are rounded to 8 bits in the same way, and the product is of integers. A
-        quantized model translates, and is saved and loaded as any other. It cannot be trained: its
-        weights are frozen.
+        Each row of an embedding, and each column of a matrix, is rounded to 8 bits with its own
+        scale. Inputs of products are rounded to 8 bits in the same way, and the products are
+        integer products. A quantized model translates, and is saved and loaded like any other. It
+        cannot be trained: its weights are frozen. Quantization cannot be undone.
 
         ```python
         translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
@@ -41,18 +41,18 @@ class QuantizableModel(keras.Model):
 
         Args:
             mode: `"int8"`.
-            config: None, or the default of `"int8"`.
-            filters: which layers to quantise, as for `keras.Model.quantize`: a regular expression
-                of names, a list of them, or a function of a layer. Defaults to all.
-            **kwargs: as for `keras.Model.quantize`.
+            config: None, or the default configuration of `"int8"`.
+            filters: the layers to quantize, as for `keras.Model.quantize`: a regular expression of
+                names, a list of regular expressions, or a function of a layer. Defaults to all.
+            **kwargs: further arguments of `keras.Model.quantize`.
 
         Raises:
-            UserError: if `mode` or `config` is another, or the model is quantized already or has
-                LoRA.
+            UserError: if `mode` or `config` is not supported, or the model is quantized already
+                or has LoRA.
         """
         _check_quantizable(self, mode, config)
         with warnings.catch_warnings(), collect_new_objects_only():
-            # Keras warns of norms and dropout, in which there is nothing to quantize.
+            # Keras warns about norms and dropout, which have nothing to quantize.
             warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
             super().quantize(mode, filters=filters, **kwargs)
         self.trainable = False
@@ -64,7 +64,7 @@ def is_quantized(model: QuantizableModel) -> bool:
 
 
 def policy_of(model: QuantizableModel) -> keras.DTypePolicy | keras.dtype_policies.DTypePolicyMap:
-    """Return the dtype policy that a model like this one is made with."""
+    """Return the dtype policy that makes a model with the same quantized layers."""
     layers = model.quantizable_layers()
     for layer in layers:
         if layer.quantization_mode not in (None, _MODE):
@@ -84,7 +84,7 @@ def policy_of(model: QuantizableModel) -> keras.DTypePolicy | keras.dtype_polici
 
 
 def as_policy_map(dtype: DType) -> keras.dtype_policies.DTypePolicyMap:
-    """Return the policy before quantization as `default_policy`, and quantized layers by path."""
+    """Return a map of quantized layers, with the policy before quantization as its default."""
     policy = keras.dtype_policies.get(dtype)
     if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
         default, policies = policy.default_policy, policy
@@ -101,7 +101,7 @@ def as_policy_map(dtype: DType) -> keras.dtype_policies.DTypePolicyMap:
 def with_default_policy(
     dtype: DType, default: keras.DTypePolicy
 ) -> keras.dtype_policies.DTypePolicyMap:
-    """Return a policy that quantizes the same layers, and computes in another dtype."""
+    """Return a policy that quantizes the same layers, with another dtype of the computation."""
     return keras.dtype_policies.DTypePolicyMap(default, dict(as_policy_map(dtype)))
 
 
@@ -111,13 +111,14 @@ def quantize_by_policy(
     """Quantize the layers that a `DTypePolicyMap` names.
 
     Raises:
-        UserError: if it gives a layer another policy.
+        UserError: if a layer has an unsupported policy.
     """
     for path, layer_policy in policy.items():
         if layer_policy.quantization_mode != _MODE:
             raise UserError(
-                f"In a map of dtype policies, those of layers must be of {_MODE!r}: all layers "
-                f"compute in its default policy. Received: {path!r} with {layer_policy.name!r}"
+                f"The layers' policies in a map of dtype policies must be of {_MODE!r}; all layers "
+                "compute in the default policy. "
+                f"Received: {path!r} with {layer_policy.name!r}"
             )
     if len(policy):
         # Layers without weights have no path.
@@ -128,17 +129,19 @@ def _check_quantizable(model: QuantizableModel, mode: str | None, config: Any) -
     """Raise a `UserError` unless `QuantizableModel.quantize` can quantize the model."""
     if mode != _MODE or not _is_default(config):
         raise UserError(
-            f"A model can be quantised to {_MODE!r}, with the default `config`, for a saved "
-            f"model would not hold another. Received: mode={mode!r}, config={config!r}"
+            f"Models can be quantized to {_MODE!r}, with the default `config`, because saved "
+            f"models do not contain another. Received: mode={mode!r}, config={config!r}"
         )
     if is_quantized(model):
-        raise UserError("The model is quantised already.")
+        raise UserError("Cannot quantize a model that is quantized already.")
     if any(layer.lora_enabled for layer in model.quantizable_layers()):
-        raise UserError("The model has LoRA. Save it, and quantise what was saved.")
+        raise UserError(
+            "Cannot quantize a model with LoRA. Save it, load it, and quantize the loaded model."
+        )
 
 
 def _is_default(config):
-    # Keras puts the default where there is none. Its own comparison would import TensorFlow.
+    # Keras passes the default for None. Its own comparison would import TensorFlow.
     return config is None or _parts(config) == _parts(keras.quantizers.Int8QuantizationConfig())
 
 

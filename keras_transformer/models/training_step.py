@@ -1,4 +1,4 @@
-"""The steps of `fit` and `evaluate` for `Transformer`: projection and loss at once."""
+"""The steps of `fit` and `evaluate` for `Transformer`, with projection and loss fused."""
 
 import contextlib
 import inspect
@@ -24,30 +24,33 @@ from keras_transformer.training.losses import (
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy, TokenMean
 from keras_transformer.typing import Tensor
 
-# What the inputs of a fused step hold beside the token ids; the weights in training alone.
+# Further inputs of a fused step; the weights in training only.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"
-_QUANTIZED = "the embedding is quantised, and the loss needs it in floats"
-# What a step consists of. A class that overrides one of them may want logits there.
+_QUANTIZED = "the embedding is quantized, and the loss needs it in floats"
+# The methods of a step. A class that overrides one of them may expect logits there.
 _METHODS = ("call", "compute_loss", "compute_metrics", "train_step", "test_step")
 
 
 class FusedTrainingStep(keras.Model):
-    """A model that makes no logits of a whole batch while it trains or is evaluated.
+    """A model that trains and evaluates without the logits of a whole batch in memory.
 
-    Such a step gives the true tokens to `call` with the inputs; `call` returns what `TokenScores`
-    holds of them instead of logits, and Keras gives these to loss and metrics. Of other steps, and
-    of `predict`, the model's output is logits.
+    A fused step passes the true tokens to `call` with the inputs. `call` then returns the fields of
+    `TokenScores` instead of logits, and Keras passes them to loss and metrics. In other steps, and
+    in `predict`, the model's output is logits.
 
-    A derived class has `logit_factors(inputs, training)`, which returns the tensor `(batch, target,
-    hidden_dim)` and the matrix `(vocabulary_size, hidden_dim)` whose product the logits are, and a
-    function of the true tokens that adds to the loss of each, or None; `token_embedding`, the layer
-    of that matrix; and `with_mask`, a `PaddingMask`.
+    A derived class has:
+
+    - `logit_factors(inputs, training)`, which returns the tensor `(batch, target, hidden_dim)` and
+      the matrix `(vocabulary_size, hidden_dim)` whose product is the logits, and a function of the
+      true tokens that returns a further loss of each token, or None;
+    - `token_embedding`, the layer of that matrix;
+    - `with_mask`, a `PaddingMask`.
     """
 
-    # Why steps must be fused, as a sentence, where the model has such a function.
-    fused_steps_reason = None
+    # A sentence on why steps must be fused, if `logit_factors` returns a further loss.
+    fused_steps_reason: str | None = None
 
-    # As compiled; and why the steps cannot be fused, in words, or None.
+    # The argument of `compile`, and the reason why steps cannot be fused, or None.
     _fused, _obstacle = "auto", None
     _class_weight = None
 
@@ -65,17 +68,17 @@ class FusedTrainingStep(keras.Model):
         """Configure the model for training, as `keras.Model.compile`.
 
         Args:
-            optimizer: as all that is not named here, an argument of `keras.Model.compile`.
-            fused: whether `fit` and `evaluate` compute the loss together with the logits, a part
-                of the batch at a time, which is faster and takes less memory. `"auto"` does so
-                where loss and metrics are this package's own (`LabelSmoothedCrossentropy`,
-                `TokenAccuracy`, `Perplexity`, not classes derived from them) and the model's class
-                overrides none of `call`, `compute_loss`, `compute_metrics`, `train_step` and
-                `test_step`, and the embedding is not quantised. True raises an error elsewhere;
-                with false there are logits always.
+            optimizer: like all arguments except `fused`, an argument of `keras.Model.compile`.
+            fused: whether `fit` and `evaluate` compute the loss together with the logits, for a
+                part of the batch at a time, which is faster and takes less memory. `"auto"` does so
+                if the loss and the metrics are `LabelSmoothedCrossentropy`, `TokenAccuracy` and
+                `Perplexity` (not classes derived from them), the model's class overrides none of
+                `call`, `compute_loss`, `compute_metrics`, `train_step` and `test_step`, and the
+                embedding is not quantized. True requires fused steps; false always computes all
+                logits.
 
         Raises:
-            UserError: if `fused` is not one of these, or is true where fused steps are not
+            UserError: if `fused` is not one of these values, or is true and fused steps are not
                 possible. (If the model is quantized later, its next step raises the error.)
         """
         if fused not in ("auto", True, False):
@@ -83,7 +86,7 @@ class FusedTrainingStep(keras.Model):
         obstacle = self._find_obstacle(loss, metrics, weighted_metrics)
         if self.fused_steps_reason and (fused is False or obstacle):
             raise UserError(
-                f"{self.fused_steps_reason} Fused steps are impossible: "
+                f"{self.fused_steps_reason} Fused steps are not possible: "
                 f"{obstacle or '`fused=False`'}."
             )
         if fused is True:
@@ -97,18 +100,18 @@ class FusedTrainingStep(keras.Model):
         config = super().get_compile_config()
         if not config:
             return config
-        # Only what a loaded model would not choose by itself: Keras passes this to the `compile` of
+        # Only values that differ from the default, because Keras passes them to the `compile` of
         # `keras.Model` when it clones a model.
         return {**config, **({"fused": False} if self._fused is False else {})}
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        # Not the parent's, which calls no `compile` that is overridden.
+        # The parent's method does not call an overridden `compile`.
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
     def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
-        """As `keras.Model.fit`; `class_weight` is a dict of token ids and the weights of tokens."""
+        """Train the model, as `keras.Model.fit`; `class_weight` maps token ids to weights."""
         arguments = self._keep_class_weight(super().fit, args, kwargs)
         self._check_arrays(arguments.get("x"), arguments.get("y"))
         with _errors_of_targets():
@@ -117,20 +120,20 @@ class FusedTrainingStep(keras.Model):
     def evaluate(
         self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
     ) -> float | list[float] | dict[str, float]:
-        """As `keras.Model.evaluate`."""
+        """Return loss and metrics, as `keras.Model.evaluate`."""
         self._check_arrays(x, y)
         with _errors_of_targets():
             return super().evaluate(x, y, *args, **kwargs)
 
     def train_on_batch(self, *args: Any, **kwargs: Any) -> float | list[float] | dict[str, float]:
-        """As `keras.Model.train_on_batch`, with `class_weight` as in `fit`."""
+        """Train on one batch, as `keras.Model.train_on_batch`, with `class_weight` as in `fit`."""
         arguments = self._keep_class_weight(super().train_on_batch, args, kwargs)
         self._check_arrays(arguments.get("x"), arguments.get("y"))
         with _errors_of_targets():
             return super().train_on_batch(**arguments)
 
     def test_on_batch(self, *args: Any, **kwargs: Any) -> float | list[float] | dict[str, float]:
-        """As `keras.Model.test_on_batch`."""
+        """Evaluate one batch, as `keras.Model.test_on_batch`."""
         with _errors_of_targets():
             return super().test_on_batch(*args, **kwargs)
 
@@ -167,7 +170,7 @@ class FusedTrainingStep(keras.Model):
         losses = scores.losses
         if further_losses is not None:
             losses = losses + further_losses(y_true)
-        # A structure of tensors, as JAX must have it.
+        # JAX requires a structure of tensors.
         return losses, scores.log_probs, scores.is_predicted
 
     def compute_loss(
@@ -186,7 +189,7 @@ class FusedTrainingStep(keras.Model):
     ) -> dict[str, Any]:
         y_pred = _as_one(y_pred)
         if isinstance(x, dict) and not isinstance(y_pred, TokenScores):
-            # On JAX the mask of the predictions does not outlast the gradient's computation.
+            # On JAX the mask of the predictions is lost after the gradient's computation.
             y_pred = self.with_mask([y_pred, x["decoder_token_ids"]])
         return super().compute_metrics(x, y, y_pred, _of_tokens(sample_weight, y))
 
@@ -201,11 +204,11 @@ class FusedTrainingStep(keras.Model):
         return self.token_embedding.quantization_mode is not None
 
     def _find_obstacle(self, loss, metrics, weighted_metrics):
-        """Why the steps cannot be fused, in words, or None."""
+        """Return the reason why steps cannot be fused, or None."""
         for name in _METHODS:
             if getattr(type(self), name) is not getattr(FusedTrainingStep, name):
                 return f"{type(self).__name__} overrides `{name}`, which may need logits"
-        # Not of classes derived from these, which may do otherwise with logits.
+        # Derived classes may use logits.
         if type(loss) is not LabelSmoothedCrossentropy:
             return f"`loss` is not a LabelSmoothedCrossentropy, but {loss!r}"
         for name, given in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
@@ -213,14 +216,14 @@ class FusedTrainingStep(keras.Model):
                 return f"`{name}` is not a list"
             for metric in given or []:
                 if type(metric) not in (TokenAccuracy, Perplexity):
-                    return f"`{name}` has one that is no TokenAccuracy or Perplexity: {metric!r}"
+                    return f"`{name}` contains neither TokenAccuracy nor Perplexity, but {metric!r}"
         return None
 
     def _check_arrays(self, inputs, targets):
-        """Check arrays before the first step, where an error leaves the model as it is.
+        """Check arrays before the first step.
 
-        On JAX, a model whose `fit` or `evaluate` fails within a step has lost its weights. In a
-        compiled step the loss of an id outside the vocabulary can only be NaN.
+        On JAX, a model whose `fit` or `evaluate` fails within a step loses its weights. A compiled
+        step cannot raise an error for an id outside the vocabulary; its loss is NaN.
         """
         if not isinstance(targets, np.ndarray) or not isinstance(
             getattr(self, "loss", None), LabelSmoothedCrossentropy
@@ -231,7 +234,7 @@ class FusedTrainingStep(keras.Model):
         size = self.token_embedding.input_dim
         if targets.max(initial=0) >= size:
             raise UserError(
-                f"Targets must be token ids below {size}, the size of the vocabulary. "
+                f"`y` must contain token ids below {size}, the vocabulary size. "
                 f"Received: the id {targets.max()}"
             )
 
@@ -240,12 +243,12 @@ class FusedTrainingStep(keras.Model):
         arguments, class_weight = _take_class_weight(method, args, kwargs)
         if class_weight != self._class_weight:
             self._class_weight = class_weight
-            self.train_function = None  # The weights are part of it.
+            self.train_function = None  # It contains the weights as constants.
         return arguments
 
 
 def _warn_of_padding(loss, metrics, weighted_metrics):
-    """Warn of losses and metrics that do not read the padding mask of the logits."""
+    """Warn about losses and metrics that do not read the padding mask of the logits."""
     for kind, given in (("loss", loss), ("metric", [metrics, weighted_metrics])):
         for x in keras.tree.flatten(given):
             if not _reads_mask(x):
@@ -259,12 +262,12 @@ def _warn_of_padding(loss, metrics, weighted_metrics):
 
 
 def _reads_mask(x):
-    """Return whether a loss or metric leaves out what the mask of the predictions excludes."""
+    """Return whether a loss or metric excludes padding by the mask of the predictions."""
     if isinstance(x, keras.losses.Loss):
         return type(x).__call__ in (keras.losses.Loss.__call__, LabelSmoothedCrossentropy.__call__)
     if not isinstance(x, keras.metrics.Metric):
-        return True  # Names and functions, which Keras makes losses and mean metrics of.
-    # KerasHub's perplexity has the id of padding.
+        return True  # Keras turns names and functions into losses and mean metrics.
+    # KerasHub's perplexity has the padding id as an argument.
     if isinstance(x, TokenMean) or getattr(x, "mask_token_id", None) is not None:
         return True
     return type(x).update_state is keras.metrics.MeanMetricWrapper.update_state
@@ -272,7 +275,7 @@ def _reads_mask(x):
 
 @contextlib.contextmanager
 def _errors_of_targets():
-    """Raise a `UserError` where a compiled program finds targets of another shape."""
+    """Raise a `UserError` if a compiled program finds targets of a wrong shape."""
     try:
         yield
     except Exception as error:
@@ -281,14 +284,14 @@ def _errors_of_targets():
         found = re.search(r"Shapes of all inputs must match.*", str(error))
         raise UserError(
             "Targets must be token ids, one for each token of the decoder's input. "
-            f"Received targets of another shape: {found[0] if found else error}"
+            f"Received: targets of another shape: {found[0] if found else error}"
         ) from error
 
 
 def _require_fused_steps(is_possible, obstacle):
-    """Raise a `UserError` if steps that must be fused cannot be."""
+    """Raise a `UserError` if fused steps are required but not possible."""
     if not is_possible:
-        raise UserError(f"`fused=True` is impossible: {obstacle}. Leave `fused` out.")
+        raise UserError(f"`fused=True` is not possible: {obstacle}. Omit `fused`.")
 
 
 def _tensors(inputs):
@@ -296,7 +299,7 @@ def _tensors(inputs):
 
 
 def _of_tokens(sample_weight, y):
-    """Return weights of rows, `(batch,)` or `(batch, 1)`, as weights of tokens, `(batch, target)`.
+    """Expand weights of rows, `(batch,)` or `(batch, 1)`, to weights of tokens `(batch, target)`.
 
     Keras multiplies the weights by the mask of the predictions in place.
     """
@@ -308,41 +311,41 @@ def _of_tokens(sample_weight, y):
 
 
 def _as_one(y_pred):
-    """A fused step's output as one thing, which Keras passes on to loss and metrics."""
+    """Return the output of a fused step as one object, which Keras passes to loss and metrics."""
     return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred
 
 
 def _take_class_weight(method, args, kwargs):
-    """Take `class_weight` out of a method's arguments: the others, and the dict or None.
+    """Return a method's arguments without `class_weight`, and `class_weight`: a dict or None.
 
-    Keras would make one weight a row of it, and take the targets for one-hot vectors.
+    Keras would make one weight per row of it, and treat the targets as one-hot vectors.
     """
     arguments = inspect.signature(method).bind(*args, **kwargs).arguments
     class_weight = arguments.pop("class_weight", None)
     for token_id in class_weight or ():
         if not isinstance(token_id, int | np.integer) or token_id < 0:
             raise UserError(
-                "`class_weight` is a dict of token ids and their weights; a token id is an integer "
-                f"from 0. Received the key {token_id!r}."
+                "`class_weight` must be a dict of token id -> weight, with integer ids, 0 or "
+                f"larger. Received: the key {token_id!r}"
             )
     return arguments, class_weight
 
 
 def _weigh_classes(class_weight, y_true, sample_weight):
-    """The weight of each token by its id, times that of its sample.
+    """Return the weights of tokens: the weight of the token's id times the sample's weight.
 
     Args:
-        class_weight: dict of token ids and weights; other ids have weight 1.
+        class_weight: dict of token id -> weight; other ids have weight 1.
         y_true: int tensor `(batch, target)`.
-        sample_weight: float tensor `(batch,)`, or one that broadcasts to `(batch, target)`, or
-            None.
+        sample_weight: float tensor `(batch,)`, a float tensor that broadcasts to `(batch,
+            target)`, or None.
 
     Returns:
         Float32 tensor `(batch, target)`.
     """
     table = np.ones(max(class_weight) + 2, "float32")
     table[list(class_weight)] = list(class_weight.values())
-    # The last stands for all ids after it.
+    # The last entry stands for all larger ids.
     index = ops.clip(ops.cast(y_true, "int32"), 0, len(table) - 1)
     weights = ops.take(table, index, axis=0)
     return weights if sample_weight is None else weights * align_weights(sample_weight, y_true)

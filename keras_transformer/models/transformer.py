@@ -33,8 +33,8 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
-    (section 3.4). Padding is token id 0, or any negative id; masks are made from the ids inside the
-    model. Further options exist so that models trained elsewhere can be loaded: see `kt.convert`.
+    (section 3.4). Padding is token id 0, or any negative id; the model computes its masks from the
+    ids. Further options exist so that models trained elsewhere can be loaded: see `kt.convert`.
 
     ```python
     model = Transformer.from_variant("base", vocabulary_size=37000)
@@ -42,7 +42,8 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
     ```
 
     Args:
-        vocabulary_size: size of the vocabulary that source and target share, or of the target's.
+        vocabulary_size: size of the vocabulary that source and target share, or of the target's
+            vocabulary.
         num_layers: N, the number of layers of each stack.
         hidden_dim: d_model, the size of embeddings and layer outputs.
         intermediate_dim: d_ff, the size of the inner layer of the feed-forward networks.
@@ -53,31 +54,33 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         dropout: P_drop, on the output of each sub-layer and on the sums of embeddings and positions
             (section 5.4).
         attention_dropout: probability of dropping an attention weight. The paper uses none.
-        activation: non-linearity of the feed-forward networks.
+        activation: the non-linearity of the feed-forward networks.
         position_encoding: `"sine"`, or `"learned"` (Table 3, row E).
-        max_length: the number of learned positions; needed with `"learned"` and only there.
+        max_length: the number of learned positions; required with `"learned"`, and only valid with
+            it.
         normalize_first: if true, layer normalization comes before each sub-layer (pre-norm) and
             once after each stack, in place of the paper's post-norm.
         layer_norm_epsilon: added to the variance in the layer normalizations.
         use_bias: whether the attention projections have biases. The paper's have none.
         attention_window: r, an odd number: in the encoder a position attends to the `r // 2` before
             it, to itself, and to the `r // 2` after it (restricted self-attention, section 4 and
-            Table 1). Defaults to all positions, as the decoder always attends to all before.
-        source_vocabulary_size: size of the source's vocabulary, if it has a vocabulary, or just a
-            matrix, of its own. Defaults to one matrix for source and target (section 3.4).
-        tie_weights: whether the matrix that embeds the target projects to logits too (section 3.4).
-            If false, there is one more matrix.
+            Table 1). Defaults to all positions. The decoder always attends to all earlier ones.
+        source_vocabulary_size: size of the source's vocabulary, if the source has its own
+            vocabulary or its own matrix. Defaults to one matrix for source and target (section
+            3.4).
+        tie_weights: whether the matrix that embeds the target also projects to logits (section
+            3.4). If false, there is one more matrix.
         output_bias: whether a bias is added to the logits. The paper has none.
         scale_embeddings: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
         max_wavelength: the sinusoids' wavelengths grow from 2π to this number times 2π (section
             3.5).
-        first_position: what the first position counts as in the sinusoids.
-        final_norm: whether each stack ends with a layer normalization of its own. Defaults to one
-            with `normalize_first`, and none without.
+        first_position: the number of the first position in the sinusoids.
+        final_norm: whether each stack ends with its own layer normalization. Defaults to the value
+            of `normalize_first`.
         num_decoder_layers: N of the decoder. Defaults to `num_layers`.
         decoder_intermediate_dim: d_ff of the decoder. Defaults to `intermediate_dim`.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
-            `"int8_from_float32"` the model is made quantized: see `quantize`.
+            `"int8_from_float32"` the model is quantized: see `quantize`.
         name: name of the model.
         trainable: whether training changes the weights.
 
@@ -89,24 +92,24 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         training: whether to apply dropout.
 
     Returns:
-        Float32 tensor `(batch, target, vocabulary_size)`: the logits of the next tokens, with the
+        Float32 tensor `(batch, target, vocabulary_size)`: the logits of the next tokens. It has the
         padding mask of `"decoder_token_ids"`, which Keras's losses and metrics read.
 
     Raises:
         UserError: if a size is not a positive integer, `num_heads` does not divide `hidden_dim`
-            and `key_dim` is left out, `attention_window` is not odd, or `position_encoding` and
-            other arguments of positions do not go together.
+            and `key_dim` is not given, `attention_window` is not odd, or arguments of positions
+            do not fit `position_encoding`.
     """
 
-    # The classes that a derived model replaces by its own.
+    # A derived model may replace these classes.
     config_class = TransformerConfig
     decoder_class = Decoder
     # The name of the class of `keras_transformer.hub` that the JSON of a preset holds.
     backbone_name = "TransformerBackbone"
-    # The dtype of a call's logits; None is the dtype that the layers compute in.
+    # The dtype of a call's logits; None for the dtype that the layers compute in.
     logits_dtype = "float32"
 
-    # Names and defaults as in `TransformerConfig`, which a test compares.
+    # Names and defaults are as in `TransformerConfig`; a test compares them.
     def __init__(
         self,
         vocabulary_size: int,
@@ -142,7 +145,7 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         self._build_graph(config, dtype, name, trainable)
 
     def _build_graph(self, config, dtype, name, trainable):
-        """Make the layers and the functional model: the constructor of this class and of others."""
+        """Make the layers and the functional model, for this class and derived classes."""
         policy = as_policy_map(dtype)
         dtype = policy.default_policy
 
@@ -200,12 +203,12 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
 
     @classmethod
     def from_variant(cls, name: str, vocabulary_size: int, **overrides: Any) -> Self:
-        """Make a model with random weights and the hyperparameters of a row of Table 3.
+        """Return a model with random weights and the hyperparameters of a row of Table 3.
 
         Args:
             name: a key of `keras_transformer.variants`.
             vocabulary_size: size of the vocabulary that source and target share.
-            **overrides: arguments of `Transformer` that replace the variant's.
+            **overrides: arguments of `Transformer` that replace values of the variant.
 
         Returns:
             A `Transformer`.
@@ -220,15 +223,15 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         """Load the trained model of a preset, without its tokenizer and search.
 
         Args:
-            path: a preset folder, or another name of a preset, as `Translator.from_preset` takes.
+            path: a preset folder, or another form that `Translator.from_preset` supports.
             dtype: dtype or dtype policy of the model.
 
         Returns:
             A model of this class.
 
         Raises:
-            UserError: if the folder or a part of it is missing or damaged; if there is no such
-                repository, or no network.
+            UserError: if the folder or a part of it is missing or damaged, the repository does
+                not exist, or there is no network.
         """
         from keras_transformer.presets.storage import load_model
 
@@ -236,18 +239,18 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
 
     @classmethod
     def from_options(cls, options: ModelOptions, vocabulary_size: int, **overrides: Any) -> Self:
-        """Make a model with random weights, as `ModelOptions` define it.
+        """Return a model with random weights and the hyperparameters of `ModelOptions`.
 
         Args:
             options: `ModelOptions`.
             vocabulary_size: size of the vocabulary that source and target share.
-            **overrides: arguments of `Transformer` that replace those of the options.
+            **overrides: arguments of `Transformer` that replace values of the options.
 
         Returns:
             A `Transformer`.
 
         Raises:
-            UserError: if there is no such variant, or it cannot be scaled so.
+            UserError: if there is no such variant, or it cannot be scaled by this factor.
         """
         sizes = _of_model(get_hyperparameters(options))
         return cls(vocabulary_size, **{**sizes, "dtype": options.precision, **overrides})
@@ -260,8 +263,9 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
     def logit_factors(
         self, inputs: Mapping[str, Tensor], training: bool = False
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor] | None]:
-        """Return two tensors whose product is the logits: the decoder's output and the matrix E
-        that projects it. With an `output_bias`, each has one more column.
+        """Return the decoder's output and the matrix E, whose product is the logits.
+
+        With an `output_bias`, each has one more column.
 
         Args:
             inputs: the dict of a call: int tensors `(batch, source)` and `(batch, target)`.
@@ -269,7 +273,7 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
 
         Returns:
             Float tensors `(batch, target, hidden_dim)` and `(vocabulary_size, hidden_dim)`, and a
-            function of the true tokens that returns what adds to the loss of each, or None.
+            function of the true tokens that returns a further loss of each, or None.
         """
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         encoded = self.encoder(source, training=training)
@@ -287,8 +291,7 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
             training: whether to apply dropout.
 
         Returns:
-            Float tensor `(batch, source, hidden_dim)`, with the padding mask that Keras's layers
-            look for.
+            Float tensor `(batch, source, hidden_dim)`, with the padding mask for Keras's layers.
         """
         encoded = self.encoder(encoder_token_ids, training=training)
         return self.with_mask([encoded, encoder_token_ids])
@@ -317,25 +320,26 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         Args:
             decoder_token_ids: int tensor `(batch, target)`: whole targets shifted right, or with
                 `cache` the tokens from position `cache_index` on.
-            encoder_token_ids: int tensor `(batch, source)`; tells where the source is padded.
-            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns. Not
-                needed with `cache`.
-            cache: what `make_cache`, or the step before, returned.
-            cache_index: integer scalar, where in the cache `decoder_token_ids` begin.
-            positions: int tensor `(target,)`, `(1,)` if all are at the same, or `(batch, target)`;
-                with `cache` only. Defaults to those from `cache_index` on.
+            encoder_token_ids: int tensor `(batch, source)`, for the padding mask of the source.
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, the result of `encode`.
+                Not needed with `cache`.
+            cache: the result of `make_cache`, or of the step before.
+            cache_index: integer scalar, the position of `decoder_token_ids` in the cache.
+            positions: int tensor `(target,)`, `(1,)` if all positions are equal, or `(batch,
+                target)`; with `cache` only. Defaults to the positions from `cache_index` on.
             self_attention_mask: boolean tensor that broadcasts to `(batch, target, length)`, true
                 where a token may attend to a cached position; with `cache` only. Defaults to all
-                up to its own.
-            return_attention_scores: whether to return the last layer's encoder-decoder attention
-                weights too; with `cache` only.
+                positions up to its own.
+            return_attention_scores: whether to also return the last layer's encoder-decoder
+                attention weights; with `cache` only.
             added: float tensor `(batch, target, hidden_dim)` that is added to the embeddings; with
                 `cache` only.
             training: whether to apply dropout; without `cache` only.
 
         Returns:
-            Float32 logits `(batch, target, vocabulary_size)`; with `cache`, the tuple of these, the
-            updated cache and, if wanted, float weights `(batch, num_heads, target, source)`.
+            Float32 logits `(batch, target, vocabulary_size)`; with `cache`, a tuple of the logits,
+            the updated cache and, with `return_attention_scores`, float weights `(batch, num_heads,
+            target, source)`.
 
         Raises:
             UserError: unless either `encoder_sequence`, or `cache` and `cache_index`, are given.
@@ -361,12 +365,12 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
                 return_attention_scores,
             )
         raise UserError(
-            "Pass `encoder_sequence` to decode whole targets, or `cache` and `cache_index` to "
-            "decode step by step, and not both."
+            "Expected either `encoder_sequence`, to decode whole targets, or `cache` and "
+            "`cache_index`, to decode step by step, and not both."
         )
 
     def cross_attention(self, decoder_token_ids: Tensor, encoder_token_ids: Tensor) -> Tensor:
-        """Compute the weights of the encoder-decoder attention (section 3.2.3): soft alignments.
+        """Compute the encoder-decoder attention weights (section 3.2.3), which align the tokens.
 
         Args:
             decoder_token_ids: int tensor `(batch, target)`: targets shifted right.
@@ -374,7 +378,7 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
 
         Returns:
             Float tensor `(batch, num_layers, num_heads, target, source)`: the encoder-decoder
-            attention weights. A row is of the position whose next token the model predicts.
+            attention weights. Each row belongs to the position that predicts the next token.
         """
         encoded = self.encode(encoder_token_ids)
         added = self.decoder.added_to_embeddings(encoded, encoder_token_ids, decoder_token_ids)
@@ -410,26 +414,27 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
     def make_cache(
         self, encoder_sequence: Tensor, length: int | Tensor, beam_size: int = 1
     ) -> list[dict[str, Cache]]:
-        """Prepare step-by-step decoding of up to `length` positions.
+        """Return an empty cache for step-by-step decoding of up to `length` positions.
 
         Args:
-            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, the result of `encode`.
             length: the largest number of target positions.
-            beam_size: how many tokens each position may have, one per hypothesis.
+            beam_size: the number of tokens per position, one per hypothesis.
 
         Returns:
             A list with the keys and values of each layer, for `decode`:
             `{"self": (key, value), "cross": (key, value)}`, of shapes `(batch, num_heads, key_dim,
             tokens)` and `(batch, num_heads, tokens, value_dim)`, for `length * beam_size` tokens of
-            the target and all of the source.
+            the target and all tokens of the source.
 
         Raises:
-            UserError: if `length` is more than the learned positions.
+            UserError: if `length` is larger than the number of learned positions.
         """
         max_length = self.config.max_length
         if max_length is not None and isinstance(length, int) and length > max_length:
             raise UserError(
-                f"Only max_length={max_length} positions were learned. Received: length={length}"
+                f"`length` must be at most max_length={max_length}, the number of learned "
+                f"positions. Received: length={length}"
             )
         tokens = length * beam_size
         return [layer.make_cache(encoder_sequence, tokens) for layer in self.decoder.layers]
@@ -463,20 +468,20 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         model = Transformer.from_variant("big", vocabulary_size=37000)
         ```
 
-        Query, key, value and inner feed-forward kernels are cut by columns, output kernels by rows,
-        and the embeddings by tokens, so the size of the model dimension must divide
-        `vocabulary_size`, `intermediate_dim` and, best, `num_heads`.
+        Query, key, value and inner feed-forward kernels are split by columns, output kernels by
+        rows, and the embeddings by tokens. So the size of the model dimension must divide
+        `vocabulary_size` and `intermediate_dim`, and should divide `num_heads`.
 
         Args:
             device_mesh: the `keras.distribution.DeviceMesh`.
-            model_parallel_dim_name: dimension of the mesh that shares each layer's weights.
-            data_parallel_dim_name: dimension of the mesh that shares the batch.
+            model_parallel_dim_name: dimension of the mesh over which weights are split.
+            data_parallel_dim_name: dimension of the mesh over which the batch is split.
 
         Returns:
             A `keras.distribution.LayoutMap`.
 
         Raises:
-            UserError: if the mesh has no such dimensions, or they are the same.
+            UserError: if the mesh does not have these dimensions, or they are the same.
         """
         return make_layout_map(device_mesh, model_parallel_dim_name, data_parallel_dim_name)
 

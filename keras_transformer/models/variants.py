@@ -1,4 +1,4 @@
-"""The rows of Table 3, and the small sizes that the recipes train, as data."""
+"""The rows of Table 3, and the small models that the recipes train."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ _DIFFERENCES_FROM_BASE = {
     "hidden_1024": {"hidden_dim": 1024},
     "feed_forward_1024": {"intermediate_dim": 1024},
     "feed_forward_4096": {"intermediate_dim": 4096},
-    # Rows D: regularisation.
+    # Rows D: regularization.
     "dropout_0.0": {"dropout": 0.0},
     "dropout_0.2": {"dropout": 0.2},
     "label_smoothing_0.0": {"label_smoothing": 0.0},
@@ -58,7 +58,7 @@ _DIFFERENCES_FROM_BASE = {
     "learned_positions": {"position_encoding": "learned", "max_length": 1024},
     # Section 6.3: constituency parsing.
     "parsing": {"num_layers": 4, "hidden_dim": 1024},
-    # Not in the paper: sizes for small corpora. `tiny` is the one of Wu et al. (2021), "Good for
+    # Not in the paper: sizes for small corpora. `tiny` is from Wu et al. (2021), "Good for
     # Misconceived Reasons: An Empirical Revisiting on the Need for Visual Context".
     "tiny": {
         "num_layers": 4,
@@ -86,25 +86,25 @@ variants = MappingProxyType(
 
 @dataclass(kw_only=True)
 class ModelOptions:
-    """The model (section 3) and its regularisation (section 5.4)."""
+    """The model (section 3) and its regularization (section 5.4)."""
 
     variant: str = "tiny"
-    """Size of the model: a row of Table 3, parsing, tiny or small."""
+    """Size of the model: a row of Table 3, or parsing, tiny or small."""
     scale: float = 1.0
     """Factor on the widths of the variant (hidden, intermediate, keys and values)."""
     num_layers: int | None = None
     """N (section 3.1), if not the variant's."""
     num_decoder_layers: int | None = None
-    """N of the decoder, if not the encoder's: it is what a search waits for, token by token."""
+    """N of the decoder, if not the encoder's. Fewer layers make searches faster."""
     dropout: float | None = None
     """P_drop (section 5.4), if not the variant's."""
     label_smoothing: float | None = None
     """epsilon_ls (section 5.4), if not the variant's."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """What the layers compute in; weights are float32. In float16 the loss is scaled."""
+    """Dtype of the computation; weights are float32. With float16 the loss is scaled."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if there is no such variant, or a number is out of its range.
@@ -115,7 +115,7 @@ class ModelOptions:
 
 
 def get_hyperparameters(options: ModelOptions) -> dict[str, Any]:
-    """The hyperparameters that `ModelOptions` choose, those of the training included.
+    """Return the hyperparameters of the model and of its training.
 
     Args:
         options: `ModelOptions`.
@@ -124,7 +124,7 @@ def get_hyperparameters(options: ModelOptions) -> dict[str, Any]:
         A dict of arguments of `Transformer`, and of the training.
 
     Raises:
-        UserError: if there is no such variant, or it cannot be scaled so.
+        UserError: if there is no such variant, or it cannot be scaled by this factor.
     """
     hyperparameters = scaled(get_variant(options.variant), options.scale)
     for name in ("num_layers", "num_decoder_layers", "dropout", "label_smoothing"):
@@ -134,7 +134,7 @@ def get_hyperparameters(options: ModelOptions) -> dict[str, Any]:
 
 
 def get_variant(name: str) -> dict[str, Any]:
-    """The hyperparameters of a variant, as a new dict.
+    """Return the hyperparameters of a variant as a new dict.
 
     Args:
         name: a key of `variants`.
@@ -150,14 +150,14 @@ def get_variant(name: str) -> dict[str, Any]:
 
 
 def scaled(hyperparameters: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """The hyperparameters of the same model with all widths times a factor, rounded.
+    """Return the hyperparameters with all widths multiplied by a factor and rounded.
 
-    The numbers of layers and heads stay, so that the rows of Table 3 compare as they do at full
+    The numbers of layers and heads stay, so that the rows of Table 3 can be compared at a smaller
     size.
 
     Raises:
-        UserError: if the factor is not a positive number, or the width of the model is then no
-            multiple of its heads, or odd.
+        UserError: if the factor is not a positive number, or the scaled `hidden_dim` is odd or not
+            a multiple of `num_heads`.
     """
     positive_number("scale", factor)
     widths = {
@@ -168,8 +168,8 @@ def scaled(hyperparameters: Mapping[str, Any], factor: float) -> dict[str, Any]:
     hidden_dim, num_heads = widths["hidden_dim"], hyperparameters["num_heads"]
     if hidden_dim % num_heads or hidden_dim % 2:
         raise UserError(
-            f"A model of width {hyperparameters['hidden_dim']} times {factor} would have "
-            f"hidden_dim={hidden_dim}, which must be even and a multiple of its {num_heads} heads. "
-            "Choose another factor."
+            f"`scale` must make `hidden_dim` even and a multiple of num_heads={num_heads}. "
+            f"Received: scale={factor}, which makes hidden_dim={hidden_dim} of "
+            f"{hyperparameters['hidden_dim']}"
         )
     return {**hyperparameters, **widths}

@@ -318,7 +318,7 @@ def test_a_prompt_is_not_stripped(lm):
 @pytest.mark.once
 def test_a_quantization_that_no_preset_can_hold_is_refused(preset, tmp_path):
     lm = keras_hub.models.Seq2SeqLM.from_preset(preset)
-    with pytest.raises(kt.UserError, match="quantised to 'int8'.* mode='int4'"):
+    with pytest.raises(kt.UserError, match="quantized to 'int8'.* mode='int4'"):
         lm.quantize("int4")
     lm.backbone.decoder.layers[0].feed_forward.output_dense.quantize("int4")
     for part in (lm, lm.backbone):

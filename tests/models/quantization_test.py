@@ -132,7 +132,7 @@ def test_made_quantised():
 @pytest.mark.once
 @pytest.mark.parametrize("mode", ["int4", "float8"])
 def test_other_modes(mode):
-    with pytest.raises(ValueError, match=f"quantised to 'int8'.*mode='{mode}'"):
+    with pytest.raises(ValueError, match=f"quantized to 'int8'.*mode='{mode}'"):
         new_model(num_layers=1).quantize(mode)
 
 
@@ -140,7 +140,7 @@ def test_other_modes(mode):
 @pytest.mark.once
 def test_other_config():
     config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
-    with pytest.raises(ValueError, match="a saved model would not hold another"):
+    with pytest.raises(ValueError, match="saved models do not contain another"):
         new_model(num_layers=1).quantize(config=config)
     new_model(num_layers=1).quantize(config=keras.quantizers.Int8QuantizationConfig())
 
@@ -148,7 +148,7 @@ def test_other_config():
 @pytest.mark.slow
 @pytest.mark.once
 def test_quantised_once():
-    with pytest.raises(ValueError, match="quantised already"):
+    with pytest.raises(ValueError, match="quantized already"):
         quantized_model().quantize(INT8)
 
 

@@ -199,7 +199,9 @@ def test_refuses_to_fuse_what_is_quantised():
     model = Transformer(50, 1, 8, 16, 2)
     model.quantize("int8")
     loss = LabelSmoothedCrossentropy()
-    with pytest.raises(ValueError, match="`fused=True` is impossible: the embedding is quantised"):
+    with pytest.raises(
+        ValueError, match="`fused=True` is not possible: the embedding is quantized"
+    ):
         model.compile("sgd", loss, fused=True)
     model.compile("sgd", loss)
     assert 2 < model.test_on_batch(INPUTS, TARGET) < 8
@@ -210,7 +212,9 @@ def test_refuses_to_fuse_what_is_quantised():
 def test_what_is_fused_and_then_quantised_says_so(tmp_path):
     model = small(fused=True)
     model.quantize("int8")
-    with pytest.raises(ValueError, match="`fused=True` is impossible: the embedding is quantised"):
+    with pytest.raises(
+        ValueError, match="`fused=True` is not possible: the embedding is quantized"
+    ):
         model.test_on_batch(INPUTS, TARGET)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -336,7 +340,7 @@ def test_class_weights_of_one_batch():
 @pytest.mark.once
 @pytest.mark.parametrize("token_id", [-1, "the", 2.5])
 def test_bad_class_weights(token_id):
-    with pytest.raises(ValueError, match=f"`class_weight` is .*{token_id!r}"):
+    with pytest.raises(ValueError, match=f"`class_weight` must be .*{token_id!r}"):
         small().fit(INPUTS, TARGET, class_weight={token_id: 2.0})
 
 
