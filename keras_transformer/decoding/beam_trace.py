@@ -1,7 +1,7 @@
 """All hypotheses of a search of one sentence, recorded step by step.
 
-The compiled loop keeps only what it needs. Here the same steps of the same loop are made one at a
-time, and the state is recorded after each.
+The compiled loop does not keep pruned hypotheses. Here its steps run one at a time, and the state
+is recorded after each step.
 """
 
 from collections.abc import Iterable
@@ -21,20 +21,20 @@ from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID
 from keras_transformer.typing import Tensor
 
-# What became of a hypothesis.
+# The final status of a hypothesis.
 CONTINUED, FINISHED, LIVE, DROPPED = "continued", "finished", "live", "dropped"
 
 
 class Hypothesis(NamedTuple):
-    """The beginning of an output, or the whole, that a search held.
+    """The whole or the beginning of an output.
 
     Attributes:
         tokens: tuple of token ids, without the start token.
-        status: `"finished"`; `"live"`: it lived when the search stopped, and could not win any
-            more; `"dropped"`: nothing that continues it found a place; or `"continued"`.
-        score: the log-probability of the tokens; of one that is finished, the score by which the
+        status: `"finished"`; `"live"`: still live when the search stopped, but unable to win;
+            `"dropped"`: none of its continuations found a place in the beam; or `"continued"`.
+        score: the log-probability of the tokens; for a finished hypothesis, the score by which the
             search ranks it.
-        step: of the search, from 1 on, that it came out of; None of one that is finished.
+        step: the step of the search that produced it, from 1 on; None for a finished hypothesis.
     """
 
     tokens: tuple[int, ...]
@@ -48,9 +48,9 @@ class BeamHistory:
     """All hypotheses of a search of one sentence.
 
     Attributes:
-        hypotheses: list of `Hypothesis`, each after the one that it continues.
-        results: list of those that the search gives, the best first.
-        num_steps: how many steps the search took.
+        hypotheses: list of `Hypothesis`, each after the hypothesis that it continues.
+        results: list of the hypotheses that the search returns, the best first.
+        num_steps: the number of steps of the search.
     """
 
     hypotheses: list[Hypothesis]
@@ -65,7 +65,7 @@ def replay(
     num_results: int = 1,
     constraints: Constraint | Iterable[Constraint] = (),
 ) -> BeamHistory:
-    """Search as a `BeamSearch` or a `WordSynchronousBeamSearch` does, and keep all hypotheses.
+    """Run a `BeamSearch` or a `WordSynchronousBeamSearch`, and keep all hypotheses.
 
     ```python
     history = replay(kt.BeamSearch(), model, [[5, 6, 2]])
@@ -74,17 +74,17 @@ def replay(
     Args:
         search: the search.
         model: a `Transformer`.
-        encoder_token_ids: int array `(1, source)`, as the search takes it.
-        num_results: how many outputs are asked for. The search stops when it has so many that
-            nothing live can beat.
+        encoder_token_ids: int array `(1, source)`, as for the search.
+        num_results: the number of outputs. The search stops when no live hypothesis can score more
+            than this number of finished ones.
         constraints: further constraints.
 
     Returns:
         A `BeamHistory`.
 
     Raises:
-        UserError: if the search draws at random and so has no beam, if there is not exactly one
-            sentence, or if an argument is wrong as for the search.
+        UserError: if the search is stochastic and so has no beam, if there is not exactly one
+            sentence, or if the search rejects an argument.
     """
     search, token_ids, num_results, limits = search.checked(
         model, encoder_token_ids, num_results, constraints
@@ -100,7 +100,7 @@ def _check(search, limits):
     """Return the length limit of the output."""
     if search.is_stochastic:
         raise UserError(
-            "A search that draws at random has no beam to look at. Pass a beam search. "
+            "`search` must be a beam search: a stochastic search has no beam. "
             f"Received: search={search!r}"
         )
     if limits is None or len(limits) != 1 or not limits[0]:
@@ -141,7 +141,7 @@ def _history(steps, finished, num_results):
     hypotheses, seen = [], set()
     for number, live in enumerate(steps, start=1):
         for tokens, score in live.items():
-            if tokens in seen:  # one that waits for others, with as many words
+            if tokens in seen:  # It waits for others with the same number of words.
                 continue
             seen.add(tokens)
             status = CONTINUED if tokens in parents else LIVE if tokens in steps[-1] else DROPPED
@@ -159,8 +159,8 @@ def _array(tensor) -> np.ndarray:
 
 
 def _run(function, model, *tensors, **options):
-    """Call a program, compiled except on TensorFlow, whose programs do not know the size of the
-    beam.
+    """Call a program, compiled except on TensorFlow, whose programs do not have a static beam
+    size.
     """
     if keras.backend.backend() == "tensorflow":
         return function(model, *tensors, **options)

@@ -1,6 +1,6 @@
 """The tokens that live hypotheses may be continued with, and the best continuations.
 
-The model's logits and the constraints decide together: see `choose`.
+The model's logits and the constraints determine them: see `choose`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,27 +19,28 @@ Choose: TypeAlias = Callable[[int | None], tuple[Tensor, Tensor]]
 
 
 class Sizes(NamedTuple):
-    """How large a search is."""
+    """The sizes of a search."""
 
-    batch: Tensor  # int, or int32 scalar: sentences
-    beam: int  # live hypotheses of a sentence
-    length: Tensor  # int, or int32 scalar: no output is longer
+    batch: Tensor  # int, or int32 scalar: the number of sentences
+    beam: int  # the number of live hypotheses per sentence
+    length: Tensor  # int, or int32 scalar: the largest length of an output
 
 
 class Progress(NamedTuple):
-    """How far a search is."""
+    """The progress of a search."""
 
-    step: Tensor  # int32 scalar or (batch, beam): how many tokens the live hypotheses have
-    tokens_left: Tensor  # int32 (batch, 1 or beam): how many more they may have, the end included
+    step: Tensor  # int32 scalar or (batch, beam): the number of tokens of the live hypotheses
+    tokens_left: Tensor  # int32 (batch, 1 or beam): the most tokens to come, the end token included
 
 
 class Constraint(StaticFields):
-    """A rule for what an output may hold; a base class of frozen dataclasses.
+    """A rule for the contents of outputs; a base class of frozen dataclasses.
 
-    A search asks each of its constraints, at each step, what may come next of each live hypothesis.
-    What a constraint has to remember of a hypothesis is its state: a tensor, or a structure of
-    tensors, whose first axis is the batch. A field declared with `static_fields.traced` or
-    `static_fields.per_example` is a tensor inside the search: other values need no new program.
+    At each step, a search asks each of its constraints which tokens may follow each live
+    hypothesis. A constraint that depends on earlier tokens keeps a state: a tensor, or a structure
+    of tensors, whose first axis is the batch. A field declared with `static_fields.traced` or
+    `static_fields.per_example` is a tensor inside the search, so other values do not need a new
+    program.
 
     ```python
     @keras.saving.register_keras_serializable(package="mine")
@@ -50,11 +51,11 @@ class Constraint(StaticFields):
     ```
 
     Attributes:
-        num_forbidden: how many tokens it forbids at most, at any step; None if it may forbid any
-            number, or lowers some. Where it is known, only so many more of the likeliest tokens are
-            looked at, and not the whole vocabulary.
+        num_forbidden: the largest number of tokens that it forbids at a step; None if there is no
+            limit, or if it lowers log-probabilities. If known, the search examines only this number
+            of additional tokens, the most probable ones, and not the whole vocabulary.
         scores_forced: whether the log-probabilities of tokens that it forces count in the score.
-        max_length: the most tokens of an output, the end token included; None for no limit.
+        max_length: the largest length of an output, the end token included; None for no limit.
     """
 
     num_forbidden: int | None = None
@@ -64,25 +65,25 @@ class Constraint(StaticFields):
     def check(
         self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
     ) -> None:
-        """Raise a `UserError` if it does not fit the model or the sentences.
+        """Raise a `UserError` if the constraint does not fit the model or the sentences.
 
         Args:
             model: a `Transformer`.
             encoder_token_ids: int array `(batch, source)`; a tensor in a program that is being
                 compiled.
-            limits: int array `(batch,)`: the most tokens of each output, 0 for a source without
+            limits: int array `(batch,)`: the largest length of each output, 0 for a source without
                 tokens; None in a program that is being compiled.
 
         Raises:
-            UserError: if it does not fit.
+            UserError: if the constraint does not fit.
         """
 
     def token_ids(self) -> np.ndarray | None:
-        """The ids of the only tokens that outputs may hold: a sorted int array; None for all."""
+        """Return the ids of all tokens that outputs may contain, sorted; None for all tokens."""
         return None
 
     def first_state(self, sizes: Sizes) -> Any:
-        """What to remember of hypotheses without tokens.
+        """Return the state of hypotheses without tokens.
 
         Args:
             sizes: `Sizes`.
@@ -93,19 +94,19 @@ class Constraint(StaticFields):
         return ()
 
     def forced(self, state: Any, progress: Progress) -> Tensor:
-        """The token that must come next, whatever other constraints say.
+        """Return the token that must come next. It overrides the other constraints.
 
         Args:
             state: the state.
             progress: `Progress`.
 
         Returns:
-            None, or an int32 tensor that broadcasts to `(batch, beam)`: 0 where none is forced.
+            None, or an int32 tensor that broadcasts to `(batch, beam)`: 0 where no token is forced.
         """
         return None
 
     def adjust_logits(self, logits: Tensor, state: Any, progress: Progress) -> Tensor:
-        """Return the logits of which the softmax is taken.
+        """Adjust the logits before the softmax.
 
         Args:
             logits: float32 tensor `(batch, beam, vocabulary_size)`.
@@ -120,29 +121,29 @@ class Constraint(StaticFields):
     def allowed(
         self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
     ) -> Tensor:
-        """What may come next.
+        """Return the log-probabilities, minus infinity for forbidden tokens.
 
         Args:
             log_probs: float32 tensor `(batch, beam, n)`: log-probabilities of tokens.
-            token_ids: which tokens: a sorted int array `(n,)`; or, if the constraint knows
-                `num_forbidden`, perhaps an int32 tensor `(batch, beam, n)`.
+            token_ids: ids of the tokens: a sorted int array `(n,)`; with `num_forbidden`, it may
+                also be an int32 tensor `(batch, beam, n)`.
             state: the state.
             progress: `Progress`.
 
         Returns:
             Float32 tensor `(batch, beam, n)`: minus infinity for tokens that may not come next.
-            Others may be lowered, and must not be raised.
+            Other log-probabilities may be lowered, but not raised.
         """
         return log_probs
 
     def next_state(self, state: Any, parents: Tensor, tokens: Tensor) -> Any:
-        """What to remember after each live hypothesis has been replaced by one that is longer.
+        """Return the state after a step.
 
         Args:
             state: the state.
-            parents: int32 tensor `(batch, beam)`: the hypotheses that go on.
-            tokens: int32 tensor `(batch, beam)`: the token that each goes on with; 0 where it stays
-                as it is, as it does in a search by words while it waits after one.
+            parents: int32 tensor `(batch, beam)`: the hypotheses that are continued.
+            tokens: int32 tensor `(batch, beam)`: their next tokens; 0 for an unchanged hypothesis,
+                which waits in a word-synchronous search.
 
         Returns:
             The state.
@@ -319,12 +320,12 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     whole = num_blocks * block
     blocks = ops.reshape(x[:, :whole], (-1, num_blocks, block))
     _, best = _sorted_top_k(ops.max(blocks, axis=-1), k)
-    best = ops.sort(best, axis=-1)  # so that equal numbers keep their order
+    best = ops.sort(best, axis=-1)  # equal numbers keep their order
     candidates = ops.reshape(gather_rows(blocks, best), (-1, k * block))
     if whole < size:
         candidates = ops.concatenate([candidates, x[:, whole:]], axis=-1)
     values, inner = _sorted_top_k(candidates, k)
-    place = ops.minimum(inner // block, k - 1)  # any block, for what is after the last one
+    place = ops.minimum(inner // block, k - 1)  # after the last block, any block
     in_block = ops.take_along_axis(best, place, axis=-1) * block + inner % block
     after = inner - k * block + whole
     return values, ops.where(inner < k * block, in_block, after)

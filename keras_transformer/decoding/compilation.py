@@ -14,10 +14,10 @@ import numpy as np
 
 logger = logging.getLogger(__name__)
 
-# model -> {(function, specification of tensors, options): program}, the last used last.
+# model -> {(function, specification of tensors, options): program}, the most recently used last.
 _compiled = weakref.WeakKeyDictionary()
-_MOST_PROGRAMS = 64  # of a model
-_lock = threading.Lock()  # so that threads that come at the same time share a program
+_MOST_PROGRAMS = 64  # per model
+_lock = threading.Lock()  # Concurrent threads share a program.
 
 _SECONDS_BEFORE_NOTICE = 1.0
 _compiling = threading.local()  # the timer of the program that this thread compiles
@@ -26,9 +26,9 @@ _compiling = threading.local()  # the timer of the program that this thread comp
 def run_compiled(function: Callable, model: keras.Model, *tensors: Any, **options: Hashable) -> Any:
     """Call `function(model, *tensors, **options)` as one compiled program.
 
-    A model keeps the 64 programs that were used last. TensorFlow traces one graph for all shapes
-    that tensors of two axes or more may have; JAX compiles one program for each combination of
-    shapes; PyTorch runs as it is, without gradients. Weights that change between calls are seen.
+    A model keeps its 64 most recently used programs. TensorFlow traces one graph for all shapes of
+    tensors with two axes or more. JAX compiles one program per combination of shapes. PyTorch runs
+    the function itself, without gradients. A program uses the current weights in each call.
 
     Args:
         function: function of a model and tensors, in `keras.ops`.
@@ -37,12 +37,12 @@ def run_compiled(function: Callable, model: keras.Model, *tensors: Any, **option
         **options: hashable Python values, compiled in.
 
     Returns:
-        What `function` returns.
+        The result of `function`.
     """
     specification = _specification(tensors)
     key = (function, repr(specification), tuple(sorted(options.items())))
     if keras.backend.backend() == "tensorflow":
-        # A model that was quantised, or got low-rank weights, has other variables than its graph.
+        # Quantization and low-rank weights change the variables of a model.
         key = (*key, len(model.weights))
     with _lock:
         programs = _compiled.setdefault(model, OrderedDict())
@@ -64,7 +64,7 @@ def _call(function, model, options, *tensors):
 
 
 def _specification(tensors):
-    """What TensorFlow has to know of tensors: shape, with None for what is free, and dtype."""
+    """Return shapes and dtypes of tensors for TensorFlow, with None for variable sizes."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
@@ -80,14 +80,14 @@ def _specification(tensors):
 def _compile_tensorflow(function, model, specification):
     import tensorflow as tf
 
-    # Loops are `keras.ops` already: AutoGraph would only slow the tracing down.
+    # Loops are `keras.ops` already; AutoGraph would only slow down the tracing.
     program = tf.function(function, input_signature=specification, autograph=False)
     model_ref = _reference(model)
 
     def run(*tensors):
         if all(isinstance(variable.value, tf.Variable) for variable in model_ref().variables):
             return program(*tensors)
-        # The values of a `keras.StatelessScope` would become a part of the program.
+        # A program would contain the values of a `keras.StatelessScope` as constants.
         return function(*keras.tree.map_structure(tf.convert_to_tensor, tensors))
 
     return run
@@ -105,7 +105,7 @@ def _compile_jax(function, model, specification):
 
     @jax.jit
     def program(values, *tensors):
-        # Python comes here to trace alone: what follows is compiled, or read from the disk.
+        # This code runs while JAX traces; compilation, or reading from the disk, follows.
         if _compiling.timer.ident is None:
             _compiling.timer.start()
         mapping = list(zip(model_ref().variables, values))
@@ -121,8 +121,8 @@ def _compile_jax(function, model, specification):
 
 @contextlib.contextmanager
 def _notice_if_long():
-    """Say what is waited for, if a program that is compiled within takes long."""
-    outer = getattr(_compiling, "timer", None)  # of a program that this one becomes a part of
+    """Log a notice if a program that is compiled within the block takes long."""
+    outer = getattr(_compiling, "timer", None)  # of an enclosing program
     timer = _compiling.timer = threading.Timer(_SECONDS_BEFORE_NOTICE, _tell)
     timer.daemon = True
     try:
@@ -134,10 +134,10 @@ def _notice_if_long():
 
 @functools.cache
 def _tell():
-    """Once a process."""
+    """Log the notice, once per process."""
     logger.info(
-        "JAX compiles the search, as it does for each new size of a batch: seconds each. (Later "
-        "processes find what is compiled on the disk, where a compilation cache is on.)"
+        "JAX is compiling the search, which takes seconds for each new batch size. (With a "
+        "compilation cache, later processes read the programs from the disk.)"
     )
 
 

@@ -1,9 +1,10 @@
 """Constraints on the outputs of a search, which combine: `BeamSearch(constraints=(...,))`.
 
-- `MinLength`, `MaxLength`: the fewest and the most tokens of an output.
+- `MinLength`, `MaxLength`: the smallest and the largest length of an output.
 - `BannedTokens`, `NoUnknownToken`: tokens that an output must not contain.
-- `NoRepeatedNgrams`, `RepetitionPenalty`: against outputs that repeat themselves.
-- `FirstToken`, `ForcedPrefix`: how outputs begin, with one token for all or a prefix per sentence.
+- `NoRepeatedNgrams`, `RepetitionPenalty`: against repetitions in an output.
+- `FirstToken`, `ForcedPrefix`: the beginning of outputs: one token for all, or one prefix per
+  sentence.
 - `Constraint`: the base class of new constraints.
 
 Probabilities are the model's own, except under a `RepetitionPenalty`: they are not normalized again
@@ -44,21 +45,21 @@ __all__ = [
 
 _register = keras.saving.register_keras_serializable(package="keras_transformer")
 
-# More tokens than these are banned by a pass over the vocabulary.
+# A larger number of banned tokens is applied to the whole vocabulary.
 _MOST_FEW = 64
 
 
 @_register
 @dataclass(frozen=True, repr=False)
 class MinLength(Constraint):
-    """Outputs have `min_length` tokens at least, the end token included.
+    """Outputs have at least `min_length` tokens, the end token included.
 
     Args:
         min_length: a number of tokens.
 
     Raises:
-        UserError: if `min_length` is no integer, or negative; in a call, if it is more than an
-            output of a source may have.
+        UserError: if `min_length` is not an integer or is negative; in a call, if it is larger than
+            the length limit of an output.
     """
 
     min_length: int = traced("int32")
@@ -77,8 +78,8 @@ class MinLength(Constraint):
         if is_short.any():
             row = is_short.argmax()
             raise UserError(
-                f"`min_length` must be at most {limits[row]}, the most tokens of an output of row "
-                f"{row}. Received: min_length={self.min_length}. Pass a larger `extra_length`."
+                f"`min_length` must be at most {limits[row]}, the length limit of row {row}. "
+                f"Received: min_length={self.min_length}. Pass a larger `extra_length`."
             )
 
     def allowed(
@@ -94,8 +95,8 @@ class MinLength(Constraint):
 class MaxLength(Constraint):
     """Outputs have at most `max_length` tokens, the end token included.
 
-    An output that would be longer ends there: its last token is the end token, which is not scored.
-    The search's own limit, which depends on the source, still holds.
+    A longer output is cut off: its last token becomes the end token, which is not scored. The
+    search's own limit, which depends on the source, remains in force.
 
     Args:
         max_length: a number of tokens.
@@ -119,13 +120,13 @@ class MaxLength(Constraint):
 @_register
 @dataclass(frozen=True, repr=False)
 class BannedTokens(Constraint):
-    """Outputs hold none of some tokens.
+    """Outputs do not contain the given tokens.
 
     Args:
         banned_token_ids: ids of tokens, in any order. The end token cannot be banned.
 
     Raises:
-        UserError: if one is no id, or is the end token's.
+        UserError: if one of them is not a token id, or is the id of the end token.
     """
 
     banned_token_ids: tuple[int, ...] = traced("int32")
@@ -145,7 +146,7 @@ class BannedTokens(Constraint):
         return count if count <= _MOST_FEW else None
 
     def traced_tensors(self) -> dict[str, Any]:
-        # Few sizes, for few programs. -1 is no token's id.
+        # Few sizes need few programs. -1 is not a token id.
         size = 1 << max(len(self.banned_token_ids) - 1, 0).bit_length()
         token_ids = np.full(size, -1, "int32")
         token_ids[: len(self.banned_token_ids)] = self.banned_token_ids
@@ -162,7 +163,7 @@ class BannedTokens(Constraint):
         self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
     ) -> Tensor:
         if self.num_forbidden is None:
-            banned = ops.maximum(self.banned_token_ids, PAD_ID)  # which may not come anyway
+            banned = ops.maximum(self.banned_token_ids, PAD_ID)  # padding is never allowed
             is_banned = mark(banned[None], token_ids)[0]
         else:
             token_ids = ops.convert_to_tensor(token_ids, "int32")
@@ -171,15 +172,15 @@ class BannedTokens(Constraint):
 
     def _error(self, expected):
         return UserError(
-            f"`banned_token_ids` must be ids of tokens: integers, {expected}, and not the end "
-            f"token's {END_ID}. Received: banned_token_ids={self.banned_token_ids}"
+            f"`banned_token_ids` must be token ids: integers, {expected}, and not the end token "
+            f"{END_ID}. Received: banned_token_ids={self.banned_token_ids}"
         )
 
 
 @_register
 @dataclass(frozen=True, repr=False)
 class NoUnknownToken(Constraint):
-    """Outputs do not hold the unknown token."""
+    """Outputs do not contain the unknown token."""
 
     num_forbidden = 1
 
@@ -192,13 +193,13 @@ class NoUnknownToken(Constraint):
 @_register
 @dataclass(frozen=True, repr=False)
 class NoRepeatedNgrams(Constraint):
-    """No n tokens follow one another twice in an output.
+    """Outputs do not contain the same n consecutive tokens twice.
 
     Args:
         size: n.
 
     Raises:
-        UserError: if n is no positive integer.
+        UserError: if n is not a positive integer.
     """
 
     size: int
@@ -222,7 +223,7 @@ class NoRepeatedNgrams(Constraint):
 @_register
 @dataclass(frozen=True, repr=False)
 class RepetitionPenalty(Constraint):
-    """Tokens that the output already has become less likely (Keskar et al., 2019, section 4.1).
+    """Tokens that the output already contains become less probable (Keskar et al., 2019, 4.1).
 
     With `"logits"`, a positive logit of such a token is divided by the penalty, and a negative one
     is multiplied by it. CTranslate2 does the same, and so does HuggingFace's `generate` in greedy
@@ -230,15 +231,15 @@ class RepetitionPenalty(Constraint):
 
     With `"log_probs"`, the log-probability of such a token is multiplied by the penalty, as
     HuggingFace's `generate` does in beam search. The score is the sum of these products. A token
-    whose probability is nearly 1 keeps it, whatever the penalty.
+    whose probability is nearly 1 keeps it for every penalty.
 
     Args:
         penalty: the factor, 1 or larger. 1 changes nothing.
         applies_to: `"logits"` or `"log_probs"`.
 
     Raises:
-        UserError: if `penalty` is not a number or is less than 1, or if `applies_to` is another
-            value.
+        UserError: if `penalty` is not a number or is less than 1, or if `applies_to` is not
+            supported.
     """
 
     penalty: float = traced("float32")
@@ -266,7 +267,7 @@ class RepetitionPenalty(Constraint):
         if self.applies_to != "logits":
             return logits
         token_ids = np.arange(logits.shape[-1], dtype="int32")
-        # 0 marks the missing tokens of a short history: it is not a token that was repeated.
+        # 0 fills a short history: it is not a repeated token.
         is_repeated = ops.logical_and(mark(state, token_ids), token_ids != PAD_ID)
         lower = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
         return ops.where(is_repeated, lower, logits)
@@ -285,13 +286,13 @@ class RepetitionPenalty(Constraint):
 @_register
 @dataclass(frozen=True, repr=False)
 class FirstToken(Constraint):
-    """All outputs begin with one token, such as that of a language. It counts in length and score.
+    """All outputs begin with one token, such as a language token. It counts in length and score.
 
     Args:
         token_id: its id.
 
     Raises:
-        UserError: if it is no id of a token that an output may hold.
+        UserError: if it is not the id of a token that outputs may contain.
     """
 
     token_id: int = traced("int32")
@@ -299,7 +300,7 @@ class FirstToken(Constraint):
 
     def __post_init__(self):
         value = integer(
-            "token_id", self.token_id, END_ID, "the id of a token that an output may hold"
+            "token_id", self.token_id, END_ID, "the id of a token that outputs may contain"
         )
         object.__setattr__(self, "token_id", value)
 
@@ -320,18 +321,18 @@ class FirstToken(Constraint):
 @_register
 @dataclass(frozen=True, repr=False)
 class ForcedPrefix(Constraint):
-    """Each output begins with tokens of its own, which other constraints do not keep out.
+    """Each output begins with its own prefix, which overrides the other constraints.
 
-    They count in length, and in score unless `is_scored` is false.
+    Its tokens count in length, and in score unless `is_scored` is false.
 
     Args:
         prefix_token_ids: int array `(batch, prefix)`, padded with 0.
-        is_scored: whether the score has the log-probabilities of these tokens. Without them it is
-            that of the rest of the output, given the prefix.
+        is_scored: whether the score includes the log-probabilities of these tokens. Without them
+            it is the score of the rest of the output, given the prefix.
 
     Raises:
-        UserError: if the prefixes are not integers, or not of one length; in a call, if they are
-            not ids of tokens, have padding before a token, or do not fit in the outputs.
+        UserError: if the prefixes are not integers, or differ in length; in a call, if they are
+            not token ids, have padding before a token, or are longer than the outputs.
     """
 
     prefix_token_ids: Tensor = per_example()
@@ -359,14 +360,14 @@ class ForcedPrefix(Constraint):
         if (is_token.sum(axis=1) > limits).any():
             row = (is_token.sum(axis=1) > limits).argmax()
             raise UserError(
-                f"`prefix_token_ids` must fit in the outputs. Received: row {row} of "
-                f"{is_token[row].sum()} tokens, for an output of {limits[row]} at most. Pass a "
+                f"`prefix_token_ids` must not be longer than the outputs. Received: row {row} of "
+                f"{is_token[row].sum()} tokens, for an output of at most {limits[row]}. Pass a "
                 "larger `extra_length`."
             )
 
     def per_example_tensors(self) -> dict[str, Tensor]:
         tensors = super().per_example_tensors()
-        # A column of padding says where a prefix ends, and that there is none.
+        # A column of padding marks the end of each prefix, and an empty prefix.
         return {name: ops.pad(x, ((0, 0), (0, 1))) for name, x in tensors.items()}
 
     def first_state(self, sizes: Sizes) -> Tensor:
@@ -374,7 +375,7 @@ class ForcedPrefix(Constraint):
 
     def forced(self, state: Tensor, progress: Progress) -> Tensor:
         index = ops.minimum(progress.step, ops.shape(state)[1] - 1)
-        # One for all hypotheses of a sentence, or one for each.
+        # One index for all hypotheses of a sentence, or one per hypothesis.
         return ops.take_along_axis(state, index + ops.zeros_like(state[:, :1]), axis=1)
 
 
@@ -394,22 +395,22 @@ def _check_ids(prefix, vocabulary_size):
     wrong = prefix[(prefix < 0) | (prefix >= vocabulary_size) | (prefix == START_ID)]
     if len(wrong):
         raise UserError(
-            f"`prefix_token_ids` must be ids of tokens: below {vocabulary_size}, the vocabulary "
+            f"`prefix_token_ids` must be token ids: below {vocabulary_size}, the vocabulary "
             f"size, and not the start token {START_ID}. Received: the id {wrong[0]}"
         )
     check_padding("prefix_token_ids", prefix)
 
 
-# Token histories, for constraints that look back: the tokens of each hypothesis, the last first.
+# Token histories, for constraints on repetitions: the tokens of each hypothesis, the last first.
 
 
 def longer(history: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
-    """The histories of the hypotheses `parents`, each with one token more.
+    """Return the histories of the hypotheses `parents`, each with one more token.
 
     Args:
-        history: int32 tensor `(batch, beam, length)`, the last token first, 0 where there is none.
+        history: int32 tensor `(batch, beam, length)`, the last token first, padded with 0.
         parents: int32 tensor `(batch, beam)`.
-        tokens: int32 tensor `(batch, beam)`, 0 where there is no more token.
+        tokens: int32 tensor `(batch, beam)`, 0 for an unchanged hypothesis.
 
     Returns:
         Int32 tensor `(batch, beam, length)`.
@@ -420,14 +421,14 @@ def longer(history: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
 
 
 def followers(history: Tensor, count: int) -> Tensor:
-    """The tokens that have come after what the last `count` tokens are, 0 for none.
+    """Return the tokens that followed an earlier occurrence of the last `count` tokens.
 
     Args:
         history: int32 tensor `(batch, beam, length)`.
-        count: how many tokens must be the same.
+        count: the number of tokens that must be equal.
 
     Returns:
-        Int32 tensor `(batch, beam, length)`.
+        Int32 tensor `(batch, beam, length)`, 0 in other places.
     """
     # follower[i] came after history[i + 1], history[i + 2], ...
     is_same = history != 0
@@ -438,10 +439,10 @@ def followers(history: Tensor, count: int) -> Tensor:
 
 
 def mark(tokens: Tensor, token_ids: Tensor) -> Tensor:
-    """Which tokens are among some.
+    """Return which token ids occur in rows of tokens.
 
     Args:
-        tokens: int32 tensor `(..., n)`; 0 stands for none, and is marked too.
+        tokens: int32 tensor `(..., n)`. 0 stands for a missing token, but is marked too.
         token_ids: sorted int array `(m,)`.
 
     Returns:
@@ -452,7 +453,7 @@ def mark(tokens: Tensor, token_ids: Tensor) -> Tensor:
     flat = ops.reshape(ops.minimum(tokens, size), (-1, shape[-1]))
     row = ops.expand_dims(ops.arange(ops.shape(flat)[0], dtype="int32") * (size + 1), 1)
     indices = ops.reshape(flat + row, (-1, 1))
-    # One column more for tokens beyond the last.
+    # One more column is for tokens above the last id.
     marks = ops.zeros((ops.shape(flat)[0] * (size + 1),), "int32")
     marks = ops.scatter_update(marks, indices, ops.ones(ops.shape(indices)[:1], "int32"))
     marks = ops.reshape(marks, (*shape[:-1], size + 1))
@@ -463,5 +464,5 @@ def mark(tokens: Tensor, token_ids: Tensor) -> Tensor:
 
 
 def _shifted(history, count):
-    """What was so many tokens before: `(batch, beam, length)`, 0 where there is none."""
+    """Shift a history by `count` tokens, and pad it with 0."""
     return ops.pad(history[..., count:], ((0, 0), (0, 0), (0, count)))

@@ -1,7 +1,7 @@
 """Search parts of a batch in parallel, one per CPU core.
 
-The steps of a search are many small operations, most of which occupy only one core. Parts of a
-batch do not wait for one another.
+The steps of a search are many small operations, and most of them occupy only one core. Parts of a
+batch run independently.
 """
 
 import contextlib

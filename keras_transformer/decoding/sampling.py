@@ -1,4 +1,4 @@
-"""Outputs that are drawn at random."""
+"""Sampling: outputs that are drawn at random."""
 
 import random as python_random
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ def sampled_candidates(
         numbers: float32 tensor `(batch, beam)`, uniform in [0, 1).
 
     Returns:
-        `Candidates`, as many as the beam.
+        `Candidates`, one per place in the beam.
     """
     beam = scores.shape[1]
     values, tokens = choose(sampling.top_k)

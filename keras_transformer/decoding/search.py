@@ -175,7 +175,7 @@ class Search(StaticFields, abc.ABC):
         return scores
 
     def sentence_keys(self, encoder_token_ids: Tensor, numbers: Tensor, seed: Tensor) -> Tensor:
-        """Return what the random numbers of each sentence depend on; `()` without random numbers.
+        """Return the keys of each sentence's random numbers; `()` without random numbers.
 
         Args:
             encoder_token_ids: int32 tensor `(batch, source)`.

@@ -40,7 +40,7 @@ class Sentences(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Where finished hypotheses end: int32 tensors `(batch, n)`."""
+    """The ends of finished hypotheses: int32 tensors `(batch, n)`."""
 
     steps: Tensor  # the step, -1 without tokens
     parents: Tensor  # the hypothesis of the previous step
@@ -66,7 +66,7 @@ class State(NamedTuple):
 
 
 class RandomStep(NamedTuple):
-    """What the random numbers of a step depend on."""
+    """The keys of a step's random numbers."""
 
     keys: Tensor  # `Search.sentence_keys`
     seed: Tensor  # int32 scalar

@@ -150,8 +150,8 @@ def deserialize(config: dict[str, Any]) -> Any:
     cls = keras.saving.get_registered_object(name)
     if not (isinstance(cls, type) and issubclass(cls, StaticFields)):
         raise UserError(
-            f"There is no search or constraint {name!r} here. Import the module that registers it "
-            "with `keras.saving.register_keras_serializable` first."
+            f"Unknown search or constraint {name!r}. Import the module that registers it with "
+            "`keras.saving.register_keras_serializable` first."
         )
     check_names(values, cls)
     return cls.from_config(values)

@@ -94,7 +94,7 @@ def test_a_search_by_words():
 @pytest.mark.parametrize(
     ("search", "token_ids", "message"),
     [
-        (kt.Sampling(), [SOURCE], "has no beam to look at"),
+        (kt.Sampling(), [SOURCE], "stochastic search has no beam"),
         (kt.BeamSearch(), [SOURCE, SOURCE], "must be one sentence"),
         (kt.BeamSearch(), [[0, 0]], "must be one sentence"),
         (kt.BeamSearch(), [[99]], "from 0 to 11"),
