@@ -1,29 +1,29 @@
-"""Pictures of what a model, a search and a parser do: `kt.visualization`.
+"""Pictures of attention, searches, trees and trainings: `kt.visualization`.
 
 Attention (the paper's figures 3 to 5)
 
-- `attention_weights`: those of every layer and head for a sentence, as `Attention`.
-- `plot_attention`: two columns of tokens with lines between, or heat maps: PNG or SVG.
-- `attention_page`: a page of HTML to point at words in, which needs nothing but itself.
-- `alignment`: which source tokens each output token was predicted from, as a table: `Alignment`.
+- `attention_weights` returns the weights of every layer and head for a sentence: `Attention`.
+- `plot_attention` draws lines between two columns of tokens, or heat maps: PNG or SVG.
+- `attention_page` returns an interactive, self-contained HTML page.
+- `alignment` returns the source token of each output token, as a table: `Alignment`.
 
 Searches
 
-- `beam_tree`: all hypotheses of a beam search of a sentence, as a `BeamTree`.
+- `beam_tree` returns all hypotheses of a sentence's beam search: `BeamTree`.
 
 Trees
 
-- `tree_text`, `tree_svg`: a drawing of letters, and a picture.
-- `compare_trees`: where a parse went wrong, beside the gold tree: `TreeComparison`.
+- `tree_text` and `tree_svg` draw a tree as text and as an SVG picture.
+- `compare_trees` compares a parse with the gold tree: `TreeComparison`.
 
 All of them together
 
-- `Explanation`: what `translator.explain` and `parser.explain` return.
+- `Explanation` is the result of `translator.explain` and `parser.explain`.
 
 The paper, and trainings
 
-- `plot_position_encodings`, `plot_learning_rates`, `plot_layer_types`, `plot_runs`,
-  `variations_table`: what `python -m keras_transformer.figures DIR` writes.
+- `plot_position_encodings`, `plot_learning_rates`, `plot_layer_types`, `plot_runs` and
+  `variations_table` make the files of `python -m keras_transformer.figures DIR`.
 """
 
 from keras_transformer.namespace import load_on_demand

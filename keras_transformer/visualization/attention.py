@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
     from keras_transformer.translation.translator import Translator
 
-# The three attentions of section 3.2.3, and what they are called.
+# The three attentions of section 3.2.3, and their titles.
 KINDS = {
     "encoder": "Encoder self-attention",
     "decoder": "Decoder self-attention",
@@ -33,20 +33,20 @@ _SPACE = "▁"  # SentencePiece's mark before a word
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """The attention weights with which outputs were predicted of a source.
+    """The attention weights of a source and an output.
 
-    A notebook shows it as the page that `save("attention.html")` writes.
+    A notebook displays it as the page that `save("attention.html")` writes.
 
     Attributes:
         source_tokens: list of strings.
-        target_tokens: list of strings: the tokens that were predicted, the end token included.
-        input_tokens: list of strings, as many: what the decoder read, the start token and then all
+        target_tokens: list of strings: the predicted tokens, the end token included.
+        input_tokens: list of strings: the input of the decoder, which is the start token and all
             but the last of `target_tokens`.
         encoder: float32 array `(num_layers, num_heads, source, source)`.
-        decoder: float32 array `(num_layers, num_heads, target, target)`: from what the decoder read
-            to what it read before.
-        cross: float32 array `(num_layers, num_heads, target, source)`: row j is of the position
-            whose next token is `target_tokens[j]`.
+        decoder: float32 array `(num_layers, num_heads, target, target)`, between input tokens of
+            the decoder.
+        cross: float32 array `(num_layers, num_heads, target, source)`: row j belongs to the
+            position that predicts `target_tokens[j]`.
     """
 
     source_tokens: list[str]
@@ -57,7 +57,7 @@ class Attention:
     cross: np.ndarray = field(repr=False)
 
     def of_kind(self, kind: str) -> tuple[list[str], list[str], np.ndarray]:
-        """The tokens that look, the tokens that they look at, and the weights between them.
+        """Return the query tokens, the key tokens, and the weights between them.
 
         Args:
             kind: `"encoder"`, `"decoder"` or `"cross"`.
@@ -78,16 +78,16 @@ class Attention:
         return queries, keys, getattr(self, kind)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the interactive page: a file of HTML that needs nothing but itself."""
+        """Write the interactive page, a self-contained HTML file."""
         from keras_transformer.visualization.pages import attention_page
 
         with atomic_write(path) as new:
             new.write_text(attention_page(self), "utf-8")
 
     def _repr_html_(self):
-        from keras_transformer.visualization.pages import attention_page, framed
+        from keras_transformer.visualization.pages import attention_page, in_frame
 
-        return framed(attention_page(self))
+        return in_frame(attention_page(self))
 
 
 def attention_weights(
@@ -95,53 +95,54 @@ def attention_weights(
     source: str | Sequence,
     target: Any = None,
 ) -> Attention:
-    """Every layer's and head's attention weights for one sentence (section 3.2.3).
+    """Return the attention weights of every layer and head for one sentence (section 3.2.3).
 
     ```python
     translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
     attention = kt.attention_weights(translator, "A dog runs.", "Ein Hund rennt.")
-    attention = kt.attention_weights(translator, "A dog runs.")  # of what it translates to
-    attention = kt.attention_weights(model, [5, 6, 2], [7, 8, 2])  # of a `Transformer` alone
-    attention.cross[-1].mean(axis=0)  # of the last layer: (target, source)
+    attention = kt.attention_weights(translator, "A dog runs.")  # with its own translation
+    attention = kt.attention_weights(model, [5, 6, 2], [7, 8, 2])  # of a `Transformer`
+    attention.cross[-1].mean(axis=0)  # the last layer: (target, source)
     ```
 
-    They are noted while the model computes its logits for the pair: rows sum to 1, and are exactly
-    0 at later positions, at padding and outside of an `attention_window`.
+    They are recorded while the model computes its logits for the pair. Rows sum to 1, and are
+    exactly 0 at later positions, at padding and outside an `attention_window`.
 
     Args:
         model: a `Translator`, a `ConstituencyParser` or a `Transformer`.
-        source: one sentence: a string; to a parser also a list of words; to a `Transformer` a list
-            of token ids.
-        target: what is to be predicted of it: a string; to a parser a tree; to a `Transformer` a
-            list of token ids as a search gives them, without the start token. Defaults to what the
-            task's search finds, or to the `Transformer`'s greedy search.
+        source: one sentence: a string; for a parser, a string or a list of words; for a
+            `Transformer`, a list of token ids.
+        target: the output: a string; for a parser, a tree; for a `Transformer`, a list of token ids
+            as in a search's results, without the start token. Defaults to the result of the task's
+            search, or of a greedy search for a `Transformer`.
 
     Returns:
-        An `Attention`. Tokens of a `Transformer` alone are their ids, as strings.
+        An `Attention`. The tokens of a `Transformer` are its ids, as strings.
 
     Raises:
-        UserError: if source or target are of another type, empty, or no ids of the model's.
+        UserError: if source or target have the wrong type, are empty, or are not ids of the
+            model's vocabularies.
     """
     if isinstance(model, Transformer):
         source, target = _ids_of_model(model, source, target)
         names = [_RESERVED.get(i, str(i)) for i in (*source, *target)]
-        return of_ids(model, source, target, names[: len(source)], names[len(source) :])
+        return model_attention(model, source, target, names[: len(source)], names[len(source) :])
     if target is None:
         source, (token_ids, _) = model.search_sentence(source)
         target = ops.convert_to_numpy(token_ids)[0, 0].tolist()
         target = [i for i in target if i != PAD_ID]
         if not target:
-            raise UserError("The search finds no output of this sentence. Pass a `target`.")
+            raise UserError("The search found no output for this sentence. Pass a `target`.")
     else:
         source, target = model.source_ids(source), model.output_ids(target)
-    return of_task(model, source, target)
+    return task_attention(model, source, target)
 
 
-def of_task(
+def task_attention(
     task: "Translator | ConstituencyParser", source: Sequence[int], target: Sequence[int]
 ) -> Attention:
-    """As `attention_weights`, of the token ids of a task's model."""
-    return of_ids(
+    """Return the attention weights for the token ids of a task's model."""
+    return model_attention(
         task.model,
         source,
         target,
@@ -150,14 +151,14 @@ def of_task(
     )
 
 
-def of_ids(
+def model_attention(
     model: Transformer,
     source: Sequence[int],
     target: Sequence[int],
     source_tokens: list[str],
     target_tokens: list[str],
 ) -> Attention:
-    """As `attention_weights`, of a `Transformer`, with names of the tokens."""
+    """Return the attention weights of a `Transformer`, with the given token names."""
     inputs = [START_ID, *target[:-1]]
     weights = run_compiled(_attention, model, np.array([inputs]), np.array([source]))
     return Attention(
@@ -170,12 +171,12 @@ def of_ids(
 
 @dataclass(frozen=True)
 class Alignment:
-    """A table: `print` shows it as text, a notebook as HTML.
+    """A table of aligned tokens. `print` shows it as text, a notebook as HTML.
 
     Attributes:
-        rows: list of `(target token, source token, weight)`, one of each target token: the source
-            token that is looked at most when it is predicted, and the weight of that.
-        places: list of the source tokens' positions.
+        rows: list of `(target token, source token, weight)`, one per target token: the source token
+            with the largest weight when the target token is predicted, and this weight.
+        places: list of the positions of these source tokens.
     """
 
     rows: list[tuple[str, str, float]]
@@ -200,7 +201,7 @@ class Alignment:
 def alignment(
     attention: Attention, layer: int = -1, heads: Sequence[int] | None = None
 ) -> Alignment:
-    """Align each output token with the source token that is looked at most.
+    """Align each output token with the source token that has the largest weight.
 
     ```python
     print(alignment(kt.attention_weights(translator, "A dog runs.")))
@@ -208,8 +209,8 @@ def alignment(
 
     Args:
         attention: an `Attention`.
-        layer: number of the layer of the decoder; -1 is the last.
-        heads: list of numbers of heads, over which weights are averaged. Defaults to all.
+        layer: index of the decoder layer; -1 is the last.
+        heads: indices of the heads whose weights are averaged. Defaults to all.
 
     Returns:
         An `Alignment`.
@@ -230,15 +231,15 @@ def alignment(
 
 
 def plain_tokens(tokens: Iterable[str]) -> list[str]:
-    """Tokens without SentencePiece's marks of spaces, where something is left."""
+    """Return the tokens without SentencePiece's space marks, except tokens that are only a mark."""
     return [token.removeprefix(_SPACE) or token for token in tokens]
 
 
 def numbers(name: str, values: int | Iterable[int], size: int) -> list[int]:
-    """Numbers of layers or heads as a list, all from 0 on.
+    """Return indices of layers or heads as a list, without negative indices.
 
     Raises:
-        UserError: if there are none, or one is too large.
+        UserError: if there are no indices, or one is out of range.
     """
     values = [values] if isinstance(values, int) else list(values)
     wrong = [value for value in values if value not in range(-size, size)]
@@ -266,12 +267,12 @@ def _checked(name, token_ids, size):
         token_ids = [operator.index(token_id) for token_id in token_ids]
     except TypeError:
         raise UserError(
-            f"To a `Transformer`, `{name}` must be a list of the token ids of one sentence. "
+            f"`{name}` must be a list of the token ids of one sentence for a `Transformer`. "
             f"Received: {name}={token_ids!r}"
         ) from None
     if not any(token_ids) or not all(0 <= token_id < size for token_id in token_ids):
         raise UserError(
-            f"`{name}` must be ids from 0 to {size - 1}, one at least that is no padding. "
+            f"`{name}` must be ids from 0 to {size - 1}, not all of them padding. "
             f"Received: {name}={token_ids}"
         )
     return token_ids

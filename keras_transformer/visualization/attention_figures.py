@@ -1,4 +1,4 @@
-"""The paper's figures 3 to 5, for any model and sentence."""
+"""Figures 3 to 5 of the paper, for any model and sentence."""
 
 import logging
 import math
@@ -14,10 +14,10 @@ from keras_transformer.visualization.style import (
     DPI,
     MAX_PIXELS,
     colors,
-    families_for,
     figure_style,
+    font_families,
     save_figure,
-    width_of,
+    text_width,
 )
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STYLES = ("lines", "heatmap")
-_FAINTEST = 0.01  # no line of less weight is drawn
-# Inches: of a line of text, of a letter, of a head's cell beside a token, between the columns.
+_FAINTEST = 0.01  # the smallest weight of a line that is drawn
+# Inches: height of a line of text, width of a letter, width of a head's cell, distance of columns.
 _LINE, _LETTER, _CELL, _BETWEEN = 0.25, 0.095, 0.14, 2.2
-# Inches: of the lowest line that holds a small letter, of the smallest cell of a map.
+# Inches: height of the lowest line for a small letter, size of the smallest cell of a map.
 _LOWEST_LINE, _SMALLEST_CELL = 0.13, 0.01
-# Dots per inch at which small text can just be read.
+# Dots per inch at which small text is still readable.
 _LOWEST_DPI = 72
 
 
@@ -47,10 +47,10 @@ def plot_attention(
 ) -> "Figure":
     """Draw the attention of a layer (figures 3 to 5): lines between two columns, or heat maps.
 
-    Each line is of one head, by its color, and the stronger the larger the weight is. With
-    `words`, the weights of each head stand beside the tokens looked at, too. Heat maps of long
-    sentences have smaller cells and then fewer names, and a PNG file has fewer dots per inch, so
-    that a picture has at most 40 million pixels.
+    The color of a line shows its head, and its opacity the weight. With `words`, the weights of
+    each head are also drawn next to the key tokens. Pictures have at most 40 million pixels: heat
+    maps of long sentences have smaller cells and fewer labels, and PNG files have fewer dots per
+    inch.
 
     ```python
     attention = kt.attention_weights(translator, "A dog runs.")
@@ -60,20 +60,20 @@ def plot_attention(
 
     Args:
         attention: an `Attention`.
-        kind: `"encoder"`, `"decoder"` or `"cross"`: which of the three attentions.
-        layer: number of the layer, from 0; -1 is the last.
-        heads: list of numbers of heads, from 0. Defaults to all.
-        words: list of tokens, or of their positions, whose looking is drawn. Defaults to all.
-        style: `"lines"`, or `"heatmap"`: a map for each head.
-        path: file to write, PNG or SVG.
+        kind: one of the three attentions: `"encoder"`, `"decoder"` or `"cross"`.
+        layer: index of the layer, from 0; -1 is the last.
+        heads: indices of the heads, from 0. Defaults to all.
+        words: query tokens, or their positions, whose attention is drawn. Defaults to all.
+        style: `"lines"`, or `"heatmap"`, one map per head.
+        path: PNG or SVG file to write.
         dark: whether the picture is for a dark page.
 
     Returns:
         The `matplotlib.figure.Figure`.
 
     Raises:
-        UserError: if there is no such kind, layer, head or word, no such style, or the path ends
-            with neither .png nor .svg.
+        UserError: if there is no such kind, layer, head, word or style, or the path does not end
+            with .png or .svg.
     """
     if style not in _STYLES:
         raise UserError(f"`style` must be one of {', '.join(_STYLES)}. Received: style={style!r}")
@@ -83,7 +83,7 @@ def plot_attention(
     heads = numbers("heads", range(num_heads) if heads is None else heads, num_heads)
     rows = _positions(words, queries)
     draw = _draw_lines if style == "lines" else _draw_maps
-    with figure_style(dark, families_for((*queries, *keys))) as theme:
+    with figure_style(dark, font_families((*queries, *keys))) as theme:
         figure = draw(queries, keys, weights[layer], heads, rows, theme)
         figure.suptitle(f"{KINDS[kind]}, layer {layer}", fontsize="medium")
         save_figure(figure, path)
@@ -91,7 +91,7 @@ def plot_attention(
 
 
 def _positions(words, tokens):
-    """The positions of some words among tokens, a sorted list; all for None."""
+    """Return the sorted positions of words among tokens; all positions for None."""
     if words is None:
         return list(range(len(tokens)))
     positions = set()
@@ -99,7 +99,7 @@ def _positions(words, tokens):
         found = [i for i, token in enumerate(tokens) if word in (i, token)]
         if not found:
             raise UserError(
-                f"`words` must be among the tokens, or their positions. The tokens: {tokens}. "
+                f"`words` must be among the tokens, or their positions: {tokens}. "
                 f"Received: {word!r}"
             )
         positions.update(found)
@@ -112,9 +112,9 @@ def _draw_lines(queries, keys, weights, heads, rows, theme):
     from matplotlib.figure import Figure
 
     palette = colors(len(weights))
-    # Beside chosen words' targets: the weights, a cell for each head.
+    # The width of the weights next to the keys of chosen words: one cell per head.
     cells = len(heads) * _CELL if len(rows) < len(queries) else 0
-    left, right = (0.2 + _LETTER * max(map(width_of, tokens)) for tokens in (queries, keys))
+    left, right = (0.2 + _LETTER * max(map(text_width, tokens)) for tokens in (queries, keys))
     length = max(len(queries), len(keys))
     figure = Figure(
         figsize=(left + _BETWEEN + cells + right, _LINE * (length + 1.2) + 0.6),
@@ -160,13 +160,13 @@ def _draw_maps(queries, keys, weights, heads, rows, theme):
     shades = LinearSegmentedColormap.from_list("weight", [theme.background, theme.accent])
     columns = min(len(heads), 4)
     lines = math.ceil(len(heads) / columns)
-    names = _LETTER * max(map(width_of, (*queries, *keys)))
+    names = _LETTER * max(map(text_width, (*queries, *keys)))
 
     def size(cell):
         width = columns * (cell * len(keys) + 0.3) + names + 1
         return max(width, 3.5), lines * (cell * len(rows) + names + 0.4) + 0.4
 
-    # Cells of many tokens shrink: while each line has its label, and then with fewer labels.
+    # The cells of many tokens shrink, at first with all labels, then with fewer labels.
     cell = _LINE
     for dpi, least in ((DPI, _LOWEST_LINE), (_LOWEST_DPI, _SMALLEST_CELL)):
         while cell > least and math.prod(size(cell)) * dpi**2 > MAX_PIXELS:
@@ -174,7 +174,7 @@ def _draw_maps(queries, keys, weights, heads, rows, theme):
     every = math.ceil(_LOWEST_LINE / cell)
     if every > 1:
         logger.warning(
-            "The heat maps name only one in %d tokens. Draw fewer heads to name more.", every
+            "The heat maps label only one in %d tokens. Draw fewer heads to label more.", every
         )
     figure = Figure(figsize=size(cell), layout="constrained")
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)

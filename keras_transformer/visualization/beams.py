@@ -1,4 +1,4 @@
-"""The beam of a search as a tree: what lived, what finished and what was dropped."""
+"""The hypotheses of a beam search as a tree: live, finished and dropped ones."""
 
 import os
 from collections import Counter, defaultdict
@@ -27,20 +27,20 @@ _MARKS = {FINISHED: "✓", LIVE: "…", DROPPED: "✗"}
 _COLORS = {CONTINUED: "text", FINISHED: "good", LIVE: "accent", DROPPED: "muted"}
 _MEANINGS = {
     FINISHED: "finished, with its score",
-    LIVE: "still alive when nothing could win any more, with its log-probability",
-    DROPPED: "dropped: what continues it found no place in the beam",
+    LIVE: "live when the search stopped, with its log-probability",
+    DROPPED: "dropped: its continuations found no place in the beam",
 }
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-# Pixels: between lines, of a letter, between a token and the next, around all.
+# Pixels: height of a line, width of a letter, gap between tokens, margin.
 _ROW, _LETTER, _GAP, _MARGIN = 24, 8, 34, 12
 
 
 class BeamTree:
-    """All hypotheses of a search: `print` draws them with letters, a notebook as a picture.
+    """All hypotheses of a search. `print` shows them as text, a notebook as a picture.
 
     Args:
         history: a `BeamHistory`.
-        names: dict of token id -> what is written for it. Defaults to the ids.
+        names: dict of token id -> string. Defaults to the ids.
     """
 
     def __init__(self, history: BeamHistory, names: Mapping[int, str] | None = None):
@@ -68,17 +68,17 @@ class BeamTree:
         return self.svg()
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the picture, if the path ends with .svg, and otherwise the drawing of letters."""
+        """Write the picture if the path ends with .svg, and the text otherwise."""
         text = self.svg() if str(path).lower().endswith(".svg") else self.text() + "\n"
         with atomic_write(path) as new:
             new.write_text(text, "utf-8")
 
     def text(self) -> str:
-        """A drawing of letters: a string of several lines.
+        """Return the tree as text of several lines.
 
-        A line holds the tokens up to where hypotheses part. One that is finished ends with ✓ (one
-        that is a result with its rank, too) and its score; one that is dropped with ✗, and one that
-        lived until the end with …, and its log-probability.
+        A line contains the tokens up to a branch. A finished hypothesis ends with ✓, its rank if it
+        is a result, and its score. A dropped hypothesis ends with ✗, and a hypothesis that was live
+        at the end with …, and their log-probabilities.
         """
         lines: list[str] = []
         waiting: list[tuple[Hypothesis, str, bool | None]]
@@ -97,7 +97,7 @@ class BeamTree:
         return "\n".join(lines)
 
     def svg(self) -> str:
-        """An SVG picture, from the left to the right, on light pages and on dark ones: a string."""
+        """Return an SVG picture, from left to right, for light and dark pages."""
         rows, order = self._rows()
         starts = self._columns()
         widest = max(starts) + _LETTER * 16
@@ -114,7 +114,7 @@ class BeamTree:
         return svg.to_string(root)
 
     def _draw(self, frame, hypothesis, rows, starts):
-        """A token, the line to it, and what became of it."""
+        """Draw a token, the line to it, and its status."""
         tokens, depth = hypothesis.tokens, len(hypothesis.tokens)
         x, y = _MARGIN + starts[depth - 1], _MARGIN + (rows[tokens] + 0.5) * _ROW
         color = _COLORS[hypothesis.status]
@@ -146,7 +146,8 @@ class BeamTree:
         return f" {_MARKS[hypothesis.status]}{rank} {hypothesis.score:.2f}"
 
     def _rows(self):
-        """The line of each hypothesis, its parent's if it is the best; and how many there are."""
+        """Return the row of each hypothesis, and the number of rows. The best child has its
+        parent's row."""
         rows, count, waiting = {}, 0, list(reversed(self._children[()]))
         while waiting:
             hypothesis = waiting.pop()
@@ -157,7 +158,7 @@ class BeamTree:
         return rows, count
 
     def _columns(self):
-        """Where the tokens of each depth begin, and where the last end."""
+        """Return the x coordinate of the tokens of each depth, and of the end of the last."""
         widths = defaultdict(int)
         for each in self.history.hypotheses:
             widths[len(each.tokens)] = max(widths[len(each.tokens)], len(self._name(each)))
@@ -170,7 +171,7 @@ class BeamTree:
 def beam_tree(
     task: "Translator | ConstituencyParser", sentence: str | Sequence[str], num_results: int = 1
 ) -> BeamTree:
-    """Search for the outputs of a sentence once more, and show all hypotheses of the beam.
+    """Run the search for a sentence, and return all hypotheses of the beam.
 
     ```python
     print(beam_tree(translator, "A dog runs."))
@@ -179,26 +180,26 @@ def beam_tree(
 
     Args:
         task: a `Translator` or a `ConstituencyParser`, with a beam search.
-        sentence: what it takes.
-        num_results: how many outputs are asked for.
+        sentence: a sentence, as the task takes it.
+        num_results: the number of outputs.
 
     Returns:
-        A `BeamTree`. Of a `Transformer` alone, `BeamTree(replay(search, model, token_ids))` is one,
-        with `keras_transformer.decoding.beam_trace.replay`.
+        A `BeamTree`. For a `Transformer`, use `BeamTree(replay(search, model, token_ids))` with
+        `keras_transformer.decoding.beam_trace.replay`.
 
     Raises:
-        UserError: if the task's search draws at random, or it is no sentence.
+        UserError: if the task's search is stochastic, or the argument is not a sentence.
     """
     if not hasattr(task, "search_sentence"):
         raise UserError(
-            "`beam_tree` takes a `Translator` or a `ConstituencyParser`. "
+            "`task` must be a `Translator` or a `ConstituencyParser`. "
             f"Received: {type(task).__name__}"
         )
     _, history = task.search_sentence(sentence, num_results, run=replay)
-    return beam_tree_of(task, history)
+    return task_beam_tree(task, history)
 
 
-def beam_tree_of(task: "Translator | ConstituencyParser", history: BeamHistory) -> BeamTree:
-    """The `BeamTree` of a task's `BeamHistory`."""
+def task_beam_tree(task: "Translator | ConstituencyParser", history: BeamHistory) -> BeamTree:
+    """Return the `BeamTree` of a task's `BeamHistory`, with the names of its tokens."""
     used = sorted({token for each in history.hypotheses for token in each.tokens})
     return BeamTree(history, dict(zip(used, plain_tokens(task.output_tokens(used)))))

@@ -1,4 +1,4 @@
-"""All that can be shown of one sentence, together."""
+"""The explanation of one output: attention, alignment, beam and trees together."""
 
 import os
 from collections.abc import Sequence
@@ -13,9 +13,14 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.parsing.trees import tagged_words, to_bracketed
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.visualization.attention import Alignment, Attention, alignment, of_task
-from keras_transformer.visualization.beams import BeamTree, beam_tree_of
-from keras_transformer.visualization.pages import attention_section, framed, page
+from keras_transformer.visualization.attention import (
+    Alignment,
+    Attention,
+    alignment,
+    task_attention,
+)
+from keras_transformer.visualization.beams import BeamTree, task_beam_tree
+from keras_transformer.visualization.pages import attention_section, in_frame, page
 from keras_transformer.visualization.trees import TreeComparison, compare_trees, tree_svg, tree_text
 
 if TYPE_CHECKING:
@@ -27,16 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """How an output came about. `print` tells it in text; a notebook shows the page that
+    """The explanation of an output. `print` shows it as text, and a notebook as the page that
     `save("sentence.html")` writes.
 
     Attributes:
         source: the sentence, a string.
         output: the translation, or the tree in brackets.
-        attention: the `Attention` with which it was predicted.
-        alignment: of a translation, its `Alignment`; else None.
-        beam: the `BeamTree` of the search; None without a beam, or where the output was given.
-        tree: of a parse, its `nltk.Tree`; else None.
+        attention: the `Attention` that predicted it.
+        alignment: the `Alignment` of a translation; None for a parse.
+        beam: the `BeamTree` of the search; None without a beam, or if the output was given.
+        tree: the `nltk.Tree` of a parse; None for a translation.
         comparison: the `TreeComparison` with a gold tree, if one was given.
     """
 
@@ -57,10 +62,10 @@ class Explanation:
         return "\n\n".join(parts + [str(x) for x in (self.alignment, self.beam) if x is not None])
 
     def html(self) -> str:
-        """The page: a string of HTML that needs nothing but itself."""
+        """Return the page, a self-contained HTML string."""
         sections = [f"<p>{escape(self.output)}</p>"]
         if self.comparison is not None:
-            sections += ["<h2>Beside the gold tree</h2>", self.comparison._repr_html_()]
+            sections += ["<h2>Comparison with the gold tree</h2>", self.comparison._repr_html_()]
         elif self.tree is not None:
             sections += ["<h2>Tree</h2>", _scrolled(tree_svg(self.tree))]
         sections += ["<h2>Attention</h2>", attention_section(self.attention)]
@@ -75,29 +80,29 @@ class Explanation:
         return page(self.source, sections)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the page, if the path ends with .html, and otherwise the text."""
+        """Write the page if the path ends with .html, and the text otherwise."""
         is_page = str(path).lower().endswith((".html", ".htm"))
         with atomic_write(path) as new:
             new.write_text(self.html() if is_page else f"{self}\n", "utf-8")
 
     def _repr_html_(self):
-        return framed(self.html())
+        return in_frame(self.html())
 
 
 def explain_translation(
     translator: "Translator", sentence: str, translation: str | None = None
 ) -> Explanation:
-    """What `Translator.explain` returns."""
+    """Return the result of `Translator.explain`."""
     source, target, beam = _searched(translator, sentence, translation)
     (output,) = translator.texts_of(sentence, [target])
-    attention = of_task(translator, source, target)
+    attention = task_attention(translator, source, target)
     return Explanation(sentence, output, attention, alignment(attention), beam)
 
 
 def explain_parse(
     parser: "ConstituencyParser", sentence: str | Sequence[str], tree: "Tree | None" = None
 ) -> Explanation:
-    """What `ConstituencyParser.explain` returns."""
+    """Return the result of `ConstituencyParser.explain`."""
     source, target, beam = _searched(parser, sentence)
     predicted = parser.tree_of(sentence, target)
     comparison = None if tree is None else compare_trees(tree, predicted)
@@ -106,7 +111,7 @@ def explain_parse(
         if isinstance(sentence, str)
         else " ".join(word for word, _ in tagged_words(predicted)),
         to_bracketed(predicted),
-        of_task(parser, source, target),
+        task_attention(parser, source, target),
         beam=beam,
         tree=predicted,
         comparison=comparison,
@@ -114,7 +119,7 @@ def explain_parse(
 
 
 def _searched(task, sentence, output=None):
-    """The ids of source and output, and the `BeamTree` of the search, if there is a beam."""
+    """Return the ids of source and output, and the `BeamTree` of the search or None."""
     if output is not None:
         return task.source_ids(sentence), task.output_ids(output), None
     if task.search.is_stochastic:
@@ -123,10 +128,10 @@ def _searched(task, sentence, output=None):
         tokens = [token for token in tokens if token != PAD_ID]
     else:
         source, history = task.search_sentence(sentence, run=replay)
-        beam = beam_tree_of(task, history)
+        beam = task_beam_tree(task, history)
         tokens = [token for result in history.results for token in result.tokens]
     if not tokens:
-        raise UserError("The search finds no output of this sentence that could be explained.")
+        raise UserError("The search found no output for this sentence.")
     return source, tokens, beam
 
 

@@ -1,4 +1,4 @@
-"""Pages of HTML that need nothing but themselves."""
+"""Self-contained HTML pages."""
 
 import functools
 import json
@@ -15,40 +15,40 @@ _FOLDER = Path(__file__).parent
 
 
 def attention_page(attention: Attention, title: str = "Attention") -> str:
-    """A page to point at words in: which look at which, by layer and head.
+    """Return an interactive page that shows the attention of words, by layer and head.
 
     Args:
         attention: an `Attention`.
-        title: its title.
+        title: the title of the page.
 
     Returns:
-        A string of HTML. It loads nothing from anywhere, and is light or dark as the reader's
-        system is. Weights are rounded to thousandths.
+        A string of HTML. It loads no other files, and follows the light or dark scheme of the
+        reader's system. Weights are rounded to thousandths.
     """
     return page(title, [attention_section(attention)])
 
 
 def page(title: str, sections: Iterable[str]) -> str:
-    """A page of sections, strings of HTML."""
+    """Return an HTML page with the given sections, strings of HTML."""
     values = {"title": escape(title), "sections": "\n".join(sections)}
     return _filled("page.html", values)
 
 
 def attention_section(attention: Attention) -> str:
-    """The part of a page that shows an `Attention`: a string of HTML."""
+    """Return the HTML section that shows an `Attention`."""
     kinds = {}
     for kind, name in KINDS.items():
         queries, keys, weights = attention.of_kind(kind)
         values = np.rint(1000 * weights).astype(int).tolist()
         kinds[kind] = {"title": name, "queries": queries, "keys": keys, "weights": values}
     data = {"colors": colors(attention.cross.shape[1]), "kinds": kinds}
-    # In a script, "</" would end it.
+    # "</" would end the script.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return _filled("attention.html", {"data": text})
 
 
-def framed(html: str, height: int = 520) -> str:
-    """A page as a part of a notebook, whose styles and scripts do not meet the notebook's."""
+def in_frame(html: str, height: int = 520) -> str:
+    """Return a page in a frame for a notebook, which separates their styles and scripts."""
     grow = "this.style.height=this.contentDocument.documentElement.scrollHeight+'px'"
     return (
         f'<iframe srcdoc="{escape(html)}" onload="{grow}" '

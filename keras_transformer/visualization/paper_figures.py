@@ -32,16 +32,16 @@ def plot_position_encodings(
     """Draw the sinusoids of position (section 3.5), as `SinePositionEncoding` adds them.
 
     Args:
-        length: how many positions.
-        hidden_dim: d_model: an even number.
-        path: file to write, PNG or SVG.
+        length: the number of positions.
+        hidden_dim: d_model, an even number.
+        path: PNG or SVG file to write.
         dark: whether the picture is for a dark page.
 
     Returns:
         The `matplotlib.figure.Figure`.
 
     Raises:
-        UserError: if `hidden_dim` is odd, or the path ends with neither .png nor .svg.
+        UserError: if `hidden_dim` is odd, or the path does not end with .png or .svg.
     """
     zeros = np.zeros((1, length, hidden_dim), "float32")
     encoding = ops.convert_to_numpy(SinePositionEncoding()(zeros))[0]
@@ -68,17 +68,17 @@ def plot_learning_rates(
     """Draw the paper's learning rate (section 5.3), as `NoamSchedule` computes it.
 
     Args:
-        hidden_dims: d_model of each schedule, a color each.
-        warmup_steps: numbers of warm-up steps, a kind of line each.
-        num_steps: how many updates.
-        path: file to write, PNG or SVG.
+        hidden_dims: d_model of each schedule, one color each.
+        warmup_steps: numbers of warm-up steps, one line style each.
+        num_steps: the number of updates.
+        path: PNG or SVG file to write.
         dark: whether the picture is for a dark page.
 
     Returns:
         The `matplotlib.figure.Figure`.
 
     Raises:
-        UserError: if a number is not positive, or the path ends with neither .png nor .svg.
+        UserError: if a number is not positive, or the path does not end with .png or .svg.
     """
     steps = np.unique(np.linspace(0, num_steps - 1, 500).astype("int32"))
     with picture((7, 3.8), path, dark) as figure:
@@ -98,12 +98,12 @@ def plot_learning_rates(
 def make_layer_types(
     hidden_dim: int, num_heads: int, window: int, kernel_size: int
 ) -> dict[str, keras.layers.Layer]:
-    """A layer of each type, in the order of Table 1.
+    """Return one layer of each type, in the order of Table 1.
 
     Args:
         hidden_dim: d, the size of the representations.
         num_heads: heads of the two self-attentions.
-        window: r, the neighbourhood of the restricted self-attention.
+        window: r, the neighborhood of the restricted self-attention.
         kernel_size: k, the width of the convolution.
 
     Returns:
@@ -123,7 +123,9 @@ def make_layer_types(
 def layer_calls(
     layers: Mapping[str, keras.layers.Layer], lengths: Iterable[int], hidden_dim: int
 ) -> dict[tuple[str, int], Callable[[], Any]]:
-    """Functions without arguments that run one sequence through a layer, once called already.
+    """Return functions without arguments that run one sequence through a layer.
+
+    Each has been called once, so it is compiled.
 
     Returns:
         A dict of (name of the layer, length) -> function.
@@ -131,7 +133,7 @@ def layer_calls(
     calls = {}
     for name, layer in layers.items():
         for length in lengths:
-            # A model of one length is compiled for it, as the others are.
+            # One model per length, so that each is compiled for its length.
             inputs = keras.Input((length, hidden_dim))
             model = keras.Model(inputs, layer(inputs))
             x = np.random.default_rng(0).standard_normal((1, *inputs.shape[1:]), "float32")
@@ -148,26 +150,25 @@ def measure_layer_types(
     kernel_size: int = 3,
     repeats: int = 10,
 ) -> dict[str, list[float]]:
-    """Measure, forward, on this machine and this backend.
+    """Measure the time of a forward pass on this machine and this backend.
 
     Args:
         lengths: n, the lengths of the sequences.
         hidden_dim: d, the size of the representations.
         num_heads: heads of the two self-attentions.
-        window: r, the neighbourhood of the restricted self-attention.
+        window: r, the neighborhood of the restricted self-attention.
         kernel_size: k, the width of the convolution.
-        repeats: rounds. In each, every layer is called once at every length.
+        repeats: the number of rounds. Each round calls every layer once at every length.
 
     Returns:
-        A dict of name of the layer -> list of seconds, one for each length: of the fastest call,
-        which other work on the machine has disturbed least.
+        A dict of name of the layer -> list of seconds of the fastest call, one per length.
 
     Raises:
-        UserError: if there are not several lengths, the smaller first.
+        UserError: if there are fewer than two lengths, or they do not increase.
     """
     if len(lengths) < 2 or list(lengths) != sorted({*lengths}):
         raise UserError(
-            "`lengths` must be two or more that grow. Received: "
+            "`lengths` must be two or more increasing numbers. Received: "
             f"lengths={' '.join(map(str, lengths))}"
         )
     layers = make_layer_types(hidden_dim, num_heads, window, kernel_size)
@@ -182,7 +183,7 @@ def measure_layer_types(
 
 
 def growth(seconds: Sequence[float], lengths: Sequence[int]) -> float:
-    """The exponent of the growth over the last two lengths: 1 is linear, 2 square."""
+    """Return the exponent of the growth over the last two lengths: 1 is linear, 2 quadratic."""
     return math.log(seconds[-1] / seconds[-2]) / math.log(lengths[-1] / lengths[-2])
 
 
@@ -193,20 +194,20 @@ def plot_layer_types(
     path: str | os.PathLike | None = None,
     dark: bool = False,
 ) -> "Figure":
-    """Draw what `measure_layer_types` found, with how each type grows over the last two lengths.
+    """Draw the results of `measure_layer_types`, with the growth over the last two lengths.
 
     Args:
-        times: dict of name of the layer -> list of seconds, one for each length.
+        times: dict of name of the layer -> list of seconds, one per length.
         lengths: the lengths of the sequences.
         hidden_dim: d, for the title.
-        path: file to write, PNG or SVG.
+        path: PNG or SVG file to write.
         dark: whether the picture is for a dark page.
 
     Returns:
         The `matplotlib.figure.Figure`.
 
     Raises:
-        UserError: if the path ends with neither .png nor .svg.
+        UserError: if the path does not end with .png or .svg.
     """
     with picture((7, 4.6), path, dark) as figure:
         axes = figure.add_subplot()

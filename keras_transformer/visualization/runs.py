@@ -1,4 +1,4 @@
-"""Trainings beside each other: their curves, and the table of the paper's variations."""
+"""Comparisons of trainings: their curves, and the table of the paper's variations."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RESULTS = "results.json"
-# The paper's columns, and what they are called here.
+# The paper's columns -> hyperparameters.
 COLUMNS = {
     "N": "num_layers",
     "d_model": "hidden_dim",
@@ -31,16 +31,16 @@ _BASE_VOCABULARY = 37_000  # section 5.1: English-German
 
 
 def read_runs(folder: str | os.PathLike) -> dict[str, dict[str, Any]]:
-    """The results of a training, or of each of several.
+    """Read the results of one or several trainings.
 
     Args:
-        folder: a run's folder, or one of such folders.
+        folder: the folder of a run, or a folder of such folders.
 
     Returns:
-        A dict of name -> what its `results.json` holds.
+        A dict of name -> contents of `results.json`.
 
     Raises:
-        UserError: if there is none, or one is damaged.
+        UserError: if there are no results, or a file is damaged.
     """
     folder = Path(folder)
     paths = [folder / RESULTS] if (folder / RESULTS).is_file() else folder.glob(f"*/{RESULTS}")
@@ -48,42 +48,42 @@ def read_runs(folder: str | os.PathLike) -> dict[str, dict[str, Any]]:
     for path in sorted(paths, key=lambda path: path.stat().st_mtime):
         runs[path.parent.resolve().name] = read_json(path)
     if not runs:
-        raise UserError(f"There is no {RESULTS} in {folder}, nor in a folder in it.")
+        raise UserError(f"There is no {RESULTS} in {folder}, or in a folder in it.")
     return runs
 
 
 def plot_runs(
     runs: Mapping[str, Mapping[str, Any]], path: str | os.PathLike | None = None, dark: bool = False
 ) -> "Figure":
-    """Draw how trainings went: a panel for each measure, a color for each training.
+    """Draw the curves of trainings: one panel per measure, one color per training.
 
     Args:
-        runs: dict of name -> results, as `read_runs` gives them.
-        path: file to write, PNG or SVG.
+        runs: dict of name -> results, from `read_runs`.
+        path: PNG or SVG file to write.
         dark: whether the picture is for a dark page.
 
     Returns:
         The `matplotlib.figure.Figure`.
 
     Raises:
-        UserError: if no training has a history, or the path ends with neither .png nor .svg.
+        UserError: if no training has a history, or the path does not end with .png or .svg.
     """
     with picture((4.6, 3.6), path, dark) as figure:
         if not draw_trainings(figure, runs):
-            raise UserError("There is no training with a history among the results.")
+            raise UserError("`runs` must contain a training with a history. Received none.")
     return figure
 
 
 def variations_table(runs: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """Table 3: the variations of the architecture, in Markdown.
+    """Return Table 3, the variations of the architecture, in Markdown.
 
     Args:
-        runs: dict of name -> results, as `read_runs` gives them: trainings that are to be compared.
-            Defaults to the paper's rows, with the parameters that they have here, and no scores.
+        runs: dict of name -> results of the trainings to compare, from `read_runs`. Defaults to
+            the paper's rows, with their number of parameters here, without scores.
 
     Returns:
-        A string of several lines. Perplexity is per token of the vocabulary; BLEU is that of the
-        validation text.
+        A string of several lines. Perplexity is per token of the vocabulary; BLEU is measured on
+        the validation text.
     """
     if runs is None:
         rows = [_row(name, get_variant(name)) for name in variants]
@@ -103,8 +103,8 @@ def variations_table(runs: Mapping[str, Mapping[str, Any]] | None = None) -> str
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
 
 
-def sizes_of(hyperparameters: Mapping[str, Any]) -> list[float]:
-    """The values of `COLUMNS` of some hyperparameters, with those that follow from others."""
+def table_sizes(hyperparameters: Mapping[str, Any]) -> list[float]:
+    """Return the values of `COLUMNS`, with the defaults of `key_dim` and `value_dim`."""
     sizes = dict(hyperparameters)
     sizes["key_dim"] = sizes["key_dim"] or sizes["hidden_dim"] // sizes["num_heads"]
     sizes["value_dim"] = sizes["value_dim"] or sizes["key_dim"]
@@ -112,11 +112,11 @@ def sizes_of(hyperparameters: Mapping[str, Any]) -> list[float]:
 
 
 def _row(name, hyperparameters):
-    return [name, *sizes_of(hyperparameters)]
+    return [name, *table_sizes(hyperparameters)]
 
 
 def _score(results, *names):
-    """A number somewhere in the results, with a digit or two after the point, if it is there."""
+    """Return a nested number with one or two decimals; an empty string if it is missing."""
     value = results
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None

@@ -25,7 +25,7 @@ class Theme(NamedTuple):
 
     background: str
     text: str
-    muted: str  # grids, what was dropped
+    muted: str  # grids and dropped hypotheses
     accent: str
     good: str
     bad: str
@@ -34,7 +34,7 @@ class Theme(NamedTuple):
 
 LIGHT = Theme("#ffffff", "#1f2328", "#8c959f", "#0b62c4", "#1a7f37", "#c9252d", "#a15c00")
 DARK = Theme("#0d1117", "#e6edf3", "#7d8590", "#6cb6ff", "#57ab5a", "#ff7b72", "#e3a03a")
-# Of heads and lines: told apart on both backgrounds.
+# Colors of heads and lines, distinguishable on both backgrounds.
 COLORS = (
     *("#4c8dd6", "#e8833a", "#4fa65b", "#d9534f", "#9a72c7"),
     *("#a0705f", "#dd7fb9", "#8a8f94", "#b0ad33", "#35aebd"),
@@ -42,7 +42,7 @@ COLORS = (
 
 
 def colors(count: int) -> list[str]:
-    """So many colors, as `#rrggbb`."""
+    """Return `count` colors as `#rrggbb`."""
     if count <= len(COLORS):
         return list(COLORS[:count])
     import colorsys
@@ -53,11 +53,11 @@ def colors(count: int) -> list[str]:
 
 @contextlib.contextmanager
 def figure_style(dark: bool = False, families: Sequence[str] | None = None) -> Iterator[Theme]:
-    """Within the block, matplotlib's figures have the colors of a `Theme`, which it gives.
+    """Set the colors of matplotlib's figures within the block, and return the `Theme`.
 
     Args:
         dark: whether pictures are for a dark page.
-        families: list of fonts, as of `families_for`. Defaults to matplotlib's own.
+        families: list of fonts, from `font_families`. Defaults to matplotlib's own.
     """
     import matplotlib
     from cycler import cycler
@@ -89,8 +89,7 @@ def figure_style(dark: bool = False, families: Sequence[str] | None = None) -> I
 def picture(
     size: tuple[float, float], path: str | os.PathLike | None = None, dark: bool = False
 ) -> Iterator["Figure"]:
-    """Within the block, a `matplotlib.figure.Figure` of a size in inches, with the colors of a
-    `Theme`; after it the figure is written, as of `save_figure`."""
+    """Make a `matplotlib.figure.Figure` of a size in inches, and save it after the block."""
     from matplotlib.figure import Figure
 
     with figure_style(dark):
@@ -100,23 +99,23 @@ def picture(
 
 
 def save_figure(figure: "Figure", path: str | os.PathLike | None) -> None:
-    """Write a figure, if there is a path: PNG or SVG by the path's ending.
+    """Write a figure as PNG or SVG, by the path's ending, if there is a path.
 
-    A figure has 150 dots an inch; a larger one has fewer, so that it has at most `MAX_PIXELS`.
+    A figure has 150 dots per inch, or fewer if it would have more than `MAX_PIXELS`.
 
     Raises:
-        UserError: if the path ends otherwise.
+        UserError: if the path does not end with .png or .svg.
     """
     dpi = math.sqrt(MAX_PIXELS / math.prod(figure.get_size_inches()))
-    figure.set_dpi(min(figure.dpi, dpi))  # of a notebook
+    figure.set_dpi(min(figure.dpi, dpi))  # for a notebook
     if path is None:
         return
     if not str(path).lower().endswith((".png", ".svg")):
-        raise UserError(f"A picture's `path` must end with .png or .svg. Received: path={path}")
+        raise UserError(f"`path` must end with .png or .svg. Received: path={path}")
     if dpi < DPI and str(path).lower().endswith(".png"):
         logger.warning(
-            "%s has %d dots per inch instead of %d, which would be too many pixels. Fewer words "
-            "or heads, or an SVG file, have larger text.",
+            "%s has %d dots per inch instead of %d, to limit its number of pixels. For larger "
+            "text, draw fewer words or heads, or write an SVG file.",
             path,
             dpi,
             DPI,
@@ -124,25 +123,25 @@ def save_figure(figure: "Figure", path: str | os.PathLike | None) -> None:
     figure.savefig(path, dpi=min(dpi, DPI))
 
 
-def families_for(texts: Iterable[str]) -> list[str]:
-    """The names of fonts that have all letters of some texts, as far as the machine has any.
+def font_families(texts: Iterable[str]) -> list[str]:
+    """Return the names of installed fonts that have all letters of some texts.
 
-    Matplotlib's own font has no Chinese, for example, and others are looked for only where it lacks
-    a letter.
+    Matplotlib's own font does not have Chinese letters, for example. Other fonts are searched only
+    for missing letters.
 
     Args:
         texts: iterable of strings.
 
     Returns:
-        A list for matplotlib's `font.family`, its own first: of each letter the first that has it
-        draws it.
+        A list for matplotlib's `font.family`, beginning with its own fonts. The first font that
+        has a letter draws it.
     """
     import matplotlib
     from matplotlib.font_manager import FontProperties, findfont, fontManager
 
     families = list(matplotlib.rcParams["font.family"])
     lacking = set(map(ord, "".join(texts))) - _letters(findfont(FontProperties()))
-    # A face that is neither bold nor slanted, if there is one. "Last Resort" has a box for each.
+    # Prefer faces that are neither bold nor slanted. "Last Resort" draws a box for every letter.
     fonts = (font for font in fontManager.ttflist if not font.name.startswith("Last Resort"))
     plainest = sorted(fonts, key=_distance_from_plain)
     for font in plainest:
@@ -155,12 +154,12 @@ def families_for(texts: Iterable[str]) -> list[str]:
 
 
 def _distance_from_plain(font):
-    weight = font.weight if isinstance(font.weight, int) else 1000  # of a name
+    weight = font.weight if isinstance(font.weight, int) else 1000  # a weight with a name
     return font.style != "normal", abs(weight - 400)
 
 
-def width_of(text: str) -> int:
-    """About how many Latin letters are as wide as a text: a Chinese character is as two."""
+def text_width(text: str) -> int:
+    """Return the approximate width of a text in Latin letters; a Chinese character counts as 2."""
     return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)
 
 

@@ -1,7 +1,7 @@
-"""SVG pictures that look right on light pages and on dark ones.
+"""SVG pictures for light and dark pages.
 
-They have a background of their own, and follow the color scheme that the reader's system asks for.
-All rules of style are of the class `kt`, so that pictures can stand in one page of HTML.
+They have their own background, and follow the color scheme of the reader's system. All style rules
+are limited to the class `kt`, so that several pictures can be in one HTML page.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ ElementTree.register_namespace("", _NAMESPACE)
 
 
 def document(width: float, height: float) -> ElementTree.Element:
-    """The root of a picture of such a size in pixels: an `Element`, with a background."""
+    """Return the root element of a picture of a size in pixels, with a background."""
     size = {"width": str(round(width)), "height": str(round(height))}
     root = element(None, "svg", viewBox=f"0 0 {size['width']} {size['height']}", **size)
     return with_style(root)
 
 
 def with_style(root: ElementTree.Element) -> ElementTree.Element:
-    """Give the root of a picture its background, first of all, and its colors."""
+    """Insert the colors and the background at the beginning of a picture."""
     root.set("class", "kt")
     style, background = element(None, "style"), element(None, "rect", width="100%", height="100%")
     background.set("class", "background")
@@ -33,8 +33,9 @@ def with_style(root: ElementTree.Element) -> ElementTree.Element:
 def element(
     parent: ElementTree.Element | None, name: str, text: str | None = None, **attributes: Any
 ) -> ElementTree.Element:
-    """A new element, the last of its parent if that is not None. Of `stroke_width` the attribute is
-    `stroke-width`, and of `css` it is `class`.
+    """Return a new element, appended to its parent if there is one.
+
+    The argument `stroke_width` becomes the attribute `stroke-width`, and `css` becomes `class`.
     """
     names = {"css": "class"}
     values = {names.get(k, k.replace("_", "-")): str(v) for k, v in attributes.items()}
@@ -46,17 +47,17 @@ def element(
 
 
 def to_string(root: ElementTree.Element) -> str:
-    """The picture in one line."""
+    """Return the picture as a string of one line."""
     return ElementTree.tostring(root, encoding="unicode").replace("\n", " ")
 
 
 def from_string(text: str) -> ElementTree.Element:
-    """The root of a picture."""
+    """Return the root element of a picture."""
     return ElementTree.fromstring(text)
 
 
 def _color_style():
-    """What gives elements the colors that their classes, or svgling's colors, name."""
+    """Return the CSS rules for classes of elements, and for svgling's colors."""
 
     def rules(theme):
         parts = [

@@ -26,29 +26,29 @@ from keras_transformer.visualization.style import LIGHT
 if TYPE_CHECKING:
     from nltk import Tree
 
-# Letters to an em. Where there is no Times, the font in its place is wider than svgling's 2, and
-# long labels would be cut off.
+# Letters per em. The fonts that replace a missing Times are wider than svgling's 2, and long labels
+# would be cut off.
 _GLYPHS_OF_AN_EM = 1.5
 _SIDES = ("width", "height")
-_NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"  # in whatever form
+_NOT_IN_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"  # XML cannot contain them
 _GAP = 40  # pixels between the trees
 _MARK = "*"
 
 
 @contextlib.contextmanager
 def refuse_deep_trees() -> Iterator[None]:
-    """Raise a `UserError` where nltk or svgling recurses through too many levels of a tree."""
+    """Raise a `UserError` if nltk or svgling exceeds Python's recursion limit."""
     try:
         yield
     except RecursionError:
         raise UserError(
-            "The tree has too many levels to be drawn. Expected a few hundred at most."
+            "Cannot draw a tree with so many levels. Expected a few hundred at most."
         ) from None
 
 
 @refuse_deep_trees()
 def tree_text(tree: "Tree") -> str:
-    """Draw a tree with letters.
+    """Draw a tree as text.
 
     Args:
         tree: an `nltk.Tree`.
@@ -65,12 +65,12 @@ def tree_text(tree: "Tree") -> str:
 
 
 def tree_svg(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> str:
-    """Draw a tree as an SVG picture, on light pages and on dark ones.
+    """Draw a tree as an SVG picture, for light and dark pages.
 
     Args:
         tree: an `nltk.Tree`.
-        colors: dict of places in the tree, as `tree.treepositions()` gives them, -> `"good"`,
-            `"bad"`, `"missing"`, `"accent"` or `"muted"`.
+        colors: dict of tree position, as in `tree.treepositions()`, -> `"good"`, `"bad"`,
+            `"missing"`, `"accent"` or `"muted"`.
 
     Returns:
         A string of one line.
@@ -88,7 +88,7 @@ def trees_svg(trees: "Sequence[Tree]") -> str:
         trees: list of `nltk.Tree`, at least one.
 
     Returns:
-        A string of one line: of one tree, what `tree_svg` returns.
+        A string of one line; for one tree, the result of `tree_svg`.
 
     Raises:
         UserError: if svgling is not installed.
@@ -107,7 +107,7 @@ def trees_svg(trees: "Sequence[Tree]") -> str:
 
 @refuse_deep_trees()
 def drawn(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> ElementTree.Element:
-    """As `tree_svg`, the root of the picture."""
+    """Return the root element of the picture of `tree_svg`."""
     svgling = load_svgling()
     drawing = svgling.draw_tree(_printable(tree), average_glyph_width=_GLYPHS_OF_AN_EM)
     for place, name in (colors or {}).items():
@@ -119,7 +119,7 @@ def drawn(tree: "Tree", colors: Mapping[tuple[int, ...], str] | None = None) -> 
 
 
 class Constituent(NamedTuple):
-    """A bracket of a tree: its label, its words, and where in the tree it is."""
+    """A bracket of a tree: its label, its words, and its position in the tree."""
 
     label: str
     words: tuple
@@ -130,7 +130,7 @@ class Constituent(NamedTuple):
 
 
 class TreeComparison:
-    """Two trees of a sentence as EVALB compares them. `print` tells it in text, a notebook in HTML.
+    """EVALB's comparison of two trees. `print` shows it as text, a notebook as HTML.
 
     Args:
         gold: the gold tree (`nltk.Tree`).
@@ -138,12 +138,12 @@ class TreeComparison:
         parameters: EVALB's `Parameters`.
 
     Attributes:
-        missing: list of `Constituent` of the gold tree that the predicted one has not.
-        wrong: list of `Constituent` of the predicted tree that the gold one has not.
+        missing: list of the gold tree's `Constituent` that the predicted tree does not have.
+        wrong: list of the predicted tree's `Constituent` that the gold tree does not have.
         wrong_tags: list of `(word, gold tag, predicted tag)`.
-        num_matched: how many constituents both have.
-        message: what EVALB says where it finds different words, as it may for a wrong tag of a
-            comma; then nothing is scored. Else empty.
+        num_matched: the number of constituents of both trees.
+        message: EVALB's error if the words differ, for example by a wrong tag of a comma; then
+            nothing is scored. Otherwise empty.
     """
 
     @refuse_deep_trees()
@@ -166,7 +166,7 @@ class TreeComparison:
         ]
 
     def __str__(self):
-        """Both trees, with a star at each label that differs, and then what differs."""
+        """Return both trees, with a star at each label that differs, and the differences."""
         gold_marks, predicted_marks = self._colors()
         parts = ["gold", tree_text(_marked(self.gold, gold_marks)), "parser"]
         parts += [tree_text(_marked(self.predicted, predicted_marks)), *self._lines()]
@@ -180,9 +180,9 @@ class TreeComparison:
         return f'<div class="scroll">{self.svg()}</div><p>{lines}</p>'
 
     def svg(self) -> str:
-        """Both trees beside each other, as an SVG picture: a string.
+        """Return an SVG picture of both trees, side by side.
 
-        What the parser misses is ochre in the gold tree, and what is wrong is red in the parser's.
+        Missing constituents are ochre in the gold tree, and wrong ones are red in the parser's.
 
         Raises:
             UserError: if svgling is not installed.
@@ -201,24 +201,24 @@ class TreeComparison:
         return svg.to_string(root)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the picture, if the path ends with .svg, and otherwise the text."""
+        """Write the picture if the path ends with .svg, and the text otherwise."""
         text = self.svg() if str(path).lower().endswith(".svg") else f"{self}\n"
         with atomic_write(path) as new:
             new.write_text(text, "utf-8")
 
     def _lines(self):
-        """What differs, in words."""
+        """Return the differences as lines of text."""
         yes, no, wrong = self.num_matched, len(self.missing), len(self.wrong)
-        lines = [f"{yes} brackets are right, {no} missing, {wrong} wrong"]
+        lines = [f"{yes} brackets are correct, {no} missing, {wrong} wrong"]
         if self.message:
-            lines = [f"EVALB cannot compare them: {self.message}"]
+            lines = [f"EVALB cannot compare the trees: {self.message}"]
         else:
             lines += [f"missing: {constituent}" for constituent in self.missing]
             lines += [f"wrong: {constituent}" for constituent in self.wrong]
         return lines + [f"tag: {w} is {gold}, not {tag}" for w, gold, tag in self.wrong_tags]
 
     def _colors(self):
-        """Place -> color, of each tree."""
+        """Return a dict of position -> color for each tree."""
         gold = {place: "missing" for place, _ in self._wrong_leaves}
         predicted = {place: "bad" for _, place in self._wrong_leaves}
         gold.update({each.position: "missing" for each in self.missing})
@@ -229,7 +229,7 @@ class TreeComparison:
 def compare_trees(
     gold: "Tree", predicted: "Tree", parameters: Parameters | None = None
 ) -> TreeComparison:
-    """Set a predicted tree beside the gold one: which brackets are missing, and which are wrong.
+    """Compare a predicted tree with the gold tree: find missing and wrong brackets.
 
     ```python
     print(compare_trees(gold, parser([gold.leaves()])[0]))
@@ -238,35 +238,36 @@ def compare_trees(
     Args:
         gold: an `nltk.Tree`.
         predicted: an `nltk.Tree`.
-        parameters: EVALB's, a `kt.parsing.Parameters`. Defaults to `COLLINS.prm`'s, by which
-            punctuation and the root do not count.
+        parameters: EVALB's `kt.parsing.Parameters`. Defaults to `COLLINS.prm`, which excludes
+            punctuation and the root.
 
     Returns:
         A `TreeComparison`.
 
     Raises:
-        UserError: if a word of a tree has no tag of its own, or a tree has too many levels.
+        UserError: if a word of a tree does not have its own tag, or a tree has too many levels.
     """
     return TreeComparison(gold, predicted, parameters or Parameters.named("COLLINS"))
 
 
 def load_svgling() -> ModuleType:
-    """The package that lays trees out.
+    """Import svgling, which computes the layout of trees.
 
     Raises:
-        UserError: if it is not installed.
+        UserError: if svgling is not installed.
     """
     try:
         import svgling
     except ImportError as error:
         raise UserError(
-            'SVG pictures of trees need svgling: pip install "keras-transformer[svg]".'
+            "SVG pictures of trees require svgling. Install it: pip install "
+            '"keras-transformer[svg]"'
         ) from error
     return svgling
 
 
 def _printable(node):
-    """The same tree or word, without the control characters that XML cannot hold."""
+    """Return the tree or word with U+FFFD in place of characters that XML cannot contain."""
     if isinstance(node, str):
         return re.sub(_NOT_IN_XML, "\ufffd", node)
     return type(node)(_printable(node.label()), map(_printable, node))
@@ -277,7 +278,7 @@ def _pixels(picture, name):
 
 
 def _unmatched(tree, statuses):
-    """The constituents that the other tree has not."""
+    """Return the constituents that the other tree does not have."""
     places = [place for place in tree.treepositions() if _is_constituent(tree, place)]
     return [
         Constituent(tree[place].label(), tuple(tree[place].leaves()), place)
@@ -287,7 +288,7 @@ def _unmatched(tree, statuses):
 
 
 def _leaves(tree):
-    """The places of the tags, from left to right."""
+    """Return the positions of the tags, from left to right."""
     return [place[:-1] for place in tree.treepositions("leaves")]
 
 
@@ -298,7 +299,7 @@ def _is_constituent(tree, place):
 
 @refuse_deep_trees()
 def _marked(tree, places):
-    """The tree with a star at the labels of some places."""
+    """Return the tree with a star at the labels of some positions."""
     tree = tree.copy(deep=True)
     for place in places:
         tree[place].set_label(f"{tree[place].label()}{_MARK}")

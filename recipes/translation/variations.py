@@ -19,7 +19,7 @@ import tyro
 from keras_transformer.command_line import run
 from keras_transformer.files import atomic_write, check_writable
 from keras_transformer.models.variants import get_variant
-from keras_transformer.visualization.runs import COLUMNS, sizes_of
+from keras_transformer.visualization.runs import COLUMNS, table_sizes
 
 TRAIN = Path(__file__).parent / "train.py"
 
@@ -74,7 +74,7 @@ def lines(results, rate):
     for name, result in results.items():
         cells = [
             name,
-            *sizes_of(result["hyperparameters"]),
+            *table_sizes(result["hyperparameters"]),
             result["steps"],
             f"{result['validation']['perplexity']:.2f}",
             f"{result['scores']['val']['bleu']:.1f}",

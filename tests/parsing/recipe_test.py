@@ -211,11 +211,11 @@ def test_visualize(trained, monkeypatch, capsys, tmp_path):
     gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
     call(monkeypatch, "visualize.py", gold, *arguments, "--form", "svg")
     printed = capsys.readouterr().out
-    assert printed.startswith("He sees .\n\n(") and "brackets are right" in printed
+    assert printed.startswith("He sees .\n\n(") and "brackets are correct" in printed
     attention = ["encoder.svg", "decoder.svg", "cross.svg"]
     files = sorted(["beam.svg", "comparison.svg", "tree.svg", "parse.html", *attention])
     assert sorted(path.name for path in tmp_path.iterdir()) == files
-    assert "Beside the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
+    assert "Comparison with the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
     # A gold tree as a treebank has it.
     gold = "( (S (NP-SBJ (PRP He)) (VP (VBZ sees) (NP (-NONE- *))) (. .)) )"
     call(monkeypatch, "visualize.py", gold, *arguments)

@@ -149,7 +149,7 @@ def test_of_a_parser():
     [
         ("a string", None, "must be a list of the token ids of one sentence"),
         ([[5, 6, 2]], None, "must be a list of the token ids of one sentence"),
-        ([], None, "one at least that is no padding"),
+        ([], None, "not all of them padding"),
         ([5, 99, 2], None, "from 0 to 19"),
         ([5, 2], [-1], "from 0 to 19"),
     ],
@@ -239,7 +239,7 @@ def test_pictures_of_long_sentences_have_a_limit_of_pixels(style, tmp_path, monk
     names, told = draw(0.05 * size)
     assert "dots per inch instead of 150" in told
     if style == "heatmap":
-        assert "name only one in 2 tokens" in told and names == tokens[::2]
+        assert "label only one in 2 tokens" in told and names == tokens[::2]
 
 
 @pytest.mark.once

@@ -38,7 +38,7 @@ def test_a_parse_beside_the_gold_tree():
     parser, gold = new_parser(counts_words=True), trees()[1]
     explanation = parser.explain(gold.leaves(), gold)
     assert [explanation.tree] == parser([gold.leaves()])
-    assert "Beside the gold tree" in explanation.html()
+    assert "Comparison with the gold tree" in explanation.html()
     assert str(explanation.comparison) in str(explanation)
     tagging = new_tagging_parser()
     assert [tagging.explain(gold.leaves()).tree] == tagging([gold.leaves()])

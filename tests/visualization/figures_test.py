@@ -90,7 +90,7 @@ def test_a_table_of_trainings_and_of_the_paper(runs):
 
 @pytest.mark.parametrize("lengths", [(128,), (128, 128), (256, 128)])
 def test_lengths_that_say_nothing_of_growth(lengths):
-    with pytest.raises(ValueError, match="`lengths` must be two or more that grow"):
+    with pytest.raises(ValueError, match="`lengths` must be two or more increasing numbers"):
         measure_layer_types(lengths)
 
 

@@ -44,7 +44,7 @@ def installed(monkeypatch):
     ],
 )
 def test_fonts_that_have_what_the_first_lacks(texts, expected, installed):
-    assert style.families_for(texts) == OWN + expected
+    assert style.font_families(texts) == OWN + expected
     if not expected and texts != ["ꙮ"]:
         assert len(installed) == 1  # no font is opened that is not needed
     if "both" in expected:
@@ -55,7 +55,7 @@ def test_what_this_machine_has():
     """A letter is drawn by the font that has it, whatever fonts there are."""
     from matplotlib.figure import Figure
 
-    with style.figure_style(families=style.families_for(["Größe", "собака"])):
+    with style.figure_style(families=style.font_families(["Größe", "собака"])):
         figure = Figure()
         figure.text(0.1, 0.5, "Größe собака")
         with warnings.catch_warnings():
@@ -64,4 +64,4 @@ def test_what_this_machine_has():
 
 
 def test_widths():
-    assert [style.width_of(text) for text in ("", "dog", "狗", "▁狗a")] == [0, 3, 2, 4]
+    assert [style.text_width(text) for text in ("", "dog", "狗", "▁狗a")] == [0, 3, 2, 4]

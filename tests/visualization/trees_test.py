@@ -75,7 +75,7 @@ def test_the_beam_of_a_translator(tmp_path):
         assert f"✓ {number}. {score:.2f}" in beam.text()
     beam.save(tmp_path / "beam.txt")
     assert (tmp_path / "beam.txt").read_text("utf-8") == f"{beam}\n"
-    with pytest.raises(kt.UserError, match="takes a `Translator` or a `ConstituencyParser`"):
+    with pytest.raises(kt.UserError, match="`task` must be a `Translator` or a `ConstituencyParser`"):
         beam_tree(translator.model, "the dog runs")
 
 
@@ -100,7 +100,7 @@ def test_where_a_parse_went_wrong(tmp_path):
     assert comparison.wrong_tags == []
     assert "NP*" in str(comparison) and "ADVP*" in str(comparison)
     assert str(comparison).endswith("missing: ADVP (here)\nwrong: NP (a cat here)")
-    assert repr(comparison) == "<TreeComparison: 4 brackets are right, 1 missing, 1 wrong>"
+    assert repr(comparison) == "<TreeComparison: 4 brackets are correct, 1 missing, 1 wrong>"
     comparison.save(tmp_path / "comparison.svg")
     picture = (tmp_path / "comparison.svg").read_text("utf-8")
     assert words_in(picture).split().count("dog") == 2
@@ -119,7 +119,7 @@ def test_what_evalb_cannot_compare():
     predicted = PREDICTED.copy(deep=True)
     predicted[2].set_label("SYM")  # a tag of the full stop that counts as a word's
     comparison = compare_trees(GOLD, predicted)
-    assert "EVALB cannot compare them: Length unmatch (6|7)" in str(comparison)
+    assert "EVALB cannot compare the trees: Length unmatch (6|7)" in str(comparison)
     assert comparison.wrong_tags == [(".", ".", "SYM")]
     assert "tag: . is ., not SYM" in str(comparison)
 
