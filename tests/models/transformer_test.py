@@ -550,7 +550,7 @@ def test_float16_scales_the_loss(tmp_path):
         ({"activation": "nope"}, "`activation` must be a function.*activation='nope'"),
         (
             {"position_encoding": "learned", "max_length": 9, "first_position": 2},
-            "are arguments of sinusoids.*first_position=2",
+            "are options of sinusoids.*first_position=2",
         ),
         ({"attention_window": 4}, "positive odd integer.*attention_window=4"),
         ({"leaf_ids": [3]}, "pass both or neither.*word_start_ids=None"),

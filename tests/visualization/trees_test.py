@@ -75,7 +75,9 @@ def test_the_beam_of_a_translator(tmp_path):
         assert f"✓ {number}. {score:.2f}" in beam.text()
     beam.save(tmp_path / "beam.txt")
     assert (tmp_path / "beam.txt").read_text("utf-8") == f"{beam}\n"
-    with pytest.raises(kt.UserError, match="`task` must be a `Translator` or a `ConstituencyParser`"):
+    with pytest.raises(
+        kt.UserError, match="`task` must be a `Translator` or a `ConstituencyParser`"
+    ):
         beam_tree(translator.model, "the dog runs")
 
 
