@@ -11,7 +11,7 @@ from keras_transformer.convert.weights import (
     stack_places,
 )
 from keras_transformer.errors import UserError
-from keras_transformer.models.encoder_decoder import filled_later
+from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import PAD_ID
 
@@ -58,7 +58,7 @@ def model_of(folder, names, order, source_order, normalize_first, needless=()):
         "max_wavelength": _max_wavelength(hidden_dim),
         "first_position": int(order.rows[PAD_ID]) + 1,
     }
-    with filled_later():
+    with zero_embeddings():
         model = Transformer(
             **options,
             normalize_first=normalize_first,

@@ -14,7 +14,7 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     stack_places,
 )
-from keras_transformer.models.encoder_decoder import filled_later
+from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.translation.translator import Translator
 
@@ -79,7 +79,7 @@ def ctranslate2(source, source_prefix=(), target_prefix=(), source_end=None):
     parts = architecture(files)
     source_side, target_side = vocabularies(files, folder, target_prefix)
     tables = _tables(files.variables, source_side.order, target_side.order)
-    with filled_later():
+    with zero_embeddings():
         model = Transformer(**tables.hyperparameters(), **parts.hyperparameters)
     _assign(model, files.variables, parts, tables)
     if files.config["decoder_start_token"] is None:

@@ -20,7 +20,7 @@ from keras_transformer.convert.weights import (
     stack_places,
 )
 from keras_transformer.errors import UserError
-from keras_transformer.models.encoder_decoder import filled_later
+from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import PAD_ID
 from keras_transformer.translation.translator import Translator
@@ -109,7 +109,7 @@ def _model(folder, source_side, target_side):
     tables = Tables.of_names(
         folder.tensor, _names(folder), order, source_side.order, _logits_bias(folder, order)
     )
-    with filled_later():
+    with zero_embeddings():
         model = Transformer(
             **tables.hyperparameters(),
             use_bias=_has_biases(folder),

@@ -15,7 +15,7 @@ from keras_transformer.convert.weights import assign, stack_places
 from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
-from keras_transformer.models.encoder_decoder import filled_later
+from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 
 # Parts of names: as `weights.stack_places` has them, and as PyTorch does.
@@ -103,7 +103,7 @@ def torch(
     tables_of_positions = _positions([state[name] for name in names.positions])
     if tables_of_positions:
         options |= {"position_encoding": "learned", "max_length": len(tables_of_positions[0])}
-    with filled_later():
+    with zero_embeddings():
         model = Transformer(**options, **_sizes(state, names), **tables.hyperparameters())
     assign(stack_places(model), _by_our_names(state, names.prefix))
     tables.assign(model)

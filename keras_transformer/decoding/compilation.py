@@ -123,7 +123,7 @@ def _compile_jax(function, model, specification):
 def _notice_if_long():
     """Log a notice if a program that is compiled within the block takes long."""
     outer = getattr(_compiling, "timer", None)  # of an enclosing program
-    timer = _compiling.timer = threading.Timer(_SECONDS_BEFORE_NOTICE, _tell)
+    timer = _compiling.timer = threading.Timer(_SECONDS_BEFORE_NOTICE, _log_notice)
     timer.daemon = True
     try:
         yield
@@ -133,7 +133,7 @@ def _notice_if_long():
 
 
 @functools.cache
-def _tell():
+def _log_notice():
     """Log the notice, once per process."""
     logger.info(
         "JAX is compiling the search, which takes seconds for each new batch size. (With a "

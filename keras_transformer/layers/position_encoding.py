@@ -10,7 +10,7 @@ from keras_transformer.typing import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class SinePositionEncoding(keras.layers.Layer):
-    """Add sinusoids of position to embeddings (section 3.5).
+    """A layer that adds sinusoids of position to embeddings (section 3.5).
 
     ```
     PE(pos, 2i)     = sin((pos + first_position) / max_wavelength^(2i / d_model))

@@ -41,13 +41,13 @@ def restricted_attention(
     is_legal = _is_legal(length, ops.shape(query)[2], block, reach)
     if padding_mask is not None:
         # The mask is cut like the keys, as a sequence of vectors of size 1.
-        columns = _neighbourhoods(ops.transpose(padding_mask, (0, 2, 1))[:, None], block, reach)
+        columns = _neighborhoods(ops.transpose(padding_mask, (0, 2, 1))[:, None], block, reach)
         is_legal = ops.logical_and(is_legal, ops.transpose(columns, (0, 1, 2, 4, 3)))
-    keys = ops.transpose(_neighbourhoods(key, block, reach), (0, 1, 2, 4, 3))
+    keys = ops.transpose(_neighborhoods(key, block, reach), (0, 1, 2, 4, 3))
     weights = masked_softmax(ops.matmul(query, keys), is_legal)
     if dropout is not None:
         weights = dropout(weights)
-    heads = ops.matmul(weights, _neighbourhoods(value, block, reach))
+    heads = ops.matmul(weights, _neighborhoods(value, block, reach))
     return _in_a_row(heads, length)
 
 
@@ -94,7 +94,7 @@ def _in_a_row(blocks, length):
     return ops.reshape(blocks, (batch, num_heads, number * block, size))[:, :, :length]
 
 
-def _neighbourhoods(x, block, reach):
+def _neighborhoods(x, block, reach):
     """Return each block with the `reach` positions before and after it.
 
     From `(batch, num_heads, length, size)` to `(batch, num_heads, blocks, reach + block + reach,

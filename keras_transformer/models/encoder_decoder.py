@@ -30,21 +30,21 @@ _LAYER_OPTIONS = (
     *("activation", "normalize_first", "layer_norm_epsilon", "use_bias"),
 )
 
-_is_filled_later = contextvars.ContextVar("_is_filled_later", default=False)
+_has_zero_embeddings = contextvars.ContextVar("_has_zero_embeddings", default=False)
 
 
 @contextlib.contextmanager
-def filled_later() -> Iterator[None]:
+def zero_embeddings() -> Iterator[None]:
     """Initialize the embeddings of new models with zeros within the block.
 
     It is for models whose weights are assigned later. To draw random values, TensorFlow takes three
     times their size, and its CPU allocator (oneDNN's) never returns the memory.
     """
-    token = _is_filled_later.set(True)
+    token = _has_zero_embeddings.set(True)
     try:
         yield
     finally:
-        _is_filled_later.reset(token)
+        _has_zero_embeddings.reset(token)
 
 
 def make_embeddings(
@@ -59,7 +59,7 @@ def make_embeddings(
         source has its own vocabulary.
     """
     hidden_dim = config.hidden_dim
-    if _is_filled_later.get():
+    if _has_zero_embeddings.get():
         initializer = keras.initializers.Zeros()
     else:
         initializer = keras.initializers.RandomNormal(stddev=hidden_dim**-0.5)

@@ -181,17 +181,17 @@ class FusedTrainingStep(keras.Model):
         sample_weight: Tensor = None,
         training: bool = True,
     ) -> Tensor:
-        sample_weight = _of_tokens(sample_weight, y)
-        return super().compute_loss(x, y, _as_one(y_pred), sample_weight, training)
+        sample_weight = _expand_row_weights(sample_weight, y)
+        return super().compute_loss(x, y, _wrap_scores(y_pred), sample_weight, training)
 
     def compute_metrics(
         self, x: Any, y: Tensor, y_pred: Any, sample_weight: Tensor = None
     ) -> dict[str, Any]:
-        y_pred = _as_one(y_pred)
+        y_pred = _wrap_scores(y_pred)
         if isinstance(x, dict) and not isinstance(y_pred, TokenScores):
             # On JAX the mask of the predictions is lost after the gradient's computation.
             y_pred = self.with_mask([y_pred, x["decoder_token_ids"]])
-        return super().compute_metrics(x, y, y_pred, _of_tokens(sample_weight, y))
+        return super().compute_metrics(x, y, y_pred, _expand_row_weights(sample_weight, y))
 
     def _is_fused(self, inputs):
         if self._fused is False or self._obstacle or not isinstance(inputs, dict):
@@ -298,7 +298,7 @@ def _tensors(inputs):
     return keras.tree.map_structure(ops.convert_to_tensor, inputs)
 
 
-def _of_tokens(sample_weight, y):
+def _expand_row_weights(sample_weight, y):
     """Expand weights of rows, `(batch,)` or `(batch, 1)`, to weights of tokens `(batch, target)`.
 
     Keras multiplies the weights by the mask of the predictions in place.
@@ -310,7 +310,7 @@ def _of_tokens(sample_weight, y):
     return column * ops.ones(ops.shape(y)[:2], "float32")
 
 
-def _as_one(y_pred):
+def _wrap_scores(y_pred):
     """Return the output of a fused step as one object, which Keras passes to loss and metrics."""
     return TokenScores(*y_pred) if isinstance(y_pred, tuple) else y_pred
 

@@ -216,7 +216,7 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         Raises:
             UserError: if there is no such variant.
         """
-        return cls(vocabulary_size, **{**_of_model(get_variant(name)), **overrides})
+        return cls(vocabulary_size, **{**_without_training(get_variant(name)), **overrides})
 
     @classmethod
     def from_preset(cls, path: str | os.PathLike, dtype: DType = None) -> Self:
@@ -252,7 +252,7 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         Raises:
             UserError: if there is no such variant, or it cannot be scaled by this factor.
         """
-        sizes = _of_model(get_hyperparameters(options))
+        sizes = _without_training(get_hyperparameters(options))
         return cls(vocabulary_size, **{**sizes, "dtype": options.precision, **overrides})
 
     @property
@@ -500,5 +500,5 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         return cls(**config)
 
 
-def _of_model(hyperparameters):
+def _without_training(hyperparameters):
     return {name: x for name, x in hyperparameters.items() if name not in TRAINING_ONLY}

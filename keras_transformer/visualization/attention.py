@@ -219,8 +219,8 @@ def alignment(
         UserError: if there is no such layer or head.
     """
     num_layers, num_heads = attention.cross.shape[:2]
-    (layer,) = numbers("layer", [layer], num_layers)
-    heads = numbers("heads", range(num_heads) if heads is None else heads, num_heads)
+    (layer,) = check_indices("layer", [layer], num_layers)
+    heads = check_indices("heads", range(num_heads) if heads is None else heads, num_heads)
     weights = attention.cross[layer, heads].mean(axis=0)
     places = weights.argmax(axis=1).tolist()
     rows = [
@@ -235,7 +235,7 @@ def plain_tokens(tokens: Iterable[str]) -> list[str]:
     return [token.removeprefix(_SPACE) or token for token in tokens]
 
 
-def numbers(name: str, values: int | Iterable[int], size: int) -> list[int]:
+def check_indices(name: str, values: int | Iterable[int], size: int) -> list[int]:
     """Return indices of layers or heads as a list, without negative indices.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.errors import UserError
-from keras_transformer.visualization.attention import KINDS, Attention, numbers
+from keras_transformer.visualization.attention import KINDS, Attention, check_indices
 from keras_transformer.visualization.style import (
     DPI,
     MAX_PIXELS,
@@ -79,8 +79,8 @@ def plot_attention(
         raise UserError(f"`style` must be one of {', '.join(_STYLES)}. Received: style={style!r}")
     queries, keys, weights = attention.of_kind(kind)
     num_layers, num_heads = weights.shape[:2]
-    (layer,) = numbers("layer", [layer], num_layers)
-    heads = numbers("heads", range(num_heads) if heads is None else heads, num_heads)
+    (layer,) = check_indices("layer", [layer], num_layers)
+    heads = check_indices("heads", range(num_heads) if heads is None else heads, num_heads)
     rows = _positions(words, queries)
     draw = _draw_lines if style == "lines" else _draw_maps
     with figure_style(dark, font_families((*queries, *keys))) as theme:

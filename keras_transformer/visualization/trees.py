@@ -42,7 +42,7 @@ def refuse_deep_trees() -> Iterator[None]:
         yield
     except RecursionError:
         raise UserError(
-            "Cannot draw a tree with so many levels. Expected a few hundred at most."
+            "Cannot draw a tree with too many levels. Expected a few hundred at most."
         ) from None
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.models.encoder_decoder import filled_later
+from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from tests.helpers import to_numpy
 
@@ -20,13 +20,13 @@ def embeddings():
     return [to_numpy(x) for x in (*matrices, model.encoder.token_embedding.embeddings)]
 
 
-def test_embeddings_that_are_filled_later_are_zeros():
-    with filled_later():
+def test_zero_embeddings_are_zeros():
+    with zero_embeddings():
         assert not any(np.any(matrix) for matrix in embeddings())
 
 
 def test_others_have_the_variance_of_the_paper_also_after_an_error():
-    with pytest.raises(KeyError), filled_later():
+    with pytest.raises(KeyError), zero_embeddings():
         raise KeyError
     for matrix in embeddings():
         assert np.std(matrix) == pytest.approx(16**-0.5, rel=0.05)
