@@ -1,4 +1,4 @@
-"""What the site has that its tools have not: code of the package, formulas, pictures, references.
+"""Hooks of the site: code of the package, formulas, references.
 
 - `<!-- code: module:Name.method -->` becomes that piece of code, without its docstring.
 - `$$ ... $$` becomes MathML, which browsers draw themselves.
