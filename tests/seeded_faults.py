@@ -184,10 +184,14 @@ FAULTS = {
     "data/prefetch.py": [
         ("end = index + 1 + _COUNT", "end = index + 1"),
     ],
-    "data/prefixed_tokenizer.py": [
+    "data/preprocessor.py": [
         ("self._ids + ids", "ids"),
         ("ids[:first] + rest", "ids"),
         ("[self.tokenizer.fingerprint(), *map(str, self._ids)]", "[self.tokenizer.fingerprint()]"),
+        ("[*prefix, *ids[:room], *end] if ids", "[*prefix, *ids[:room]] if ids"),
+        ("[*prefix, *ids[:room], *end] if ids", "[*prefix, *ids, *end] if ids"),
+        ("len(ids) > room", "len(ids) >= room"),
+        ("[] if text.isspace() else ids", "ids"),
     ],
     "data/token_store.py": [
         ('dtype = "uint16" if largest <= 1 << 16', 'dtype = "uint16" if largest <= 1 << 17'),
@@ -442,12 +446,6 @@ FAULTS = {
     ],
     "tasks/length_batches.py": [
         ("start = end", "start = max(start + 1, end - 1)"),
-    ],
-    "translation/translator.py": [
-        ("[*prefix, *ids[:most], *end] if ids", "[*prefix, *ids[:most]] if ids"),
-        ("[*prefix, *ids[:most], *end] if ids", "[*prefix, *ids, *end] if ids"),
-        ("len(ids) > most", "len(ids) >= most"),
-        ("[] if text.isspace() else ids", "ids"),
     ],
     "export/saved_model.py": [
         (

@@ -6,7 +6,7 @@ Each function reads a folder, or `hf://user/repository`, and runs no code of it.
 - `marian`: Marian and OPUS-MT, as HuggingFace's transformers keeps them; a `Translator`.
 - `m2m100`: M2M-100 and NLLB-200, likewise.
 - `fsmt`: fairseq's models of WMT 2019, likewise.
-- `ctranslate2`: any Transformer of CTranslate2, quantised or not; a `Translator`.
+- `ctranslate2`: any Transformer of CTranslate2, quantized or not; a `Translator`.
 - `torch`: the state dict of a `torch.nn.Transformer` with embeddings; a `Transformer`.
 """
 

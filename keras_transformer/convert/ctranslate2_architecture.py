@@ -49,7 +49,7 @@ _LACKING = {
     r"layernorm_embedding": "a normalisation of embeddings",
     r"/embeddings_[1-9]": "factors of the source",
     r"linear_0_noact": "gated feed-forward networks",
-    r"weight_zero": "the quantisation AWQ",
+    r"weight_zero": "the quantization AWQ",
     r"num_heads_kv|multi_query": "attention whose heads share keys and values",
     r"sliding_window": "a window of attention",
     r"[qkv]_norm": "a normalisation of queries, keys or values",

@@ -57,7 +57,7 @@ class CTranslate2Files(NamedTuple):
 
 
 class Variables:
-    """The arrays of a `model.bin` by their names; what is quantised is given in float32.
+    """The arrays of a `model.bin` by their names; what is quantized is given in float32.
 
     Args:
         arrays: dict of arrays, as they are stored: views of the file.
@@ -95,7 +95,7 @@ class Variables:
         )
 
     def array(self, name, rows=slice(None)):
-        """An array in float32: a weight's rows divided by their scales, if it is quantised.
+        """An array in float32: a weight's rows divided by their scales, if it is quantized.
 
         Args:
             name: its name.

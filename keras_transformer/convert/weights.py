@@ -102,7 +102,7 @@ def stack_places(model):
     and `{encoder|decoder}.layer_norm.{weight|bias}`.
 
     Args:
-        model: a `Transformer`, not quantised.
+        model: a `Transformer`, not quantized.
 
     Returns:
         A list of `Place`.

@@ -1,6 +1,8 @@
-"""A CTranslate2 model: the same weights in the format of its C++ engine."""
+"""CTranslate2 models: the same weights in the format of its C++ engine."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.export.ctranslate2_weights import head_dim, set_decoder, set_encoder
@@ -13,18 +15,26 @@ from keras_transformer.export.tokenizer_files import (
 )
 from keras_transformer.files import atomic_write_folder
 from keras_transformer.models.quantization import is_quantized
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import END_ID, START_ID, UNKNOWN_ID
+from keras_transformer.translation.translator import Translator
 
 _FILES = ["model.bin", "config.json", "*vocabulary.*", "vmap.txt", *TOKENIZER_FILES]
 # Names of activations, in Keras and in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
-def export_ctranslate2(translator, path, quantization=None, vmap=None, force=True):
-    """Write a CTranslate2 model folder, through `ctranslate2.converters.Converter`.
+def export_ctranslate2(
+    translator: Translator,
+    path: str | Path,
+    quantization: str | None = None,
+    vmap: str | Path | None = None,
+    force: bool = True,
+) -> None:
+    """Write a CTranslate2 model folder, with `ctranslate2.converters.Converter`.
 
     The folder also gets `tokenizer.spm`, which splits text into the model's tokens, or `source.spm`
-    and `target.spm` where each side has its own:
+    and `target.spm` if each side has its own:
 
     ```python
     tokenizer = sentencepiece.SentencePieceProcessor("FOLDER/tokenizer.spm")
@@ -34,31 +44,31 @@ def export_ctranslate2(translator, path, quantization=None, vmap=None, force=Tru
     tokenizer.decode(result[0].hypotheses[0])
     ```
 
-    Where the tokens are words between spaces, as of a model that `kt.convert.ctranslate2` read
-    without a SentencePiece model, they are spelled as they were there, and the folder has no such
-    file: `tokens = text.split()`.
+    If the tokens are words between spaces, as in a model that `kt.convert.ctranslate2` read without
+    a SentencePiece model, they keep their original spelling, and the folder has no such file:
+    `tokens = text.split()`.
 
-    CTranslate2 adds the start and end tokens by itself. Our search never gives padding or a start
-    token; `suppress_sequences` forbids them there, which matters to a model that is hardly trained.
-    The tokens of a `source_prefix` come before each list of tokens, those of a `target_prefix` are
-    its argument of that name. A source or translation may have up to 2,048 tokens, or as many as
-    there are learned positions.
+    CTranslate2 adds the start and end tokens itself. Our search never returns padding or a start
+    token. `suppress_sequences` forbids them in CTranslate2, which matters for a model with little
+    training. The tokens of a `source_prefix` must precede each list of tokens, and the tokens of a
+    `target_prefix` are passed as `target_prefix`. A source or translation may have up to 2,048
+    tokens, or the number of learned positions.
 
     Args:
         translator: a `Translator`, on any backend.
-        path: the folder to write: whole, or not at all.
-        quantization: how CTranslate2 stores the weights, such as `"int8"`, `"int8_float32"`,
-            `"float16"` or `"bfloat16"`. Defaults to float32.
-        vmap: path of a vocabulary map, a file that CTranslate2 can use to compute the logits of a
-            sentence's likely tokens only. It is copied into the folder.
-        force: whether to replace what stands at `path`.
+        path: the folder to write, completely or not at all.
+        quantization: the type in which CTranslate2 stores the weights, such as `"int8"`,
+            `"int8_float32"`, `"float16"` or `"bfloat16"`. Defaults to float32.
+        vmap: path of a vocabulary map, a file with which CTranslate2 can compute the logits of only
+            the likely tokens of a sentence. It is copied into the folder.
+        force: whether to replace an existing folder.
 
     Raises:
-        UserError: if the package `ctranslate2` is not installed, model and tokenizer do not have
-            the same vocabulary, the model's activation is one that CTranslate2 does not have, the
-            model has an `attention_window` or is quantised, CTranslate2 has no such `quantization`,
-            there is no file `vmap`, `path` is there already and `force` is
-            false, or there is more in it than such a folder has.
+        UserError: if the package `ctranslate2` is not installed; if CTranslate2 has no such
+            `quantization`, lacks the model's activation, or cannot hold a model that is quantized
+            or has an `attention_window`; if model and tokenizer have different vocabularies; if the
+            file `vmap` does not exist; if `path` exists and `force` is false, or it contains other
+            files.
     """
     # First, so that nothing is computed in vain.
     _check_options(path, quantization, vmap, force)
@@ -72,8 +82,8 @@ def export_ctranslate2(translator, path, quantization=None, vmap=None, force=Tru
             save_tokenizers(translator, folder)
 
 
-def ctranslate2_converter(translator):
-    """The `ctranslate2.converters.Converter` of a translator, for its own `convert`.
+def ctranslate2_converter(translator: Translator) -> Any:
+    """Return the `ctranslate2.converters.Converter` of a translator.
 
     Args:
         translator: a `Translator`.
@@ -87,7 +97,7 @@ def ctranslate2_converter(translator):
     class TranslatorConverter(Converter):
         def _load(self):
             source, target = _words(translator) or map(pieces_of, _tokenizers(translator))
-            return _new_spec(translator.model, target, source, translator.source_end)
+            return _new_spec(translator.model, target, source, translator.preprocessor.source_end)
 
     return TranslatorConverter()
 
@@ -102,13 +112,15 @@ def _words(translator):
     return None if None in words else words
 
 
-def ctranslate2_spec(model, pieces, source_pieces=None):
-    """The `ctranslate2.specs.TransformerSpec` of a model, ready to be saved.
+def ctranslate2_spec(
+    model: Transformer, pieces: Sequence[str], source_pieces: Sequence[str] | None = None
+) -> Any:
+    """Return the `ctranslate2.specs.TransformerSpec` of a model, ready to be saved.
 
     Args:
         model: a `Transformer`.
         pieces: list of strings, the tokens in the order of their ids.
-        source_pieces: those of the source, if it has a vocabulary of its own.
+        source_pieces: the tokens of the source, if it has its own vocabulary.
 
     Returns:
         A `TransformerSpec` that holds copies of the weights.
@@ -196,13 +208,13 @@ def _check_model(model, pieces, source_pieces):
         )
     if is_quantized(model):
         raise UserError(
-            "A quantised model cannot be exported to CTranslate2, which quantises by itself: "
+            "A quantized model cannot be exported to CTranslate2, which quantizes by itself: "
             'export the model in floats, with `quantization="int8"`.'
         )
 
 
 def _options(config, stack):
-    """What the specification of a stack is made with."""
+    """Return the arguments of the specification of a stack."""
     activation = _specs().common_spec.Activation[_ACTIVATIONS[config.activation]]
     return {
         "num_layers": len(stack.layers),

@@ -1,4 +1,6 @@
-"""Our weights as those of CTranslate2's specification."""
+"""Our weights in the layout of CTranslate2's specification."""
+
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -9,7 +11,7 @@ from keras_transformer.layers import SinePositionEncoding
 _SINE_POSITIONS = 2048
 
 
-def set_encoder(spec, encoder):
+def set_encoder(spec: Any, encoder: Any) -> None:
     """Fill a `TransformerEncoderSpec` with the weights of an `Encoder`."""
     _set_embeddings(spec, spec.embeddings[0], encoder)
     for layer_spec, layer in zip(spec.layer, encoder.layers):
@@ -17,7 +19,7 @@ def set_encoder(spec, encoder):
         _set_feed_forward(layer_spec.ffn, layer)
 
 
-def set_decoder(spec, decoder, config):
+def set_decoder(spec: Any, decoder: Any, config: Any) -> None:
     """Fill a `TransformerDecoderSpec` with the weights of a `Decoder`."""
     _set_embeddings(spec, spec.embeddings, decoder)
     spec.projection.weight = spec.embeddings.weight
@@ -32,7 +34,7 @@ def set_decoder(spec, decoder, config):
 
 
 def _set_embeddings(spec, embeddings_spec, stack):
-    """Embeddings, positions, and the norm after the stack, where there is one."""
+    """Set embeddings, positions, and the norm after the stack, if there is one."""
     embeddings_spec.weight = _array(stack.token_embedding.embeddings)
     spec.position_encodings.encodings = _positions(stack)
     if stack.layer_norm is not None:
@@ -40,7 +42,7 @@ def _set_embeddings(spec, embeddings_spec, stack):
 
 
 def _positions(stack):
-    """The table that is added to the embeddings, `(positions, hidden_dim)`."""
+    """Return the table that is added to the embeddings, `(positions, hidden_dim)`."""
     if not isinstance(stack.position_encoding, SinePositionEncoding):
         return _array(stack.position_encoding.embeddings)
     # What the layer adds to zeros, in float32 whatever the model's dtype.
@@ -52,8 +54,8 @@ def _positions(stack):
 def _set_attention(spec, attention, norm):
     """Set one attention sub-layer.
 
-    CTranslate2's keys and values have one size. Ours may have two: the smaller is filled up with
-    zeros, which add nothing to the products of queries and keys, nor to the output.
+    CTranslate2's keys and values have one size. If ours have two, the smaller is padded with zeros,
+    which change neither the products of queries and keys nor the output.
     """
     _set_norm(spec.layer_norm, norm)
     spec.queries_scale = np.float32(attention.key_dim**-0.5)
@@ -77,23 +79,21 @@ def _set_attention(spec, attention, norm):
 
 
 def _projection(dense, num_heads, size):
-    """Weight `(num_heads * size, hidden_dim)` and bias of a projection to heads."""
+    """Return weight `(num_heads * size, hidden_dim)` and bias of a projection to heads."""
     weight, bias = _dense(dense)
     weight = _fill_heads(weight.T, num_heads, size).T
     return weight, None if bias is None else _fill_heads(bias[None], num_heads, size)[0]
 
 
 def _fill_heads(x, num_heads, size):
-    """Fill each head up with zeros to `size`: `(rows, num_heads * s)` to `(rows, num_heads *
-    size)`.
-    """
+    """Pad each head with zeros, from `(rows, num_heads * s)` to `(rows, num_heads * size)`."""
     heads = x.reshape(len(x), num_heads, -1)
     zeros = np.zeros((len(x), num_heads, size - heads.shape[-1]), x.dtype)
     return np.concatenate([heads, zeros], axis=-1).reshape(len(x), num_heads * size)
 
 
-def head_dim(attention):
-    """The size of a head in CTranslate2, which has one for keys and values."""
+def head_dim(attention: Any) -> int:
+    """Return the size of a head in CTranslate2, which is the same for keys and values."""
     return max(attention.key_dim, attention.value_dim)
 
 
@@ -108,7 +108,7 @@ def _set_norm(spec, norm):
 
 
 def _dense(layer):
-    """Weight `(outputs, inputs)`, the transpose of Keras's kernel, and bias or None."""
+    """Return weight `(outputs, inputs)`, the transpose of Keras's kernel, and bias or None."""
     return _array(layer.kernel).T, _array(layer.bias) if layer.use_bias else None
 
 

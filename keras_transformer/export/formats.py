@@ -1,10 +1,13 @@
-"""The forms in which a translator is exported, by their names."""
+"""The formats in which a translator is exported, by name."""
 
 import importlib
 import inspect
+from pathlib import Path
+from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.progress import spinner
+from keras_transformer.translation.translator import Translator
 
 # A format -> module of this package and its function of a translator, a path and options.
 _HOMES = {
@@ -15,18 +18,18 @@ _HOMES = {
 }
 
 
-def export_as(translator, path, format, **options):
+def export_as(translator: Translator, path: str | Path, format: str, **options: Any) -> None:
     """Export a translator.
 
     Args:
         translator: a `Translator`.
-        path: the folder to write: whole, or not at all.
+        path: the folder to write, completely or not at all.
         format: `"saved_model"`, `"ctranslate2"`, `"marian"` or `"onnx"`.
         **options: arguments of the function that writes the format.
 
     Raises:
-        UserError: if there is no such format, it has no such option, it cannot hold the model, or
-            there is more at `path` than a folder of the format.
+        UserError: if there is no such format or option, the format cannot hold the model, or `path`
+            contains other files.
     """
     if format not in _HOMES:
         names = ", ".join(f'"{name}"' for name in _HOMES)

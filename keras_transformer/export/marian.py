@@ -1,7 +1,8 @@
-"""A Marian folder: the same weights as HuggingFace's transformers reads them."""
+"""Marian folders: the same weights in the format that HuggingFace's transformers reads."""
 
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 from keras import ops
@@ -29,6 +30,7 @@ from keras_transformer.export.tokenizer_files import pieces_of
 from keras_transformer.files import atomic_write_folder
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ _FIXED = {
 }
 
 
-def export_marian(translator, path):
+def export_marian(translator: Translator, path: str | Path) -> None:
     """Write a Marian folder for HuggingFace's transformers (float32).
 
     ```python
@@ -58,25 +60,24 @@ def export_marian(translator, path):
     ```
 
     The folder has `config.json`, `generation_config.json`, `model.safetensors`, `source.spm`,
-    `target.spm`, `vocab.json` (and `target_vocab.json`, where the vocabularies are two) and
-    `tokenizer_config.json`. `kt.convert.marian` reads it again, with the same weights.
+    `target.spm`, `vocab.json` (and `target_vocab.json`, if there are two vocabularies) and
+    `tokenizer_config.json`. `kt.convert.marian` reads it with the same weights.
 
-    Biases that the model has not are zeros there. Marian's layer normalisations add 1e-5 to the
-    variance; ours, by default, 1e-6, which changes logits in their fifth digit. A source may have
-    up to 1,024 tokens there. `generate` searches with the beam of the translator's search, and with
-    its `alpha` for the length penalty of the form `"power"`, which is the only one it has; it stops
-    exactly where ours does with `early_stopping="never"`. A `kt.Sampling` is written too, and each
-    constraint that has a counterpart there; a warning names the others. A source prefix is not
-    written: there a text begins with it, as in `">>deu<< A dog runs."`.
+    Biases that the model lacks are written as zeros. Marian's layer normalization adds 1e-5 to the
+    variance. Ours adds 1e-6 by default, which changes logits in their fifth digit. A source may
+    have up to 1,024 tokens. `generate` searches with the beam of the translator's search, and with
+    its `alpha` for the length penalty of the form `"power"`, which is the only one it has. With
+    `early_stopping="never"` it stops exactly where our search does. A `kt.Sampling` is written too,
+    and each constraint that transformers has. A warning names the other constraints. A source
+    prefix is not written: the text must begin with it, as in `">>deu<< A dog runs."`.
 
     Args:
         translator: a `Translator`, on any backend.
-        path: the folder to write: whole, or not at all.
+        path: the folder to write, completely or not at all.
 
     Raises:
-        UserError: if the model is no Marian (pre-norm, learned positions and the like), is
-            quantised, the package `safetensors` is not installed, or there is more at `path` than
-            such a folder has.
+        UserError: if the model differs from Marian's (pre-norm, learned positions and others) or is
+            quantized, the package `safetensors` is not installed, or `path` contains other files.
     """
     try:
         from safetensors.numpy import save_file
@@ -119,18 +120,18 @@ def _check(translator):
             _refuse(name, actual, size)
     if is_quantized(model):
         raise UserError(
-            "A quantised model cannot be exported to transformers, which quantises by itself: "
+            "A quantized model cannot be exported to transformers, which quantizes by itself: "
             "export the model in floats."
         )
-    if not translator.source_end:
+    if not translator.preprocessor.source_end:
         raise UserError(
             "transformers ends every source of Marian's with the end token. Received a translator "
             "with source_end=False"
         )
-    if len(translator.target_prefix) > 1:
+    if len(translator.preprocessor.target_prefix) > 1:
         raise UserError(
             "transformers' `generate` can force one token to come first. Received a translator "
-            f"with target_prefix={translator.target_prefix!r}"
+            f"with target_prefix={translator.preprocessor.target_prefix!r}"
         )
     for tokenizer in (translator.source_tokenizer, translator.tokenizer):
         if not isinstance(tokenizer, Tokenizer):
@@ -148,7 +149,7 @@ def _refuse(name, value, expected):
 
 
 def _weights(model):
-    """Name -> float32 array."""
+    """Return the float32 arrays by name."""
     order = halves_to_interleaved(model.config.hidden_dim)
     weights = {}
     for place in stack_places(model):
@@ -227,8 +228,8 @@ def _ids():
 
 def _generation(translator):
     options = {**_ids(), "bad_words_ids": [[PAD_ID], [START_ID]], "max_length": _POSITIONS}
-    if translator.target_prefix:
-        (options["forced_bos_token_id"],) = translator.tokenizer.ids_of(translator.target_prefix)
+    if translator.preprocessor.target_prefix:
+        (options["forced_bos_token_id"],) = translator.preprocessor.target_prefix_ids
     search = translator.search
     options |= _strategy(search)
     left_out = [x for x in search.constraints if not _add_constraint(options, x)]
@@ -263,7 +264,7 @@ def _strategy(search):
 
 
 def _add_constraint(options, constraint):
-    """Add the option of `generate` that does the same; returns whether there is one."""
+    """Add the option of `generate` for a constraint, and return whether there is one."""
     is_beam = options.get("num_beams", 1) > 1
     if isinstance(constraint, MinLength):
         options["min_length"] = constraint.min_length

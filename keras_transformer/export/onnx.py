@@ -1,4 +1,6 @@
-"""ONNX: the encoder, and a step of the decoder, for any runtime of that format."""
+"""ONNX files: the encoder, and a step of the decoder, for any runtime of that format."""
+
+from pathlib import Path
 
 import keras
 from keras import ops
@@ -8,12 +10,13 @@ from keras_transformer.export.tokenizer_files import TOKENIZER_FILES, check_prot
 from keras_transformer.files import atomic_write_folder
 from keras_transformer.layers.padding_mask import padding_mask
 from keras_transformer.models.quantization import is_quantized
+from keras_transformer.translation.translator import Translator
 
 ENCODER, STEP = "encoder.onnx", "decoder_step.onnx"
 
 
-def export_onnx(translator, path):
-    """Write `encoder.onnx`, `decoder_step.onnx` and the tokenizer, through Keras's own export.
+def export_onnx(translator: Translator, path: str | Path) -> None:
+    """Write `encoder.onnx`, `decoder_step.onnx` and the tokenizer, with Keras's own export.
 
     ```
     encoder.onnx: encoder_token_ids -> cross_key_I, cross_value_I
@@ -23,20 +26,18 @@ def export_onnx(translator, path):
 
     Token ids are int32 `(batch, length)`, logits float32 `(batch, length, vocabulary_size)`. Each
     layer I of the decoder has keys `(batch, num_heads, key_dim, tokens)` and values `(batch,
-    num_heads, tokens, value_dim)`, in float32. All lengths are free: the step takes one new token
-    or several, after the `past` of none or more, and gives the `present`, which is the next step's
-    past. The search is the user's: it begins with 1, ends with 2, and pads with 0.
-    `docs/serving.md` has a greedy one.
+    num_heads, tokens, value_dim)`, in float32. All lengths are free. The step takes one or more new
+    tokens after the `past` of zero or more, and returns the `present`, which is the past of the
+    next step. The user writes the search: it begins with 1, ends with 2, and pads with 0.
 
     Args:
         translator: a `Translator`.
-        path: the folder to write: whole, or not at all.
+        path: the folder to write, completely or not at all.
 
     Raises:
-        UserError: on another backend than TensorFlow (Keras's export from PyTorch fails where
-            lengths are free, and that from JAX wants Flax and more), if the package `tf2onnx` is
-            not installed, the model is not in float32, or there is more at `path` than such a
-            folder has.
+        UserError: on another backend than TensorFlow (Keras's export from PyTorch fails with free
+            lengths, and its export from JAX needs Flax and more), if the package `tf2onnx` is not
+            installed, the model is not in float32, or `path` contains other files.
     """
     _check(translator)
     model = translator.model
@@ -86,7 +87,7 @@ class _Part(keras.Model):
         self.heads = first.num_heads, first.key_dim, first.value_dim
 
     def signature(self):
-        """The inputs by name: shapes and dtypes."""
+        """The shapes and dtypes of the inputs by name."""
         return {"encoder_token_ids": keras.InputSpec("int32", (None, None))}
 
     def cache_signature(self, kind):
@@ -97,7 +98,7 @@ class _Part(keras.Model):
 
 
 class _EncoderPart(_Part):
-    """Source to the keys and values that the decoder attends to."""
+    """Converts a source to the keys and values that the decoder attends to."""
 
     def call(self, inputs):
         encoded = self.model.encode(inputs["encoder_token_ids"])
@@ -109,7 +110,7 @@ class _EncoderPart(_Part):
 
 
 class _StepPart(_Part):
-    """New tokens to logits, and to keys and values behind those of the tokens before."""
+    """Converts new tokens to logits, and appends their keys and values to the past's."""
 
     def signature(self):
         return {

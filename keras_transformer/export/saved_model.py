@@ -1,22 +1,30 @@
 """A TensorFlow SavedModel with tokenizer and search inside: strings in, strings out."""
 
 import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.data.text_lines import BREAKS
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder
 from keras_transformer.reserved_ids import END_ID, PAD_ID
 from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
+from keras_transformer.translation.translator import Translator
+from keras_transformer.typing import Shape, Tensor
 
 # What `str.isspace` takes for white space, and the empty text: an expression of RE2, which has its
 # own idea of it.
 WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 
 
-def export_translator(translator, path, num_results=None):
+def export_translator(
+    translator: Translator, path: str | Path, num_results: int | None = None
+) -> None:
     """Write a SavedModel that translates, with these signatures:
 
     ```
@@ -25,41 +33,42 @@ def export_translator(translator, path, num_results=None):
     token_ids(token_ids: int32[n, source])      -> token_ids: int32[n, length], score: float32[n]
     ```
 
-    The search is the translator's own, with its options; k is `num_results`. The string
-    signatures take any text and any n, sort by length and work in batches of bounded size, as
-    `Translator` does; like it, they cut what is longer than its `max_source_length`, and give empty
-    text, of score 0, for text of white space alone. Where there are fewer than k translations, the
-    rest are empty and score minus infinity. Token ids end with the end token and are padded with 0,
-    as `beam_search` takes and gives them: a source prefix is not added to them, a target prefix not
-    taken from them. Other ids, and padding before a token, are an `InvalidArgumentError`. A search
-    that draws takes a text's place among the n for its number: see `Sampling`. A process that loads
-    the model needs `tensorflow` and `tensorflow_text` imported and nothing else.
+    It searches with the translator's own search and options; k is `num_results`. The string
+    signatures accept any text and any n, sort by length and work in batches of bounded size, as
+    `Translator` does. They cut sources that exceed its `max_source_length`, and return empty text
+    with score 0 for text of white space. If there are fewer than k translations, the rest are
+    empty, with score minus infinity. Token ids end with the end token and are padded with 0, like
+    the arguments and results of a search: a source prefix is not added to them, and a target prefix
+    is not removed. Other ids, and padding before a token, raise an `InvalidArgumentError`. A search
+    that samples uses a text's position among the n as its number: see `Sampling`. A process that
+    loads the model only needs to import `tensorflow` and `tensorflow_text`.
 
     Args:
         translator: a `Translator`.
-        path: the folder to write: whole, or not at all.
-        num_results: how many translations `n_best` gives. Defaults to the `beam_size` of a beam
-            search, and to 1 for one that draws.
+        path: the folder to write, completely or not at all.
+        num_results: the number of translations that `n_best` returns. Defaults to the `beam_size`
+            of a beam search, and to 1 for sampling.
 
     Raises:
-        UserError: on another backend than TensorFlow, if the search does not give so many, a
-            tokenizer is no SentencePiece model, or there is more at `path` than a SavedModel.
+        UserError: on another backend than TensorFlow, if the search returns fewer results, a
+            tokenizer is not a SentencePiece model, or `path` contains other files than a
+            SavedModel.
     """
     num_results = num_results or translator.search.most_results or 1
     translator.search.check_num_results(num_results)
     save_module(functools.partial(_translation_module, num_results=num_results), translator, path)
 
 
-def save_module(make_module, task, path):
-    """Write a SavedModel: whole, or not at all.
+def save_module(make_module: Callable, task: Any, path: str | Path) -> None:
+    """Write a SavedModel, completely or not at all.
 
     Args:
         make_module: function of `task` that returns a `tf.Module` and its signatures.
-        task: what is exported.
+        task: the task to export.
         path: the folder to write.
 
     Raises:
-        UserError: on another backend than TensorFlow, or if there is more at `path` than a
+        UserError: on another backend than TensorFlow, or if `path` contains other files than a
             SavedModel.
     """
     if keras.backend.backend() != "tensorflow":
@@ -79,8 +88,10 @@ def save_module(make_module, task, path):
         tf.saved_model.save(module, str(folder), signatures=signatures)
 
 
-def text_signature(dtype="string", shape=(None,), name="text"):
-    """What `tf.function` takes, for a signature of one input."""
+def text_signature(
+    dtype: str = "string", shape: Shape = (None,), name: str = "text"
+) -> dict[str, Any]:
+    """Return the arguments of `tf.function` for a signature of one input."""
     import tensorflow as tf
 
     return {"input_signature": [tf.TensorSpec(shape, dtype, name=name)], "autograph": False}
@@ -89,12 +100,12 @@ def text_signature(dtype="string", shape=(None,), name="text"):
 def _translation_module(translator, num_results):
     import tensorflow as tf
 
-    module = tf.Module()
+    module: Any = tf.Module()
     module.tokenizer = string_tokenizer(translator.tokenizer)
     module.source_tokenizer = module.tokenizer
     if translator.source_tokenizer is not translator.tokenizer:
         module.source_tokenizer = string_tokenizer(translator.source_tokenizer)
-    target_prefix = translator.target_prefix_ids
+    target_prefix = translator.preprocessor.target_prefix
 
     def search_texts(text, num_results):
         def search(batch, rows):
@@ -131,7 +142,7 @@ def _translation_module(translator, num_results):
 
 
 def _checked(model, token_ids):
-    """The token ids, once a SavedModel has found that a search in Python would take them."""
+    """Return token ids, after the checks that a search in Python makes."""
     import tensorflow as tf
 
     size, is_token = model.encoder.token_embedding.input_dim, token_ids != PAD_ID
@@ -145,8 +156,8 @@ def _checked(model, token_ids):
         return tf.identity(token_ids)
 
 
-def string_tokenizer(tokenizer, add_eos=True):
-    """The same tokenizer as operations of TensorFlow; it adds the end token, or does not."""
+def string_tokenizer(tokenizer: Tokenizer, add_eos: bool = True) -> Any:
+    """Return the tokenizer as TensorFlow operations, which may add the end token."""
     import tensorflow as tf
     import tensorflow_text as tf_text
 
@@ -163,28 +174,30 @@ def string_tokenizer(tokenizer, add_eos=True):
 
 
 def _sources(translator, token_ids):
-    """Ragged ids that end with the end token, as the model takes them: with the prefix, cut, and
-    without the end if it has none.
+    """Return the ids that the model reads, from ragged ids that end with the end token.
+
+    They have the prefix, are cut, and have no end token if sources have none.
     """
-    limit = translator.source_limit()
-    token_ids = _after(translator.source_prefix_ids, token_ids)
-    if translator.source_end:
+    limit, preprocessor = translator.source_limit(), translator.preprocessor
+    token_ids = _after(preprocessor.source_prefix_ids, token_ids)
+    if preprocessor.source_end:
         return _cut(token_ids, limit)
     return token_ids[:, :-1][:, :limit]
 
 
 def _after(prefix, token_ids):
-    """Ragged ids with the same ids before each row."""
+    """Return ragged ids with the same ids before each row."""
     import tensorflow as tf
 
     if not prefix:
         return token_ids
     rows = tf.tile(tf.constant([prefix], "int32"), [token_ids.nrows(), 1])
-    return tf.concat([tf.RaggedTensor.from_tensor(rows), token_ids], axis=1)
+    ragged: Any = tf.RaggedTensor
+    return tf.concat([ragged.from_tensor(rows), token_ids], axis=1)
 
 
 def _cut(token_ids, limit):
-    """Ragged ids that end with the end token: at most `limit` of each row, and the end still."""
+    """Cut each row of ragged ids to `limit`, and keep the end token at its end."""
     import tensorflow as tf
 
     if limit is None:
@@ -192,19 +205,25 @@ def _cut(token_ids, limit):
     return tf.concat([token_ids[:, :-1][:, : limit - 1], token_ids[:, -1:]], axis=1)
 
 
-def search_in_batches(token_ids, is_searched, search, batch_tokens, num_results=1):
+def search_in_batches(
+    token_ids: Tensor,
+    is_searched: Tensor,
+    search: Callable,
+    batch_tokens: int,
+    num_results: int = 1,
+) -> tuple[Tensor, Tensor]:
     """Search in the batches that `length_batches` describes, as `search_stream` does in Python.
 
     Args:
         token_ids: ragged int32 tensor `(n, None)`.
-        is_searched: bool tensor `(n,)`. The others give empty strings, of score 0.
-        search: function of a batch, int32 `(rows, source)`, and its rows' indices among the n.
-            Returns strings and scores, `(rows, num_results)` each.
+        is_searched: bool tensor `(n,)`. The other rows get empty strings, with score 0.
+        search: function of a batch, int32 `(rows, source)`, and the indices of its rows among the
+            n. Returns strings and scores, each `(rows, num_results)`.
         batch_tokens: as in `rows_of_sizes`.
-        num_results: how many outputs of each sentence.
+        num_results: the number of outputs per sentence.
 
     Returns:
-        Strings and scores in the order of `token_ids`, `(n, num_results)` each.
+        Strings and scores in the order of `token_ids`, each `(n, num_results)`.
     """
     import tensorflow as tf
 
@@ -237,8 +256,8 @@ def search_in_batches(token_ids, is_searched, search, batch_tokens, num_results=
     return tf.gather(texts, back), tf.gather(scores, back)
 
 
-def without_breaks(texts, sources):
-    """`text_lines.without_breaks` in TensorFlow: strings `(n, num_results)` and `(n,)`."""
+def without_breaks(texts: Tensor, sources: Tensor) -> Tensor:
+    """Apply `text_lines.without_breaks` in TensorFlow, to strings `(n, num_results)` and `(n,)`."""
     import tensorflow as tf
 
     for character in BREAKS:
@@ -248,7 +267,7 @@ def without_breaks(texts, sources):
 
 
 def _detokenize(tokenizer, token_ids):
-    """Ids `(batch, num_results, length)` to strings `(batch, num_results)`."""
+    """Convert ids `(batch, num_results, length)` to strings `(batch, num_results)`."""
     import tensorflow as tf
 
     num_results, length = token_ids.shape[1], tf.shape(token_ids)[2]

@@ -1,6 +1,10 @@
-"""The SentencePiece models that an exported folder gets beside the model."""
+"""The SentencePiece models of an exported folder."""
 
+from pathlib import Path
+
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.translation.translator import Translator
 
 TOKENIZER_FILES = "tokenizer.spm", "source.spm", "target.spm"
 _SPACE = "▁"  # SentencePiece's mark before a word
@@ -8,8 +12,8 @@ _SPACE = "▁"  # SentencePiece's mark before a word
 _ODD_TEXT, _SPLIT_AT_SPACES = "  Ａ ½  b ", "▁Ａ▁½▁b"
 
 
-def check_protos(translator):
-    """Raise a `UserError` if a tokenizer is no SentencePiece model."""
+def check_protos(translator: Translator) -> None:
+    """Raise a `UserError` if a tokenizer is not a SentencePiece model."""
     for tokenizer in (translator.source_tokenizer, translator.tokenizer):
         if not hasattr(tokenizer, "proto"):
             raise UserError(
@@ -18,19 +22,19 @@ def check_protos(translator):
             )
 
 
-def pieces_of(tokenizer):
-    """The tokens in the order of their ids."""
+def pieces_of(tokenizer: Tokenizer) -> list[str]:
+    """Return the tokens in the order of their ids."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
-def words_of(tokenizer):
-    """Return the tokens in the order of their ids, if text is split at its spaces and no further.
+def words_of(tokenizer: Tokenizer) -> list[str] | None:
+    """Return the tokens in the order of their ids, if the tokenizer only splits text at spaces.
 
-    Such a tokenizer stands for a foreign vocabulary of words. Its tokens are spelled as they were
-    there, without SentencePiece's mark of a space.
+    Such a tokenizer represents a foreign vocabulary of words. Its tokens keep their original
+    spelling, without SentencePiece's mark of a space.
 
     Args:
         tokenizer: a tokenizer with a `proto`.
@@ -53,8 +57,8 @@ def words_of(tokenizer):
     return words if is_plain and len({*words}) == len(words) else None
 
 
-def save_tokenizers(translator, folder):
-    """Write `tokenizer.spm`, or `source.spm` and `target.spm` where each side has its own."""
+def save_tokenizers(translator: Translator, folder: Path) -> None:
+    """Write `tokenizer.spm`, or `source.spm` and `target.spm` if each side has its own."""
     source, target = translator.source_tokenizer, translator.tokenizer
     if source.proto == target.proto:
         target.save(folder / "tokenizer.spm")

@@ -25,13 +25,18 @@ except ImportError as error:
     ) from error
 
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
-from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor
+from keras_transformer.hub.preprocessor import (
+    ParserTransformerSeq2SeqLMPreprocessor,
+    TransformerSeq2SeqLMPreprocessor,
+)
 from keras_transformer.hub.seq_2_seq_lm import ParserTransformerSeq2SeqLM, TransformerSeq2SeqLM
-from keras_transformer.hub.tokenizer import TransformerTokenizer
+from keras_transformer.hub.tokenizer import ParserTransformerTokenizer, TransformerTokenizer
 
 __all__ = [
     "ParserTransformerBackbone",
     "ParserTransformerSeq2SeqLM",
+    "ParserTransformerSeq2SeqLMPreprocessor",
+    "ParserTransformerTokenizer",
     "TransformerBackbone",
     "TransformerSeq2SeqLM",
     "TransformerSeq2SeqLMPreprocessor",

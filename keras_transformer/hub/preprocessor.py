@@ -1,17 +1,26 @@
+from collections.abc import Sequence
+from typing import Any, Self
+
 import keras
 import keras_hub
 from keras import ops
 
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import without_breaks
-from keras_transformer.hub.backbone import TransformerBackbone
-from keras_transformer.hub.tokenizer import TransformerTokenizer, check_config_file
+from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
+from keras_transformer.hub.tokenizer import (
+    ParserTransformerTokenizer,
+    TransformerTokenizer,
+    check_config_file,
+)
 from keras_transformer.presets.format import PREPROCESSOR, SEQUENCE_LENGTH
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+from keras_transformer.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
-    """From strings to what a `TransformerBackbone` takes, and back.
+    """Converts strings to the inputs of a `TransformerBackbone`, and its outputs to strings.
 
     ```python
     x, y, sample_weight = preprocessor(
@@ -20,13 +29,17 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
     ```
 
     Args:
-        tokenizer: a `TransformerTokenizer`; the target's, if there are two.
-        source_tokenizer: that of the source, if it is another; its `config_file` is another too.
+        tokenizer: the `TransformerTokenizer` of the targets, and of the sources if they have no
+            other.
+        source_tokenizer: the `TransformerTokenizer` of the sources, with its own `config_file`, or
+            None.
         encoder_sequence_length: the length that sources are cut and padded to.
         decoder_sequence_length: the length that targets are cut and padded to.
-        source_prefix: tokens that are put before each source, as strings.
+        source_prefix: tokens before each source, as strings.
         target_prefix: tokens that each target begins with, as strings.
         source_end: whether sources end with the end token.
+        max_source_length: the largest number of tokens of a source for `kt.Translator`, or None. It
+            is stored with the preset. The limit here is `encoder_sequence_length`.
         **kwargs: further arguments of `keras_hub.models.Seq2SeqLMPreprocessor`.
 
     Call arguments:
@@ -34,11 +47,11 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
 
     Returns:
         The tuple of the model's inputs (a dict of `"encoder_token_ids"` and `"decoder_token_ids"`),
-        the next tokens, and a weight of 1 for tokens and 0 for padding.
+        the next tokens, and weights of 1 for tokens and 0 for padding.
 
     Raises:
-        UserError: if `config_file` is another than the default; when first called, if what is to be
-            a token of a prefix is none.
+        UserError: if `config_file` is not the default; at the first call, if a token of a prefix is
+            not in the vocabulary.
     """
 
     backbone_cls = TransformerBackbone
@@ -46,55 +59,50 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
 
     def __init__(
         self,
-        tokenizer,
-        source_tokenizer=None,
-        encoder_sequence_length=SEQUENCE_LENGTH,
-        decoder_sequence_length=SEQUENCE_LENGTH,
-        source_prefix=(),
-        target_prefix=(),
-        source_end=True,
-        **kwargs,
+        tokenizer: TransformerTokenizer,
+        source_tokenizer: TransformerTokenizer | None = None,
+        encoder_sequence_length: int = SEQUENCE_LENGTH,
+        decoder_sequence_length: int = SEQUENCE_LENGTH,
+        source_prefix: Sequence[str] = (),
+        target_prefix: Sequence[str] = (),
+        source_end: bool = True,
+        max_source_length: int | None = TranslationPreprocessor.max_source_length,
+        **kwargs: Any,
     ):
         check_config_file(kwargs, PREPROCESSOR)
         super().__init__(tokenizer, encoder_sequence_length, decoder_sequence_length, **kwargs)
-        self.source_tokenizer = source_tokenizer
-        self.source_prefix = list(source_prefix)
-        self.target_prefix = list(target_prefix)
-        self.source_end = source_end
+        self.source_tokenizer = source_tokenizer  # Keras saves it, as an attribute.
+        self.texts = TranslationPreprocessor(
+            *(tokenizer, source_tokenizer, source_prefix, target_prefix),
+            *(source_end, max_source_length),
+        )
 
     @property
-    def encoder_tokenizer(self):
+    def encoder_tokenizer(self) -> TransformerTokenizer:
         """The tokenizer of sources."""
         return self.tokenizer if self.source_tokenizer is None else self.source_tokenizer
 
-    @property
-    def source_prefix_ids(self):
-        return self.encoder_tokenizer.ids_of(self.source_prefix)
-
-    @property
-    def target_prefix_ids(self):
-        return self.tokenizer.ids_of(self.target_prefix)
-
-    def build(self, input_shape):
+    def build(self, input_shape: Any) -> None:
         # Here, and not earlier: the tokenizers of a preset get their vocabularies late.
         self.encoder_packer = _packer(
-            self.source_prefix_ids, self.encoder_sequence_length, self.source_end
+            *(self.texts.source_prefix_ids, self.encoder_sequence_length),
+            self.texts.source_end,
         )
         self.decoder_packer = _packer(
-            [START_ID, *self.target_prefix_ids], self.decoder_sequence_length
+            [START_ID, *self.texts.target_prefix_ids], self.decoder_sequence_length
         )
         self.built = True
 
     def call(
         self,
-        x,
-        y=None,
-        sample_weight=None,
+        x: dict[str, Any],
+        y: Any = None,
+        sample_weight: Any = None,
         *,
-        encoder_sequence_length=None,
-        decoder_sequence_length=None,
-        sequence_length=None,
-    ):
+        encoder_sequence_length: int | None = None,
+        decoder_sequence_length: int | None = None,
+        sequence_length: int | None = None,
+    ) -> Any:
         length = decoder_sequence_length or sequence_length or self.decoder_sequence_length
         source, _ = self.encoder_packer(
             self.encoder_tokenizer(x["encoder_text"]),
@@ -108,24 +116,25 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
 
     def generate_preprocess(
         self,
-        x,
+        x: Any,
         *,
-        encoder_sequence_length=None,
-        decoder_sequence_length=None,
-        sequence_length=None,
-    ):
-        """From strings to the arrays that `TransformerSeq2SeqLM.generate_step` takes.
+        encoder_sequence_length: int | None = None,
+        decoder_sequence_length: int | None = None,
+        sequence_length: int | None = None,
+    ) -> dict[str, Tensor]:
+        """Convert strings to the arrays that `TransformerSeq2SeqLM.generate_step` takes.
 
         Args:
             x: strings, or a dict of `"encoder_text"` and `"decoder_text"`, with which the outputs
                 begin.
             encoder_sequence_length: the length that sources are cut and padded to.
-            decoder_sequence_length: the most tokens of an output, the start token included.
+            decoder_sequence_length: the largest number of tokens of an output, including the start
+                token.
             sequence_length: another name of `decoder_sequence_length`.
 
         Returns:
             A dict of int32 `"encoder_token_ids"` `(batch, source)`, int32 `"decoder_token_ids"`
-            `(batch, target)` and bool `"decoder_padding_mask"`, true at what is given of the
+            `(batch, target)` and bool `"decoder_padding_mask"`, true at the given tokens of
             outputs.
         """
         if not self.built:
@@ -149,30 +158,28 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
             "decoder_padding_mask": is_token,
         }
 
-    def generate_postprocess(self, x):
-        """From what `TransformerSeq2SeqLM.generate_step` gives to a list of strings.
+    def generate_postprocess(self, x: dict[str, Tensor]) -> list[str]:
+        """Convert the result of `TransformerSeq2SeqLM.generate_step` to a list of strings.
 
-        Line breaks and tabs become spaces, even if the sources have them.
+        Line breaks and tabs become spaces, even if the sources contain them.
         """
-        first = 1 + len(self.target_prefix_ids)
+        first = 1 + len(self.texts.target_prefix)
         token_ids = ops.convert_to_numpy(x["decoder_token_ids"])[:, first:]
         rows = [[int(i) for i in row if i > END_ID] for row in token_ids]
         return [without_breaks(text) for text in self.tokenizer.detokenize(rows)]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         source = self.source_tokenizer
         return {
             **super().get_config(),
             "source_tokenizer": None if source is None else keras.layers.serialize(source),
             "encoder_sequence_length": self.encoder_sequence_length,
             "decoder_sequence_length": self.decoder_sequence_length,
-            "source_prefix": list(self.source_prefix),
-            "target_prefix": list(self.target_prefix),
-            "source_end": self.source_end,
+            **self.texts.get_config(),
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         source = config.get("source_tokenizer")
         if isinstance(source, dict):
             config = {**config, "source_tokenizer": keras.layers.deserialize(source)}
@@ -187,3 +194,11 @@ def _packer(start_ids, sequence_length, has_end=True):
         pad_value=PAD_ID,
         return_padding_mask=True,
     )
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ParserTransformerSeq2SeqLMPreprocessor(TransformerSeq2SeqLMPreprocessor):
+    """The `TransformerSeq2SeqLMPreprocessor` of a `ParserTransformerBackbone`."""
+
+    backbone_cls = ParserTransformerBackbone
+    tokenizer_cls = ParserTransformerTokenizer

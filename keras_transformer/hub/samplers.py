@@ -1,11 +1,14 @@
 """KerasHub's samplers as searches of this package."""
 
+from typing import Any
+
 import keras_hub
 from keras_hub import samplers
 
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.resolve_search import resolve_search
 from keras_transformer.decoding.sampling import Sampling
+from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 
 # A class of KerasHub -> the options of the search that does the same.
@@ -21,14 +24,13 @@ _OPTIONS = {
 }
 
 
-def as_search(sampler, default):
-    """The search that a sampler stands for.
+def as_search(sampler: Any, default: Search) -> Search:
+    """Return the search that corresponds to a sampler.
 
     Args:
         sampler: `"auto"` for the default; a name, a configuration or an object of one of KerasHub's
-            samplers; or what `resolve_search` takes.
-        default: a `Search`, whose length and constraints are kept where `sampler` says nothing of
-            them.
+            samplers; or an argument of `resolve_search`.
+        default: a `Search`, whose length and constraints are kept unless `sampler` has its own.
 
     Returns:
         A `Search`.

@@ -1,4 +1,6 @@
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import keras_hub
@@ -9,29 +11,33 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
 from keras_transformer.decoding.static_fields import (
     check_padding,
-    deserialize,
     integers,
     serialize,
 )
 from keras_transformer.errors import UserError
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
-from keras_transformer.hub.preprocessor import TransformerSeq2SeqLMPreprocessor
+from keras_transformer.hub.preprocessor import (
+    ParserTransformerSeq2SeqLMPreprocessor,
+    TransformerSeq2SeqLMPreprocessor,
+)
 from keras_transformer.hub.samplers import as_search
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
+from keras_transformer.tasks.task import search_from_config
+from keras_transformer.typing import Tensor
 
 # The largest number of source slots searched at once.
 _BATCH_TOKENS = 2048
 
 
 class _NoEnd(MinLength):
-    """All outputs are as long as their limits, which are different: no end token comes before."""
+    """Forbids the end token, so that each output is as long as its own limit."""
 
     def __init__(self):
         super().__init__(2**30)
 
     def check(self, model, encoder_token_ids, limits):
-        """Let no limit be too small."""
+        """Accept every limit."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -47,14 +53,14 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
     Args:
         backbone: a `TransformerBackbone`.
         preprocessor: a `TransformerSeq2SeqLMPreprocessor`, or None.
-        search: the search that `compile(sampler="auto")` stands for: a `kt.BeamSearch`, a
-            `kt.Sampling`, or the configuration of one. Defaults to `kt.BeamSearch()`.
-        metadata: dict of JSON values kept with a preset, such as the languages.
+        search: the search of `compile(sampler="auto")`: a `kt.BeamSearch`, a `kt.Sampling`, or the
+            configuration of one. Defaults to `kt.BeamSearch()`.
+        metadata: dict of JSON values stored with a preset, such as the languages.
         task: name of the class of `keras_transformer` that the preset is for.
         **kwargs: further arguments of `keras_hub.models.Seq2SeqLM`.
 
     Raises:
-        UserError: if the search is none.
+        UserError: if `search` does not describe a search.
     """
 
     backbone_cls = TransformerBackbone
@@ -62,18 +68,20 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
 
     def __init__(
         self,
-        backbone,
-        preprocessor=None,
-        search=None,
-        metadata=None,
-        task="Translator",
-        **kwargs,
+        backbone: TransformerBackbone,
+        preprocessor: TransformerSeq2SeqLMPreprocessor | None = None,
+        search: Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        task: str = "Translator",
+        **kwargs: Any,
     ):
         # A parser's tag dictionary is for its own class, which finds it in its own preset.
         kwargs.pop("has_tag_dictionary", None)
         self.backbone = backbone
         self.preprocessor = preprocessor
-        self.search = deserialize(search) if isinstance(search, dict) else search or BeamSearch()
+        self.search = (
+            search_from_config(search) if isinstance(search, dict) else search or BeamSearch()
+        )
         self.metadata = metadata or {}
         self.task = task
         inputs = backbone.input
@@ -81,24 +89,23 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
 
     def compile(
         self,
-        optimizer="auto",
-        loss="auto",
+        optimizer: Any = "auto",
+        loss: Any = "auto",
         *,
-        weighted_metrics="auto",
-        sampler="auto",
-        **kwargs,
-    ):
-        """As of `keras_hub.models.Seq2SeqLM`, but for the sampler.
+        weighted_metrics: Any = "auto",
+        sampler: Any = "auto",
+        **kwargs: Any,
+    ) -> None:
+        """Compile the model as `keras_hub.models.Seq2SeqLM` does, with a search as the sampler.
 
         Args:
-            optimizer: as there.
-            loss: as there.
-            weighted_metrics: as there.
-            sampler: the search: `"auto"` for the preset's own; `"greedy"`, `"beam"`, `"random"`,
-                `"top_k"`, `"top_p"`, or an object of these samplers of KerasHub, which
-                then stands for the search of this package that does the same; or a
-                `kt.BeamSearch` or `kt.Sampling`.
-            **kwargs: as there.
+            optimizer: as in KerasHub.
+            loss: as in KerasHub.
+            weighted_metrics: as in KerasHub.
+            sampler: `"auto"` for the preset's own search; `"greedy"`, `"beam"`, `"random"`,
+                `"top_k"`, `"top_p"`, or an object of one of these samplers of KerasHub, which is
+                replaced by the corresponding search; a `kt.BeamSearch` or `kt.Sampling`.
+            **kwargs: as in KerasHub.
 
         Raises:
             UserError: if there is no such search.
@@ -108,29 +115,35 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             optimizer, loss, weighted_metrics=weighted_metrics, sampler=sampler, **kwargs
         )
 
-    def quantize(self, mode=None, config=None, **kwargs):
+    def quantize(self, mode: str | None = None, config: Any = None, **kwargs: Any) -> None:
         """Quantize the backbone: see `kt.Transformer.quantize`.
 
         Args:
             mode: `"int8"`.
-            config: as there.
-            **kwargs: as there.
+            config: as for `kt.Transformer.quantize`.
+            **kwargs: as for `kt.Transformer.quantize`.
 
         Raises:
-            UserError: as there, for a mode that no saved model could hold.
+            UserError: as `kt.Transformer.quantize`.
         """
         self.backbone.quantize(mode, config, **kwargs)
         # Compiled for the old weights.
         self.train_function = self.test_function = self.predict_function = None
 
-    def generate(self, inputs, max_length=None, stop_token_ids="auto", strip_prompt=False):
+    def generate(
+        self,
+        inputs: Any,
+        max_length: int | None = None,
+        stop_token_ids: Any = "auto",
+        strip_prompt: bool = False,
+    ) -> Any:
         """Search for outputs, as `generate` of `keras_hub.models.Seq2SeqLM`.
 
         Args:
             inputs: a string, a list of strings, a dict of `"encoder_text"` and `"decoder_text"`,
-                or a `tf.data.Dataset`. For an empty list the result is an empty list.
-            max_length: the most tokens of an output, the start token included.
-            stop_token_ids: as of `generate_step`.
+                or a `tf.data.Dataset`. The result of an empty list is an empty list.
+            max_length: the largest number of tokens of an output, including the start token.
+            stop_token_ids: as for `generate_step`.
             strip_prompt: must be False: an output contains its `"decoder_text"`.
 
         Raises:
@@ -147,7 +160,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             return []
         return super().generate(inputs, max_length, stop_token_ids)
 
-    def make_generate_function(self):
+    def make_generate_function(self) -> Callable:
         """Return `generate_step` for the batches of one call, with a running number of sentences.
 
         It is not compiled: a search compiles itself, one program per stage.
@@ -162,18 +175,23 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
 
         return generate
 
-    def generate_step(self, inputs, stop_token_ids=None, first_number=0):
+    def generate_step(
+        self,
+        inputs: dict[str, Tensor],
+        stop_token_ids: Sequence[int] | None = None,
+        first_number: int = 0,
+    ) -> dict[str, Tensor]:
         """Search for the outputs of a batch.
 
         Args:
-            inputs: a dict of arrays, as the preprocessor's `generate_preprocess` gives it.
-            stop_token_ids: the end token's id alone; or None, with which all outputs go on to
-                `max_length`, or as long as the search lets them.
+            inputs: a dict of arrays, as returned by the preprocessor's `generate_preprocess`.
+            stop_token_ids: the id of the end token; or None, with which all outputs continue to
+                `max_length`, or to the limit of the search.
             first_number: the number of the first sentence in the call: see `kt.Sampling`.
 
         Returns:
-            A dict of int32 `"decoder_token_ids"`, of the same shape as those of the inputs, and
-            bool `"decoder_padding_mask"`, true up to and including the end token.
+            A dict of int32 `"decoder_token_ids"`, in the shape of the inputs' ids, and bool
+            `"decoder_padding_mask"`, true up to and including the end token.
 
         Raises:
             UserError: if outputs are to end with other tokens, or if ids are not integers or have
@@ -189,9 +207,9 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         prompts = np.where(is_given, prompts, PAD_ID)[:, 1:]
         most = prompts.shape[1]
         prompts = prompts[:, : is_given.sum(axis=1).max(initial=1) - 1]
-        texts = self.preprocessor
+        texts = None if self.preprocessor is None else self.preprocessor.texts
         prefix = 0 if texts is None else len(texts.target_prefix)
-        added = 1 if texts is None else len(texts.source_prefix) + texts.source_end
+        added = 1 if texts is None else texts.num_added
         search = self._search(most, prompts.shape[1] - prefix, stop_token_ids)
         token_ids = np.zeros((len(source), 1 + most), "int32")
         token_ids[:, 0] = START_ID
@@ -211,14 +229,14 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
 
     def call_decoder_with_cache(
         self,
-        encoder_hidden_states,
-        encoder_padding_mask,
-        decoder_token_ids,
-        self_attention_cache=None,
-        self_attention_cache_update_index=None,
-        cross_attention_cache=None,
-        cross_attention_cache_update_index=None,
-    ):
+        encoder_hidden_states: Tensor,
+        encoder_padding_mask: Tensor,
+        decoder_token_ids: Tensor,
+        self_attention_cache: Tensor | None = None,
+        self_attention_cache_update_index: Tensor | None = None,
+        cross_attention_cache: Tensor | None = None,
+        cross_attention_cache_update_index: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Run the decoder on some tokens, with keys and values cached in KerasHub's layout.
 
         `generate` does not call it: a search has a cache of its own.
@@ -282,9 +300,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         return decoder.logits(sequence), sequence, self_attention_cache, cross_attention_cache
 
     def _search(self, most, prompt, stop_token_ids):
-        """The search whose outputs are cut to `most` tokens, without the start token, and may be so
-        much longer than without a prompt.
-        """
+        """Return a search whose outputs have at most `most` tokens after the start token."""
         search, constraints = self.sampler, self.sampler.constraints
         if stop_token_ids is None:
             constraints = (*constraints, _NoEnd())
@@ -297,9 +313,10 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         return dataclasses.replace(search, extra_length=length, constraints=constraints)
 
     def _by_extra_length(self, lengths, extra_length):
-        """Yield the lengths of some sources, 0 for the others, and the `extra_length` of these.
+        """Yield the lengths of some sources, 0 for the others, and the `extra_length` of these
+        sources.
 
-        Learned positions leave a long source less of it, whatever other sources are there.
+        With learned positions, `extra_length` is smaller for a longer source.
         """
         max_length = self.backbone.config.max_length
         if max_length is None:
@@ -310,7 +327,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             yield np.where(extra == value, lengths, 0), int(value)
 
     def _search_batch(self, search, source, lengths, prompts, numbers):
-        """The best outputs: int array `(rows, n)`."""
+        """Return the best outputs, an int array `(rows, n)`."""
         max_length = self.backbone.config.max_length
         batch = pad_to_few_shapes(
             [row[:length].tolist() for row, length in zip(source, lengths)],
@@ -328,7 +345,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         token_ids, _ = search(self.backbone, batch, 1, constraints, sentence_numbers=numbers)
         return ops.convert_to_numpy(token_ids)[: len(source), 0]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         search = getattr(self, "sampler", None) or self.search
         return {
             **super().get_config(),
@@ -353,7 +370,7 @@ def _stack_caches(pairs):
 
 
 def _split_caches(cache, dtype):
-    """Return the pairs of which `_stack_caches` makes one tensor."""
+    """Return the pairs of keys and values that `_stack_caches` joins to one tensor."""
     cache = ops.cast(cache, dtype)
     return [
         (
@@ -375,6 +392,12 @@ class ParserTransformerSeq2SeqLM(TransformerSeq2SeqLM):
     """
 
     backbone_cls = ParserTransformerBackbone
+    preprocessor_cls = ParserTransformerSeq2SeqLMPreprocessor
 
-    def __init__(self, backbone, preprocessor=None, **kwargs):
+    def __init__(
+        self,
+        backbone: ParserTransformerBackbone,
+        preprocessor: TransformerSeq2SeqLMPreprocessor | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(backbone, preprocessor, **kwargs)

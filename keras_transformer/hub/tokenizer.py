@@ -1,9 +1,11 @@
+from typing import Any
+
 import keras
 import keras_hub
 
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.hub.backbone import TransformerBackbone
+from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
 from keras_transformer.presets.format import SOURCE_TOKENIZER, TOKENIZER
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
@@ -12,21 +14,22 @@ _SPECIAL = {"pad_token": PAD_ID, "start_token": START_ID, "end_token": END_ID}
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TransformerTokenizer(keras_hub.tokenizers.SentencePieceTokenizer):
-    """The tokenizer of a preset: a SentencePiece model whose first ids are 0 padding, 1 start, 2
-    end and 3 unknown.
+    """The tokenizer of a preset: a SentencePiece model with reserved first ids.
+
+    The ids are 0 for padding, 1 for the start, 2 for the end and 3 for unknown tokens.
 
     Args:
-        proto: the serialised SentencePiece model as bytes, or None: that of the preset.
+        proto: the serialized SentencePiece model as bytes, or None to load the preset's.
         **kwargs: further arguments of `keras_hub.tokenizers.SentencePieceTokenizer`. For the second
             tokenizer of a model, `config_file="source_tokenizer.json"`.
 
     Raises:
-        UserError: if the model's first ids or `config_file` are others.
+        UserError: if the model's first ids or `config_file` differ.
     """
 
     backbone_cls = TransformerBackbone
 
-    def __init__(self, proto=None, **kwargs):
+    def __init__(self, proto: bytes | str | None = None, **kwargs: Any):
         check_config_file(kwargs, *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)))
         for name in _SPECIAL:
             self._add_special_token(None, name)
@@ -38,19 +41,29 @@ class TransformerTokenizer(keras_hub.tokenizers.SentencePieceTokenizer):
             setattr(self, name, self.get_vocabulary()[token_id])
             setattr(self, f"{name}_id", token_id)
 
-    def ids_of(self, tokens):
-        """The ids of strings that are one token each.
+    def ids_of(self, tokens: list[str]) -> list[int]:
+        """Return the ids of strings that are one token each.
 
         Raises:
-            UserError: if one of them is no token of the vocabulary.
+            UserError: if a string is not a token of the vocabulary.
         """
         return Tokenizer(self.proto).ids_of(tokens) if tokens else []
 
 
-def check_config_file(config, *names):
-    """Raise a `UserError` if a layer's file in a preset is another one.
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class ParserTransformerTokenizer(TransformerTokenizer):
+    """The `TransformerTokenizer` class that KerasHub looks for with a `ParserTransformerBackbone`.
 
-    KerasHub writes a layer to the file that it says it has, wherever that is.
+    A preset names the base class, and `from_preset` returns an object of it.
+    """
+
+    backbone_cls = ParserTransformerBackbone
+
+
+def check_config_file(config: dict[str, Any], *names: str) -> None:
+    """Raise a `UserError` if a layer has another file in a preset than the expected one.
+
+    KerasHub would write the layer to that file.
     """
     if config.get("config_file", names[0]) not in names:
         raise UserError(

@@ -4,7 +4,9 @@ The policy of a quantized model is Keras's `"int8_from_float32"`, or a `DTypePol
 of its layers are quantized.
 """
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -16,54 +18,12 @@ from keras_transformer.typing import DType
 _MODE = "int8"
 
 
-class QuantizableModel(keras.Model):
-    """A model whose weights can be quantized.
-
-    A derived class has `quantizable_layers()`, which returns a list of its `Dense` and
-    `ReversibleEmbedding` layers.
-    """
-
-    def quantize(
-        self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
-    ) -> None:
-        """Convert the weights of embeddings, projections and feed-forward networks to integers.
-
-        Each row of an embedding, and each column of a matrix, is rounded to 8 bits with its own
-        scale. Inputs of products are rounded to 8 bits in the same way, and the products are
-        integer products. A quantized model translates, and is saved and loaded like any other. It
-        cannot be trained: its weights are frozen. Quantization cannot be undone.
-
-        ```python
-        translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
-        translator.model.quantize("int8")
-        translator.save_to_preset("int8")
-        ```
-
-        Args:
-            mode: `"int8"`.
-            config: None, or the default configuration of `"int8"`.
-            filters: the layers to quantize, as for `keras.Model.quantize`: a regular expression of
-                names, a list of regular expressions, or a function of a layer. Defaults to all.
-            **kwargs: further arguments of `keras.Model.quantize`.
-
-        Raises:
-            UserError: if `mode` or `config` is not supported, or the model is quantized already
-                or has LoRA.
-        """
-        _check_quantizable(self, mode, config)
-        with warnings.catch_warnings(), collect_new_objects_only():
-            # Keras warns about norms and dropout, which have nothing to quantize.
-            warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
-            super().quantize(mode, filters=filters, **kwargs)
-        self.trainable = False
-
-
-def is_quantized(model: QuantizableModel) -> bool:
+def is_quantized(model: Any) -> bool:
     """Return whether any layer of a model is quantized."""
     return any(layer.quantization_mode for layer in model.quantizable_layers())
 
 
-def policy_of(model: QuantizableModel) -> keras.DTypePolicy | keras.dtype_policies.DTypePolicyMap:
+def policy_of(model: Any) -> keras.DTypePolicy | keras.dtype_policies.DTypePolicyMap:
     """Return the dtype policy that makes a model with the same quantized layers."""
     layers = model.quantizable_layers()
     for layer in layers:
@@ -105,9 +65,7 @@ def with_default_policy(
     return keras.dtype_policies.DTypePolicyMap(default, dict(as_policy_map(dtype)))
 
 
-def quantize_by_policy(
-    model: QuantizableModel, policy: keras.dtype_policies.DTypePolicyMap
-) -> None:
+def quantize_by_policy(model: Any, policy: keras.dtype_policies.DTypePolicyMap) -> None:
     """Quantize the layers that a `DTypePolicyMap` names.
 
     Raises:
@@ -125,8 +83,8 @@ def quantize_by_policy(
         model.quantize(_MODE, filters=lambda x: x.path and policy[x.path].quantization_mode)
 
 
-def _check_quantizable(model: QuantizableModel, mode: str | None, config: Any) -> None:
-    """Raise a `UserError` unless `QuantizableModel.quantize` can quantize the model."""
+def check_quantizable(model: Any, mode: str | None, config: Any) -> None:
+    """Raise a `UserError` unless `Transformer.quantize` can quantize the model."""
     if mode != _MODE or not _is_default(config):
         raise UserError(
             f"Models can be quantized to {_MODE!r}, with the default `config`, because saved "
@@ -138,6 +96,14 @@ def _check_quantizable(model: QuantizableModel, mode: str | None, config: Any) -
         raise UserError(
             "Cannot quantize a model with LoRA. Save it, load it, and quantize the loaded model."
         )
+
+
+@contextlib.contextmanager
+def quiet_quantization() -> Iterator[None]:
+    """Ignore Keras's warnings about norms and dropout, which have nothing to quantize."""
+    with warnings.catch_warnings(), collect_new_objects_only():
+        warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
+        yield
 
 
 def _is_default(config):

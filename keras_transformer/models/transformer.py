@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import keras
@@ -11,12 +11,13 @@ from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.encoder_decoder import Decoder, Encoder, make_embeddings
 from keras_transformer.models.layout import make_layout_map
-from keras_transformer.models.low_rank import LowRankAdapters
+from keras_transformer.models.low_rank import enable_lora, load_lora_weights, save_lora_weights
 from keras_transformer.models.quantization import (
-    QuantizableModel,
     as_policy_map,
+    check_quantizable,
     policy_of,
     quantize_by_policy,
+    quiet_quantization,
 )
 from keras_transformer.models.training_step import FusedTrainingStep
 from keras_transformer.models.variants import (
@@ -29,7 +30,7 @@ from keras_transformer.typing import DType, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
+class Transformer(FusedTrainingStep):
     """The encoder-decoder of "Attention Is All You Need" (section 3).
 
     One matrix embeds the source, embeds the target and projects the decoder's output to logits
@@ -449,6 +450,91 @@ class Transformer(LowRankAdapters, QuantizableModel, FusedTrainingStep):
         if self.token_embedding is not self.encoder.token_embedding:
             embeddings.append(self.token_embedding)
         return [*embeddings, *self.dense_layers()]
+
+    def quantize(
+        self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
+    ) -> None:
+        """Convert the weights of embeddings, projections and feed-forward networks to integers.
+
+        Each row of an embedding, and each column of a matrix, is rounded to 8 bits with its own
+        scale. Inputs of products are rounded to 8 bits in the same way, and the products are
+        integer products. A quantized model translates, and is saved and loaded like any other. It
+        cannot be trained: its weights are frozen. Quantization cannot be undone.
+
+        ```python
+        translator = kt.Translator.from_preset("saved_models/multi30k_en_de")
+        translator.model.quantize("int8")
+        translator.save_to_preset("int8")
+        ```
+
+        Args:
+            mode: `"int8"`.
+            config: None, or the default configuration of `"int8"`.
+            filters: the layers to quantize, as for `keras.Model.quantize`: a regular expression of
+                names, a list of regular expressions, or a function of a layer. Defaults to all.
+            **kwargs: further arguments of `keras.Model.quantize`.
+
+        Raises:
+            UserError: if `mode` or `config` is not supported, or the model is quantized already
+                or has LoRA.
+        """
+        check_quantizable(self, mode, config)
+        with quiet_quantization():
+            super().quantize(mode, filters=filters, **kwargs)
+        self.trainable = False
+
+    def enable_lora(
+        self, rank: int, target_layer_names: Sequence[str] = ("query", "value")
+    ) -> None:
+        """Freeze the model, and add trainable low-rank matrices to some of its layers.
+
+        ```
+        x W  becomes  x (W + A B)
+        ```
+
+        with the frozen W `(inputs, outputs)`, and the trainable A `(inputs, rank)` and B `(rank,
+        outputs)`. B begins with zeros, so the outputs do not change at first. Afterwards compile
+        the model, because its trainable weights have changed, and train it as usual.
+
+        `save_weights`, `save` and presets save the sums `W + A B` in place of W: a plain model
+        without LoRA. Weights that are loaded into the model become W; A is kept, and B is set to
+        zeros. `save_lora_weights` saves the matrices alone. To quantize the adapted model, save it,
+        load it, and quantize the loaded model.
+
+        Args:
+            rank: the number of columns of A.
+            target_layer_names: names of the layers to adapt in each attention and feed-forward
+                network: `"query"`, `"key"`, `"value"`, `"output"` or `"intermediate"`.
+
+        Raises:
+            UserError: if an argument is not valid, the model has LoRA already, is quantized, or
+                was made in the scope of a `tf.distribute` strategy that is not in scope.
+        """
+        enable_lora(self, rank, target_layer_names)
+
+    def save_lora_weights(self, filepath: str | os.PathLike) -> None:
+        """Write the matrices A and B alone.
+
+        Args:
+            filepath: the file to write, whose name ends with `.lora.h5`.
+
+        Raises:
+            UserError: if the name has another ending, or the model does not have LoRA.
+        """
+        save_lora_weights(self, filepath)
+
+    def load_lora_weights(self, filepath: str | os.PathLike) -> None:
+        """Load the matrices A and B, and enable LoRA if the model does not have it.
+
+        The model must have the weights W that the matrices were trained with.
+
+        Args:
+            filepath: a file that `save_lora_weights` wrote.
+
+        Raises:
+            UserError: if the file is damaged, or was saved by a model of another shape or rank.
+        """
+        load_lora_weights(self, filepath)
 
     @staticmethod
     def get_layout_map(

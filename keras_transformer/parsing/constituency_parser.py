@@ -54,7 +54,8 @@ class ConstituencyParser(Task):
 
     Args:
         model: a `Transformer`.
-        tokenizer: a `Tokenizer` of which each symbol is one token.
+        preprocessor: the `Tokenizer` of words and symbols, in which each symbol is one token, or a
+            `kt.data.TranslationPreprocessor` of it.
         metadata: dict of JSON values kept with a preset. Its `"symbols"` are the symbols' list. If
             it has them, its `"max_openings"` is `TreeGrammar`'s, and its `"tag_dictionary"`, which
             is taken out of it, what `TagDictionary.to_dict` gives. Its `"word_tokenizer"` names
@@ -70,16 +71,15 @@ class ConstituencyParser(Task):
             `metadata` all the same.
         linearization: the `Linearization` of the symbols. Defaults to what `metadata` has as
             `"linearization"`, and without that to `LabelledBrackets()`.
-        max_source_length: the most tokens of a sentence, its end token included. A longer one gets
-            no tree: that of a part would not be one. None for no limit but that of a learned
-            position table.
         decision: which tree a sentence has, where one result is asked for: `"best"`, that of the
             best score, or `"consensus"`, the `kt.parsing.consensus` of all that the search finds,
             each weighed by its probability; its own score is their agreement. Pictures and a
             SavedModel have the best. Defaults to what `metadata` has as `"decision"`, and without
             that to `"best"`.
-        **search_options: fields of the search that are to be others, such as `beam_size`, `alpha`
-            and `extra_length`.
+        **options: attributes to replace: of the search, such as `beam_size`, `alpha` and
+            `extra_length`, and `max_source_length`, the largest number of tokens of a sentence,
+            including its end token (1024). Longer sentences get no tree, since the tree of a part
+            would not be one. None: no limit.
 
     Raises:
         UserError: if `metadata` has no symbols, one is no token or of another linearisation, or
@@ -92,20 +92,18 @@ class ConstituencyParser(Task):
     def __init__(
         self,
         model,
-        tokenizer,
+        preprocessor,
         metadata,
         batch_tokens=1024,
         search=None,
         constrained=True,
         tag_dictionary=True,
         linearization=None,
-        max_source_length=1024,
         decision=None,
-        **search_options,
+        **options,
     ):
-        super().__init__(
-            model, tokenizer, metadata, batch_tokens, search, max_source_length, **search_options
-        )
+        super().__init__(model, preprocessor, metadata, batch_tokens, search, **options)
+        tokenizer = self.tokenizer
         self._own_tag_dictionary = self._take_tag_dictionary(tag_dictionary)
         if "symbols" not in self.metadata:
             raise UserError(

@@ -1,7 +1,7 @@
 """Train a constituency parser, from trees to a model folder (section 6.3)."""
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
@@ -23,7 +23,7 @@ from keras_transformer.parsing.trees import (
 from keras_transformer.parsing.trees.traversal import LEAF
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.parsing.words import word_tokenizer_of
-from keras_transformer.tasks.init_from_preset import initial_symbols
+from keras_transformer.tasks.init_from_preset import initial_preset
 from keras_transformer.tasks.pipeline import (
     TrainingOptions,
     begin_training,
@@ -313,10 +313,33 @@ def make_tree_tokenizer(
         untagged = pairs.linearization.symbol_of(LEAF, UNKNOWN_TAG)
         symbols = sorted({*symbols, untagged})
     if init := options.run.init:
-        symbols = initial_symbols(init, symbols, pairs.linearization)
+        symbols = _initial_symbols(init, symbols, pairs.linearization)
     words = pairs.sentences()
     tokenizer = make_tokenizer(words, options.vocabulary, context, user_defined_symbols=symbols)
     return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)
+
+
+def _initial_symbols(init, symbols, linearization):
+    """Return the symbols of the trees of a preset, which must include those to train on."""
+    contents, path = initial_preset(init)
+    known = contents.metadata.get("symbols")
+    if known is None:
+        raise UserError(
+            f"`init` must be a preset of a parser. Received: init={str(path)!r}, without symbols."
+        )
+    saved = contents.metadata.get("linearization", linearization.serialize())
+    if saved != linearization.serialize():
+        raise UserError(
+            f"The parser of {path} was trained on trees as {saved}. Pass the `linearization` and "
+            f"`keep_tags` that they have. Received: {linearization.serialize()}"
+        )
+    missing = sorted({*symbols} - {*known})
+    if missing:
+        raise UserError(
+            f"The trees have symbols that the parser of {path} lacks: "
+            f"{', '.join(missing[:10])}{', ...' if missing[10:] else ''}. Train without `init`."
+        )
+    return known
 
 
 def parser_hyperparameters(tokenizer, symbols, options):
@@ -334,7 +357,7 @@ def parser_hyperparameters(tokenizer, symbols, options):
     """
     words = {"source_vocabulary_size": tokenizer.vocabulary_size}
     if not options.deterministic_attention:
-        return words
+        return words | dict.fromkeys(("word_start_ids", "leaf_ids", "untagged_leaf_id"))
     leaves = symbols.leaves()
     return {
         **words,
@@ -383,7 +406,8 @@ def validation_parser(parser, options):
     options.check()
     scored = copy.copy(parser)
     scored.search = options.search()
-    scored.max_source_length = None  # except with learned positions, every sentence gets a tree
+    # Except with learned positions, every sentence gets a tree.
+    scored.preprocessor = replace(parser.preprocessor, max_source_length=None)
     return scored
 
 

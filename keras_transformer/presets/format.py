@@ -1,4 +1,4 @@
-"""The form of a preset: KerasHub's JSON files, and the dataclass that declares what they hold.
+"""The format of a preset: KerasHub's JSON files, and the dataclass that declares their contents.
 
 The files are JSON objects of Keras, each with the name of its class. They are read and written here
 without KerasHub, and no class that a file names is instantiated. The classes themselves are in
@@ -13,8 +13,10 @@ from typing import Any
 
 import keras
 
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized, policy_of
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.version import __version__
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
@@ -39,6 +41,11 @@ TASK_CLASSES = {
     BACKBONE: "TransformerSeq2SeqLM",
     "ParserTransformerBackbone": "ParserTransformerSeq2SeqLM",
 }
+# The KerasHub preprocessors of these backbones.
+PREPROCESSOR_CLASSES = {
+    BACKBONE: "TransformerSeq2SeqLMPreprocessor",
+    "ParserTransformerBackbone": "ParserTransformerSeq2SeqLMPreprocessor",
+}
 # The default lengths to which KerasHub's preprocessing pads.
 SEQUENCE_LENGTH = 256
 # The dtype of a quantized model, stored a second time: see `hub.TransformerBackbone`.
@@ -48,20 +55,16 @@ _OF_EVERY_MODEL = ("name", "trainable", "dtype", QUANTIZATION)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PresetConfig:
-    """Everything that a preset holds besides the weights and the model card.
+    """The contents of a preset, except the weights and the model card.
 
     Attributes:
         task: name of the class that uses the preset, such as `"Translator"`, or None.
-        backbone: name of the model's class in `keras_transformer.hub`. The model's own is written.
-        hyperparameters: the arguments of that class. The model's own are written.
-        dtype: the model's dtype policy as Keras serializes it, or None. The model's own is written.
+        backbone: name of the model's class in `keras_transformer.hub`. A preset stores the model's.
+        hyperparameters: the arguments of that class. A preset stores the model's.
+        dtype: the serialized dtype policy of the model, or None. A preset stores the model's.
         metadata: dict of JSON values, such as the languages.
         search: dict of JSON values that describe the task's search, or None.
-        tokenizer: the `Tokenizer`, or None if the folder has none.
-        source_tokenizer: the source's `Tokenizer`, if the source has its own.
-        source_prefix: tokens before each source, as strings.
-        target_prefix: tokens before each target, as strings.
-        source_end: whether sources end with the end token.
+        preprocessor: the `TranslationPreprocessor`, or None if the folder has no tokenizer.
         tag_dictionary: a parser's tag dictionary as JSON values, or None.
         path: the folder from which the preset was read.
     """
@@ -72,15 +75,11 @@ class PresetConfig:
     dtype: Any = None
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
     search: dict[str, Any] | None = None
-    tokenizer: Any = None
-    source_tokenizer: Any = None
-    source_prefix: tuple[str, ...] = ()
-    target_prefix: tuple[str, ...] = ()
-    source_end: bool = True
+    preprocessor: TranslationPreprocessor | None = None
     tag_dictionary: Any = None
-    path: Path | None = None
+    path: Path = Path()
 
-    def to_files(self, model, tokenizers: dict[str, Any]) -> dict[str, Any]:
+    def to_files(self, model: Transformer, tokenizers: dict[str, Any]) -> dict[str, Any]:
         """Return the JSON files of a preset, except the tokenizers' own.
 
         Args:
@@ -95,7 +94,7 @@ class PresetConfig:
         if is_quantized(model):
             config[QUANTIZATION] = config["dtype"]
         backbone = serialized(model.backbone_name, {**config, **model.hyperparameters})
-        preprocessor = _preprocessor(model, tokenizers, self)
+        preprocessor = _preprocessor(model, tokenizers, self.preprocessor)
         files = {
             CONFIG: backbone,
             PREPROCESSOR: preprocessor,
@@ -112,7 +111,7 @@ def hyperparameters_of(config: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in _OF_EVERY_MODEL}
 
 
-def serialized(class_name, config):
+def serialized(class_name: str, config: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON of an object of `keras_transformer.hub`, as Keras serializes it."""
     return {
         "module": f"{PACKAGE}.hub",
@@ -135,19 +134,16 @@ def _serialized_policy(policy):
     }
 
 
-def _preprocessor(model, tokenizers, preset):
+def _preprocessor(model, tokenizers, preprocessor):
     length = min(SEQUENCE_LENGTH, model.config.max_length or SEQUENCE_LENGTH)
     config = {
         **tokenizers,
         "config_file": PREPROCESSOR,
         "encoder_sequence_length": length,
         "decoder_sequence_length": length,
-        "source_prefix": list(preset.source_prefix),
-        "target_prefix": list(preset.target_prefix),
+        **({} if preprocessor is None else preprocessor.get_config()),
     }
-    if not preset.source_end:
-        config["source_end"] = False
-    return serialized("TransformerSeq2SeqLMPreprocessor", config)
+    return serialized(PREPROCESSOR_CLASSES[model.backbone_name], config)
 
 
 def _task(backbone, preprocessor, preset):
@@ -166,7 +162,7 @@ def _task(backbone, preprocessor, preset):
 
 
 def _metadata(model):
-    """Return what KerasHub records, and shows on pages of models."""
+    """Return the values that KerasHub records and shows on the pages of models."""
     return {
         "keras_version": keras.__version__,
         "keras_transformer_version": __version__,
@@ -176,7 +172,7 @@ def _metadata(model):
     }
 
 
-def check_is_there(path, part):
+def check_is_there(path: Path, part: str) -> None:
     if not (path / part).is_file():
         raise UserError(
             f"The model folder {path} is not whole: {part} is missing. Copy it again, or train "
@@ -184,18 +180,18 @@ def check_is_there(path, part):
         )
 
 
-def write_json(path, values):
+def write_json(path: Path, values: Any) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n", "utf-8")
 
 
-def check_objects(path, config, *names):
-    """Raise a `UserError` if an entry of a configuration is there, and no object of JSON."""
+def check_objects(path: Path, config: dict[str, Any], *names: str) -> None:
+    """Raise a `UserError` if an entry of a configuration is neither null nor a JSON object."""
     for name in names:
         if not isinstance(config.get(name), dict | None):
             raise UserError(f'{path} is damaged: its "{name}" is no object of JSON.')
 
 
-def config_of(path, values, class_name):
+def config_of(path: Path, values: Any, class_name: str) -> dict[str, Any]:
     """Return the configuration of a serialized object.
 
     Raises:
@@ -210,10 +206,3 @@ def config_of(path, values, class_name):
             "presets of other classes are loaded by KerasHub."
         )
     return values["config"]
-
-
-def strings_of(path, config, name):
-    tokens = config.get(name) or []
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise UserError(f'{path / PREPROCESSOR} is damaged: its "{name}" are no strings.')
-    return tuple(tokens)

@@ -1,6 +1,7 @@
-"""Where a preset is: a folder, a name of `saved_models/`, or a repository of a hub."""
+"""The location of a preset: a folder, a name in `saved_models/`, or a repository of a hub."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.errors import UserError
@@ -30,25 +31,25 @@ _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 _KAGGLE_MODEL = re.compile(r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/\d+)?", re.IGNORECASE)
 
 
-def saved_models():
-    """The folder of presets beside the package, which a checkout has and a wheel has not."""
+def saved_models() -> Path:
+    """Return the folder of presets of a checkout. A wheel does not contain it."""
     return Path(__file__).parents[2] / "saved_models"
 
 
-def locate(preset):
-    """The folder of a preset; one of a hub is downloaded, if it is not in that hub's cache.
+def locate(preset: str | Path) -> Path:
+    """Return the folder of a preset, and download it if it is in a hub and not in the hub's cache.
 
     Args:
-        preset: a folder, the name of one in `saved_models` where that is beside the package,
+        preset: a folder, a name in the folder `saved_models` of a checkout,
             `hf://user/repository` or `hf://user/repository@revision`, or
-            `kaggle://user/model/keras/variation`, perhaps with a version after it.
+            `kaggle://user/model/keras/variation`, with a version after it or without.
 
     Returns:
         The path of a folder.
 
     Raises:
-        UserError: if there is none, the package of the hub is not installed, or its repository
-            cannot be read.
+        UserError: if there is no such folder, the package of the hub is not installed, or the
+            repository cannot be read.
     """
     name = str(preset)
     if name.startswith(HUGGING_FACE):
@@ -63,7 +64,7 @@ def locate(preset):
 
 
 def _known_names(name):
-    """What else a name could be, for who passed one that is none."""
+    """Return the end of an error: the names of the presets of a checkout."""
     if name != Path(name).name:
         return ""
     if not saved_models().is_dir():
@@ -72,12 +73,12 @@ def _known_names(name):
     return f" Names that are known: {', '.join(names)}."
 
 
-def download_repository(name, patterns):
-    """The folder of a repository at Hugging Face: downloaded, or taken from the hub's cache.
+def download_repository(name: str, patterns: Sequence[str]) -> Path:
+    """Return the folder of a repository of Hugging Face, downloaded or from the hub's cache.
 
     Args:
-        name: `hf://user/repository`, perhaps followed by `@revision`.
-        patterns: patterns of the names of the files that are wanted.
+        name: `hf://user/repository`, optionally followed by `@revision`.
+        patterns: patterns of the names of the files to download.
 
     Returns:
         The path of a folder.

@@ -2,7 +2,9 @@
 
 import logging
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
@@ -22,17 +24,17 @@ _LICENCES = (
 _LANGUAGE = re.compile(r"^language: *([\w-]+) *$", re.MULTILINE)
 
 
-def preset_folders(folder=None):
-    """The folders of presets in a folder.
+def preset_folders(folder: str | Path | None = None) -> list[Path]:
+    """Return the folders of the presets in a folder.
 
     Args:
-        folder: the folder. Defaults to `saved_models` beside the package.
+        folder: the folder. Defaults to `saved_models` of a checkout.
 
     Returns:
         A sorted list of paths.
 
     Raises:
-        UserError: if there is no such folder, or no preset in it.
+        UserError: if the folder does not exist or contains no preset.
     """
     if folder is None and not saved_models().is_dir():
         raise UserError(
@@ -46,8 +48,8 @@ def preset_folders(folder=None):
     return found
 
 
-def summaries(paths):
-    """Each preset in a line: dicts of strings. What is no whole preset is logged as a warning."""
+def summaries(paths: Iterable[str | Path]) -> Iterator[dict[str, str]]:
+    """Yield one `summary` per preset, and log a warning for each incomplete preset."""
     for path in paths:
         try:
             yield summary(path)
@@ -55,8 +57,8 @@ def summaries(paths):
             logger.warning("%s", error)
 
 
-def summary(path):
-    """A preset in a line: a dict of strings."""
+def summary(path: str | Path) -> dict[str, str]:
+    """Return a short description of a preset, as a dict of strings."""
     contents, card = read_preset(path), card_of(path)
     metadata = contents.metadata
     languages = [metadata[side] for side in ("source", "target") if side in metadata]
@@ -72,22 +74,20 @@ def summary(path):
     }
 
 
-def details(path):
-    """What a preset is made of: a dict of strings."""
+def details(path: str | Path) -> dict[str, str]:
+    """Return a full description of a preset, as a dict of strings."""
     contents = read_preset(path)
-    search = contents.search or {}
-    prefixes = {
-        f"{side} prefix": " ".join(tokens)
-        for side, tokens in (("source", contents.source_prefix), ("target", contents.target_prefix))
-    }
-    sizes = {
-        "tokens": contents.tokenizer and contents.tokenizer.vocabulary_size,
-        "source tokens": contents.source_tokenizer and contents.source_tokenizer.vocabulary_size,
-    }
+    search, preprocessor = contents.search or {}, contents.preprocessor
+    text_side = {}
+    if preprocessor is not None:
+        text_side["tokens"] = preprocessor.tokenizer.vocabulary_size
+        if preprocessor.source_tokenizer is not preprocessor.tokenizer:
+            text_side["source tokens"] = preprocessor.source_tokenizer.vocabulary_size
+        text_side["source prefix"] = " ".join(preprocessor.source_prefix)
+        text_side["target prefix"] = " ".join(preprocessor.target_prefix)
     values = {
         **{**summary(path), "folder": path},
-        **{name: size for name, size in sizes.items() if size},
-        **{name: tokens for name, tokens in prefixes.items() if tokens},
+        **text_side,
         "model": listed(contents.hyperparameters),
         "metadata": listed(contents.metadata),
         "search": f"{search.get('class_name', '')} {listed(search.get('config') or {})}".strip(),
@@ -95,19 +95,22 @@ def details(path):
     return {name: str(value) for name, value in values.items() if value}
 
 
-def card_of(path):
-    """The text of a preset's card, or an empty one."""
+def card_of(path: str | Path) -> str:
+    """Return the text of a preset's card, or an empty string."""
     card = Path(path) / CARD
     return card.read_text("utf-8", errors="replace") if card.is_file() else ""
 
 
-def score_in(card):
-    """The score that a card gives last of the test set, or first of any, such as "BLEU 40.51"."""
+def score_in(card: str) -> str:
+    """Return the score of a model from its card, such as "BLEU 40.51".
+
+    It is the last score of the test set, or else the first score of any set.
+    """
     of_test = _SCORE.findall("\n".join(re.findall(r"^- test\b.*$", card, re.MULTILINE)))
     return (of_test[-1:] or _SCORE.findall(card)[:1] or [""])[0]
 
 
-def licence_in(card):
+def licence_in(card: str) -> str:
     for pattern in _LICENCES:
         if found := re.search(pattern, card, re.MULTILINE):
             return found[1].strip()
@@ -120,7 +123,7 @@ def _parameter_count(path):
     return values.get("parameter_count") if isinstance(values, dict) else None
 
 
-def listed(values):
+def listed(values: Mapping[str, Any]) -> str:
     """Return the entries of a dict that are not empty in one line, long lists cut short."""
     return ", ".join(
         f"{name}={_short(value)}" for name, value in values.items() if value not in (None, [], ())

@@ -1,20 +1,19 @@
-"""A preset: a folder with a trained model and all it takes to use it, on any backend.
+"""Presets: folders with a trained model and everything needed to use it, on any backend.
 
-It is a preset of KerasHub, with its file names and its JSON: see `keras_transformer.hub`.
+A preset is in KerasHub's format, with its file names and its JSON: see `keras_transformer.hub`.
 
-- `config.json`: the model's hyperparameters and dtype;
-- `model.weights.h5`: the weights; if KerasHub wrote more than 10 GB of them,
-  `model.weights.json` and the files that it names;
-- `tokenizer.json`, `assets/tokenizer/vocabulary.spm`: the SentencePiece model; where the source has
-  one of its own, `source_tokenizer.json` and `assets/source_tokenizer/` too;
-- `preprocessor.json`: the tokens that are put before source and target;
-- `task.json`: the task that the model is for, its metadata, and perhaps its search;
-- `metadata.json`: when and by what the preset was written;
-- `tag_dictionary.json`: a parser's tag dictionary, if it has one;
-- `README.md`: the model card, if there is one.
+- `config.json`: the model's hyperparameters and dtype
+- `model.weights.h5`: the weights. If KerasHub wrote more than 10 GB of them,
+  `model.weights.json` and the files that it names.
+- `tokenizer.json`, `assets/tokenizer/vocabulary.spm`: the SentencePiece model. If the source has
+  its own, also `source_tokenizer.json` and `assets/source_tokenizer/`.
+- `preprocessor.json`: the `TranslationPreprocessor`
+- `task.json`: the task that the model is for, its metadata, and its search if it has one
+- `metadata.json`: the date and the versions with which the preset was written
+- `tag_dictionary.json`: a parser's tag dictionary, if it has one
+- `README.md`: the model card, if there is one
 """
 
-import dataclasses
 import importlib
 import re
 import shutil
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 import keras
 
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder, read_json
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
@@ -35,6 +35,7 @@ from keras_transformer.presets.format import (
     PACKAGE,
     PARTS,
     PREPROCESSOR,
+    PREPROCESSOR_CLASSES,
     SHARDS,
     SOURCE_TOKENIZER,
     TAG_DICTIONARY,
@@ -48,7 +49,6 @@ from keras_transformer.presets.format import (
     config_of,
     hyperparameters_of,
     serialized,
-    strings_of,
     write_json,
 )
 from keras_transformer.presets.location import locate
@@ -61,6 +61,8 @@ from keras_transformer.training.checkpoints import (
     save_weights,
 )
 from keras_transformer.training.cost import least_parameters
+from keras_transformer.training.processes import Processes
+from keras_transformer.typing import DType
 
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
@@ -102,16 +104,17 @@ def save_preset(
         UserError: if a tokenizer's class cannot be stored in a preset, the weights cannot be stored
             in that dtype, or `path` holds more than a preset.
     """
-    if config.source_tokenizer is config.tokenizer:
-        config = dataclasses.replace(config, source_tokenizer=None)
-    tokenizers = {TOKENIZER: config.tokenizer, SOURCE_TOKENIZER: config.source_tokenizer}
+    tokenizers, preprocessor = {}, config.preprocessor
+    if preprocessor is not None:
+        tokenizers[TOKENIZER] = preprocessor.tokenizer
+        if preprocessor.source_tokenizer is not preprocessor.tokenizer:
+            tokenizers[SOURCE_TOKENIZER] = preprocessor.source_tokenizer
     old_card = Path(path) / CARD
     with atomic_write_folder(path, PARTS) as folder:
         folder.mkdir()
         written = {
             name: _write_tokenizer(folder, name, tokenizer)
             for name, tokenizer in tokenizers.items()
-            if tokenizer is not None
         }
         for name, values in config.to_files(model, written).items():
             write_json(folder / name, values)
@@ -124,11 +127,11 @@ def save_preset(
             narrow_weights(folder / WEIGHTS, weights_dtype)
 
 
-def load_preset(path: str | Path, task: str, dtype=None) -> Preset:
+def load_preset(path: str | Path, task: str, dtype: DType = None) -> Preset:
     """Load a preset that `save_preset` or KerasHub wrote.
 
     Args:
-        path: the folder, or a name that `location.locate` knows.
+        path: the folder, or a name that `location.locate` accepts.
         task: name of the class that uses the preset.
         dtype: dtype or dtype policy of the model.
 
@@ -136,14 +139,14 @@ def load_preset(path: str | Path, task: str, dtype=None) -> Preset:
         A `Preset`.
 
     Raises:
-        UserError: if the folder or a part of it is missing or damaged, or is of another task; if
-            there is no such repository, or no network.
+        UserError: if the folder or a part of it is missing or damaged, or the preset is for another
+            task; if the repository does not exist or cannot be reached.
     """
     path = locate(path)
     config = read_preset(path)
     if config.task not in (None, task):
         raise UserError(f"{path} does not hold a model for {task}, but for {config.task}.")
-    if config.tokenizer is None:
+    if config.preprocessor is None:
         check_is_there(path, f"{TOKENIZER}.json")
     model = new_model(Transformer, config, dtype)
     check_vocabularies(config)
@@ -151,7 +154,9 @@ def load_preset(path: str | Path, task: str, dtype=None) -> Preset:
     return Preset(model, config)
 
 
-def load_model(path, model_class, dtype=None):
+def load_model(
+    path: str | Path, model_class: type[Transformer], dtype: DType = None
+) -> Transformer:
     """Load only the model of a preset, which needs no tokenizer.
 
     Args:
@@ -163,7 +168,7 @@ def load_model(path, model_class, dtype=None):
         A model of the class.
 
     Raises:
-        UserError: as `load_preset`, of any task.
+        UserError: as `load_preset`, but for presets of any task.
     """
     path = locate(path)
     model = new_model(model_class, read_preset(path), dtype)
@@ -172,7 +177,7 @@ def load_model(path, model_class, dtype=None):
 
 
 def read_preset(path: str | Path) -> PresetConfig:
-    """Read what a preset folder holds besides its weights.
+    """Read the contents of a preset folder, except its weights.
 
     Args:
         path: the folder.
@@ -190,11 +195,8 @@ def read_preset(path: str | Path) -> PresetConfig:
     name = str(name).removeprefix(f"{PACKAGE}>")
     name = name if name in MODEL_CLASSES else BACKBONE
     backbone = config_of(path / CONFIG, config, name)
-    preprocessor = _optional(path, PREPROCESSOR, "TransformerSeq2SeqLMPreprocessor")
     task = _optional(path, TASK, TASK_CLASSES[name])
     check_objects(path / TASK, task, "metadata", "search")
-    has_source = preprocessor.get(SOURCE_TOKENIZER) is not None
-    has_tokenizer = (path / f"{TOKENIZER}.json").is_file()
     return PresetConfig(
         path=path,
         task=task.get("task"),
@@ -203,11 +205,7 @@ def read_preset(path: str | Path) -> PresetConfig:
         dtype=backbone.get("dtype"),
         metadata=task.get("metadata") or {},
         search=task.get("search"),
-        tokenizer=_read_tokenizer(path, TOKENIZER) if has_tokenizer else None,
-        source_tokenizer=_read_tokenizer(path, SOURCE_TOKENIZER) if has_source else None,
-        source_prefix=strings_of(path, preprocessor, "source_prefix"),
-        target_prefix=strings_of(path, preprocessor, "target_prefix"),
-        source_end=bool(preprocessor.get("source_end", True)),
+        preprocessor=_read_preprocessor(path, PREPROCESSOR_CLASSES[name]),
         tag_dictionary=_tag_dictionary(path, task),
     )
 
@@ -234,6 +232,20 @@ def _optional(path, part, class_name):
     return config_of(path / part, read_json(path / part), class_name)
 
 
+def _read_preprocessor(path, class_name):
+    config = _optional(path, PREPROCESSOR, class_name)
+    names = {TOKENIZER} if (path / f"{TOKENIZER}.json").is_file() else set()
+    if config.get(SOURCE_TOKENIZER) is not None:
+        names.add(SOURCE_TOKENIZER)
+    tokenizers = {name: _read_tokenizer(path, name) for name in sorted(names)}
+    if TOKENIZER not in tokenizers:
+        return None
+    try:
+        return TranslationPreprocessor.from_config(config, **tokenizers)
+    except UserError as error:
+        raise UserError(f"{path / PREPROCESSOR} is damaged: {error}") from error
+
+
 def _tag_dictionary(path, task):
     if not task.get("has_tag_dictionary"):
         return None
@@ -241,17 +253,17 @@ def _tag_dictionary(path, task):
     return read_json(path / TAG_DICTIONARY)
 
 
-def new_model(model_class: type, config: PresetConfig, dtype=None):
+def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> Transformer:
     """Return the model of a preset with random weights.
 
     Args:
         model_class: `Transformer`, or a class derived from it.
-        config: what `read_preset` returned.
+        config: the result of `read_preset`.
         dtype: dtype or dtype policy of the model.
 
     Raises:
-        UserError: if they describe none, one with what is not known here, or one of more weights
-            than the preset has.
+        UserError: if the arguments do not describe a model, name an unknown object, or describe a
+            model with more weights than the preset has.
     """
     path, model_class = config.path, _model_class(config, model_class)
     names = model_class.config_class.names()
@@ -279,7 +291,7 @@ def _model_class(config, model_class):
 
 
 def _policy(path, saved, dtype):
-    """The dtype that is asked for; or the policy that says what is quantised, with that dtype."""
+    """Return the requested dtype, or a quantized model's policy with that dtype as its default."""
     try:
         if not _is_policy(saved):
             raise TypeError
@@ -294,7 +306,7 @@ def _policy(path, saved, dtype):
         ) from error
     if dtype is not None and _quantizes(dtype):
         raise UserError(
-            f"{path} holds floats: load it without this `dtype`, and quantise the model by "
+            f"{path} holds floats: load it without this `dtype`, and quantize the model by "
             f'`quantize("int8")`. Received: dtype={dtype!r}'
         )
     return dtype
@@ -308,7 +320,7 @@ def _quantizes(dtype):
 
 
 def _is_policy(saved):
-    """Whether JSON values name policies alone: no other class is to be made of them."""
+    """Return whether JSON values name only dtype policies, which alone may be instantiated."""
     if isinstance(saved, str):
         return True
     config = saved["config"]
@@ -317,7 +329,7 @@ def _is_policy(saved):
 
 
 def _check_activation(path, activation):
-    """Raise a `UserError` if a function is neither Keras's nor one that is registered here."""
+    """Raise a `UserError` if an activation is neither Keras's nor registered."""
     if not isinstance(activation, dict):
         return
     name = activation.get("config")
@@ -333,19 +345,21 @@ def check_vocabularies(config: PresetConfig) -> None:
     """Check that the tokenizers of a preset fit the model's vocabularies.
 
     Args:
-        config: what `read_preset` returned, with a tokenizer.
+        config: what `read_preset` returned. Without a tokenizer there is nothing to check.
 
     Raises:
         UserError: if their sizes differ.
     """
-    sizes = config.hyperparameters
+    sizes, preprocessor = config.hyperparameters, config.preprocessor
+    if preprocessor is None:
+        return
     target_size = sizes.get("vocabulary_size")
     source_size = sizes.get("source_vocabulary_size") or target_size
     if config.metadata.get("symbols"):
         target_size = source_size  # A parser's targets are some of the tokens: it checks which.
     for name, size, tokenizer in (
-        ("tokenizer", target_size, config.tokenizer),
-        ("source's tokenizer", source_size, config.source_tokenizer or config.tokenizer),
+        ("tokenizer", target_size, preprocessor.tokenizer),
+        ("source's tokenizer", source_size, preprocessor.source_tokenizer),
     ):
         if size != tokenizer.vocabulary_size:
             raise UserError(
@@ -354,17 +368,17 @@ def check_vocabularies(config: PresetConfig) -> None:
             )
 
 
-def weights_files(path):
-    """The names of the files that hold a preset's weights.
+def weights_files(path: Path) -> list[str]:
+    """Return the names of the files that hold a preset's weights.
 
     Args:
         path: the preset folder.
 
     Returns:
-        A list of names: one file, or the list of several, and these.
+        A list of names: a single file, or a list of shards followed by the shards.
 
     Raises:
-        UserError: if one is missing, or the list is damaged.
+        UserError: if a file is missing, or the list is damaged.
     """
     if (path / WEIGHTS).is_file() or not (path / SHARDS).is_file():
         check_is_there(path, WEIGHTS)
@@ -376,11 +390,11 @@ def weights_files(path):
 
 
 def _check_size(path, hyperparameters):
-    """Compare the model that a preset describes with its weights, before it takes memory.
+    """Compare the size of a model with the size of its weights, before it takes memory.
 
     Args:
         path: the preset folder.
-        hyperparameters: dict of the arguments of `Transformer`, as they stand in the preset.
+        hyperparameters: dict of the model's arguments in the preset.
 
     Raises:
         UserError: if the model has more weights than the files, or a file is damaged.
@@ -395,17 +409,17 @@ def _check_size(path, hyperparameters):
         )
 
 
-def load_preset_weights(model, path, processes=None):
-    """Give a functional model the weights of a preset.
+def load_preset_weights(model: Transformer, path: Path, processes: Processes | None = None) -> None:
+    """Load the weights of a preset into a functional model.
 
     Args:
         model: the model.
         path: the preset folder.
-        processes: the `Processes` that train the model, of which process 0 reads a single file, and
-            all read several. Defaults to this one alone.
+        processes: the `Processes` that train the model. Process 0 reads a single file, and all
+            processes read shards. Defaults to this process alone.
 
     Raises:
-        UserError: if a file is missing or damaged, or of another model.
+        UserError: if a file is missing or damaged, or belongs to another model.
     """
     name, *shards = weights_files(path)
     if not shards:
@@ -427,7 +441,7 @@ def load_preset_weights(model, path, processes=None):
 
 
 def _shards(path):
-    """The names of the files that a list of weights names."""
+    """Return the names of the files in a list of shards."""
     values = read_json(path)
     places = values.get("weight_map") if isinstance(values, dict) else None
     places = places.values() if isinstance(places, dict) else []
@@ -443,13 +457,13 @@ def _write_tokenizer(folder, name, tokenizer):
     Args:
         folder: path of the preset folder.
         name: `TOKENIZER` or `SOURCE_TOKENIZER`.
-        tokenizer: a `Tokenizer`, or another of the classes above.
+        tokenizer: a `Tokenizer`, or an object of another class in `_CLASSES`.
 
     Returns:
-        What its JSON file holds.
+        The contents of its JSON file.
 
     Raises:
-        UserError: if it is of no such class.
+        UserError: if the class of the tokenizer is not in `_CLASSES`.
     """
     class_name, file_name = _name_of(tokenizer)
     values = serialized(class_name, {"config_file": f"{name}.json"})

@@ -1,13 +1,17 @@
-"""Begin a training with what a preset holds: tokenizer, architecture and weights (`init`)."""
+"""Begin a training with the tokenizer, the architecture and the weights of a preset (`init`)."""
 
 import dataclasses
 import functools
 from pathlib import Path
+from typing import Any
 
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.models.variants import ModelOptions
 from keras_transformer.options import fixed_settings
+from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.location import locate
 from keras_transformer.presets.storage import (
     check_vocabularies,
@@ -15,8 +19,9 @@ from keras_transformer.presets.storage import (
     new_model,
     read_preset,
 )
+from keras_transformer.training.processes import Processes
 
-# Options whose place the preset takes.
+# Options that the preset decides.
 _DECIDED = (
     *("variant", "scale", "num_layers", "num_decoder_layers", "vocabulary_size"),
     *("source_vocabulary_size", "vocabulary_sentences", "vocabulary_type", "normalization"),
@@ -24,11 +29,14 @@ _DECIDED = (
 )
 
 
-def check_init(options):
-    """Raise a `UserError` if options are given that the preset of `init` decides.
+def check_init(options: Any) -> None:
+    """Check that no option is given that the preset of `init` decides.
 
     Args:
         options: `TrainingOptions`.
+
+    Raises:
+        UserError: if such an option is given, or as `initial_preprocessor`.
     """
     initial_preset.cache_clear()  # the folder may have another preset since an earlier training
     init = options.run.init
@@ -42,114 +50,105 @@ def check_init(options):
     }
     if given:
         raise UserError(
-            f"The preset that `init` names decides {', '.join(f'`{name}`' for name in given)}: "
-            f"leave out what is given: {', '.join(f'{x}={y}' for x, y in given.items())}"
+            f"{', '.join(f'`{name}`' for name in given)} must be left out with `init`, because the "
+            f"preset decides them. Received: {', '.join(f'{x}={y}' for x, y in given.items())}"
         )
-    initial_preset(init)
+    initial_preprocessor(init)
 
 
 @functools.lru_cache(1)
-def initial_preset(init):
-    """What a preset to begin with holds beside its weights, and its path.
+def initial_preset(init: str | Path) -> tuple[PresetConfig, Path]:
+    """Return the contents of the preset that a training begins with, without the weights.
 
     Args:
-        init: a preset folder, or a name as of `preset_location.locate`.
+        init: a preset folder, or a name that `presets.location.locate` accepts.
 
     Returns:
         The tuple `(contents, path)` of its `PresetConfig` and a `Path`.
 
     Raises:
-        UserError: if there is no such preset, it is damaged, or no training can begin with it.
+        UserError: if the preset does not exist or is damaged.
     """
     path = Path(locate(init))
     contents = read_preset(path)
-    if contents.tokenizer is None:
-        raise UserError(f"A training cannot begin with a preset of no tokenizer. Received: {path}")
     check_vocabularies(contents)
     return contents, path
 
 
-def make_initial_model(
-    init, vocabulary_size, options, processes, model_class=Transformer, **expected
-):
-    """The model of a preset, with its weights.
+def initial_preprocessor(init: str | Path) -> TranslationPreprocessor:
+    """Return the preprocessor of the preset that a training begins with.
 
     Args:
         init: as for `initial_preset`.
-        vocabulary_size: what it must be.
-        options: `ModelOptions`, of which dropout and precision count.
-        processes: the `Processes` that train together.
-        model_class: `Transformer`, or a class derived from it.
-        **expected: further arguments of `Transformer`, as they must be.
-
-    Returns:
-        A `Transformer`.
 
     Raises:
-        UserError: if the preset's model is another.
+        UserError: if the preset has no tokenizer; as `initial_preset`.
+    """
+    contents, path = initial_preset(init)
+    if contents.preprocessor is None:
+        raise UserError(
+            "A training must begin with a preset that has a tokenizer. "
+            f"Received: init={str(path)!r}, without one."
+        )
+    return contents.preprocessor
+
+
+def make_initial_model(
+    init: str | Path,
+    vocabulary_size: int,
+    options: ModelOptions,
+    processes: Processes,
+    model_class: type[Transformer] = Transformer,
+    **expected: Any,
+) -> Transformer:
+    """Return the model of a preset, with its weights.
+
+    Args:
+        init: as for `initial_preset`.
+        vocabulary_size: the expected size of the vocabulary.
+        options: `ModelOptions`. Only dropout and precision are used.
+        processes: the `Processes` that train together.
+        model_class: `Transformer`, or a class derived from it.
+        **expected: the expected values of further arguments of `model_class`.
+
+    Returns:
+        A model of `model_class`.
+
+    Raises:
+        UserError: if the preset's model is of another class or has other arguments.
     """
     contents, path = initial_preset(init)
     changed = dataclasses.replace(contents, hyperparameters=initial_hyperparameters(init, options))
     found = new_model(model_class, changed, options.precision)
     if is_quantized(found):
-        raise UserError(f"A training cannot begin with a quantised model. Received: {path}")
-    others = dict.fromkeys(
-        ("source_vocabulary_size", "word_start_ids", "leaf_ids", "untagged_leaf_id")
-    )
-    for name, value in {"vocabulary_size": vocabulary_size, **others, **expected}.items():
+        raise UserError(f"A training cannot begin with a quantized model. Received: {path}")
+    if type(found) is not model_class:
+        raise UserError(
+            f"`init` must be a preset of a {model_class.__name__}. "
+            f"Received: init={str(path)!r}, of a {type(found).__name__}."
+        )
+    expected = {"vocabulary_size": vocabulary_size, "source_vocabulary_size": None, **expected}
+    for name, value in expected.items():
         if found.hyperparameters.get(name) != value:
             raise UserError(
                 f"The model of {path} has another `{name}` than these options and texts make. A "
-                "parser goes on with the `linearization`, `tags`, `tag_loss_weight` and "
-                "`deterministic_attention` that it has."
+                "parser must be trained with the `linearization`, `tags`, `tag_loss_weight` and "
+                "`deterministic_attention` of its preset."
             )
     load_preset_weights(found, path, processes)
     return found
 
 
-def initial_hyperparameters(init, options):
-    """The arguments of `Transformer` that a preset has, with the dropout of `ModelOptions`."""
+def initial_hyperparameters(init: str | Path, options: ModelOptions) -> dict[str, Any]:
+    """Return the model's arguments in a preset, with the dropout of `ModelOptions`."""
     hyperparameters = dict(initial_preset(init)[0].hyperparameters)
     if options.dropout is not None:
         hyperparameters["dropout"] = options.dropout
     return hyperparameters
 
 
-def initial_symbols(init, symbols, linearization):
-    """The symbols of a preset's trees, which must have those of the new ones.
-
-    Args:
-        init: as for `initial_preset`.
-        symbols: list of the symbols of the trees to train on.
-        linearization: their `Linearization`.
-
-    Returns:
-        A list of symbols.
-
-    Raises:
-        UserError: if the preset is of other trees.
-    """
-    contents, path = initial_preset(init)
-    known = contents.metadata.get("symbols")
-    if known is None:
-        raise UserError(f"{path} does not hold a parser: it has no symbols of trees.")
-    saved = contents.metadata.get("linearization", linearization.serialize())
-    if saved != linearization.serialize():
-        raise UserError(
-            f"The parser of {path} was trained on trees as {saved}. Pass the `linearization` and "
-            f"`keep_tags` that they have. Received: {linearization.serialize()}"
-        )
-    missing = sorted({*symbols} - {*known})
-    if missing:
-        raise UserError(
-            f"The trees have symbols that the parser of {path} does not know: "
-            f"{', '.join(missing[:10])}{', ...' if missing[10:] else ''}. Train without `init`."
-        )
-    return known
-
-
 def _defaults(options):
-    """The defaults of all options, by name."""
+    """Return the defaults of all options by name."""
     defaults = {}
     for field in dataclasses.fields(options):
         if dataclasses.is_dataclass(field.type):

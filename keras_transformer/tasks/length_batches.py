@@ -1,36 +1,39 @@
-"""Which sentences share a batch of a search, and how it is padded: in Python and when exported.
+"""Batches of sentences for a search, in Python and in exported models.
 
-The longest sentences come first. A batch begins with the longest that is left, whose length is
-rounded up to one of `SIZES`; it takes the next sentences, as many as the largest of `SIZES` that
-keeps rows times rounded length within the budget of slots, and one at least. A sentence without
-tokens is in no batch.
+The longest sentences come first. A batch begins with the longest sentence that is left, and its
+length is rounded up to one of `SIZES`. The number of rows is the largest of `SIZES` for which rows
+times rounded length stays within the budget of slots, and at least one. Sentences without tokens
+are in no batch.
 
-In Python, lengths and rows are padded to `SIZES` too: a stream of odd lengths then makes few
-shapes, and JAX compiles few programs. Where rows are few, as when somebody types, all short lengths
-are one: padding costs nothing there, and each program seconds. TensorFlow compiles one program for
-all shapes, and an exported search pads to the longest of its batch alone.
+In Python, lengths and numbers of rows are padded to `SIZES` too. A stream of sentences of all
+lengths then has few shapes, and JAX compiles few programs. With few rows, as in interactive use,
+all short lengths are padded to one: padding costs nothing there, but each program costs seconds.
+TensorFlow compiles one program for all shapes, and an exported search pads only to the longest
+sentence of a batch.
 """
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 # 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to the largest of int32.
 SIZES = np.array(sorted({2**k for k in range(31)} | {3 * 2**k for k in range(29)}), "int32")
 
-# No less than so many positions are searched where there are no more than so many rows.
+# Batches of at most `_FEW_ROWS` rows have at least `_SHORTEST` positions.
 _SHORTEST, _FEW_ROWS = 16, 8
 
 
-def padded_size(size):
-    """The smallest of `SIZES` that is not below `size`."""
+def padded_size(size: int) -> int:
+    """Return the smallest of `SIZES` that is at least `size`."""
     return int(SIZES[np.searchsorted(SIZES, size)])
 
 
-def rows_of_sizes(batch_tokens):
-    """How many sentences share a batch, for each of `SIZES` as the rounded length of its longest.
+def rows_of_sizes(batch_tokens: int) -> np.ndarray:
+    """Return the number of rows of a batch for each of `SIZES` as its rounded length.
 
     Args:
-        batch_tokens: the largest number of rows times the rounded length in a batch. A sentence
-            that is longer has a batch of its own.
+        batch_tokens: the largest number of rows times the rounded length in a batch. A longer
+            sentence has a batch of its own.
 
     Returns:
         Int32 array, as long as `SIZES`.
@@ -39,8 +42,8 @@ def rows_of_sizes(batch_tokens):
     return SIZES[np.searchsorted(SIZES, most, side="right") - 1]
 
 
-def batches_by_length(lengths, batch_tokens):
-    """Group sentences of about equal length, the longest first.
+def batches_by_length(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Group sentences of similar length, the longest first.
 
     Args:
         lengths: int array `(sentences,)`.
@@ -58,15 +61,20 @@ def batches_by_length(lengths, batch_tokens):
         start = end
 
 
-def pad_to_few_shapes(token_ids, max_length=None, batch_tokens=0):
-    """Pad lists of ids to an int32 array, both of whose sizes are of `SIZES`.
+def pad_to_few_shapes(
+    token_ids: Sequence[Sequence[int]], max_length: int | None = None, batch_tokens: int = 0
+) -> np.ndarray:
+    """Pad lists of ids to an int32 array whose sizes are both among `SIZES`.
 
-    Rows added are of padding alone; the search is done with them before it begins.
+    Added rows contain only padding, and the search does no work for them.
 
     Args:
         token_ids: list of lists of ids.
-        max_length: the length not to pad beyond, or None. No list is longer.
-        batch_tokens: the slots that few rows may be padded to, so that short lengths are one.
+        max_length: the largest length to pad to, or None. No list may be longer.
+        batch_tokens: the largest number of slots that a batch of few rows is padded to.
+
+    Returns:
+        Int32 array `(rows, length)`.
     """
     rows, length = padded_size(len(token_ids)), padded_size(max(len(ids) for ids in token_ids))
     if rows <= _FEW_ROWS and rows * _SHORTEST <= batch_tokens:

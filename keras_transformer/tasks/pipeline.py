@@ -1,4 +1,4 @@
-"""What the trainings of all tasks share: their options, and the stages that need nothing else.
+"""The options and stages that the trainings of all tasks share.
 
 The stages are those of `keras_transformer.data` and `keras_transformer.training`, called in the
 order of the paper's section 5.
@@ -23,7 +23,7 @@ from keras_transformer.presets.format import PARTS as PRESET_PARTS
 from keras_transformer.tasks.init_from_preset import (
     check_init,
     initial_hyperparameters,
-    initial_preset,
+    initial_preprocessor,
     make_initial_model,
 )
 from keras_transformer.training.context import RunOptions, TrainingContext, make_context
@@ -41,15 +41,15 @@ _MODEL = "model"  # the preset, in the output folder
 
 @dataclass(kw_only=True)
 class TrainingOptions:
-    """Options of every training: those of its stages.
+    """Options of a training, grouped by its stages.
 
     Attributes:
-        run: `RunOptions`: where it writes, and whether it goes on.
+        run: `RunOptions`: the output folder, and whether the training resumes.
         vocabulary: `kt.data.VocabularyOptions`.
         batching: `kt.data.BatchingOptions`.
         model: `ModelOptions`.
         optimizer: `OptimizerOptions`.
-        fitting: `FitOptions`: how long, and how often it validates.
+        fitting: `FitOptions`: the number of updates, and the interval of validation.
         checkpoints: `CheckpointOptions`.
         devices: `DeviceOptions`.
     """
@@ -63,15 +63,15 @@ class TrainingOptions:
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
 
-    # The names of what is computed at each interval besides loss, accuracy and perplexity, or None
-    # if it is not known before `fit`.
+    # The names of the scores that are computed at each interval besides loss, accuracy and
+    # perplexity, or None if they are not known before `fit`.
     scores = None
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
-            UserError: if options of two stages do not go together.
+            UserError: if options of two stages contradict each other.
         """
         make_schedule(self.optimizer, 1, self.fitting.steps)
         uses_ema = self.optimizer.ema is not None
@@ -88,8 +88,8 @@ def begin_training(options: TrainingOptions) -> TrainingContext:
         A `TrainingContext`.
 
     Raises:
-        UserError: if an option is out of its range, there are no such devices, or the folder holds
-            another training, or a `model` that is more than a preset.
+        UserError: if an option is out of its range, a device is missing, the folder holds another
+            training, or its `model` contains files that are not part of a preset.
     """
     keep_in_user_folder()
     check_options(options)
@@ -100,12 +100,12 @@ def begin_training(options: TrainingOptions) -> TrainingContext:
 
 
 def _check_model_folder(path, options):
-    """Before the training, and not when it is to be saved."""
+    """Check that the model can be saved, before the training begins."""
     check_replaceable(path, PRESET_PARTS)
     if path.exists() and not (options.resume or options.overwrite):
         raise UserError(
-            f"{path} is the model of an earlier training. Pass `overwrite=True` to replace it, or "
-            "another `output_dir`."
+            f"{path} holds the model of an earlier training. Pass `overwrite=True` to replace it, "
+            "or another `output_dir`."
         )
 
 
@@ -117,10 +117,10 @@ def make_tokenizer(
     name: str = "tokenizer.spm",
     targets: Iterable[str] = (),
 ) -> Tokenizer:
-    """Train the vocabulary (section 5.1), or read it: from the output folder of a resumed
-    training, or from the preset that the training starts with.
+    """Train the vocabulary (section 5.1), or read it.
 
-    Process 0 does so, and sends it to the other processes.
+    A resumed training reads it from the output folder, and a training that begins with a preset
+    takes the preset's. Process 0 sends it to the other processes.
 
     Args:
         sentences: iterable of strings, source and target together for a shared vocabulary.
@@ -128,7 +128,7 @@ def make_tokenizer(
         context: the `TrainingContext`.
         user_defined_symbols: strings that are always one token.
         name: the file in the output folder.
-        targets: iterable of the sentences among them that the model is to write.
+        targets: iterable of the sentences among them that the model learns to write.
 
     Returns:
         A `Tokenizer`.
@@ -139,7 +139,7 @@ def make_tokenizer(
 
     def proto():
         if init := context.options.run.init:
-            tokenizer = initial_preset(init)[0].tokenizer
+            tokenizer = initial_preprocessor(init).tokenizer
             tokenizer.ids_of(list(user_defined_symbols))  # raises an error if it lacks one
         else:
             tokenizer = write_tokenizer(
@@ -184,8 +184,8 @@ def make_batches(
         `Batches`.
 
     Raises:
-        UserError: if the longest pair does not fit into a batch, or a text or tokenizer is not the
-            one that the training began with, or not the one of process 0.
+        UserError: if the longest pair does not fit into a batch, or a text or tokenizer differs
+            from the start of the training or between processes.
     """
     options = context.options
     tokenizers = tokenizer, target_tokenizer or tokenizer
@@ -220,16 +220,18 @@ def make_batches(
 
 
 def _samplers(source, target, strength):
-    """What segments both sides in other ways; one piece, if they share a vocabulary."""
+    """Return the subword samplers of both sides, which may be the same object."""
     sampler = source.sampler(strength)
     return sampler, sampler if target is source else target.sampler(strength)
 
 
-def _tokenize(texts, how, context):
-    """The `TokenStore` of each text: those of process 0, or a process's own if it sees none.
+def _tokenize(texts: dict[str, Any], how: tuple, context: TrainingContext) -> list[TokenStore]:
+    """Return the `TokenStore` of each text.
+
+    Process 0 builds them. A process that cannot see its files builds its own.
 
     Args:
-        texts: dict of the texts by their names.
+        texts: dict of the texts by name.
         how: tuple of the tokenizers and the limit that a `TokenStore` takes.
         context: the `TrainingContext`.
     """
@@ -241,23 +243,24 @@ def _tokenize(texts, how, context):
 
     def find_or_build():
         found = [TokenStore.find(shared / x, texts[x], *how) for x in texts]
-        return build(own) if None in found else found
+        stores = [store for store in found if store is not None]
+        return stores if len(stores) == len(found) else build(own)
 
-    stores = processes.each(lambda: build(shared) if processes.is_writer else None)
-    stores = processes.each(lambda: stores or find_or_build())
+    built = processes.each(lambda: build(shared) if processes.is_writer else None)
+    stores: Any = processes.each(lambda: built or find_or_build())
     for name, store in zip(texts, stores):
-        _tell_left_out(name, store, how[-1])
+        _log_left_out(name, store, how[-1])
     return stores
 
 
-def _tell_left_out(name, store, max_tokens):
+def _log_left_out(name, store, max_tokens):
     if not store.num_overlong_pairs:
         return
     count = f"{store.num_overlong_pairs:,} pairs"
-    told = f"{name}: {count} have a sentence of more than {max_tokens} tokens"
+    message = f"{name}: {count} have a sentence of more than {max_tokens} tokens"
     if not len(store):
-        raise UserError(f"{told}, and no other is left. Pass a larger `max_tokens`.")
-    logger.info("%s and are left out; %s are kept.", told, f"{len(store):,}")
+        raise UserError(f"{message}, and no pair is left. Pass a larger `max_tokens`.")
+    logger.info("%s and are left out; %s are kept.", message, f"{len(store):,}")
 
 
 def make_model(
@@ -300,7 +303,7 @@ def make_model(
 
 
 def _hyperparameters(options):
-    """Those of the model and its training."""
+    """Return the hyperparameters of the model and its training."""
     chosen = get_hyperparameters(options.model)
     if options.run.init is None:
         return chosen
@@ -317,17 +320,16 @@ def save_training(
     batches: Batches,
     fitted: Fitted,
 ) -> None:
-    """Write the results, and the preset in `model` with its model card: in process 0.
+    """Write the results and the preset `model` with its model card, in process 0.
 
     Args:
         task: a `Translator` or another task with the trained model.
-        facts: dict of JSON values for `results.json`, with `"command"` for the card if there was
-            one.
+        facts: dict of JSON values for `results.json`. Its `"command"`, if any, is for the card.
         title: title of the model card.
         lines: further lines of the card, such as scores.
         context: the `TrainingContext`.
         batches: `Batches`.
-        fitted: what `fit` returned.
+        fitted: the result of `fit`.
     """
     hyperparameters = _hyperparameters(context.options)
     facts = {

@@ -1,47 +1,49 @@
-"""Search for the outputs of a stream of inputs: sorted by length, in batches, in the old order."""
+"""Search a stream of inputs in batches of similar length, and keep its order."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.search import check_logits
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.progress import bar
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
 
 
 def search_stream(
-    windows,
-    encode,
-    search,
-    batch_tokens,
-    max_length=None,
-    total=None,
-    model=None,
-    first_number=0,
-):
-    """Search for outputs, holding one window of inputs at a time.
+    windows: Iterable[Sequence[Any]],
+    encode: Callable,
+    search: Callable,
+    batch_tokens: int,
+    max_length: int | None = None,
+    total: int | None = None,
+    model: Transformer | None = None,
+    first_number: int = 0,
+) -> Iterator[list[tuple[Any, Any]]]:
+    """Search for outputs, with one window of inputs in memory at a time.
 
-    Progress is shown on a terminal, from the fifth second on, while a window is searched; elsewhere
-    it is logged each minute.
+    A terminal shows progress from the fifth second on. Elsewhere it is logged each minute.
 
     Args:
-        windows: iterable of lists of inputs. Those of a list are sorted by length and searched
-            together, before the next list is asked for.
-        encode: function of a list of inputs; returns a list of lists of ids. An input without ids
-            is not searched.
-        search: function of an int array `(batch, source)`, the list of its inputs, which may be
-            fewer than the rows: the rest is padding, and an int array `(batch,)`: the number of
-            each input in the stream. Returns `(token_ids, scores)` as a `Search` does.
+        windows: iterable of lists of inputs. The inputs of a list are sorted by length and searched
+            together, before the next list is read.
+        encode: function of a list of inputs that returns a list of lists of ids. An input without
+            ids is not searched.
+        search: function of an int array `(batch, source)`, the list of its inputs, and an int array
+            `(batch,)` with the number of each input in the stream. Rows after the inputs are
+            padding. Returns `(token_ids, scores)` as a `Search` does.
         batch_tokens: the largest number of source slots searched at once.
-        max_length: the longest source that `encode` gives and to pad to, or None.
+        max_length: the largest number of ids that `encode` returns and to pad to, or None.
         total: the number of inputs, if it is known.
-        model: the `Transformer` that is searched, whose logits are checked where an input has no
-            output. None: they are not.
+        model: the `Transformer` whose logits are checked if an input has no output, or None.
         first_number: the number of the first input.
 
     Yields:
         For each window, a list of pairs (input, list of (ids, score)) in the order of the inputs,
-        the best first. The inner list is short where there are fewer outputs; in its place there is
-        None for an input that was not searched.
+        best output first. The inner list is shorter if there are fewer outputs. It is None for an
+        input that was not searched.
 
     Raises:
         UserError: if the model's logits are infinite or not a number.
@@ -56,18 +58,18 @@ def search_stream(
             if without and model is not None:
                 check_logits(model, without[0])
             first_number += len(inputs)
-            # What is printed, or typed, now has the line to itself.
+            # The caller may print, or read a line, now.
             progress.clear()
             yield list(zip(inputs, outputs))
 
 
 def _search_window(inputs, token_ids, search, batch_tokens, max_length, progress, first_number):
     lengths = np.array([len(ids) for ids in token_ids], int)
-    results = [None] * len(inputs)
+    results: list[Any] = [None] * len(inputs)
     progress.update(np.count_nonzero(lengths == 0))
     for rows in batches_by_length(lengths, batch_tokens):
         batch = pad_to_few_shapes([token_ids[row] for row in rows], max_length, batch_tokens)
-        numbers = first_number + np.resize(rows, len(batch))  # those of padding do not matter
+        numbers = first_number + np.resize(rows, len(batch))  # the numbers of padding do not matter
         outputs = search(batch, [inputs[row] for row in rows], numbers)
         for row, ids, scores in zip(rows, *map(ops.convert_to_numpy, outputs)):
             is_output = scores > -np.inf

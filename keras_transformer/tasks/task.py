@@ -1,34 +1,43 @@
-import numbers
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 from keras_transformer.compilation_cache import keep_in_user_folder
+from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.constraints import Constraint
 from keras_transformer.decoding.resolve_search import resolve_search
+from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.registry import listed
 from keras_transformer.presets.storage import load_preset, save_preset
 from keras_transformer.progress import spinner
+from keras_transformer.typing import DType, Tensor
 from keras_transformer.validation import positive_integer
 
 
 class Task:
-    """A model, its tokenizer and a search, kept in a preset folder; a base class.
+    """Base class of a model with its preprocessor and search, stored together as a preset.
 
-    On JAX the process then keeps what it compiles for the next one: see
+    On JAX, compiled programs are stored for later processes: see
     `compilation_cache.keep_in_user_folder`.
 
     Args:
         model: a `Transformer`.
-        tokenizer: the `Tokenizer` the model was trained with.
+        preprocessor: a `TranslationPreprocessor`, or the `Tokenizer` the model was trained with.
         metadata: dict of JSON values kept with a preset.
         batch_tokens: the largest number of source slots searched at once.
         search: a `BeamSearch`, a `Sampling`, or one of the names `"greedy"`, `"beam"`, `"random"`,
             `"top_k"` and `"top_p"`. Defaults to `default_search`.
-        max_source_length: the most tokens of a source, its end token included, or None.
-        **search_options: fields of the search that are to be others, such as `beam_size`.
+        **options: attributes to replace: of the search, such as `beam_size`, and, as far as
+            `preprocessor_options` names them, of the preprocessor, such as `max_source_length`.
 
     Attributes:
+        preprocessor: the `TranslationPreprocessor`.
         search: the search, with its options.
 
     Raises:
@@ -36,33 +45,37 @@ class Task:
     """
 
     default_search = BeamSearch()
-    shortest_source = 2  # a token and the end token
+    preprocessor_options = ("max_source_length",)
 
     def __init__(
         self,
-        model,
-        tokenizer,
-        metadata,
-        batch_tokens,
-        search,
-        max_source_length,
-        **search_options,
+        model: Transformer,
+        preprocessor: TranslationPreprocessor | Tokenizer,
+        metadata: Mapping[str, Any] | None,
+        batch_tokens: int,
+        search: Search | type[Search] | str | None,
+        **options: Any,
     ):
-        check_max_source_length(max_source_length, self.shortest_source)
+        changes = {x: options.pop(x) for x in self.preprocessor_options if x in options}
+        self.preprocessor = as_preprocessor(preprocessor, **changes)
+        self.preprocessor.check_prefixes()
         positive_integer("batch_tokens", batch_tokens)
         keep_in_user_folder()
         self.model = model
-        self.tokenizer = tokenizer
         self.metadata = dict(metadata or {})
         self.batch_tokens = batch_tokens
-        self.max_source_length = max_source_length
-        self.search = resolve_search(search, self.default_search, **search_options)
+        self.search = resolve_search(search, self.default_search, **options)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of outputs, and of sources if they have no other."""
+        return self.preprocessor.tokenizer
 
     def __repr__(self):
         kind = " ".join([type(self).__name__, *self._languages()])
         return f"<{kind}: {self.model.count_params():,} parameters, {self.search}>"
 
-    def summary(self, print_fn=None):
+    def summary(self, print_fn: Callable[[str], Any] | None = None) -> None:
         """Print what the task is made of: model, tokenizer, search, limits and metadata.
 
         Args:
@@ -78,7 +91,7 @@ class Task:
         return ["-".join(map(str, languages))] if languages else []
 
     def _parts(self):
-        """What `summary` tells: name -> value."""
+        """Return the lines of `summary` by name."""
         limit = self.source_limit()
         return {
             "model": self.model,
@@ -91,25 +104,31 @@ class Task:
         }
 
     @property
-    def extra_length(self):
-        """How many tokens longer than its source an output may be."""
+    def extra_length(self) -> int:
+        """The largest number of tokens by which an output may exceed its source."""
         return self.search.extra_length
 
     @classmethod
-    def from_preset(cls, path, dtype=None, search=None, **options):
+    def from_preset(
+        cls,
+        path: str | Path,
+        dtype: DType = None,
+        search: Search | type[Search] | str | None = None,
+        **options: Any,
+    ) -> Self:
         """Load a trained model.
 
         Args:
-            path: a preset folder, such as `saved_models/multi30k_en_de`; or a name as of
-                `preset_location.locate`: `"multi30k_en_de"` in a checkout,
-                `"hf://user/repository"`, `"kaggle://user/model/keras/variation"`.
+            path: a preset folder such as `saved_models/multi30k_en_de`, its name in a checkout
+                (`"multi30k_en_de"`), or a repository: `"hf://user/repository"`,
+                `"kaggle://user/model/keras/variation"`.
             dtype: dtype or dtype policy of the model.
             search: as for the class. Defaults to the preset's own.
-            **options: further arguments of the class, options of the search among them.
+            **options: further arguments of the class, including options of the search.
 
         Raises:
-            UserError: if the folder or a part of it is missing or damaged, or is of another task;
-                if there is no such repository, or no network.
+            UserError: if the folder or a part of it is missing or damaged, or the preset is for
+                another task; if the repository does not exist or cannot be reached.
         """
         keep_in_user_folder()  # before the model is made: that compiles too
         with spinner("loading"):
@@ -117,50 +136,60 @@ class Task:
         saved = cls.default_search if config.search is None else _search_of(path, config)
         search = resolve_search(search, saved)
         parts = {**cls._parts_of(config), **options}
-        return cls(model, config.tokenizer, search=search, **parts)
+        preprocessor: Any = config.preprocessor  # `load_preset` requires one.
+        return cls(model, preprocessor, search=search, **parts)
 
-    def save_to_preset(self, path, card=None, weights_dtype=None):
-        """Write a preset folder: whole, or not at all.
+    def save_to_preset(
+        self, path: str | Path, card: str | None = None, weights_dtype: str | None = None
+    ) -> None:
+        """Write a preset folder: completely, or not at all.
 
         Args:
-            path: the folder; one that stands there already is replaced.
-            card: text of the model card, in Markdown. None keeps the card of the folder that is
-                replaced, if it has one; an empty string leaves none.
-            weights_dtype: `"float16"` for a file of half the size; the weights that are loaded from
-                it are float32 again, but for the digits. Defaults to the weights' own.
+            path: the folder. An existing preset is replaced.
+            card: text of the model card, in Markdown. None keeps the card of a preset that is
+                replaced; an empty string removes it.
+            weights_dtype: `"float16"` for a file of half the size. Its weights are loaded as
+                float32, with the precision of float16. Defaults to the dtype of the weights.
         """
         config = PresetConfig(
             task=type(self).__name__,
             metadata=self.metadata,
             search=serialize(self.search),
-            tokenizer=self.tokenizer,
+            preprocessor=self.preprocessor,
             **self._preset_parts(),
         )
         save_preset(path, self.model, config, card, weights_dtype)
 
     @classmethod
     def _parts_of(cls, config):
-        """Return the task's arguments from a `PresetConfig`, except tokenizer and search."""
+        """Return the task's arguments from a `PresetConfig`, except preprocessor and search."""
         return {"metadata": config.metadata}
 
     def _preset_parts(self):
         """Return the further fields of the task's `PresetConfig`."""
         return {}
 
-    def search_batch(self, token_ids, num_results, constraints=(), run=None, sentence_numbers=None):
-        """Search for outputs: `(batch, source)` to `(token_ids, scores)`, as every `Search`.
+    def search_batch(
+        self,
+        token_ids: Tensor,
+        num_results: int,
+        constraints: Sequence[Constraint] = (),
+        run: Callable | None = None,
+        sentence_numbers: Tensor | None = None,
+    ) -> Any:
+        """Search for the outputs of a batch of sources.
 
         Args:
             token_ids: int array `(batch, source)`, padded with 0.
-            num_results: how many outputs of each row.
+            num_results: the number of outputs per row.
             constraints: further constraints.
-            run: what runs the search: a function of the search and of its call's arguments, such as
-                 `decoding.beam_trace.replay`. Defaults to calling it.
+            run: function of the search and the arguments of its call that runs the search, such as
+                `decoding.beam_trace.replay`. Defaults to calling the search.
             sentence_numbers: as in the call of a `Search`.
 
         Returns:
-            `(token_ids, scores)`: int32 tensor `(batch, num_results, length)` and float32 tensor
-            `(batch, num_results)`; or what `run` gives.
+            The tuple `(token_ids, scores)`, an int32 tensor `(batch, num_results, length)` and a
+            float32 tensor `(batch, num_results)`, or the result of `run`.
         """
         search = self.search_of_outputs()
         if run is None:
@@ -169,64 +198,74 @@ class Task:
             )
         return run(search, self.model, token_ids, num_results, constraints)
 
-    def search_of_outputs(self):
-        """The search, with what a task knows of its outputs."""
+    def search_of_outputs(self) -> Search:
+        """Return the search, with the task's own constraints on outputs."""
         return self.search
 
-    def source_limit(self):
-        """The most tokens of a source, its end token included; None for no limit.
+    def source_limit(self) -> int | None:
+        """Return the largest number of tokens of a source, including its end token, or None.
 
-        It is `max_source_length`, or less where a learned position table ends before.
+        It is the preprocessor's `max_source_length`, or less if a learned position table ends
+        before.
 
         Raises:
             UserError: if `extra_length` leaves a source no room in the table.
         """
         max_length = self.model.config.max_length
         if max_length is None:
-            return self.max_source_length
-        if max_length - self.extra_length < self.shortest_source:
+            return self.preprocessor.max_source_length
+        shortest = len(self.preprocessor.source_prefix) + 2  # a token and the end token
+        if max_length - self.extra_length < shortest:
             raise UserError(
-                f"The model learned max_length={max_length} positions, of which an output takes "
-                f"extra_length={self.extra_length} and more: that leaves none to a source. Pass a "
-                "smaller `extra_length`."
+                f"`extra_length` leaves no position for a source: the model learned "
+                f"max_length={max_length} positions. Expected `extra_length` to be at most "
+                f"{max_length - shortest}. Received: extra_length={self.extra_length}"
             )
-        return min(self.max_source_length or max_length, max_length - self.extra_length)
+        room = max_length - self.extra_length
+        return min(self.preprocessor.max_source_length or room, room)
 
 
-def check_max_source_length(value, shortest=Task.shortest_source):
-    if value is None:
-        return
-    if not isinstance(value, numbers.Integral) or value < shortest:
-        prefix = f", after a prefix of {shortest - 2}" if shortest > 2 else ""
-        raise UserError(
-            f"`max_source_length` must be an integer, {shortest} or larger (a token and the end "
-            f"token{prefix}), or None for no limit. Received: max_source_length={value}"
-        )
+def search_from_config(config: Any) -> Search:
+    """Return the search that a preset describes.
+
+    Args:
+        config: the JSON values that `serialize` returned for a `Search`.
+
+    Raises:
+        UserError: if they do not describe a search.
+    """
+    search = deserialize(config)
+    if not isinstance(search, Search):
+        raise UserError(f"Expected a search. Received: {config['class_name']}")
+    return search
 
 
 def _search_of(path, config):
     try:
-        return deserialize(config.search)
+        return search_from_config(config.search)
     except (UserError, TypeError) as error:  # a value of another kind than the option's
-        raise UserError(f"{path} has a search that cannot be made: {error}") from error
+        raise UserError(f"Cannot make the search of {path}: {error}") from error
 
 
-def check_is_no_string(sentences, verb):
+def check_is_no_string(sentences: Any, verb: str) -> None:
+    """Raise a `UserError` if a string stands for a list of sentences."""
     if isinstance(sentences, str):
         raise UserError(
-            f"Pass a list of sentences. Received one string, whose letters would be {verb} one by "
-            f"one: {sentences[:60]!r}"
+            f"`sentences` must be a list. Received one string, whose letters would be {verb} one "
+            f"by one: {sentences[:60]!r}"
         )
 
 
-def check_is_sentence(sentence):
+def check_is_sentence(sentence: Any) -> None:
+    """Raise a `UserError` if a sentence is not a string."""
     if not isinstance(sentence, str):
-        raise UserError(f"Pass one sentence, a string. Received: {sentence!r}")
+        raise UserError(f"`sentence` must be a string. Received: sentence={sentence!r}")
 
 
-def check_has_tokens(sentence, token_ids):
+def check_has_tokens(sentence: Any, token_ids: Sequence[int]) -> None:
+    """Raise a `UserError` if a sentence has no token ids to search with."""
     if not token_ids:
         raise UserError(
-            "There is nothing to search for: the sentence is empty, has no token of the vocabulary "
-            f"or, to a parser, is too long. Received: {str(sentence)[:60]!r}"
+            "`sentence` must have a token of the vocabulary and, for a parser, must not be too "
+            f"long. Received: sentence={str(sentence)[:60]!r}"
         )

@@ -7,10 +7,10 @@ from typing import Any
 from keras_transformer.data.filters import FilterOptions, filter_pairs
 from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
-from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer, check_tags_in_text
-from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
-from keras_transformer.evaluation.bleu import score_translations
-from keras_transformer.tasks.init_from_preset import initial_preset
+from keras_transformer.data.preprocessor import TranslationPreprocessor, check_tags_in_text
+from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.evaluation.bleu import TranslationScores, score_translations
+from keras_transformer.tasks.init_from_preset import initial_preprocessor, initial_preset
 from keras_transformer.tasks.pipeline import (
     TrainingOptions,
     begin_training,
@@ -26,13 +26,13 @@ from keras_transformer.validation import check_optional, positive_integer
 
 @dataclass(kw_only=True)
 class TranslatorVocabularyOptions(VocabularyOptions):
-    """The vocabulary (section 5.1)."""
+    """Options of the vocabulary (section 5.1)."""
 
     source_vocabulary_size: int | None = None
     """Size of a vocabulary of the source's own: the other is then the target's. Without it both
     share one, as in the paper."""
 
-    def check(self):
+    def check(self) -> None:
         """Raise a `UserError` as `VocabularyOptions` do."""
         super().check()
         check_optional(positive_integer, self, "source_vocabulary_size")
@@ -40,10 +40,10 @@ class TranslatorVocabularyOptions(VocabularyOptions):
 
 @dataclass(kw_only=True)
 class TranslatorTrainingOptions(TrainingOptions):
-    """Options of a translator's training.
+    """Options of the training of a translator.
 
     Attributes:
-        filters: `kt.data.FilterOptions`: pairs that are left out.
+        filters: `kt.data.FilterOptions`: the pairs to leave out.
     """
 
     vocabulary: TranslatorVocabularyOptions = field(default_factory=TranslatorVocabularyOptions)
@@ -66,15 +66,16 @@ def train_translator(
 
     Args:
         task_class: `Translator`, or a class derived from it.
-        train: `ParallelText` to train on, or rows that it takes.
-        val: likewise, to validate on.
-        test: likewise, to score at the end. None: only `val` is scored.
+        train: `ParallelText` to train on, or rows from which it is made.
+        val: the same, to validate on.
+        test: the same, to score at the end. None: only `val` is scored.
         options: `TranslatorTrainingOptions`.
-        dataset: name of the corpus in the results. Defaults to that of `train`.
+        dataset: name of the corpus in the results. Defaults to the name of `train`.
         command: the command that began the training, for the results and the model card.
 
     Returns:
-        The tuple `(translator, report)`: a `task_class`, and its scores in several lines.
+        The tuple `(translator, report)`: an object of `task_class`, and its scores in several
+        lines.
 
     Raises:
         UserError: if an option or a text is wrong, or the output folder holds another training.
@@ -85,29 +86,27 @@ def train_translator(
 
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
-    tokenizers = make_tokenizers(train, context)
-    source_tokenizer, target_tokenizer = tokenizers.encoders
+    preprocessor = make_preprocessor(train, context)
     batches = make_batches(
-        *(train, val, source_tokenizer, context),
-        target_tokenizer=target_tokenizer,
+        *(train, val, preprocessor.source_encoder(), context),
+        target_tokenizer=preprocessor.target_encoder(),
         max_tokens=options.filters.max_tokens,
-        source_end=tokenizers.source_end,
+        source_end=preprocessor.source_end,
     )
 
     # Model (section 3), optimizer (5.3), regularization (5.4)
-    target = tokenizers.target
     model = make_model(
-        target.vocabulary_size,
+        preprocessor.tokenizer.vocabulary_size,
         context,
-        source_vocabulary_size=tokenizers.source_vocabulary_size,
+        source_vocabulary_size=_source_vocabulary_size(preprocessor, options),
     )
     languages = {"source": val.source_language, "target": val.target_language}
     origin = {**languages, "dataset": dataset or train.name}
     if train.tags:
         origin["tags"] = list(train.tags)
-    translator = task_class(model, target, origin, **tokenizers.parts)
+    translator = task_class(model, preprocessor, origin)
     # Greedy search is the fastest. The preset that is saved has the beam search.
-    greedy = task_class(model, target, origin, **tokenizers.parts, search="greedy")
+    greedy = task_class(model, preprocessor, origin, search="greedy")
 
     # Training (section 5.2)
     scores = {"val_bleu": lambda: round(score_text(greedy, val).bleu, 2)}
@@ -144,98 +143,56 @@ def train_translator(
     return translator, "\n".join(report)
 
 
-@dataclass
-class Tokenizers:
-    """The vocabularies of both sides: one that they share, or two.
+def make_preprocessor(text: ParallelText, context: TrainingContext) -> TranslationPreprocessor:
+    """Train the vocabularies (section 5.1), or read them.
 
-    Attributes:
-        source: the `Tokenizer` of the sources.
-        target: the `Tokenizer` of the targets, which may be the same.
-        source_vocabulary_size: number of rows of the sources' own embedding. None: both share one.
-        source_prefix: tokens before each source, as strings.
-        target_prefix: tokens before each target, as strings.
-        source_end: whether sources end with the end token.
-    """
-
-    source: Tokenizer
-    target: Tokenizer
-    source_vocabulary_size: int | None = None
-    source_prefix: tuple[str, ...] = ()
-    target_prefix: tuple[str, ...] = ()
-    source_end: bool = True
-
-    @property
-    def parts(self):
-        """The arguments of a `Translator` next to the target tokenizer: a dict."""
-        return {
-            "source_tokenizer": self.source,
-            "source_prefix": self.source_prefix,
-            "target_prefix": self.target_prefix,
-            "source_end": self.source_end,
-        }
-
-    @property
-    def encoders(self):
-        """The encoders of the sources and the targets to train on, with prefixes: a tuple."""
-        source = _with_prefix(self.source, self.source_prefix)
-        if self.target is self.source and self.target_prefix == self.source_prefix:
-            return source, source
-        return source, _with_prefix(self.target, self.target_prefix)
-
-
-def _with_prefix(tokenizer, prefix):
-    return PrefixedTokenizer(tokenizer, prefix) if prefix else tokenizer
-
-
-def make_tokenizers(text: ParallelText, context: TrainingContext) -> Tokenizers:
-    """Train the vocabularies, or read them: from the output folder of a resumed training, or from
-    the preset that the training starts with.
+    A resumed training reads them from its output folder, and a training that begins with a preset
+    takes the preset's.
 
     Args:
         text: the `ParallelText` to train on. Its tags are tokens of the source's vocabulary.
         context: the `TrainingContext`.
 
     Returns:
-        `Tokenizers`.
+        A `TranslationPreprocessor`.
 
     Raises:
         UserError: as `kt.data.make_tokenizer`; if the preset's vocabulary lacks a tag.
     """
     if init := context.options.run.init:
-        return _initial_tokenizers(init, text)
+        preprocessor = initial_preprocessor(init)
+        check_tags_in_text(preprocessor.source_tokenizer, text.tags)
+        # As in `Translator.tagged`, the tags of the text replace the prefix.
+        return replace(preprocessor, source_prefix=()) if text.is_tagged else preprocessor
     options = context.options.vocabulary
-    written = (pair[1] for pair in text)
+    targets = (pair[1] for pair in text)
     if options.source_vocabulary_size is None:
         both = chain.from_iterable(text)
-        tokenizer = make_tokenizer(both, options, context, text.tags, targets=written)
-        return Tokenizers(tokenizer, tokenizer)
+        tokenizer = make_tokenizer(both, options, context, text.tags, targets=targets)
+        return TranslationPreprocessor(tokenizer)
     own = replace(options, vocabulary_size=options.source_vocabulary_size)
-    sources, targets = (pair[0] for pair in text), (pair[1] for pair in text)
-    source = make_tokenizer(sources, own, context, text.tags, "source_tokenizer.spm")
-    target = make_tokenizer(targets, options, context, targets=written)
-    return Tokenizers(source, target, source.vocabulary_size)
+    sources, written = (pair[0] for pair in text), (pair[1] for pair in text)
+    source_tokenizer = make_tokenizer(sources, own, context, text.tags, "source_tokenizer.spm")
+    tokenizer = make_tokenizer(targets, options, context, targets=written)
+    return TranslationPreprocessor(tokenizer, source_tokenizer)
 
 
-def _initial_tokenizers(init, text):
-    contents, _ = initial_preset(init)
-    source = contents.source_tokenizer or contents.tokenizer
-    check_tags_in_text(source, text.tags)
-    return Tokenizers(
-        source,
-        contents.tokenizer,
-        contents.hyperparameters.get("source_vocabulary_size"),
-        # As of `Translator.tagged`, tags take its place.
-        () if text.is_tagged else tuple(contents.source_prefix),
-        tuple(contents.target_prefix),
-        contents.source_end,
-    )
+def _source_vocabulary_size(preprocessor, options):
+    """Return the number of rows of the sources' own embedding, or None if both sides share one."""
+    if options.run.init:
+        return initial_preset(options.run.init)[0].hyperparameters.get("source_vocabulary_size")
+    source = preprocessor.source_tokenizer
+    return None if source is preprocessor.tokenizer else source.vocabulary_size
 
 
-def mixture_summary(text):
-    """Count the pairs of each text of a `Mixture` that are trained on: a dict, empty for others.
+def mixture_summary(text: ParallelText) -> dict[str, Any]:
+    """Count the training pairs of each text of a `Mixture`.
 
     Args:
         text: a `ParallelText`.
+
+    Returns:
+        A dict of JSON values, which is empty for other texts.
     """
     if not isinstance(text, Mixture):
         return {}
@@ -252,10 +209,10 @@ def mixture_summary(text):
     return {"mixture": parts}
 
 
-def score_text(translator, text):
-    """The `TranslationScores` of a `ParallelText`'s translations.
+def score_text(translator: Any, text: ParallelText) -> TranslationScores:
+    """Score the translations of a `ParallelText`.
 
-    Of a `TaggedText` the sources have their tags: the translator must not add them again.
+    The sources of a `TaggedText` contain their tags, so the translator must not add them.
 
     Args:
         translator: a `Translator`.
@@ -270,8 +227,8 @@ def score_text(translator, text):
     )
 
 
-def describe_bleu(result):
-    """`TranslationScores` in one line of Markdown, with their signatures.
+def describe_bleu(result: TranslationScores) -> str:
+    """Describe `TranslationScores` in one line of Markdown, with their signatures.
 
     Args:
         result: `TranslationScores`.

@@ -94,7 +94,7 @@ def explain_translation(
 ) -> Explanation:
     """Return the result of `Translator.explain`."""
     source, target, beam = _searched(translator, sentence, translation)
-    (output,) = translator.texts_of(sentence, [target])
+    (output,) = translator.preprocessor.decode([target], sentence)
     attention = task_attention(translator, source, target)
     return Explanation(sentence, output, attention, alignment(attention), beam)
 

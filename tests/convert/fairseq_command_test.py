@@ -23,8 +23,8 @@ def test_languages_are_options(tmp_path, monkeypatch, capsys):
     call(monkeypatch, "m2m100", tmp_path / "m", tmp_path / "preset", *options)
     assert "The preset is in" in capsys.readouterr().out
     translator = kt.Translator.from_preset(tmp_path / "preset")
-    assert translator.source_prefix == ("__fr__",)
-    assert translator.target_prefix == ("__zu__",)
+    assert translator.preprocessor.source_prefix == ("__fr__",)
+    assert translator.preprocessor.target_prefix == ("__zu__",)
     assert "# fr to zu" in (tmp_path / "preset" / "README.md").read_text("utf-8")
 
 

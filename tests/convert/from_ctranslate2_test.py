@@ -247,7 +247,7 @@ def test_same_probabilities(name, tmp_path):
 
 @pytest.mark.once
 @pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int16", "int8", "int8_bfloat16"])
-def test_what_is_quantised_is_what_it_computes_with(quantization, tmp_path):
+def test_what_is_quantized_is_what_it_computes_with(quantization, tmp_path):
     save(new_spec(tied=True, output_bias=False), tmp_path / "model", quantization)
     translator = kt.convert.ctranslate2(tmp_path / "model")
     assert translator.model.config.tie_weights
@@ -325,7 +325,7 @@ def test_the_first_version_of_the_format(tmp_path):
     save_first_version(spec, folder)
     translator = kt.convert.ctranslate2(folder)
     assert translator.model.config.num_heads == 8  # it names no number
-    assert not translator.source_end
+    assert not translator.preprocessor.source_end
     assert_same_scores(translator, folder, ["w1 w2 w3 w4", "w5"], ["t1 t2", "t3 t4 t5"])
     binary = (folder / "model.bin").read_bytes()
     (folder / "model.bin").write_bytes(binary[:-1])
@@ -484,6 +484,7 @@ def test_a_start_token_that_the_user_gives(tmp_path):
     with pytest.raises(kt.UserError, match="`target_prefix`"):
         kt.convert.ctranslate2(tmp_path / "model")
     translator = kt.convert.ctranslate2(tmp_path / "model", ("w3",), ("t1", "t2"))
-    assert translator.source_prefix == ("▁w3",) and translator.target_prefix == ("▁t2",)
+    assert translator.preprocessor.source_prefix == ("▁w3",)
+    assert translator.preprocessor.target_prefix == ("▁t2",)
     # "t2" is scored here: only in a search it is given.
     assert_same_scores(translator, tmp_path / "model", ["w1 w2"], ["t2 t5"], ("w3 ", "t1 "))

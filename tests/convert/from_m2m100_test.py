@@ -161,8 +161,8 @@ def test_languages(tmp_path):
     make_folder(folder)
     translator = kt.convert.m2m100(folder)  # those of the tokenizer
     assert translator.metadata == {"source": "en", "target": "de"}
-    assert translator.source_prefix == ("__en__",)
-    assert translator.target_prefix == ("__de__",)
+    assert translator.preprocessor.source_prefix == ("__en__",)
+    assert translator.preprocessor.target_prefix == ("__de__",)
     (size,) = {len(pieces_of(sentencepiece_model(97))) + 4}
     change_json(folder / "generation_config.json", forced_bos_token_id=size + 1)
     assert kt.convert.m2m100(folder).metadata["target"] == "am"
@@ -263,5 +263,5 @@ def test_a_preset_translates_the_same(tmp_path):
     translator.save_to_preset(tmp_path / "preset")
     again = kt.Translator.from_preset(tmp_path / "preset", extra_length=3)
     translator.search = again.search
-    assert again.target_prefix == ("deu_Latn",)
+    assert again.preprocessor.target_prefix == ("deu_Latn",)
     assert again(text(3)) == translator(text(3))

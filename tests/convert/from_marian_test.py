@@ -12,7 +12,7 @@ import sentencepiece
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.data.prefixed_tokenizer import check_tags_in_text
+from keras_transformer.data.preprocessor import check_tags_in_text
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.convert.marian_folder import (
     pieces_of,
@@ -259,7 +259,8 @@ def test_target_language(several, caplog):
 
     theirs = AutoTokenizer.from_pretrained(several)
     translator = kt.convert.marian(several, target_language="fra")
-    assert translator.source_prefix == (">>fra<<",) and translator.metadata["target"] == "fra"
+    assert translator.preprocessor.source_prefix == (">>fra<<",)
+    assert translator.metadata["target"] == "fra"
     ((their_ids,),) = [theirs([">>fra<< the dog"])["input_ids"]]
     plain = theirs(["the dog"])["input_ids"][0]
     assert their_ids[1:] == plain

@@ -197,7 +197,7 @@ def test_model_that_ctranslate2_cannot_run(options, message, tmp_path):
 
 @pytest.mark.slow
 @needs_ctranslate2
-def test_quantised_model(tmp_path):
+def test_quantized_model(tmp_path):
     model = new_model()
     model.quantize("int8")
     with pytest.raises(ValueError, match="by itself"):
@@ -216,7 +216,7 @@ def test_tokenizer_of_another_vocabulary(tmp_path):
 
 
 @needs_ctranslate2
-def test_quantisation(tmp_path):
+def test_quantization(tmp_path):
     import ctranslate2
 
     translator, model = kt.Translator(new_model(), tokenizer()), tmp_path / "model"

@@ -169,11 +169,11 @@ def test_what_marian_lacks(options, tmp_path):
 
 
 @pytest.mark.slow
-def test_quantised_model(tmp_path):
-    quantised = new_translator()
-    quantised.model.quantize("int8")
-    with pytest.raises(kt.UserError, match="quantised"):
-        export_marian(quantised, tmp_path / "marian")
+def test_quantized_model(tmp_path):
+    quantized = new_translator()
+    quantized.model.quantize("int8")
+    with pytest.raises(kt.UserError, match="quantized"):
+        export_marian(quantized, tmp_path / "marian")
 
 
 def test_two_forced_tokens(tmp_path):

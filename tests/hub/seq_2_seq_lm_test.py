@@ -149,7 +149,7 @@ else:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("filters", [None, "query|intermediate"])
-def test_a_quantised_preset(tmp_path, filters):
+def test_a_quantized_preset(tmp_path, filters):
     model = new_model()
     model.quantize("int8", filters=filters)
     path = str(tmp_path / "preset")
@@ -186,7 +186,10 @@ def test_two_tokenizers_and_prefixes(tmp_path):
     lm.save_to_preset(str(tmp_path / "again"))
     again = kt.Translator.from_preset(tmp_path / "again")
     assert again.source_tokenizer.proto == two.source_tokenizer().proto
-    assert (again.source_prefix, again.target_prefix) == (("<fr>",), ("<b>", "<a>"))
+    assert (again.preprocessor.source_prefix, again.preprocessor.target_prefix) == (
+        ("<fr>",),
+        ("<b>", "<a>"),
+    )
     assert again(texts) == translator(texts)
     assert lm.generate(["", texts[0]]) == ["", translator(texts[:1])[0]]
 
@@ -205,6 +208,20 @@ def test_a_source_of_one_token_without_an_end(tmp_path, translator):
 def test_a_parser_s_preset_gives_symbols():
     lm = keras_hub.models.Seq2SeqLM.from_preset(str(ROOT / "saved_models" / "craft_parser"))
     assert lm.task == "ConstituencyParser" and lm.metadata["dataset"] == "craft"
+
+
+@pytest.mark.once
+@pytest.mark.slow
+def test_kerashub_loads_each_part_of_a_parser_s_preset():
+    # In a process of its own: the models made before decide which classes Keras finds.
+    script = """
+import keras_hub, keras_transformer.hub
+for kind in ("Backbone", "Seq2SeqLMPreprocessor", "Tokenizer"):
+    part = getattr(keras_hub.models, kind).from_preset("saved_models/craft_parser")
+    assert type(part).__module__.startswith("keras_transformer.hub"), type(part)
+"""
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True)
+    assert process.returncode == 0, process.stderr.decode()
 
 
 @pytest.mark.once

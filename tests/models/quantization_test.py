@@ -60,7 +60,7 @@ def test_embeddings_are_rounded_row_by_row():
 
 
 @pytest.mark.slow
-def test_a_search_is_of_the_quantised_model():
+def test_a_search_is_of_the_quantized_model():
     # TensorFlow has compiled a search of the model in floats.
     model = new_model(num_layers=1)
     options = {"extra_length": 1}
@@ -119,7 +119,7 @@ def test_save_and_load(filters, dtype, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_made_quantised():
+def test_made_quantized():
     model = Transformer(12, 1, 8, 16, 2, dtype="int8_from_mixed_bfloat16")
     assert model.dtype_policy.name == "mixed_bfloat16"
     dtypes = [[weight.dtype for weight in x.weights] for x in (model, quantized_model())]
@@ -147,7 +147,7 @@ def test_other_config():
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_quantised_once():
+def test_quantized_once():
     with pytest.raises(ValueError, match="quantized already"):
         quantized_model().quantize(INT8)
 

@@ -195,7 +195,7 @@ def test_refuses_to_fuse_what_needs_logits(options, words):
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_refuses_to_fuse_what_is_quantised():
+def test_refuses_to_fuse_what_is_quantized():
     model = Transformer(50, 1, 8, 16, 2)
     model.quantize("int8")
     loss = LabelSmoothedCrossentropy()
@@ -209,7 +209,7 @@ def test_refuses_to_fuse_what_is_quantised():
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_what_is_fused_and_then_quantised_says_so(tmp_path):
+def test_what_is_fused_and_then_quantized_says_so(tmp_path):
     model = small(fused=True)
     model.quantize("int8")
     with pytest.raises(

@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -466,7 +468,8 @@ def test_scores_of_a_training():
     quick = validation_parser(new_parser(), options)
     assert kt.parsing.score_trees(quick, trees()[:3]).sentences == 3
     # As of a model whose positions are too few for one of them.
-    quick.max_source_length = max(len(tree.leaves()) for tree in trees()[:3])
+    longest = max(len(tree.leaves()) for tree in trees()[:3])
+    quick.preprocessor = dataclasses.replace(quick.preprocessor, max_source_length=longest)
     longer = Tree("S", [*trees()[0], *trees()[1], *trees()[2]])
     assert kt.parsing.score_trees(quick, [longer]).skipped == 1
     for number in (0, -1):

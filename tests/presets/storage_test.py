@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.data.preprocessor import as_preprocessor
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
@@ -41,7 +42,9 @@ def model():
 
 
 def save_preset(path, task, model, tokenizer, metadata, card=None, weights_dtype=None, **parts):
-    config = PresetConfig(task=task, tokenizer=tokenizer, metadata=metadata, **parts)
+    further = {name: parts.pop(name) for name in ("search", "tag_dictionary") if name in parts}
+    preprocessor = as_preprocessor(tokenizer, **parts)
+    config = PresetConfig(task=task, preprocessor=preprocessor, metadata=metadata, **further)
     storage.save_preset(path, model, config, card, weights_dtype)
 
 
@@ -61,7 +64,7 @@ def test_round_trip(tmp_path, model):
     assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
     loaded, config = load_preset(str(tmp_path / "preset"), "Test")
     assert config.metadata == {"source": "en", "sizes": [1, 2]}
-    assert config.tokenizer.proto == tokenizer().proto
+    assert config.preprocessor.tokenizer.proto == tokenizer().proto
     assert loaded.hyperparameters == model.hyperparameters
     assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
 
@@ -91,7 +94,7 @@ def test_loads_in_another_precision(tmp_path, model):
 
 
 @pytest.mark.slow
-def test_a_quantised_model_is_saved_quantised(tmp_path):
+def test_a_quantized_model_is_saved_quantized(tmp_path):
     model = new_model()
     floats = save(tmp_path / "floats", model)
     model.quantize("int8")
@@ -108,7 +111,7 @@ def test_a_quantised_model_is_saved_quantised(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_some_layers_quantised_in_another_precision(tmp_path):
+def test_some_layers_quantized_in_another_precision(tmp_path):
     model = new_model(dtype="mixed_bfloat16")
     model.quantize("int8", filters="query|intermediate")
     path = save(tmp_path / "preset", model)
@@ -123,7 +126,7 @@ def test_some_layers_quantised_in_another_precision(tmp_path):
 
 
 @pytest.mark.once
-def test_floats_are_quantised_after_they_are_loaded(tmp_path, model):
+def test_floats_are_quantized_after_they_are_loaded(tmp_path, model):
     path = save(tmp_path / "preset", model)
     with pytest.raises(ValueError, match="holds floats.*quantize.*dtype='int8_from_float32'"):
         load_preset(path, "Test", dtype="int8_from_float32")
@@ -266,9 +269,10 @@ def test_a_tokenizer_of_the_source(tmp_path):
     path = tmp_path / "preset"
     save_preset(path, "Test", other, tokenizer(), {}, source_tokenizer=source, **prefixes)
     preset = load_preset(path, "Test")
-    assert preset.config.source_tokenizer.proto == source.proto
-    assert preset.config.tokenizer.proto == tokenizer().proto
-    assert (preset.config.source_prefix, preset.config.target_prefix) == tuple(prefixes.values())
+    assert preset.config.preprocessor.source_tokenizer.proto == source.proto
+    assert preset.config.preprocessor.tokenizer.proto == tokenizer().proto
+    loaded = preset.config.preprocessor
+    assert {name: getattr(loaded, name) for name in prefixes} == prefixes
     assert_close(preset.model(INPUTS), other(INPUTS), atol=1e-6)
     # Of two that are the same, one is kept.
     save_preset(path, "Test", other, tokenizer(), {}, source_tokenizer=tokenizer())

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_softmax
 
 import keras_transformer as kt
-from keras_transformer.data.prefixed_tokenizer import PrefixedTokenizer
+from keras_transformer.data.preprocessor import PrefixedTokenizer
 from keras_transformer.reserved_ids import START_ID
 from tests.convert import from_fsmt_test, from_m2m100_test
 from tests.convert.fairseq_folders import text
@@ -73,8 +73,8 @@ def test_begins_with_a_converted_model(convert, tmp_path):
     again = kt.Translator.from_preset(tmp_path / "run" / "model", search="greedy")
     assert again.tokenizer.fingerprint() == translator.tokenizer.fingerprint()
     assert again.source_tokenizer.fingerprint() == translator.source_tokenizer.fingerprint()
-    prefixes = translator.source_prefix, translator.target_prefix
-    assert (again.source_prefix, again.target_prefix) == prefixes
+    prefixes = translator.preprocessor.source_prefix, translator.preprocessor.target_prefix
+    assert (again.preprocessor.source_prefix, again.preprocessor.target_prefix) == prefixes
     if convert is fsmt:
         with pytest.raises(
             kt.UserError, match="`subword_sampling` must be 0 for a Moses tokenizer"

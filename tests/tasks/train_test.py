@@ -295,5 +295,5 @@ def test_presets_that_no_training_begins_with(texts, tmp_path):
     assert not run.exists()
     model.quantize("int8")
     kt.Translator(model, vocabulary, {}).save_to_preset(tmp_path / "int8")
-    with pytest.raises(kt.UserError, match="quantised"):
+    with pytest.raises(kt.UserError, match="quantized"):
         begin(tmp_path / "int8")

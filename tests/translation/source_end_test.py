@@ -48,7 +48,7 @@ def test_a_preset_keeps_it(tmp_path):
     for source_end in (True, False):
         translator = kt.Translator(new_model(), tokenizer(), source_end=source_end)
         translator.save_to_preset(tmp_path / "preset")
-        assert kt.Translator.from_preset(tmp_path / "preset").source_end is source_end
+        assert kt.Translator.from_preset(tmp_path / "preset").preprocessor.source_end is source_end
 
 
 @pytest.mark.once
@@ -64,8 +64,9 @@ def test_a_training_goes_on_without_it(tmp_path):
     new_translator().save_to_preset(tmp_path / "preset")
     options = {"init": str(tmp_path / "preset"), "steps": 1, "interval": 1, "batch_tokens": 64}
     tuned = kt.Translator.train(train, val, output_dir=tmp_path / "run", **options)
-    assert tuned.source_end is False
-    assert kt.Translator.from_preset(tmp_path / "run" / "model").source_end is False
+    assert tuned.preprocessor.source_end is False
+    saved = kt.Translator.from_preset(tmp_path / "run" / "model")
+    assert saved.preprocessor.source_end is False
     # Validation sees sources as the search does.
     found = json.loads((tmp_path / "run" / "results.json").read_text())["validation"]
     assert found["perplexity"] == pytest.approx(perplexity(tuned, zip(*texts.values())), rel=1e-3)

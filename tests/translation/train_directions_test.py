@@ -86,7 +86,7 @@ def test_several_directions(tmp_path):
     assert "- 60 pairs <2en> de to en of made\n" in card
     translator = kt.Translator.from_preset(tmp_path / "run" / "model", beam_size=2, extra_length=4)
     # The direction of the validation text by itself, another on demand, or as the text says.
-    assert list(translator.source_prefix) == translator.tokenizer.tokens("<2de>")
+    assert list(translator.preprocessor.source_prefix) == translator.tokenizer.tokens("<2de>")
     as_they_are = translator.tagged()
     for tag, tagged in (("<2de>", translator), ("<2en>", translator.tagged("<2en>"))):
         expected = list(as_they_are.translate([f"{tag} {text}" for text in SENTENCES]))
@@ -103,7 +103,7 @@ def test_several_directions(tmp_path):
     (first, *_) = kt.data.TokenStore(tmp_path / "again" / "tokens" / "train").source
     (expected,) = again.tagged().source_tokenizer.encode([next(iter(train))[0]])
     assert first.tolist() == expected
-    assert again.source_prefix == translator.source_prefix
+    assert again.preprocessor.source_prefix == translator.preprocessor.source_prefix
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -144,7 +144,7 @@ def test_long_lines_decide_nothing(tmp_path, caplog):
     # The score is of all sentences.
     assert results["scores"]["val"]["num_sentences"] == 3
     options |= {"max_tokens": 1, "output_dir": tmp_path / "nothing"}
-    with pytest.raises(kt.UserError, match="more than 1 tokens, and no other is left.*max_tokens"):
+    with pytest.raises(kt.UserError, match="more than 1 tokens, and no pair is left.*max_tokens"):
         kt.Translator.train(train, val, **options)
 
 

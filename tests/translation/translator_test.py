@@ -215,7 +215,7 @@ def test_a_batch_holds_a_token(value):
 
 @pytest.mark.once
 def test_positions_for_the_output_alone():
-    with pytest.raises(ValueError, match="max_length=51.*extra_length=50.*smaller"):
+    with pytest.raises(ValueError, match="max_length=51.*at most 49.*extra_length=50"):
         copying_translator(max_length=51)(["a"])
     assert copying_translator(max_length=52)(["a"]) == ["a"]
 
@@ -461,7 +461,9 @@ def test_a_preset_whose_search_is_damaged(translator, tmp_path):
     path = tmp_path / "preset" / "task.json"
     text = path.read_text("utf-8")
     path.write_text(text.replace("alpha", "alfa"), "utf-8")
-    with pytest.raises(kt.UserError, match="preset has a search.*`alfa`.*Did you mean `alpha`"):
+    with pytest.raises(
+        kt.UserError, match="Cannot make the search of .*preset.*`alfa`.*Did you mean `alpha`"
+    ):
         kt.Translator.from_preset(tmp_path / "preset")
     # A class that is registered, and no search.
     path.write_text(text.replace("keras_transformer>BeamSearch", "keras_transformer>Transformer"))
@@ -537,5 +539,5 @@ def test_a_preset_whose_search_cannot_be_made(change, tmp_path):
     path.write_text(json.dumps(task), "utf-8")
     with pytest.raises(kt.UserError) as error:
         Translator.from_preset(tmp_path)
-    assert f"{tmp_path} has a search that cannot be made" in str(error.value)
+    assert f"Cannot make the search of {tmp_path}" in str(error.value)
     assert "\n" not in str(error.value)

@@ -47,9 +47,9 @@ def searched(translator, text, search):
     """The ids and the score of a text, by a search without a translator."""
     (ids,) = source_tokenizer().encode([text])
     source = np.zeros((1, 16), "int32")  # one shape: few programs
-    source_ids = [*source_tokenizer().ids_of(translator.source_prefix), *ids, END_ID]
+    source_ids = [*source_tokenizer().ids_of(translator.preprocessor.source_prefix), *ids, END_ID]
     source[0, : len(source_ids)] = source_ids
-    prefix = target_tokenizer().ids_of(translator.target_prefix)
+    prefix = target_tokenizer().ids_of(translator.preprocessor.target_prefix)
     constraints = (kt.constraints.ForcedPrefix([prefix]),) if prefix else ()
     token_ids, scores = search(translator.model, source, constraints=constraints)
     return source_ids, to_numpy(token_ids)[0, 0], float(scores[0, 0])
@@ -58,7 +58,7 @@ def searched(translator, text, search):
 @pytest.mark.parametrize("prefixes", [PREFIXES, {"source_prefix": (), "target_prefix": ()}])
 def test_gives_what_the_search_gives(prefixes):
     translator = new_translator(search=kt.BeamSearch(2, 0.0), **prefixes)
-    count = len(translator.target_prefix)
+    count = len(translator.preprocessor.target_prefix)
     for text, (translation, score) in zip(TEXTS, translator.translate(TEXTS)):
         if not text:
             assert (translation, score) == ("", 0.0)
@@ -122,7 +122,7 @@ def test_a_long_source_keeps_its_prefix():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source_prefix": "<fr>"}, "`source_prefix` must be a list.*one string"),
+        ({"source_prefix": "<fr>"}, "`source_prefix` must be a list of tokens"),
         ({"source_prefix": ["<b>"]}, "`source_prefix` must be tokens.*no token '<b>'"),
         ({"target_prefix": ["<fr>"]}, "`target_prefix` must be tokens.*no token '<fr>'"),
         ({"max_source_length": 2}, "3 or larger.*prefix of 1.*max_source_length=2"),
@@ -150,7 +150,7 @@ def test_a_table_of_positions_needs_room_for_the_prefix_too():
 def test_one_tokenizer_is_both():
     translator = kt.Translator(new_model(), tokenizer())
     assert translator.source_tokenizer is translator.tokenizer is tokenizer()
-    assert translator.source_prefix == translator.target_prefix == ()
+    assert translator.preprocessor.source_prefix == translator.preprocessor.target_prefix == ()
 
 
 on_tensorflow = pytest.mark.skipif(

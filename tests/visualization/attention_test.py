@@ -108,7 +108,7 @@ def test_of_a_search():
 
 
 @pytest.mark.slow
-def test_of_a_quantised_model():
+def test_of_a_quantized_model():
     model = model_of(num_layers=1)
     expected = kt.visualization.attention_weights(model, SOURCE, TARGET).cross
     model.quantize("int8")
@@ -162,7 +162,7 @@ def test_what_is_no_sentence_of_ids(source, target, message):
 @pytest.mark.once
 def test_what_is_no_sentence():
     translator = kt.Translator(new_model(), tokenizer(), extra_length=3)
-    for sentence, message in ((["the dog"], "Pass one sentence"), (" ", "nothing to search for")):
+    for sentence, message in ((["the dog"], "must be a string"), (" ", "must have a token")):
         with pytest.raises(kt.UserError, match=message):
             kt.visualization.attention_weights(translator, sentence)
 

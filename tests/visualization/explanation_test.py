@@ -30,7 +30,7 @@ def test_another_translation_and_a_search_without_a_beam():
     assert explanation.output == "a cat" and explanation.beam is None
     drawn = translator.explain("the dog")
     assert [drawn.output] == translator(["the dog"]) and "Beam" not in drawn.html()
-    with pytest.raises(kt.UserError, match="Pass one sentence"):
+    with pytest.raises(kt.UserError, match="must be a string"):
         translator.explain(["the dog"])
 
 
