@@ -1,10 +1,11 @@
 """Keras callbacks of a training.
 
-On JAX and PyTorch, Keras calls `on_train_batch_end` in a thread, in no certain order, while the
-device goes on with the next batches, if all callbacks are `async_safe`. In the middle of an epoch
-`self.model` waits for the device there, and tensors of an earlier batch are gone. So the callbacks
-here count in Python; what needs the model is done in `on_train_batch_begin`, which Keras calls in
-order, and only where there is something to do."""
+On JAX and PyTorch, if all callbacks are `async_safe`, Keras calls `on_train_batch_end` in a thread,
+in any order, while the device continues with the next batches. In the middle of an epoch
+`self.model` waits for the device there, and tensors of an earlier batch no longer exist. So the
+callbacks here count in Python. Work that needs the model is done in `on_train_batch_begin`, which
+Keras calls in order, and only if there is something to do.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -19,13 +20,13 @@ from keras_transformer.errors import UserError
 if TYPE_CHECKING:
     from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 
-# Should a step fail, its end is never told, and Keras raises the error at the next batch.
+# If a step fails, its end is not reported, and Keras raises the error at the next batch.
 _LONGEST_WAIT = 60.0
 
-# TensorFlow runs one graph with batches of all shapes, after seconds of tracing. XLA's program for
-# one shape takes as long to compile as 40 batches of `tiny` take to train on two CPU cores, and
-# then saves a fifth of a batch or less. So many batches a shape go first: what has been lost by
-# then is what compiling costs, whenever the training ends (the rent-or-buy problem).
+# TensorFlow runs one graph with batches of all shapes, after seconds of tracing. Compiling XLA's
+# program for one shape takes as long as training 40 batches of `tiny` on two CPU cores, and then
+# saves a fifth of a batch or less. So this many batches per shape are trained first: by then, the
+# time lost equals the cost of compiling, whenever the training ends (the rent-or-buy problem).
 _BATCHES_PER_PROGRAM = 200
 
 
@@ -47,10 +48,11 @@ class PlannedBatches(Protocol):
 
 
 class LimitInFlightBatches(keras.callbacks.Callback):
-    """Let Keras begin no batch (or execution of several) before the last but one has ended.
+    """A callback that starts a batch (or execution of several) only when the last but one has
+    ended.
 
-    The device has enough to do then, and whoever stops a training does not wait for the dozens of
-    steps that a backend would accept.
+    The device still has enough to do, and stopping a training does not wait for the dozens of steps
+    that a backend would accept.
     """
 
     async_safe = True
@@ -74,16 +76,16 @@ class LimitInFlightBatches(keras.callbacks.Callback):
 
 
 class StopOnNonFinite(keras.callbacks.Callback):
-    """End the training with an error when the loss is infinite or not a number.
+    """A callback that ends the training with an error if the loss is infinite or not a number.
 
     Args:
         batches: the `TokenBatches` of the training.
         checkpoints: its `RollingCheckpoints`, later in the list of callbacks.
 
     Raises:
-        UserError: with the step, the batch's sentence pairs and the last good checkpoint; with
-            those of all batches of an execution, where Keras makes several at once
-            (`steps_per_execution`) and tells the loss after the last.
+        UserError: with the step, the batch's sentence pairs and the last good checkpoint. If Keras
+            executes several batches at once (`steps_per_execution`) and reports the loss after the
+            last, with the pairs of all of them.
     """
 
     async_safe = True
@@ -92,7 +94,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
         super().__init__()
         self.batches = batches
         self.checkpoints = checkpoints
-        self._losses = {}  # by the last batch of an execution
+        self._losses = {}  # last batch of an execution -> loss
         self._next = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -113,7 +115,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
         self._look()
 
     def _look(self):
-        # One after the other: of a mean over the epoch, the first that is not finite spoils it.
+        # In order: the loss is a mean over the epoch, which the first non-finite value spoils.
         while self._next in self._losses:
             loss = self._losses.pop(self._next)
             if not np.isfinite(loss):
@@ -131,12 +133,12 @@ class StopOnNonFinite(keras.callbacks.Callback):
         holds = "The batch holds" if len(batches) == 1 else f"The {len(batches)} batches hold"
         return (
             f"The loss is {loss} at {steps}. {holds} the sentence pairs {numbers} of the training "
-            f"text, without those left out, counted from 1. {self.checkpoints.last_good()}"
+            f"text, counted from 1 after filtering. {self.checkpoints.last_good()}"
         )
 
 
 class TensorBoard(keras.callbacks.TensorBoard):
-    """Keras's TensorBoard, for one value an epoch: at a batch it has nothing to write."""
+    """Keras's TensorBoard callback for one value per epoch, without work at each batch."""
 
     async_safe = True
 
@@ -148,7 +150,8 @@ class TensorBoard(keras.callbacks.TensorBoard):
 
 
 class LogScore(keras.callbacks.Callback):
-    """Add the result of a function to each epoch's logs, so that other callbacks see it.
+    """A callback that adds the result of a function to each epoch's logs, for other callbacks to
+    use.
 
     Args:
         name: the name in the logs, such as `"val_bleu"`.
@@ -166,15 +169,15 @@ class LogScore(keras.callbacks.Callback):
 
 
 def steps_done(model: keras.Model) -> int:
-    """The number of updates of a compiled model."""
+    """Return the number of updates of a compiled model."""
     return int(ops.convert_to_numpy(model.optimizer.iterations))
 
 
 def xla_pays(model: keras.Model) -> bool:
-    """Whether XLA's programs are the faster ones in the end, on TensorFlow.
+    """Return whether XLA's programs are faster in the end, on TensorFlow.
 
-    Not in bfloat16 on a CPU: TensorFlow multiplies such matrices by the CPU's own instructions, and
-    XLA by way of float32.
+    They are not in bfloat16 on a CPU: TensorFlow multiplies such matrices with the CPU's own
+    instructions, and XLA converts them to float32.
 
     Args:
         model: the model that is trained.
@@ -186,25 +189,25 @@ def xla_pays(model: keras.Model) -> bool:
 
 
 def first_compiled_batch(num_shapes: int, num_batches: int) -> int | None:
-    """The batch from which on a training is to be compiled, or None if it is too short for that.
+    """Return the first batch to be compiled, or None if the training is too short to compile.
 
     Args:
-        num_shapes: the number of shapes that batches have.
-        num_batches: those of the whole training.
+        num_shapes: the number of batch shapes.
+        num_batches: the number of batches in the whole training.
     """
     first = _BATCHES_PER_PROGRAM * num_shapes
     return first if num_batches >= 2 * first else None
 
 
 class CompileLater(keras.callbacks.Callback):
-    """Have XLA compile the rest of a training from some batch on.
+    """A callback that lets XLA compile the rest of a training, starting with a given batch.
 
-    Which batch it is does not depend on where a training was stopped: the two programs round
+    The batch does not depend on interruptions of the training, because the two programs round
     differently.
 
     Args:
-        first_batch: the first of the whole training to be compiled.
-        num_done: how many were trained on before.
+        first_batch: the first batch to be compiled, counted over the whole training.
+        num_done: the number of batches that are already done.
     """
 
     async_safe = True

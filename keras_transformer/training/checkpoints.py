@@ -1,8 +1,8 @@
 """Files of weights, and the average of several (section 6.1).
 
-A file that is written here ends with a SHA-256 of all bytes before, behind the end that HDF5 knows:
-damage is found before HDF5 reads the file, which may crash the process. Files without a checksum,
-such as those of KerasHub or of earlier versions, are read too.
+Files written here end with a SHA-256 of all bytes before it, after the end that HDF5 reads: damage
+is detected before HDF5 reads the file, which could crash the process. Files without a checksum,
+such as those of KerasHub or of earlier versions, are also supported.
 """
 
 import contextlib
@@ -25,25 +25,26 @@ from keras_transformer.files import atomic_write, check_room
 from keras_transformer.progress import bar
 from keras_transformer.training.processes import Processes
 
-# What a file holds besides the model's weights lies in this group: see `training_state`.
+# The group of all content other than the model's weights: see `training_state`.
 STATE_GROUP = "training_state"
 
-# Stands before the checksum.
+# The mark before the checksum.
 _SEAL = b"\nsha256:"
 _SEAL_BYTES = len(_SEAL) + hashlib.sha256().digest_size
 
-# How h5py, NumPy and Keras report damaged files.
+# The exceptions of h5py, NumPy and Keras for damaged files.
 DAMAGE = (
     *(OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, RuntimeError),
     *(ArithmeticError, MemoryError),
 )
 
-# What numbers weights may be kept in: HDF5 has no bfloat16.
+# The supported dtypes of weights: HDF5 has no bfloat16.
 _FLOATS = ("float16", "float32")
 
 _CHUNK = 2**24
 
-# What HDF5 needs besides a tensor's values, for it and the groups that it lies in: 3 kB is usual.
+# The bytes that HDF5 needs per tensor in addition to its values, for the tensor and its groups: 3
+# kB is usual.
 _OVERHEAD = 16 * 1024
 
 
@@ -53,8 +54,8 @@ def save_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[An
     Args:
         model: the model.
         path: the file.
-        room_for: what else will be added to the file, as arrays or variables. An `OSError` is
-            raised if the disk has no room for all of it.
+        room_for: arrays or variables that will be added to the file. If the disk does not have room
+            for everything, an `OSError` is raised.
 
     Raises:
         UserError: if a weight is infinite or not a number.
@@ -67,9 +68,9 @@ def save_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[An
 
 
 def write_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[Any] = ()) -> None:
-    """Like `save_weights`, without checks and checksum, for files that get more content."""
+    """Write weights like `save_weights`, without checks and checksum, to add content later."""
     parts = [*model.weights, *room_for]
-    # Smaller types than of 4 bytes may be held as float32.
+    # Dtypes with fewer than 4 bytes may be stored as float32.
     size = sum(math.prod(x.shape) * (8 if "64" in str(x.dtype) else 4) for x in parts)
     check_room(path, size + (1 + len(parts)) * _OVERHEAD)
     _without_optimizer(model).save_weights(path)
@@ -78,17 +79,17 @@ def write_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[A
 def load_weights(
     model: keras.Model, path: str | PathLike, processes: Processes | None = None
 ) -> None:
-    """Load what `save_weights` or `Snapshot.write` wrote; the optimizer keeps its state.
+    """Load a file that `save_weights` or `Snapshot.write` wrote. The optimizer keeps its state.
 
-    Of a model with LoRA they become the weights W, and the matrices B are set to zeros.
+    In a model with LoRA, they become the weights W, and the matrices B are set to zeros.
 
     Args:
         model: a functional model.
         path: the file, which process 0 reads.
-        processes: the `Processes` that train the model. Defaults to this one alone.
+        processes: the `Processes` that train the model. Defaults to this process alone.
 
     Raises:
-        UserError: if the file is damaged, or of another model.
+        UserError: if the file is damaged, or belongs to another model.
     """
     processes = processes or Processes()
     if processes.count == 1:
@@ -99,36 +100,39 @@ def load_weights(
 
 
 def _loaded(model, path):
-    """The values that the weights of a model would have, as arrays; they keep their own."""
-    # To assign to a variable of several processes, all of them must.
+    """Return the values in a file as arrays, in the order of the model's weights, without assigning
+    them."""
+    # All processes must take part in an assignment to a shared variable.
     with keras.StatelessScope() as scope:
         _load(model, path)
     return [ops.convert_to_numpy(scope.get_current_value(weight)) for weight in model.weights]
 
 
 def _load(model, path):
-    # What is saved of LoRA is merged.
+    # LoRA weights are saved merged.
     expected = sum(not weight.name.startswith("lora_") for weight in model.weights)
-    # Keras passes over what the model has no layer for.
+    # Keras ignores tensors for which the model has no layer.
     found = sum(1 for _ in checked_tensors(path))
     if found != expected:
         raise UserError(
-            f"{path} is of another model: it has {found} tensors, and the model {expected}."
+            f"{path} does not fit the model. Expected {expected} tensors. Received: {found} tensors"
         )
     try:
         _without_optimizer(model).load_weights(path)
     except DAMAGE as error:
-        raise UserError(f"{path} is damaged, or of another model. ({_reason(error)})") from error
+        raise UserError(
+            f"{path} is damaged, or belongs to another model. ({_reason(error)})"
+        ) from error
 
 
 def _without_optimizer(model):
-    # The same layers and variables. Saved with the model, Adam's state would make the file three
-    # times as large.
+    # This has the same layers and variables. Saved with the model, Adam's state would triple the
+    # size of the file.
     return keras.Model(model.inputs, model.outputs)
 
 
 def list_checkpoints(folder: str | PathLike) -> list[Path]:
-    """The checkpoints in a folder, `step-N.weights.h5`, the oldest first.
+    """Return the checkpoints in a folder, `step-N.weights.h5`, oldest first.
 
     Args:
         folder: the folder.
@@ -140,13 +144,13 @@ def list_checkpoints(folder: str | PathLike) -> list[Path]:
 
 
 def list_by_step(folder: str | PathLike, ending: str) -> list[Path]:
-    """The files `step-N.ENDING` in a folder, by N."""
+    """Return the files `step-N.ENDING` in a folder, sorted by N."""
     paths = [path for path in Path(folder).glob("step-*") if step_of(path, ending)]
     return sorted(paths, key=lambda path: step_of(path, ending))
 
 
 def step_of(path: Path, ending: str) -> int:
-    """The N of `step-N.ENDING`, or 0 if the name is another."""
+    """Return the N of `step-N.ENDING`, or 0 if the file has another name."""
     match = re.fullmatch(rf"step-(\d+)\.{re.escape(ending)}", path.name)
     return int(match[1]) if match else 0
 
@@ -155,15 +159,16 @@ def average_checkpoints(paths: Iterable[str | PathLike], output_path: str | Path
     """Average weights files of one model, tensor by tensor, into a new weights file.
 
     Args:
-        paths: weights files. Of files with the whole state of a training, the weights are taken.
-        output_path: the file to write: whole, or not at all.
+        paths: weights files. From files with the whole state of a training, only the weights are
+            read.
+        output_path: the new file, which is written completely or not at all.
 
     Raises:
-        UserError: if there are none, one is damaged, or they differ in names or shapes.
+        UserError: if there are no files, one is damaged, or names or shapes differ.
     """
     paths = [Path(path) for path in paths]
     if not paths:
-        raise UserError("There are no checkpoints to average.")
+        raise UserError("`paths` must contain at least one checkpoint. Received: paths=[]")
     sums = _read(paths[0])
     for path in bar("averaging", "checkpoints", iterable=paths[1:]):
         tensors = _read(path)
@@ -171,8 +176,8 @@ def average_checkpoints(paths: Iterable[str | PathLike], output_path: str | Path
             shapes = [x[name].shape if name in x else None for x in (sums, tensors)]
             if shapes[0] != shapes[1]:
                 raise UserError(
-                    f"{paths[0]} and {path} are of different models: {name} has the shapes "
-                    f"{shapes[0]} and {shapes[1]}."
+                    f"{paths[0]} and {path} must be checkpoints of the same model. Received: the "
+                    f"shapes {shapes[0]} and {shapes[1]} for {name}"
                 )
         for name, tensor in tensors.items():
             sums[name] += tensor
@@ -190,7 +195,7 @@ def average_checkpoints(paths: Iterable[str | PathLike], output_path: str | Path
 
 
 def copy_weights(path: str | PathLike, new_path: str | PathLike) -> None:
-    """Copy a weights file, without what it holds besides."""
+    """Copy the weights in a file to a new file, without other content."""
     check_room(new_path, Path(path).stat().st_size)
     with h5py.File(path) as file, h5py.File(new_path, "w") as new:
         new.attrs.update(file.attrs)
@@ -200,15 +205,16 @@ def copy_weights(path: str | PathLike, new_path: str | PathLike) -> None:
 
 
 def narrow_weights(path: str | PathLike, dtype: str) -> None:
-    """Keep the tensors of a weights file in a smaller dtype, such as `"float16"`. Models that load
-    it have their own dtypes as before.
+    """Convert the tensors of a weights file to a smaller dtype, such as `"float16"`.
+
+    The dtypes of models that load the file do not change.
 
     Args:
-        path: the file, which is replaced: wholly, or not at all.
-        dtype: the dtype of all tensors of floats.
+        path: the file, which is replaced completely or not at all.
+        dtype: the dtype of all float tensors.
 
     Raises:
-        UserError: if it is no dtype of floats in HDF5, or a weight is too large for it.
+        UserError: if HDF5 does not support the dtype, or a weight is too large for it.
     """
     if dtype not in _FLOATS:
         raise UserError(f"`weights_dtype` must be one of {', '.join(_FLOATS)}. Received: {dtype!r}")
@@ -227,7 +233,7 @@ def _copy_item(narrow, name, item, dtype):
             with np.errstate(over="ignore"):
                 values = values.astype(dtype)
             if not np.isfinite(values).all():
-                raise UserError(f"The weight {name} is too large for {dtype}, or no number.")
+                raise UserError(f"The weight {name} is too large for {dtype}, or not a number.")
         copy = narrow.create_dataset(name, data=values)
     else:
         copy = narrow.require_group(name)
@@ -235,7 +241,7 @@ def _copy_item(narrow, name, item, dtype):
 
 
 def datasets(file: h5py.Group) -> dict[str, h5py.Dataset]:
-    """All datasets of an open HDF5 file: name -> dataset, by name."""
+    """Return all datasets of an open HDF5 file: name -> dataset, sorted by name."""
     found = {}
     file.visititems(
         lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None
@@ -244,7 +250,7 @@ def datasets(file: h5py.Group) -> dict[str, h5py.Dataset]:
 
 
 def checked_tensors(path: str | PathLike) -> Iterator[tuple[str, np.ndarray]]:
-    """Read all tensors of a weights file: generator of pairs (name, array).
+    """Yield the name and the array of each tensor in a weights file.
 
     Args:
         path: the file.
@@ -265,13 +271,13 @@ def checked_tensors(path: str | PathLike) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def count_weights(path: str | PathLike) -> int:
-    """The number of all values in a weights file, of which none is read."""
+    """Return the number of all values in a weights file, without reading them."""
     with opened(path) as file:
         return sum(math.prod(item.shape) for item in _weights(file).values())
 
 
 def seal(path: str | PathLike) -> None:
-    """Write the checksum of a file at its end, once all else is written."""
+    """Append the checksum to a file, after all its content is written."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
     with open(path, "ab") as file:
@@ -279,7 +285,7 @@ def seal(path: str | PathLike) -> None:
 
 
 def check_seal(path: str | PathLike) -> None:
-    """Raise a `UserError` if a file has a checksum, and it is that of other content."""
+    """Raise a `UserError` if a file has a checksum that does not match its content."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _SEAL_BYTES))
@@ -303,18 +309,18 @@ def check_finite(name: str, values: Any) -> None:
 
 
 def _read(path):
-    """All tensors of a weights file, as float64: name -> array."""
+    """Return all tensors of a weights file as float64: name -> array."""
     return {name: np.asarray(values, "float64") for name, values in checked_tensors(path)}
 
 
 def _weights(file):
-    """The datasets of an open file, but for those that are not the model's."""
+    """Return the datasets of an open file that are weights of the model."""
     return {x: item for x, item in datasets(file).items() if not x.startswith(f"{STATE_GROUP}/")}
 
 
 @contextlib.contextmanager
 def opened(path: str | PathLike) -> Iterator[h5py.File]:
-    """Open a weights file; what h5py raises in the block is a `UserError` of a damaged file."""
+    """Open a weights file, and convert h5py's errors in the block to a `UserError`."""
     try:
         check_seal(path)
         with h5py.File(path) as file:

@@ -1,4 +1,4 @@
-"""The context of a training: its options, its devices, and the state that it resumes from."""
+"""The context of a training: its options, its devices, and the state from which it resumes."""
 
 import dataclasses
 import os
@@ -22,23 +22,23 @@ _SEEDS = "an integer from 0 to 2^32 - 1"
 
 @dataclass(kw_only=True)
 class RunOptions:
-    """Where a training writes, and whether it resumes."""
+    """Options for the output folder and resuming."""
 
     output_dir: Path = mutable_on_resume()
     """Folder for the tokenizer, checkpoints, logs and, in model/, the trained model."""
     resume: bool = mutable_on_resume(False)
-    """Resume exactly from the newest checkpoint in the output folder; without one, start from the
-    beginning."""
+    """Resume exactly from the newest checkpoint in the output folder. If there is none, start from
+    the beginning."""
     overwrite: bool = mutable_on_resume(False)
     """Start from the beginning, and replace an earlier training in the output folder."""
     seed: int = 1
     """Seed of weights, dropout and batches."""
     init: str | None = None
     """Start with the tokenizer, the architecture and the weights of a preset: a folder or a name.
-    Dropout and the options of training are the ones given here."""
+    Dropout and the training options are taken from the options given here."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if the seed is out of its range, or there is no folder.
@@ -53,16 +53,16 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """The options of a training, and where it stands: made once, and only read by the stages.
+    """The options and the state of a training. It is made once; the stages only read it.
 
     Attributes:
         options: `TrainingOptions`.
         devices: the `Devices` that share each batch.
-        start: the `TrainingState` that the training resumes from.
-        settings: dict of the options that must stay as they are when the training resumes: what its
-            checkpoints record.
-        few_shapes_first: whether the first epochs have few shapes of batches.
-        began: when this process began, as `time.time()`.
+        start: the `TrainingState` from which the training resumes.
+        settings: dict of the options that must not change when the training resumes. Checkpoints
+            record them.
+        few_shapes_first: whether the first epochs use few batch shapes.
+        began: the start of this process, as `time.time()`.
         lock: the `FolderLock` of process 0, which keeps other trainings out of the folder.
     """
 
@@ -76,7 +76,7 @@ class TrainingContext:
 
     @property
     def folder(self) -> Path:
-        """The output folder, in which process 0 writes."""
+        """The output folder, into which process 0 writes."""
         return Path(self.options.run.output_dir)
 
     @property
@@ -95,11 +95,11 @@ class TrainingContext:
         return self.start.step > 0
 
     def check_settings(self, settings: dict, **others: Any) -> None:
-        """Check settings in all processes: the training began with them, and process 0 has them.
+        """Check in all processes that settings are the same as at the start and as in process 0.
 
         Args:
-            settings: dict of values that must stay as they are when the training resumes.
-            **others: values that may change then, and must be the same in all processes.
+            settings: dict of values that must not change when the training resumes.
+            **others: values that may change then, but must be the same in all processes.
 
         Raises:
             UserError: if one of them differs.
@@ -116,27 +116,27 @@ class TrainingContext:
             ]
             if different:
                 raise UserError(
-                    f"Process {self.processes.index} has other options or another text than "
-                    f"process 0: {', '.join(different)}. Start all processes with the same."
+                    f"All processes must have the same options and texts as process 0. Received in "
+                    f"process {self.processes.index}: {', '.join(different)}"
                 )
 
         self.processes.each(check)
 
 
 def make_context(options: Any, settings: dict) -> TrainingContext:
-    """Find where a training stands, choose its devices and seed everything that draws numbers.
+    """Find the state of a training, choose its devices and set the seeds of all random numbers.
 
     Args:
-        options: `TrainingOptions`. The seed is the whole process's from here on.
-        settings: dict of the options that must stay as they are when the training resumes, as
+        options: `TrainingOptions`. The seed is set for the whole process.
+        settings: dict of the options that must not change when the training resumes, as
             `fixed_settings` returns them.
 
     Returns:
         A `TrainingContext`.
 
     Raises:
-        UserError: if a device or the seed is not valid, the folder cannot be written to, holds
-            another training or has one running in it, or another process was given other options.
+        UserError: if a device or the seed is not valid, the folder cannot be written to, contains
+            another training or is used by a running one, or another process has other options.
     """
     where, steps = options.run, options.fitting.steps
     where.check()
@@ -154,8 +154,8 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
         return find_start(folder / "checkpoints", steps, where.resume, where.overwrite).to_json()
 
     start = TrainingState.from_json(devices.processes.first(find))
-    # Few shapes pay where each has a program from the beginning. A training that an earlier version
-    # began had all shapes in each epoch, and resumes so.
+    # Few shapes pay off if each has its own program from the beginning. Trainings of an earlier
+    # version used all shapes in each epoch, and resume that way.
     few_shapes_first = start.run.get(
         "few_shapes_first", start.step == 0 and keras.backend.backend() == "jax"
     )
@@ -165,7 +165,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
         "few_shapes_first": few_shapes_first,
     }
     if settings.get("normalization", "") is None:
-        # The vocabulary that is there decides. Earlier versions named their default.
+        # The existing vocabulary determines it. Earlier versions recorded their default.
         settings["normalization"] = start.run.get("normalization")
     context = TrainingContext(options, devices, start, settings, few_shapes_first, began, lock)
     context.check_settings(settings, steps=steps)
@@ -173,13 +173,13 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
 
 
 def _lock(folder):
-    """Keep other trainings out of a folder, from now until this one has ended.
+    """Keep other trainings out of a folder until this one has ended.
 
     Raises:
-        UserError: if there is one already, or the folder cannot be written to.
+        UserError: if another training is running there, or the folder cannot be written to.
     """
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"`output_dir` must be a folder. Received: {folder}, which is a file.")
+        raise UserError(f"`output_dir` must be a folder. Received: the file {folder}")
     try:
         return FolderLock(folder)
     except BlockingIOError as error:

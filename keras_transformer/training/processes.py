@@ -1,9 +1,9 @@
-"""What several processes that train together (JAX) tell one another.
+"""Communication between several processes that train together (JAX).
 
-Process 0 alone writes, and reads when a training goes on; the others need nothing of it on their
-disks. All of them do everything else, in the same order: where one waits for another it is in the
-functions here. What stops one, a full disk say, is told to the others there, and stops all: should
-a process end without a word, the others would wait for it as long as JAX lets them, minutes.
+Only process 0 writes files, and reads them when a training resumes; the other processes need no
+files. All processes do everything else, in the same order. They wait for each other only in the
+functions here. An error in one process, such as a full disk, is communicated here and stops all of
+them: if a process ended without notice, the others would wait for JAX's timeout of minutes.
 """
 
 import atexit
@@ -22,22 +22,22 @@ from keras_transformer.errors import INTERRUPT_STATUS, UserError
 
 Result = TypeVar("Result")
 
-# Bytes of an error that the others are told.
+# The most bytes of an error message that are sent to the other processes.
 _MESSAGE_BYTES = 2000
 
-# What carries the computations of several processes, and names itself in its errors.
+# The network libraries of JAX, which are named in their errors.
 _NETWORKS = ("Gloo", "NCCL", "oordination service")
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a training, and which of them this is. Without arguments, the only one.
+    """The processes of a training, and the index of this one; without arguments, one process.
 
-    All of them must call the same methods in the same order.
+    All processes must call the same methods in the same order.
 
     Args:
-        index: which of them this is, from 0.
-        count: how many there are.
+        index: the index of this process, from 0.
+        count: the number of processes.
     """
 
     index: int = 0
@@ -49,13 +49,14 @@ class Processes:
         return self.index == 0
 
     def first(self, function: Callable[[], Any]) -> Any:
-        """Call a function in process 0, and return its result in all of them.
+        """Call a function in process 0, and return its result in all processes.
 
         Args:
             function: function without arguments that returns a JSON value.
 
         Raises:
-            UserError: in the others, if it raised an error in process 0; there, its own error.
+            UserError: in the other processes, if it raises an error in process 0. Process 0 raises
+                the original error.
         """
         if self.count == 1:
             return function()
@@ -72,7 +73,8 @@ class Processes:
             function: function without arguments.
 
         Raises:
-            UserError: if it raised an error in another process; in that one, its own error.
+            UserError: in the other processes, if it raises an error in one. That one raises the
+                original error.
         """
         if self.count == 1:
             return function()
@@ -86,7 +88,7 @@ class Processes:
         return result
 
     def raise_together(self, error: Exception | None = None) -> None:
-        """Raise the error that this process has, or tell of another's; without any do nothing.
+        """Raise this process's error, or report the error of another process, if there is one.
 
         Args:
             error: an exception, or None.
@@ -106,7 +108,8 @@ class Processes:
             raise error
 
     def from_first(self, array: np.ndarray) -> np.ndarray:
-        """The array of process 0, in all of them; theirs has the same shape and dtype.
+        """Return the array of process 0 in all processes. Their arrays have the same shape and
+        dtype.
 
         Args:
             array: NumPy array, of any shape.
@@ -118,7 +121,7 @@ class Processes:
         return _told(broadcast_one_to_all, np.asarray(array))
 
     def assign(self, variables: Iterable[Any], arrays: Sequence[np.ndarray] | None) -> None:
-        """Give the variables of all processes the values that process 0 has.
+        """Assign the values of process 0 to the variables of all processes.
 
         Args:
             variables: list of variables.
@@ -126,44 +129,44 @@ class Processes:
         """
         for i, variable in enumerate(variables):
             array = np.zeros(variable.shape) if arrays is None else arrays[i]
-            # Of 32 bits at most, as all variables of JAX: float32 holds every bfloat16.
+            # JAX's variables have at most 32 bits; float32 represents every bfloat16.
             dtype = "float32" if "float" in variable.dtype else variable.dtype
             variable.assign(self.from_first(array.astype(dtype)))
 
     def largest(self, number: int) -> Any:
-        """The largest of the processes' numbers, each an integer of at most 32 bits.
+        """Return the largest of the processes' numbers, each an integer of at most 32 bits.
 
         Args:
-            number: this process's.
+            number: this process's number.
 
         Returns:
-            An integer, or what `int` makes one and then waits for: the devices compute it after
-            what they have to do already.
+            An integer, or an object that `int` converts and waits for: the devices compute it after
+            their pending work.
         """
         return number if self.count == 1 else _make_largest()(number)
 
 
 def exit_at_once_on_error() -> None:
-    """Have a process that ends in an error of its own wait for no other.
+    """Make a process that ends in an error of its own exit without waiting for the others.
 
-    They then find its connection closed.
+    The others then find its connection closed.
     """
     atexit.register(_end_at_once)
 
 
 def _end_at_once():
-    error = getattr(sys, "last_value", None)  # the one that was printed
+    error = getattr(sys, "last_value", None)  # the error that was printed
     if error is not None and not getattr(error, "is_of_all", False):
         sys.stdout.flush()
         sys.stderr.flush()
-        # JAX would wait for the others, which wait for this one, and in the end abort.
+        # JAX would wait for the other processes, which wait for this one, and finally abort.
         statuses = {UserError: 2, KeyboardInterrupt: INTERRUPT_STATUS}
         os._exit(next((x for kind, x in statuses.items() if isinstance(error, kind)), 1))
 
 
 @contextlib.contextmanager
 def explain_lost_connections() -> Iterator[None]:
-    """Within the block, have an error of a computation say that another process has ended.
+    """Convert errors of computations in the block to a message that another process has ended.
 
     Raises:
         UserError: if a computation found another process's connection closed.
@@ -171,12 +174,12 @@ def explain_lost_connections() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as error:
-        # JAX has no class of its own for it.
+        # JAX has no exception class for it.
         if isinstance(error, UserError) or not any(word in str(error) for word in _NETWORKS):
             raise
         raise UserError(
-            "Another process of the training has ended, and its own output says why. Start all of "
-            "them again, with `resume=True`."
+            "Another process of the training has ended. See its output for the reason, and start "
+            "all processes again with `resume=True`."
         ) from error
 
 
@@ -186,7 +189,7 @@ def _told(function, *args):
 
 
 def _gather(array):
-    """The arrays of all processes: `(processes, ...)`."""
+    """Return the arrays of all processes: `(processes, ...)`."""
     from jax.experimental.multihost_utils import process_allgather
 
     return _told(process_allgather, array)
@@ -199,7 +202,7 @@ def _as_bytes(message):
 
 @functools.cache
 def _make_largest():
-    """The function behind `Processes.largest`, whose program is compiled once."""
+    """Return the function of `Processes.largest`, whose program is compiled once."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 

@@ -40,12 +40,12 @@ from keras_transformer.validation import (
     whole_number,
 )
 
-# The newest, and one to fall back on should it be damaged.
+# The newest state, and an earlier one in case the newest is damaged.
 _STATES = 2
 
 
 class BackgroundJob:
-    """Call a function in a thread of its own, which the process does not end before.
+    """A call of a function in its own thread, which must end before the process does.
 
     Args:
         function: function without arguments.
@@ -63,15 +63,15 @@ class BackgroundJob:
         except BaseException as error:
             self._error = error
         finally:
-            del self._function  # and what it holds
+            del self._function  # release the objects it refers to
 
     @property
     def is_done(self) -> bool:
-        """Whether `wait` would not wait."""
+        """Whether `wait` returns immediately."""
         return not self._thread.is_alive()
 
     def wait(self) -> None:
-        """Wait for the function's end, and raise what it has raised."""
+        """Wait until the function has returned, and raise its error, if any."""
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -79,25 +79,25 @@ class BackgroundJob:
 
 @dataclass(kw_only=True)
 class CheckpointOptions:
-    """When to write checkpoints, and how many of them to average (section 6.1)."""
+    """Options for writing checkpoints and averaging them (section 6.1)."""
 
     checkpoint_steps: int | None = mutable_on_resume(None)
     """Updates between two checkpoints. Defaults to the interval."""
     checkpoint_minutes: float | None = mutable_on_resume(None)
-    """Minutes between two checkpoints, in place of updates. The paper's: 10 (section 6.1)."""
+    """Minutes between two checkpoints, instead of updates. The paper uses 10 (section 6.1)."""
     average: int = mutable_on_resume(5)
-    """How many of the last checkpoints to average into the model (section 6.1)."""
+    """Number of last checkpoints to average into the model (section 6.1)."""
     keep: int = mutable_on_resume(0)
-    """How many checkpoints to keep, if more than those to average."""
+    """Number of checkpoints to keep, if it is more than the number to average."""
     keep_best: str | None = mutable_on_resume(None)
-    """Keep and average the checkpoints of the best validations, not the last ones: by val_loss,
-    val_accuracy, val_perplexity, and val_bleu or val_f1."""
+    """Keep and average the checkpoints of the best validations instead of the last ones: by
+    val_loss, val_accuracy, val_perplexity, and val_bleu or val_f1."""
     patience: int = mutable_on_resume(0)
-    """End the training when so many intervals have brought no better validation, by `keep_best`
-    or else val_loss. 0: never."""
+    """End the training if this number of intervals brings no better validation, by `keep_best` or
+    else val_loss. 0: never."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if a number is out of its range.
@@ -108,48 +108,51 @@ class CheckpointOptions:
 
 
 class RollingCheckpoints(keras.callbacks.Callback):
-    """Keep the weights of the last few checkpoints to average, and the newest state to resume.
+    """A callback that keeps the weights of the last checkpoints, and the newest state to resume
+    from.
 
-    A checkpoint is two files, each written whole: `step-N.weights.h5`, of which the last `keep`
-    stay; and `step-N.state.weights.h5`, with weights, optimizer, seeds and position in the data
-    (`training_state`), with Adam three times as large, of which the last two stay. Without
-    `every_steps` and `every_minutes` there is one at the end of each epoch; in any case there is
-    one at the end of the training, which may be of several `fit`.
+    A checkpoint consists of two files, each written completely or not at all: `step-N.weights.h5`,
+    of which the last `keep` remain; and `step-N.state.weights.h5` with weights, optimizer, seeds
+    and position in the data (`training_state`), of which the last two remain. With Adam, the state
+    is three times as large as the weights. Without `every_steps` and `every_minutes`, a checkpoint
+    is written at the end of each epoch. There is always one at the end of the training, which may
+    consist of several `fit`.
 
-    Of an epoch that was left in its middle, `fit` gives the means over the rest, such as the loss.
+    After an interruption in the middle of an epoch, `fit` reports means over the rest of the epoch,
+    such as the loss.
 
-    Checkpoints of later steps than the training's own are of an earlier training in the same
-    folder, or beyond the state that this one goes on from, and are deleted: an average must not mix
-    the two.
+    Checkpoints of later steps than the current one are deleted: they belong to an earlier training
+    in the same folder, or to steps after the state from which this one resumes, and must not be
+    averaged with new ones.
 
-    The training waits only until the values are in the memory of the host: a thread writes them,
-    one checkpoint at a time. What goes wrong there is raised at the next batch that begins when it
-    has, and at the latest with the next checkpoint or at the end of the training.
+    The training only waits until the values are copied to the host's memory. A thread writes them,
+    one checkpoint at a time. Its errors are raised at the beginning of a later batch, or at the
+    latest with the next checkpoint or at the end of the training.
 
-    Of several processes that train together, process 0 alone writes, and decides when; the others
-    need no folder. They stop and fail together: what goes wrong in one is raised in all, two
-    batches later.
+    If several processes train together, only process 0 writes, and decides when; the others need no
+    folder. They stop and fail together: an error in one process is raised in all, two batches
+    later.
 
-    Put it last in the list of callbacks, so that the history that it keeps has all values of an
+    Put this callback last in the list of callbacks, so that its history contains all values of an
     epoch.
 
     Args:
         folder: where to write.
-        keep: how many to keep.
+        keep: the number of weights files to keep.
         every_steps: updates between two checkpoints.
         every_minutes: minutes between two checkpoints.
-        start: the `TrainingState` that the model was restored from. Defaults to the beginning.
-        run: dict of what must not change when the training goes on: `TrainingState.run`.
-        num_batches: the batches of the whole training, those before the start included. Defaults to
-            those of `fit`.
-        processes: the `Processes` that train together. Defaults to this one alone.
-        best_by: keep the checkpoints of the best validations, by the value of this name in the
-            history, not the last ones.
+        start: the `TrainingState` that was restored. Defaults to the beginning.
+        run: dict of the values that must not change when the training resumes: `TrainingState.run`.
+        num_batches: the number of batches in the whole training, including those before the start.
+            Defaults to the batches of `fit`.
+        processes: the `Processes` that train together. Defaults to this process alone.
+        best_by: keep the checkpoints of the best validations instead of the last ones, by the value
+            with this name in the history.
 
     Attributes:
-        batches: how many batches were consumed.
-        history: as Keras keeps it, name -> values, one for each epoch of the whole training.
-        stop_soon: set it to have a checkpoint written after the next batch, and `fit` left.
+        batches: the number of batches that are done.
+        history: name -> values, one per epoch of the whole training, as in Keras.
+        stop_soon: set it to write a checkpoint after the next batch, and then leave `fit`.
 
     Raises:
         UserError: if a number is not positive; in `fit`, if a checkpoint cannot be written.
@@ -176,7 +179,10 @@ class RollingCheckpoints(keras.callbacks.Callback):
         if every_minutes is not None:
             positive_number("every_minutes", every_minutes)
         if every_steps and every_minutes:
-            raise UserError("Pass `every_steps` or `every_minutes`, not both.")
+            raise UserError(
+                "`every_steps` and `every_minutes` must not both be set. Received: "
+                f"every_steps={every_steps}, every_minutes={every_minutes}"
+            )
         self.folder = Path(folder)
         self.keep = keep
         self.every_steps = every_steps
@@ -204,11 +210,11 @@ class RollingCheckpoints(keras.callbacks.Callback):
 
     @property
     def seconds(self) -> float:
-        """The time of training so far, that before the start included."""
+        """The time of training so far, including the time before the start."""
         return self.start.seconds + time.monotonic() - self._began
 
     def fail(self, error: Exception) -> None:
-        """Raise an error out of `fit`: here, or where all processes do.
+        """Raise an error out of `fit`: immediately, or when all processes can raise it together.
 
         Args:
             error: the exception.
@@ -216,7 +222,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self._stop_sync.fail(error)
 
     def last_good(self) -> str:
-        """Words that say where the training can go on from, once what is being written is there."""
+        """Return a sentence about the last good checkpoint, after the current one is written."""
         if not self.processes.is_writer:
             return "Process 0 has the checkpoints."
         if self._writing:
@@ -225,7 +231,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         return self._last_written()
 
     def wait(self) -> None:
-        """Wait until the checkpoint that is being written, if any, is there.
+        """Wait until the checkpoint that is being written, if any, is complete.
 
         Raises:
             UserError: if it could not be written.
@@ -237,7 +243,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.processes.each(self._prepare)
         self._batches_at_once = self.model.steps_per_execution
-        # Keras's own history goes on too: it is what `fit` returns.
+        # Continue Keras's own history too: `fit` returns it.
         self.model.history.history = {name: [*x] for name, x in self.history.items()}
 
     def _prepare(self):
@@ -250,20 +256,20 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self._first_batch = self.batches
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # Not `on_train_batch_end`, at which the next batch may have begun.
+        # Not in `on_train_batch_end`, when the next batch may have begun.
         self._consumed(batch)
-        if batch:  # else nothing has changed since the epoch before
+        if batch:  # otherwise nothing has changed since the last epoch
             stop = self._stop_sync.at_batch()
             self._save_if(self.processes.is_writer and self._is_due(), stop)
         self._begun = batch
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # Should a process have failed, there is no validation.
+        # If a process has failed, there is no validation.
         self.stop_soon |= self._stop_sync.now()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         consumed = self._begun + self._batches_at_once
-        # Of a dataset that has ended, the last execution may have found fewer batches.
+        # If the dataset ended, the last execution may have had fewer batches.
         self._consumed(min(consumed, self.params["steps"] or consumed))
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
@@ -284,7 +290,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         return self.batches == self.num_batches
 
     def _save_if(self, is_due, stop, and_wait=False):
-        """Write a checkpoint if one is due, or if all are to stop, and then stop."""
+        """Write a checkpoint if one is due or all processes are to stop, and then stop."""
 
         def save():
             if self._writing and self._writing.is_done:
@@ -310,7 +316,8 @@ class RollingCheckpoints(keras.callbacks.Callback):
     def _is_due(self):
         if self.every_steps:
             step, batches = self._counted
-            # There cannot be more updates than batches: until then the device is left alone.
+            # There are at most as many updates as batches: until enough batches are done, the
+            # device is not asked.
             if self._is_passed(step + self.batches - batches, self.every_steps):
                 return self._is_passed(self._count_updates(), self.every_steps)
         if self.every_minutes:
@@ -327,7 +334,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         return step
 
     def _save(self, to_average):
-        self.wait()  # One is held in memory at a time.
+        self.wait()  # Hold only one snapshot in memory.
         step = self._count_updates()
         snapshot = Snapshot(
             self.model,
@@ -349,7 +356,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
             self._write_files(snapshot, step, to_average, validation)
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
-                f"No checkpoint could be written at step {step}: {_reason(error)} "
+                f"Cannot write the checkpoint of step {step}: {_reason(error)} "
                 f"{self._last_written()}"
             ) from error
         kept = list_checkpoints(self.folder)[-self.keep :]
@@ -365,8 +372,9 @@ class RollingCheckpoints(keras.callbacks.Callback):
         with atomic_write(self.folder / f"step-{step}.{STATE_ENDING}") as state:
             snapshot.write(state)
             if to_average:
-                # Before the state is in place: a training that is killed here goes on from an
-                # earlier one, and writes these weights again. The other way they would miss.
+                # Write the weights before the state is in place: a training that is killed here
+                # resumes from an earlier state and writes these weights again. In the other order
+                # they would be missing.
                 with atomic_write(self.folder / f"step-{step}.weights.h5") as weights:
                     copy_weights(state, weights)
                     note_validation(weights, validation)
@@ -384,7 +392,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
 
 
 def _reason(error):
-    # HDF5 writes of a full disk at length, in several lines.
+    # HDF5 describes a full disk in several lines.
     system = re.search("error message = '(.*?)'", str(error))
     reason = system[1] if system else getattr(error, "strerror", None) or str(error).strip()
     reason = reason.splitlines()[0]

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from keras_transformer.training.processes import Processes
     from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 
-# What a process may wish: the largest of all counts.
+# The requests of a process. The largest one of all processes counts.
 _GO_ON, _STOP, _FAIL = range(3)
 
-# The answer to a question is taken so many batches later: by then the devices have it.
+# The number of batches after which an answer is read: by then the devices have computed it.
 _LATE = 2
 
 logger = logging.getLogger(__name__)
 
 
 class StopRequested(Exception):
-    """Raised out of `fit` once the checkpoint that `stop_soon` asks for is written."""
+    """Raised out of `fit` after the checkpoint that `stop_soon` requests is written."""
 
 
 class StopSync:
-    """Have all processes of a training stop, or fail, after the same batch.
+    """Synchronization that makes all processes of a training stop, or fail, after the same batch.
 
-    A process that left alone would have the others wait for its part of the next batch. So at each
-    batch they tell one another what they wish, by a computation on the devices that stands between
-    two steps: nothing waits for it, since the answer is taken two batches later. One process alone
-    has its answer at once.
+    If one process stopped alone, the others would wait for its part of the next batch. So at each
+    batch the processes exchange their requests, by a computation on the devices between two steps.
+    Nothing waits for it, because the answer is read two batches later. A single process has its
+    answer immediately.
 
     Args:
         processes: the `Processes`.
@@ -50,13 +50,13 @@ class StopSync:
         self._asked = deque()
 
     def fail(self, error: Exception) -> None:
-        """Raise an error: with several processes, as soon as all can."""
+        """Raise an error: immediately in a single process, otherwise when all processes can."""
         if self.processes.count == 1:
             raise error
         self._error = self._error or error
 
     def at_batch(self) -> bool:
-        """Ask, and return whether to stop here.
+        """Send this process's request, and return whether to stop here.
 
         Raises:
             UserError: if a process has failed.
@@ -66,7 +66,7 @@ class StopSync:
         return len(self._asked) > late and self._take()
 
     def now(self) -> bool:
-        """As `at_batch`, where nothing is lost by waiting for the answer."""
+        """Send this process's request, wait for all answers, and return whether to stop."""
         self._ask()
         return any([self._take() for _ in range(len(self._asked))])
 
@@ -85,8 +85,8 @@ class StopSync:
 def stop_on_signals(checkpoints: "RollingCheckpoints") -> Iterator[None]:
     """Within the block, let SIGTERM and Ctrl-C write a checkpoint before they end the training.
 
-    It stops at the end of the current batch, or of a validation that is on its way; a second signal
-    ends the process at once. A signal to one of several processes stops all.
+    The training stops at the end of the current batch, or of a running validation. A second signal
+    ends the process immediately. A signal to one of several processes stops all.
 
     Args:
         checkpoints: the `RollingCheckpoints` of the training in the block.
@@ -104,9 +104,10 @@ def stop_on_signals(checkpoints: "RollingCheckpoints") -> Iterator[None]:
         checkpoints.stop_soon = True
         for other in handlers:
             signal.signal(other, signal.SIG_DFL)
-        # Not `print`, in the middle of which the signal may have come.
+        # Not `print`, which the signal may have interrupted.
         name = signal.Signals(number).name
-        os.write(2, f"\n{name}: writing a checkpoint. Once more ends at once.\n".encode())
+        message = f"\n{name}: writing a checkpoint. A second signal exits immediately.\n"
+        os.write(2, message.encode())
 
     try:
         for number in (signal.SIGINT, signal.SIGTERM):

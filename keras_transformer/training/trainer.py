@@ -1,4 +1,4 @@
-"""Compile, fit and average: sections 5.2 and 6.1."""
+"""Compiling, fitting and averaging a model (sections 5.2 and 6.1)."""
 
 import contextlib
 import importlib.util
@@ -48,18 +48,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class FitOptions:
-    """How long to train, and how often to validate (section 5.2)."""
+    """Options for the length of a training and its validations (section 5.2)."""
 
     steps: int = mutable_on_resume(7500)
     """Number of updates."""
     interval: int = 500
     """Updates between two validations."""
     steps_per_execution: int = mutable_on_resume(1)
-    """Batches that Keras trains on before it looks at logs, checkpoints and signals (JAX,
-    TensorFlow): several where a step takes the device a few milliseconds."""
+    """Batches that Keras trains on before it handles logs, checkpoints and signals (JAX,
+    TensorFlow). Use several if the device takes only a few milliseconds per step."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if a number is out of its range.
@@ -68,25 +68,25 @@ class FitOptions:
 
 
 class Batches(NamedTuple):
-    """The planned batches of the texts to train on and to validate on."""
+    """The planned training and validation batches."""
 
     train: PlannedBatches
     val: Any  # `TokenBatches`
-    # Of texts and tokenizers, which stay the same when the training resumes.
+    # Fingerprints of texts and tokenizers, which must not change when the training resumes.
     fingerprints: dict[str, Any]
 
 
 class Fitted(NamedTuple):
-    """What `fit` returns."""
+    """The result of `fit`."""
 
-    history: dict[str, list[float]]  # as Keras keeps it: name -> values, one for each interval
-    seconds: float  # of training, those before it was resumed included
+    history: dict[str, list[float]]  # name -> values, one per interval, as in Keras
+    seconds: float  # training time, including the time before it resumed
 
 
 class Part(NamedTuple):
     """A part of a training whose epochs have one length: one call of Keras's `fit`."""
 
-    first_batch: int  # of the whole training, from 0
+    first_batch: int  # counted from 0 over the whole training
     first_epoch: int
     end_epoch: int
     batches_per_epoch: int
@@ -98,7 +98,7 @@ def compile_model(
     label_smoothing: float,
     context: TrainingContext,
 ) -> None:
-    """Compile a model for its training, and give it the state that the training resumes from.
+    """Compile a model for training, and restore the state from which the training resumes.
 
     The loss is the token mean over the batch of all replicas: see `TokenBatches`.
 
@@ -109,7 +109,7 @@ def compile_model(
         context: the `TrainingContext`.
 
     Raises:
-        UserError: if the resumed training had another model or optimizer.
+        UserError: if the checkpoint belongs to another model or optimizer.
     """
     with context.devices.scope():
         model.compile(
@@ -119,7 +119,7 @@ def compile_model(
             jit_compile=context.devices.jit_compile and not _compiles_later(context),
             steps_per_execution=context.options.fitting.steps_per_execution,
         )
-        # TensorFlow would trace a first step that makes variables twice.
+        # Otherwise TensorFlow traces the first step twice, because it creates variables.
         model.optimizer.build(model.trainable_variables)
         context.start.restore(model, context.processes)
     logger.info("%s parameters", f"{model.count_params():,}")
@@ -131,21 +131,21 @@ def fit(
     context: TrainingContext,
     scores: dict[str, Callable[[], float]] | None = None,
 ) -> Fitted:
-    """Train (section 5.2), in intervals that end with a validation.
+    """Train a model (section 5.2) in intervals that end with a validation.
 
-    Process 0 writes checkpoints, and at the end `history.json` and `training.png`, into the output
+    Process 0 writes checkpoints and finally `history.json` and `training.png` into the output
     folder.
 
-    Whenever the training is stopped or killed, the same call in a resumed training leads to the
-    same weights, validations and scores. The means of training in the history, such as the loss,
-    cover the part of an interval that was trained since the last start.
+    An interrupted training resumes exactly: the same call leads to the same weights, validations
+    and scores. Only the training means in the history, such as the loss, cover just the part of an
+    interval since the last start.
 
     Args:
         model: a model that `compile_model` has compiled.
         batches: `Batches`.
         context: the `TrainingContext`.
         scores: dict of names in the history, such as `"val_bleu"`, and functions without arguments
-            that return a number: called at the end of each interval.
+            that return a number. They are called at the end of each interval.
 
     Returns:
         `Fitted`.
@@ -153,7 +153,7 @@ def fit(
     Raises:
         UserError: if the loss is infinite or not a number, a checkpoint cannot be written, or
             another process has ended.
-        TrainingStopped: after SIGTERM or Ctrl-C, when the checkpoint is written.
+        TrainingStopped: after SIGTERM or Ctrl-C, once the checkpoint is written.
     """
     options, kept = context.options.fitting, context.options.checkpoints
     options.check()
@@ -207,16 +207,16 @@ def fit(
 
 
 def plan_parts(first_batch: int, num_batches: int, interval: int) -> list[Part]:
-    """Part a training so that its epochs end at multiples of the interval, wherever it begins.
+    """Divide a training into parts whose epochs end at multiples of the interval.
 
     Args:
-        first_batch: the number of batches that were consumed already.
-        num_batches: those of the whole training.
-        interval: batches of an epoch.
+        first_batch: the number of batches that are already done.
+        num_batches: the number of batches in the whole training.
+        interval: batches per epoch.
 
     Returns:
-        A list of `Part`: the rest of an epoch that was left, whole epochs, and a short last one, as
-        far as there are such.
+        A list of `Part`: the rest of an interrupted epoch, whole epochs, and a short last epoch.
+        Empty parts are omitted.
     """
     parts = []
     while first_batch < num_batches:
@@ -234,19 +234,19 @@ def plan_parts(first_batch: int, num_batches: int, interval: int) -> list[Part]:
 def fit_in_parts(
     model: keras.Model, stream: Callable[[int], Any], parts: Sequence[Part], **options: Any
 ) -> None:
-    """Call Keras's `fit` for one part of a training after the other, until a callback stops it.
+    """Call Keras's `fit` for each part of a training, until a callback stops it.
 
     Args:
         model: a compiled model.
-        stream: function that takes the number of batches to skip, and returns the others without
-            end, such as `TokenBatches.stream`.
-        parts: what `plan_parts` returns.
+        stream: function that takes the number of batches to skip, and returns an infinite dataset
+            of the others, such as `TokenBatches.stream`.
+        parts: the result of `plan_parts`.
         **options: further arguments of `fit`.
     """
     for part in parts:
         model.fit(
             stream(part.first_batch),
-            shuffle=False,  # the batches are planned
+            shuffle=False,  # batches are already shuffled
             initial_epoch=part.first_epoch,
             epochs=part.end_epoch,
             steps_per_epoch=part.batches_per_epoch,
@@ -257,8 +257,9 @@ def fit_in_parts(
 
 
 def average_weights(model: keras.Model, context: TrainingContext) -> str:
-    """Average the last checkpoints into the model (section 6.1), or those of the best validations,
-    or take its moving average.
+    """Average checkpoints into the model (section 6.1), or use the moving average of its weights.
+
+    The options select the last checkpoints, or the checkpoints of the best validations.
 
     Args:
         model: the model after `fit`.
@@ -292,7 +293,7 @@ def average_weights(model: keras.Model, context: TrainingContext) -> str:
 
 
 def validate(model: keras.Model, batches: keras.utils.PyDataset) -> dict[str, float]:
-    """Loss and metrics on the validation text.
+    """Compute loss and metrics on the validation text.
 
     Args:
         model: the compiled model.
@@ -308,19 +309,19 @@ def validate(model: keras.Model, batches: keras.utils.PyDataset) -> dict[str, fl
 def check_executions(at_once: int, interval: int, num_batches: int, first_batch: int) -> None:
     """Raise a `UserError` if intervals do not consist of whole executions.
 
-    Keras would end the last one of an interval in the next.
+    Otherwise Keras would end the last execution of an interval in the next interval.
 
     Args:
-        at_once: how many batches Keras trains on at once.
+        at_once: the number of batches per execution.
         interval: batches between two validations.
-        num_batches: those of the whole training.
-        first_batch: the number of batches that were consumed already.
+        num_batches: the number of batches in the whole training.
+        first_batch: the number of batches that are already done.
     """
     if at_once == 1:
         return
     if keras.backend.backend() == "torch":
         raise UserError(
-            "Keras trains on one batch after the other on PyTorch. Pass `steps_per_execution=1`. "
+            "`steps_per_execution` must be 1 on PyTorch, where Keras trains on single batches. "
             f"Received: steps_per_execution={at_once}"
         )
     batches = {"`interval`": interval, "`steps`": num_batches, "the checkpoint": first_batch}
@@ -328,28 +329,28 @@ def check_executions(at_once: int, interval: int, num_batches: int, first_batch:
         if at_once < 1 or value % at_once:
             raise UserError(
                 "`steps_per_execution` must be positive, and divide the batches of an interval, of "
-                "the whole training, and of that part of it which is done. Received: "
+                "the whole training, and of its part that is done. Received: "
                 f"steps_per_execution={at_once}, where {name} is at batch {value}. Pass "
                 "`steps_per_execution=1`, or another divisor."
             )
 
 
 def _compiles_later(context):
-    """Whether a training begins without XLA, although the devices can have it."""
+    """Return whether a training starts without XLA although the devices support it."""
     return context.devices.jit_compile and keras.backend.backend() == "tensorflow"
 
 
 def _compile_later(model, context, batches, num_batches):
-    """Return the callback that compiles the training later, if any; log what is compiled when."""
+    """Return the callback, if any, that compiles the training later, and log the number of
+    programs."""
     num_shapes, first = len(batches.train.shapes), 0
     if _compiles_later(context):
         first = first_compiled_batch(num_shapes, num_batches) if xla_pays(model) else None
     if first is None or not context.devices.jit_compile:
         return []
     logger.info(
-        "A program is compiled for each shape of a batch when it first comes%s: that batch takes "
-        "seconds longer, or minutes where the model is large. Shapes: %d in training, %d in "
-        "validation.",
+        "One program per batch shape is compiled at its first use%s, which takes seconds, or "
+        "minutes for a large model. Shapes: %d in training, %d in validation.",
         f" after batch {first:,}" if first else "",
         num_shapes,
         len(batches.val.shapes),
@@ -359,7 +360,7 @@ def _compile_later(model, context, batches, num_batches):
 
 @contextlib.contextmanager
 def _progress(context):
-    """Yield the callbacks that show progress: of several processes, one has them."""
+    """Yield the callbacks that show progress. Only process 0 has them."""
     options = context.options.fitting
     if context.devices.shard[0]:
         yield []
@@ -369,7 +370,7 @@ def _progress(context):
 
 
 def _tensorboard(folder):
-    """TensorBoard's log is written by TensorFlow, which the other backends do without."""
+    """Return the callback that logs to TensorBoard. It needs TensorFlow, on every backend."""
     if importlib.util.find_spec("tensorflow") is None:
         logger.info("No TensorBoard log: tensorflow is not installed.")
         return []

@@ -1,18 +1,18 @@
-"""The whole state of a training in one file, from which it goes on exactly, on any backend.
+"""The whole state of a training in one file, from which it resumes exactly, on any backend.
 
 `step-N.state.weights.h5` is a weights file as `save_weights` writes it, with a group
 `training_state`:
 
 - `optimizer/NAME`: the optimizer's variables (moments, iterations, accumulated gradients, moving
-  averages, ...), by their names;
-- `other/I`: what else the model changes in training, in the model's order: the seeds of dropout;
-- `facts`: a JSON text of `TrainingState`'s other fields, as bytes.
+  averages, ...), by name;
+- `other/I`: other variables that change in training, in the model's order: the seeds of dropout;
+- `facts`: JSON text of the other fields of `TrainingState`, as bytes.
 
-(Earlier versions wrote `metrics/NAME/I` too, the sums of the metrics of an epoch that had not
-ended. They are passed over.)
+(Earlier versions also wrote `metrics/NAME/I`, the sums of the metrics of an unfinished epoch. They
+are ignored.)
 
-A SHA-256 of all of it is an attribute of the group, and every weights file ends with one of its
-own: a damaged file is known as such.
+The group has the SHA-256 of all of it as an attribute, and every weights file ends with its own
+SHA-256, so that damage is detected.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ from keras_transformer.training.processes import Processes
 
 logger = logging.getLogger(__name__)
 
-# Keras loads weights from files with the second half of it alone.
+# Keras requires that names of weights files end with `.weights.h5`.
 STATE_ENDING = "state.weights.h5"
 
 _FORMAT = 1
@@ -57,15 +57,15 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Where a training stood; without arguments, the beginning of one.
+    """The state of a training; without arguments, the beginning.
 
     Args:
         path: the file, or None at the beginning.
         step: the number of updates.
-        batches: the number of batches consumed.
-        seconds: the time that training took so far.
-        history: as Keras keeps it, name -> values, one for each epoch.
-        run: what was trained: names and JSON values of what must stay as it is.
+        batches: the number of batches that are done.
+        seconds: the training time so far.
+        history: name -> values, one per epoch, as in Keras.
+        run: names and JSON values of the options and fingerprints that must not change.
     """
 
     path: Path | None = None
@@ -76,13 +76,13 @@ class TrainingState:
     run: dict[str, Any] = field(default_factory=dict)
 
     def check_run(self, run: Mapping[str, Any]) -> None:
-        """Raise a `UserError` if anything in `run` differs from what was trained.
+        """Raise a `UserError` if a value in `run` differs from the value of this training.
 
         Args:
-            run: dict of what must not change when the training goes on.
+            run: dict of the values that must not change when the training resumes.
 
         Raises:
-            UserError: if an option has another value, which it names.
+            UserError: if an option has another value; the message names it.
         """
         changes = [
             f"{name}={_short(value)} in place of {name}={_short(self.run[name])}"
@@ -97,15 +97,15 @@ class TrainingState:
             )
 
     def restore(self, model: keras.Model, processes: Processes | None = None) -> None:
-        """Give a compiled model this state. At the beginning it keeps its own.
+        """Restore this state in a compiled model. The beginning changes nothing.
 
         Args:
             model: the model.
             processes: the `Processes` that train it, of which process 0 reads the file. Defaults to
-                this one alone.
+                this process alone.
 
         Raises:
-            UserError: if model or optimizer are others.
+            UserError: if the state belongs to another model or optimizer.
         """
         if self.path is None:
             return
@@ -118,7 +118,7 @@ class TrainingState:
         processes.assign(variables.values(), values)
 
     def _read(self, variables):
-        """The tensors of the file besides the weights: a list in the order of the variables."""
+        """Return the tensors of the file other than the weights, in the order of the variables."""
         with h5py.File(self.path) as file:
             values = {
                 name: x[...]
@@ -129,19 +129,19 @@ class TrainingState:
             shapes = [tuple(x[name].shape) if name in x else None for x in (values, variables)]
             if shapes[0] != shapes[1]:
                 raise UserError(
-                    f"{self.path} is of another model or optimizer: {name} has the shape "
-                    f"{shapes[0]}, and should have {shapes[1]}."
+                    f"{self.path} does not fit the model or the optimizer. Expected shape "
+                    f"{shapes[1]} for {name}. Received: {shapes[0]}"
                 )
         return [values[name] for name in variables]
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON values, of which `from_json` makes it again."""
+        """Return a dict of JSON values from which `from_json` restores the object."""
         path = None if self.path is None else str(self.path)
         return {**dataclasses.asdict(self), "path": path}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "TrainingState":
-        """Make what `to_json` has written down.
+        """Restore an object from the result of `to_json`.
 
         Args:
             values: the dict.
@@ -154,7 +154,7 @@ class TrainingState:
 
 
 class Snapshot:
-    """The state of a training, copied to the memory of the host: the training may go on.
+    """The state of a training, copied to the host's memory so that the training can continue.
 
     Args:
         model: a functional model, compiled.
@@ -167,20 +167,20 @@ class Snapshot:
         # `convert_to_numpy` copies, on every backend.
         self._weights = [(v, ops.convert_to_numpy(v)) for v in model.weights]
         self._others = {name: _values(v) for name, v in _state_variables(model).items()}
-        # An attribute could hold only 64 kB.
+        # Not an attribute, which can hold only 64 kB.
         self._others["facts"] = np.frombuffer(text.encode(), "uint8")
 
     def write(self, path: str | PathLike) -> None:
-        """Write it to a new file: in any thread.
+        """Write the state to a new file, in any thread.
 
         Args:
             path: the file, whose name ends in `.weights.h5`.
 
         Raises:
-            UserError: if anything is infinite or not a number.
+            UserError: if a value is infinite or not a number.
         """
-        # In the scope, which other threads do not see, the variables have the copied values: as
-        # arrays, that is not on a device, which may be full, or another process's.
+        # In the scope, which is local to this thread, the variables have the copied values: as
+        # arrays, which need no device that may be full or belong to another process.
         scope = keras.StatelessScope()
         for update in self._weights:
             scope.add_update(update)
@@ -201,7 +201,7 @@ def read_state(path: str | PathLike) -> TrainingState:
         A `TrainingState`.
 
     Raises:
-        UserError: if the file is damaged, or of another version.
+        UserError: if the file is damaged, or was written by another version.
     """
     path = Path(path)
     try:
@@ -214,85 +214,90 @@ def read_state(path: str | PathLike) -> TrainingState:
     if facts is None:
         raise UserError(f"{path} is damaged.")
     if facts.pop("format") != _FORMAT:
-        raise UserError(f"{path} is of another version of keras_transformer.")
+        raise UserError(f"{path} was written by another version of keras_transformer.")
     return TrainingState(path=path, **facts)
 
 
 def list_states(folder: str | PathLike) -> list[Path]:
-    """The files with a training's state in a folder, the oldest first."""
+    """Return the files with a training's state in a folder, oldest first."""
     return list_by_step(folder, STATE_ENDING)
 
 
 def newest_state(folder: str | PathLike) -> TrainingState:
-    """The newest state in a folder that is whole, or the beginning where there is none at all.
+    """Return the newest complete state in a folder, or the beginning if there is none.
 
-    Each one that is damaged is logged as a warning.
+    Damaged states are logged as warnings.
 
     Raises:
-        UserError: if all are damaged.
+        UserError: if all states are damaged.
     """
     paths = list_states(folder)
     for path in reversed(paths):
         try:
             return read_state(path)
         except UserError as error:
-            logger.warning("%s Trying the one before.", error)
+            logger.warning("%s Trying the state before it.", error)
     if paths:
         raise UserError(
-            f"All states of the training in {folder} are damaged: it cannot go on. "
-            "Train anew in another folder, or with `overwrite=True`."
+            f"Cannot resume: all states of the training in {folder} are damaged. Train again in "
+            "another folder, or with `overwrite=True`."
         )
     return TrainingState()
 
 
 def find_start(folder: str | PathLike, steps: int, resume: bool, overwrite: bool) -> TrainingState:
-    """Where a training begins, by what its checkpoints' folder holds.
+    """Return the state from which a training starts, given the folder of its checkpoints.
 
     Args:
         folder: the folder of the checkpoints.
-        steps: the number of updates that the training shall have.
-        resume: whether to go on from the newest.
-        overwrite: whether they may be replaced.
+        steps: the number of updates in the whole training.
+        resume: whether to resume from the newest state.
+        overwrite: whether the checkpoints may be replaced.
 
     Returns:
         A `TrainingState`.
 
     Raises:
-        UserError: if there are checkpoints, and neither `resume` nor `overwrite` is set, or both;
-            or if the newest is beyond `steps`.
+        UserError: if there are checkpoints, and neither or both of `resume` and `overwrite` are
+            set; or if the newest state is beyond `steps`.
     """
     if resume and overwrite:
-        raise UserError("Pass `resume=True` to go on, or `overwrite=True` to train anew: not both.")
+        raise UserError(
+            "Pass `resume=True` to resume, or `overwrite=True` to train again from the beginning, "
+            "but not both."
+        )
     if not resume:
         if not overwrite and (list_states(folder) or list_checkpoints(folder)):
             raise UserError(
-                f"{folder} holds checkpoints of an earlier training. Pass `resume=True` to go on "
+                f"{folder} holds checkpoints of an earlier training. Pass `resume=True` to resume "
                 "from the newest, `overwrite=True` to replace them, or another `output_dir`."
             )
         return TrainingState()
     state = newest_state(folder)
     if state.step > steps:
         raise UserError(
-            f"{state.path} is beyond the {steps} steps asked for. Pass more `steps` than "
-            f"{state.step}, or train anew with `overwrite=True`."
+            f"`steps` must be at least {state.step}, the step of the checkpoint {state.path}. "
+            f"Received: steps={steps}. Pass more, or train again with `overwrite=True`."
         )
     if state.path:
-        logger.info("Going on from step %d, %s.", state.step, state.path)
+        logger.info("Resuming from step %d, %s.", state.step, state.path)
     else:
-        logger.info("%s holds nothing to go on from: training begins at the beginning.", folder)
+        logger.info(
+            "%s has no checkpoint to resume from: training starts from the beginning.", folder
+        )
     return state
 
 
 def _state_variables(model):
-    """All that changes in training except for the weights: name -> variable."""
+    """Return all variables that change in training other than the weights: name -> variable."""
     weights = {id(variable) for variable in model.weights}
     others = [v for v in model.non_trainable_variables if id(v) not in weights]
     named = [("optimizer", v.name, v) for v in model.optimizer.variables]
-    # Seed generators are numbered as they are made, by all models of the process.
+    # The names of seed generators are numbered over all models of the process.
     named += [("other", str(number), v) for number, v in enumerate(others)]
     variables, seen = {}, Counter()
     for group, name, variable in named:
-        # An optimizer around another has a second variable "iteration".
+        # An optimizer that wraps another has a second variable "iteration".
         repeats = seen[group, name]
         seen[group, name] += 1
         variables[f"{group}/{name}" + (f".{repeats}" if repeats else "")] = variable
@@ -301,12 +306,12 @@ def _state_variables(model):
 
 def _values(variable):
     values = ops.convert_to_numpy(variable)
-    # HDF5 has no bfloat16. float32 holds it exactly.
+    # HDF5 has no bfloat16. float32 represents it exactly.
     return values.astype("float32") if values.dtype.name == "bfloat16" else values
 
 
 def _digest(file, must_be_finite=False):
-    """The SHA-256 of all tensors of an open file, each of which is read once."""
+    """Return the SHA-256 of all tensors of an open file."""
     digest = hashlib.sha256()
     for name, item in datasets(file).items():
         values = np.ascontiguousarray(item[()])
@@ -318,11 +323,11 @@ def _digest(file, must_be_finite=False):
 
 
 def _short(value):
-    """A value as an error names it: of a fingerprint, the first digits."""
+    """Return a value for an error message; a fingerprint is shortened to its first digits."""
     is_digest = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}( [0-9a-f]{64})?", value)
     return f"{value[:12]}..." if is_digest else value
 
 
 def as_json(value: Any) -> Any:
-    """A value as it is when it has been written down in JSON, and read."""
+    """Return a value as it is after being written to JSON and read again."""
     return json.loads(json.dumps(value, default=str))

@@ -102,7 +102,7 @@ def test_when_and_which(tmp_path, options, weights, states):
 def test_wrong_option(tmp_path, option, value):
     with pytest.raises(ValueError, match=f"`{option}` must be a positive.*{option}={value}"):
         RollingCheckpoints(tmp_path, **{option: value})
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="must not both"):
         RollingCheckpoints(tmp_path, every_steps=1, every_minutes=1)
 
 

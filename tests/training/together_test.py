@@ -85,7 +85,7 @@ def assert_same_weights(*folders):
 def test_a_full_disk_stops_all_with_one_line(tmp_path):
     statuses, errors = train(tmp_path, "full", "none")
     assert statuses == [ONE_LINE, ONE_LINE], errors
-    words = "No checkpoint could be written at step 3: No space left on device."
+    words = "Cannot write the checkpoint of step 3: No space left on device."
     assert line_of(errors[0]).startswith(f"error: {words}")
     assert line_of(errors[1]).startswith(f"error: Process 0 of the training has stopped: {words}")
 
@@ -174,6 +174,6 @@ def test_wrong_options_are_told_to_all(whole, tmp_path):
         assert "holds checkpoints of an earlier training. Pass `resume=True`" in line_of(each)
     statuses, errors = train(tmp_path, of_second={"seed": 4})
     assert statuses == [ONE_LINE, ONE_LINE], errors
-    words = "Process 1 has other options or another text than process 0: seed=4 (there 3)."
+    words = "Received in process 1: seed=4 (there 3)"
     for each in errors:
         assert words in line_of(each)

@@ -55,7 +55,7 @@ def test_intervals_are_of_whole_executions(batches, word):
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="several batches at a time")
 def test_no_executions_of_several_batches():
     check_executions(1, 8, 20, 4)
-    with pytest.raises(UserError, match="PyTorch. Pass `steps_per_execution=1`"):
+    with pytest.raises(UserError, match="`steps_per_execution` must be 1 on PyTorch"):
         check_executions(4, 8, 20, 4)
 
 

@@ -268,7 +268,7 @@ def test_no_start(tmp_path):
     assert all(word in message for word in (str(tmp_path), "resume=True", "overwrite=True"))
     save(new_model("sgd"), tmp_path / "step-3.state.weights.h5")
     message = message_of(find_start, tmp_path, 2, resume=True, overwrite=False)
-    assert "Pass more `steps` than 3" in message
+    assert "`steps` must be at least 3" in message
 
 
 def test_the_beginning_changes_nothing():
