@@ -48,4 +48,4 @@ def test_pytorch_has_one_device(monkeypatch, capsys):
     with pytest.raises(SystemExit) as exit:
         runpy.run_path(str(SCRIPT), run_name="__main__")
     assert exit.value.code == 2
-    assert capsys.readouterr().err.startswith("4 replicas were asked for; with PyTorch")
+    assert capsys.readouterr().err.startswith("Keras trains on one device with PyTorch")

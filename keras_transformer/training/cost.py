@@ -1,4 +1,4 @@
-"""What a training costs, in floating-point operations (Table 2 and section 6.1)."""
+"""The cost of a training in floating-point operations (Table 2 and section 6.1)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,15 +16,15 @@ def training_flops(
 ) -> float:
     """Count the operations of one pass over sentence pairs, forward and backward.
 
-    Counted are matrix products, at two operations for a multiplication and an addition; the
-    backward pass has twice those of the forward pass. Padding is not counted.
+    Only matrix products are counted, with two operations per multiplication and addition. The
+    backward pass takes twice the operations of the forward pass. Padding is not counted.
 
     Args:
-        hyperparameters: those of a variant.
+        hyperparameters: hyperparameters of a variant.
         vocabulary_size: the number of logits.
         source_lengths: int array `(pairs,)`, tokens of each source.
         target_lengths: int array `(pairs,)`, tokens of each target.
-        counts: float array `(pairs,)`, how often each pair comes. Defaults to once.
+        counts: float array `(pairs,)`, the number of occurrences of each pair. Defaults to one.
 
     Returns:
         A float.
@@ -53,13 +53,13 @@ def training_flops(
 
 
 def least_parameters(hyperparameters: Mapping[str, Any]) -> int:
-    """The number of weights in the matrices of a model, before its arguments have been checked.
+    """Return the number of weights in a model's matrices, before its arguments are validated.
 
     Args:
         hyperparameters: dict of all arguments of `Transformer`.
 
     Returns:
-        An integer; 0 if a size is not a positive integer, which the model itself refuses.
+        An integer; 0 if a size is not a positive integer, which the model itself rejects.
     """
     of = {"vocabulary_size": None, **hyperparameters}
     required = ("vocabulary_size", "num_layers", "hidden_dim", "intermediate_dim", "num_heads")
@@ -81,10 +81,10 @@ def least_parameters(hyperparameters: Mapping[str, Any]) -> int:
 
 
 def count_parameters(hyperparameters: Mapping[str, Any], vocabulary_size: int) -> int:
-    """The number of weights of a model of the paper, one matrix of embeddings for all.
+    """Return the number of weights of a model of the paper, with one shared embedding matrix.
 
     Args:
-        hyperparameters: those of a variant.
+        hyperparameters: hyperparameters of a variant.
         vocabulary_size: size of the vocabulary that source and target share.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Choose the devices that share a training step."""
+"""The choice of the devices that share a training step."""
 
 import contextlib
 import os
@@ -17,21 +17,22 @@ from keras_transformer.validation import check_optional, positive_integer, whole
 
 @dataclass(kw_only=True)
 class DeviceOptions:
-    """The devices that share a training step."""
+    """Options for the devices that share a training step."""
 
     deterministic: bool = False
-    """The same results in each run, bit for bit, at some cost in speed."""
+    """Produce bit-for-bit the same results in each run, at some cost in speed."""
     replicas: int | None = mutable_on_resume(None)
     """Devices that share each batch, in each process. Defaults to all GPUs, or to one CPU."""
     coordinator: str | None = mutable_on_resume(None)
-    """HOST:PORT of process 0, when several processes train together (JAX)."""
+    """HOST:PORT of process 0, if several processes train together (JAX)."""
     num_processes: int = 1
-    """Processes that train together, on one machine or several: all with the same options."""
+    """Number of processes that train together, on one machine or several, all with the same
+    options."""
     process_id: int = mutable_on_resume(0)
-    """Which of them this is, from 0. Process 0 alone writes checkpoints, logs and the model."""
+    """Index of this process, from 0. Only process 0 writes checkpoints, logs and the model."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if a number is out of its range.
@@ -42,12 +43,12 @@ class DeviceOptions:
 
 @dataclass(frozen=True)
 class Devices:
-    """Where to train: `with devices.scope():` around building the model.
+    """The devices of a training: build the model inside `with devices.scope():`.
 
     Attributes:
-        num_replicas: how many devices share a batch, those of all processes together. The rows of
-            a batch must be a multiple of it.
-        shard: `(process_id, num_processes)`: which part of each batch this process reads.
+        num_replicas: the number of devices that share a batch, in all processes together. It must
+            divide the rows of a batch.
+        shard: `(process_id, num_processes)`: the part of each batch that this process reads.
         strategy: the `tf.distribute.Strategy`, if there is one.
     """
 
@@ -56,37 +57,37 @@ class Devices:
     strategy: Any = None
 
     def scope(self) -> AbstractContextManager[Any]:
-        """A context manager: variables that are made in it are those of all replicas."""
+        """Return a context manager in which new variables belong to all replicas."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
     @property
     def processes(self) -> Processes:
-        """The `Processes` that train together, and which of them this is."""
+        """The `Processes` that train together."""
         return Processes(*self.shard)
 
     @property
     def jit_compile(self) -> bool:
-        """XLA, where the backend compiles training and can do so with these devices.
+        """Whether the backend compiles training with XLA, and supports it with these devices.
 
-        Not for several replicas of TensorFlow, be they CPUs or GPUs: Keras has XLA compile what
-        all of them do as one program, and a program reads the variables of one device. (Keras's
-        own `jit_compile="auto"` says the same.)
+        TensorFlow does not support it for several replicas, on CPUs or GPUs: Keras compiles the
+        work of all replicas as one program, and a program reads the variables of one device.
+        (Keras's own `jit_compile="auto"` makes the same choice.)
         """
         backend = keras.backend.backend()
         return backend == "jax" or (backend == "tensorflow" and self.num_replicas == 1)
 
 
 def use_devices(options: DeviceOptions) -> Devices:
-    """Choose the devices that `DeviceOptions` say, as `choose_devices`.
+    """Choose devices with `choose_devices`, given `DeviceOptions`.
 
     Args:
-        options: `DeviceOptions`. With `deterministic` the whole process computes so from here on.
+        options: `DeviceOptions`. `deterministic` applies to the whole process from then on.
 
     Returns:
         A `Devices`.
 
     Raises:
-        UserError: as `choose_devices`.
+        UserError: as for `choose_devices`.
     """
     if options.deterministic:
         make_deterministic()
@@ -104,23 +105,23 @@ def choose_devices(
     """Choose devices for this backend. Call it before anything else uses the devices.
 
     On TensorFlow, several GPUs share each batch under a `MirroredStrategy`; without a GPU,
-    `num_replicas` logical CPU devices do. On JAX, `keras.distribution.DataParallel` spreads each
-    batch over the devices of all processes, and is set for everything that follows. The processes
-    run the same program, each with its own `process_id`, on one machine or several. PyTorch trains
-    on one device.
+    `num_replicas` logical CPU devices do. On JAX, `keras.distribution.DataParallel` distributes
+    each batch over the devices of all processes, and is set globally. The processes run the same
+    program, each with its own `process_id`, on one machine or several. PyTorch trains on one
+    device.
 
     Args:
-        num_replicas: how many devices, in each process. Defaults to all GPUs, or to one CPU.
-        coordinator: `"HOST:PORT"`, where process 0 listens and the others find it.
-        num_processes: how many processes train together.
-        process_id: which of them this is, from 0.
+        num_replicas: the number of devices in each process. Defaults to all GPUs, or to one CPU.
+        coordinator: `"HOST:PORT"`, where process 0 listens and the others connect.
+        num_processes: the number of processes that train together.
+        process_id: the index of this process, from 0.
 
     Returns:
         A `Devices`.
 
     Raises:
-        UserError: if there are not so many devices, or this backend cannot use them, or the
-            processes are not well described.
+        UserError: if there are too few devices, this backend cannot use them, or the arguments for
+            the processes are inconsistent.
     """
     if num_replicas is not None:
         positive_integer("num_replicas", num_replicas)
@@ -130,25 +131,25 @@ def choose_devices(
         return _choose_jax(num_replicas, coordinator, num_processes, process_id)
     if num_processes > 1:
         raise UserError(
-            f"{num_processes} processes need the jax backend; this is {backend}. (TensorFlow's "
-            "MultiWorkerMirroredStrategy does not work with the `fit` of Keras 3.) Set "
-            "KERAS_BACKEND=jax."
+            f"Several processes need the backend jax. Received: num_processes={num_processes} "
+            f"with the backend {backend}. (TensorFlow's MultiWorkerMirroredStrategy does not work "
+            "with the `fit` of Keras 3.) Set KERAS_BACKEND=jax."
         )
     if backend == "torch":
         if num_replicas not in (None, 1):
             raise UserError(
-                f"{num_replicas} replicas were asked for; with PyTorch training is on one device, "
-                "since Keras has no `fit` for several. Set KERAS_BACKEND=tensorflow or jax."
+                "Keras trains on one device with PyTorch. Received: "
+                f"num_replicas={num_replicas}. Set KERAS_BACKEND=tensorflow or jax."
             )
         return Devices(1)
     return _choose_tensorflow(num_replicas)
 
 
 def make_deterministic() -> None:
-    """Have the backend give the same results in each run, bit for bit, at some cost in speed.
+    """Make the backend produce bit-for-bit the same results in each run, at some cost in speed.
 
-    Seeds are still the caller's to set (`keras.utils.set_random_seed`). Call it before anything
-    computes: JAX, deterministic on a CPU, reads what it needs for a GPU when it starts.
+    The caller must still set seeds (`keras.utils.set_random_seed`). Call it before anything
+    computes: JAX, which is deterministic on a CPU, reads its setting for GPUs when it starts.
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":
@@ -158,7 +159,7 @@ def make_deterministic() -> None:
     elif backend == "torch":
         import torch
 
-        # cuBLAS reads it when it starts; PyTorch refuses its matrix products without it.
+        # cuBLAS reads it when it starts; without it, PyTorch rejects its matrix products.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     else:
@@ -170,18 +171,18 @@ def _check_processes(coordinator, num_processes, process_id):
     positive_integer("num_processes", num_processes)
     if not 0 <= process_id < num_processes:
         raise UserError(
-            f"`process_id` must be from 0 to {num_processes - 1}, as there are {num_processes} "
-            f"processes. Received: process_id={process_id}"
+            f"`process_id` must be from 0 to {num_processes - 1} for {num_processes} processes. "
+            f"Received: process_id={process_id}"
         )
     if num_processes == 1 and coordinator is not None:
         raise UserError(
-            "One process needs no coordinator. Pass `num_processes` too, or leave out "
+            "`coordinator` must not be set for one process. Pass `num_processes` too, or omit "
             f"`coordinator`. Received: coordinator={coordinator}"
         )
     if num_processes > 1 and not re.fullmatch(r".+:\d+", coordinator or ""):
         raise UserError(
-            f"{num_processes} processes must all be given the same `coordinator`, the HOST:PORT at "
-            f"which process 0 listens. Received: coordinator={coordinator}"
+            f"`coordinator` must be the HOST:PORT at which process 0 listens, the same in all "
+            f"{num_processes} processes. Received: coordinator={coordinator}"
         )
 
 
@@ -189,18 +190,18 @@ def _choose_jax(num_replicas, coordinator, num_processes, process_id):
     import jax
 
     if num_replicas is not None:
-        # Once JAX has started this cannot be changed; the count below then tells.
+        # Once JAX has started this cannot be changed, and the count below reports an error.
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", num_replicas)
     if num_processes > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        # It would catch SIGTERM, and do nothing: see `stop_on_signals`.
+        # This service would catch SIGTERM and ignore it: see `stop_on_signals`.
         jax.config.update("jax_enable_preemption_service", False)
         keras.distribution.initialize(coordinator, num_processes, process_id)
         exit_at_once_on_error()
     names = _jax_device_names(num_replicas, num_processes, process_id)
     keras.distribution.set_distribution(
-        # The batches are read in shards already.
+        # Batches are already read in shards.
         keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
         if len(names) > 1
         else None
@@ -209,10 +210,10 @@ def _choose_jax(num_replicas, coordinator, num_processes, process_id):
 
 
 def _jax_device_names(num_replicas, num_processes, process_id):
-    """The names of the devices to use: so many of each process, process after process."""
+    """Return the names of the devices to use: the same number from each process, in order."""
     import jax
 
-    # In the order of the processes: a process's rows of a batch lie on its own devices.
+    # In the order of the processes, so that a process's rows of a batch are on its own devices.
     of_processes = [
         [device for device in jax.devices() if device.process_index == i]
         for i in range(num_processes)
@@ -223,9 +224,10 @@ def _jax_device_names(num_replicas, num_processes, process_id):
     for devices in of_processes:
         if len(devices) < num_replicas:
             raise UserError(
-                f"{num_replicas} replicas were asked for; JAX has {len(devices)} "
-                f"{devices[0].platform} devices in a process. (On a CPU, as many as are asked for "
-                "before it is first used.)"
+                f"`num_replicas` must be at most {len(devices)}, the number of "
+                f"{devices[0].platform} devices that JAX has in a process. Received: "
+                f"num_replicas={num_replicas}. (On a CPU, JAX can have any number of devices, if "
+                "it is set before JAX is first used.)"
             )
     return [
         f"{device.platform}:{device.id}"
@@ -249,7 +251,10 @@ def _tensorflow_devices(num_replicas):
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         if num_replicas is not None and num_replicas > len(gpus):
-            raise UserError(f"{num_replicas} replicas were asked for; there are {len(gpus)} GPUs.")
+            raise UserError(
+                f"`num_replicas` must be at most {len(gpus)}, the number of GPUs. Received: "
+                f"num_replicas={num_replicas}"
+            )
         return [f"GPU:{i}" for i in range(num_replicas or len(gpus))]
     num_replicas = num_replicas or 1
     if num_replicas > 1:

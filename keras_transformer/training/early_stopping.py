@@ -1,4 +1,4 @@
-"""What validation decides: which checkpoints become the model, and when a training has ended."""
+"""Decisions by validation: which checkpoints become the model, and when a training ends."""
 
 import json
 import logging
@@ -22,20 +22,20 @@ logger = logging.getLogger(__name__)
 
 _ATTRIBUTE = "validation"
 _SMALLER_IS_BETTER = ("loss", "perplexity")
-# What `compile_model` has Keras compute of the validation text.
+# The validation metrics that `compile_model` adds.
 _OF_KERAS = ("val_loss", "val_accuracy", "val_perplexity")
 
 
 def check_choice_of_checkpoints(
     options: "CheckpointOptions", scores: Collection[str] | None, uses_ema: bool
 ) -> None:
-    """Raise a `UserError` if validation cannot choose as `CheckpointOptions` say.
+    """Raise a `UserError` if `CheckpointOptions` ask for a choice that validation cannot make.
 
     Args:
         options: the `CheckpointOptions`.
-        scores: names of what is computed at each interval besides loss, accuracy and perplexity.
-            None: any name may be one.
-        uses_ema: whether the model is to be a moving average of the weights.
+        scores: names of the values computed at each interval in addition to loss, accuracy and
+            perplexity. None allows any name.
+        uses_ema: whether the model is a moving average of the weights.
     """
     whole_number("patience", options.patience)
     name = options.keep_best
@@ -48,35 +48,37 @@ def check_choice_of_checkpoints(
         )
     if options.checkpoint_steps or options.checkpoint_minutes:
         raise UserError(
-            "`keep_best` chooses among the checkpoints of validations: leave `checkpoint_steps` "
-            "and `checkpoint_minutes` out."
+            "`checkpoint_steps` and `checkpoint_minutes` must not be set with `keep_best`, which "
+            "chooses among the checkpoints of validations."
         )
     if uses_ema:
         raise UserError(
-            "`keep_best` chooses checkpoints, and `ema` averages all: pass one of them."
+            "`keep_best` and `ema` must not both be set: one chooses checkpoints, and the other "
+            "averages all steps."
         )
 
 
 def merit(name: str, value: float | None) -> float:
-    """A number that is larger where a value of the history is better."""
+    """Return a number that is larger for a better value of the history."""
     if value is None or not math.isfinite(value):
         return -math.inf
     return -value if name.endswith(_SMALLER_IS_BETTER) else value
 
 
 def note_validation(path: str | PathLike, values: Mapping[str, float]) -> None:
-    """Write the values of a validation into a weights file without a checksum, by their names."""
+    """Write the values of a validation, by name, into a weights file without a checksum."""
     with h5py.File(path, "r+") as file:
         file.attrs[_ATTRIBUTE] = json.dumps(values)
 
 
 def best_checkpoints(folder: str | PathLike, name: str, count: int) -> list[Path]:
-    """The checkpoints of the best validations, the oldest first; of equal ones the later.
+    """Return the checkpoints of the best validations, oldest first. Of equal ones, prefer the
+    later.
 
     Args:
         folder: the folder.
-        name: of the value, such as `"val_loss"`.
-        count: how many.
+        name: name of the value, such as `"val_loss"`.
+        count: the number of checkpoints.
     """
     paths = list_checkpoints(folder)
     merits = [merit(name, _read_validation(path).get(name)) for path in paths]
@@ -90,12 +92,12 @@ def _read_validation(path):
 
 
 def has_ended(values: Sequence[float | None], name: str, patience: int) -> bool:
-    """Whether the last so many values of a history bring nothing better than one before.
+    """Return whether the last `patience` values of a history are not better than an earlier one.
 
     Args:
         values: list of the values.
-        name: of the values.
-        patience: how many intervals to wait. 0: for ever.
+        name: name of the values.
+        patience: the number of intervals to wait. 0 waits forever.
     """
     if not patience or len(values) <= patience:
         return False
@@ -104,13 +106,13 @@ def has_ended(values: Sequence[float | None], name: str, patience: int) -> bool:
 
 
 class StopEarly(keras.callbacks.Callback):
-    """End the training when validation has brought nothing better for some intervals.
+    """A callback that ends the training if validation has not improved for some intervals.
 
     Args:
-        name: of the value in the logs, such as `"val_loss"`.
-        patience: how many intervals.
-        checkpoints: the `RollingCheckpoints`, later in the list of callbacks, whose history goes
-            back to the beginning of the training.
+        name: name of the value in the logs, such as `"val_loss"`.
+        patience: the number of intervals.
+        checkpoints: the `RollingCheckpoints`, later in the list of callbacks, whose history begins
+            with the training.
     """
 
     async_safe = True
@@ -124,5 +126,7 @@ class StopEarly(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         values = [*self.checkpoints.history.get(self.name, []), (logs or {}).get(self.name)]
         if has_ended(values, self.name, self.patience):
-            logger.info("No better %s in %d intervals: training ends.", self.name, self.patience)
+            logger.info(
+                "No better %s in %d intervals: the training ends.", self.name, self.patience
+            )
             self.model.stop_training = True

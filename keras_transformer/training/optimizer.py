@@ -17,27 +17,28 @@ from keras_transformer.validation import (
 
 @dataclass(kw_only=True)
 class OptimizerOptions:
-    """The optimizer (section 5.3)."""
+    """Options for the optimizer (section 5.3)."""
 
     warmup_steps: int = 2000
-    """Updates over which the learning rate grows (section 5.3)."""
+    """Updates over which the learning rate increases (section 5.3)."""
     peak_learning_rate: float | None = 0.003
     """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
     warmup_steps)."""
     cooldown_steps: int = 0
-    """Last updates, over which the learning rate falls to zero (Hägele et al., 2024). 0: it falls
-    as in the paper alone."""
+    """Number of last updates over which the learning rate falls to zero (Hägele et al., 2024). 0:
+    it only falls as in the paper."""
     ema: float | None = None
-    """Momentum (0.999, say) of a moving average of the weights, used in place of checkpoints."""
+    """Momentum of a moving average of the weights (0.999, for example), used instead of averaged
+    checkpoints."""
     accumulate: int = 1
-    """Batches that share an update, as one batch so many times as large."""
+    """Batches per update, equivalent to one batch that is larger by this factor."""
     clip_norm: float | None = None
     """Largest global norm of an update's gradient. Defaults to no clipping."""
     skip_nonfinite: bool = False
-    """Leave out, and count, updates whose gradient is infinite or not a number."""
+    """Skip, and count, updates whose gradient is infinite or not a number."""
 
     def check(self) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
             UserError: if a number is out of its range.
@@ -52,9 +53,10 @@ class OptimizerOptions:
 def make_optimizer(
     options: OptimizerOptions, hidden_dim: int, num_steps: int, loss_scaling: bool | None = None
 ) -> WholeBatchOptimizer:
-    """The paper's optimizer with its schedule (section 5.3), as `OptimizerOptions` say.
+    """Build the paper's optimizer with its schedule (section 5.3) from `OptimizerOptions`.
 
-    A moving average of the weights is left to `average_weights`: a training may take several `fit`.
+    `average_weights` applies the moving average of the weights, because a training may consist of
+    several `fit`.
 
     Args:
         options: `OptimizerOptions`.
@@ -82,7 +84,7 @@ def make_optimizer(
 def make_schedule(
     options: OptimizerOptions, hidden_dim: int, num_steps: int
 ) -> "NoamSchedule | CooldownSchedule":
-    """The learning rate as `OptimizerOptions` say: see `make_optimizer`."""
+    """Build the learning rate schedule from `OptimizerOptions`: see `make_optimizer`."""
     peak, warmup_steps = options.peak_learning_rate, options.warmup_steps
     schedule = (
         NoamSchedule(hidden_dim, warmup_steps)
@@ -103,14 +105,15 @@ def paper_optimizer(
     loss_scaling: bool | None = None,
     average_at_end: bool = True,
 ) -> WholeBatchOptimizer:
-    """The paper's Adam (section 5.3): beta_1 0.9, beta_2 0.98, epsilon 1e-9.
+    """Build the paper's Adam (section 5.3): beta_1 0.9, beta_2 0.98, epsilon 1e-9.
 
     Args:
         learning_rate: a number, or a schedule such as `NoamSchedule`.
-        accumulate: number of batches that share an update.
+        accumulate: the number of batches per update.
         clip_norm: largest global norm of the gradient. Defaults to no clipping.
-        ema_momentum: momentum of an exponential moving average of the weights. Defaults to none.
-        skip_nonfinite: whether to leave out, and count, updates whose gradient is not finite.
+        ema_momentum: momentum of an exponential moving average of the weights. Defaults to no
+            average.
+        skip_nonfinite: whether to skip, and count, updates whose gradient is not finite.
         loss_scaling: as for `WholeBatchOptimizer`.
         average_at_end: as for `WholeBatchOptimizer`.
 

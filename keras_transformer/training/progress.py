@@ -1,4 +1,4 @@
-"""What a training says of itself while it runs."""
+"""Callbacks that show and log the progress of a training."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ from keras import ops
 from keras_transformer.progress import LogEachMinute, is_shown, new_bar, spinner
 from keras_transformer.training.callbacks import steps_done
 
-# Batches from one look at what the device has, or at the schedule, to the next.
+# Batches between two reads of the device's values, or of the schedule.
 _BATCHES_BETWEEN = 10
 _MOST_LAPS = 50
 _BAR_FORMAT = "{desc} {bar:20} {elapsed}{postfix}"
@@ -26,21 +26,22 @@ logger = logging.getLogger(__name__)
 
 
 class LogProgress(keras.callbacks.Callback):
-    """Add the learning rate, target tokens a second and the minutes left to each batch's logs, for
-    `ShowProgress` or another bar of progress.
+    """A callback that adds the learning rate, the speed and the time left to each batch's logs.
 
-    The history keeps the learning rate alone: of a training that is stopped and goes on it has the
-    same values as of one that is not. What is said in the middle of an epoch is counted in Python:
-    an update that the optimizer leaves out is noticed when the epoch ends.
+    `ShowProgress`, or another progress bar, shows them: target tokens per second, and minutes.
 
-    Time is taken of ten batches together. What something may have been compiled in is left out: the
-    first batch, and whatever took twice as long as the fastest. So the two last are told from the
+    Only the learning rate is kept in the history, so the history of an interrupted training does
+    not change. Within an epoch, updates are counted in Python: updates that the optimizer skips are
+    noticed at the end of the epoch.
+
+    Time is measured over ten batches. Times that may include compilation are ignored: the first
+    batch, and times of more than twice the fastest. So speed and time left are available from the
     tenth batch on.
 
     Args:
-        count_tokens: function of a number of batches that returns the number of target tokens in so
-            many from the beginning of the training, such as `TokenBatches.target_tokens`.
-        steps: the number of updates of the whole training.
+        count_tokens: function that returns the number of target tokens in the first batches of the
+            training, given the number of batches, such as `TokenBatches.target_tokens`.
+        steps: the number of updates in the whole training.
     """
 
     async_safe = True
@@ -53,7 +54,7 @@ class LogProgress(keras.callbacks.Callback):
         self._batches = 0
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # Anew in each `fit`: the first batch of one may compile.
+        # Start again in each `fit`: its first batch may compile.
         self._laps = deque(maxlen=_MOST_LAPS)
         self._is_first_epoch = True
 
@@ -70,10 +71,10 @@ class LogProgress(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
             with self._lock:
-                self._tell(batch, logs)
+                self._add_logs(batch, logs)
 
-    def _tell(self, batch, logs):
-        # (Of two threads, the later one may have the earlier batch.)
+    def _add_logs(self, batch: int, logs: dict[str, Any]) -> None:
+        # Of two threads, the later one may report the earlier batch.
         done = self._in_epoch = max(self._in_epoch, batch + 1)
         is_first = not self._laps and not self._looked_at
         if is_first or done // _BATCHES_BETWEEN > self._looked_at // _BATCHES_BETWEEN:
@@ -97,7 +98,7 @@ class LogProgress(keras.callbacks.Callback):
             logs["learning_rate"] = float(ops.convert_to_numpy(rate))
 
     def _look(self, done, is_first):
-        """Note the time of the batches since the last look."""
+        """Record the time of the batches since the last call."""
         now, begin = time.monotonic(), self._batches + self._looked_at
         tokens = self.count_tokens(self._batches + done) - self.count_tokens(begin)
         if not is_first:
@@ -110,22 +111,25 @@ class LogProgress(keras.callbacks.Callback):
 
 
 def _without_slow(laps):
-    """The laps (batches, seconds, tokens) that took less than twice as long as the fastest."""
+    """Return the laps (batches, seconds, tokens) with less than twice the time of the fastest."""
     laps = [lap for lap in laps if lap[1]]
     fastest = min((seconds / batches for batches, seconds, _ in laps), default=0)
     return [lap for lap in laps if lap[1] < 2 * fastest * lap[0]]
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show a bar for each epoch, with the logs, on a terminal or in a notebook; elsewhere log a
+    """A callback that shows or logs the progress of each epoch.
+
+    On a terminal or in a notebook it shows one bar per epoch, with the logs. Elsewhere it logs a
     line each minute, and one when the epoch ends.
 
-    In place of Keras's own bar, which takes a first batch that compiles for the pace of all. Call
-    `fit` with `verbose=0`, and then `close`, lest an error leave a bar behind.
+    It replaces Keras's own bar, which assumes that all batches take as long as a first batch that
+    compiles. Call `fit` with `verbose=0`, and then `close`, so that an error does not leave a bar
+    behind.
 
     Args:
-        steps: the number of updates of the whole training.
-        interval: the number of updates of an epoch.
+        steps: the number of updates in the whole training.
+        interval: the number of updates per epoch.
     """
 
     async_safe = True
@@ -137,7 +141,7 @@ class ShowProgress(keras.callbacks.Callback):
         self._lock = threading.Lock()  # Keras may report the ends of two batches at once
         self._bar = None
         self._compiling = contextlib.ExitStack()
-        self._has_compiled = keras.backend.backend() == "torch"  # which compiles nothing
+        self._has_compiled = keras.backend.backend() == "torch"  # PyTorch compiles nothing
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._began, self._log = time.monotonic(), LogEachMinute()
@@ -195,7 +199,7 @@ class ShowProgress(keras.callbacks.Callback):
         self.close()
 
     def close(self) -> None:
-        """End what is shown, wherever the training has stopped."""
+        """Close the bar, if one is shown."""
         self._compiling.close()
         if self._bar is not None:
             self._bar.close()
@@ -207,7 +211,7 @@ def _in_words(logs):
         "tokens_per_second": lambda value: f"{value:,.0f} tokens/s",
         "minutes_left": lambda value: f"{value:,.0f} min left" if value >= 1 else "< 1 min left",
     }
-    # What matters most comes first: a terminal cuts the rest off.
+    # The most important values come first: a terminal truncates the rest.
     names = sorted(logs, key=lambda name: (name != "minutes_left", name != "loss"))
     return ", ".join(
         shown[name](logs[name]) if name in shown else f"{name} {float(logs[name]):.4g}"
@@ -216,11 +220,11 @@ def _in_words(logs):
 
 
 class SkipNonFinite(keras.callbacks.Callback):
-    """Say so when the optimizer has left out an update whose gradient is not finite.
+    """A callback that warns when the optimizer has skipped an update with a non-finite gradient.
 
-    It looks at every tenth batch. If there was such a batch the means of the logs begin anew then:
-    they would stay infinite, or not a number, to the end of the epoch. Where it was among the last
-    batches of an epoch, the logs are those of the last look.
+    It checks every tenth batch. After a skipped update it resets the means of the logs, which would
+    otherwise remain infinite, or not a number, until the end of the epoch. If the update was among
+    the last batches of an epoch, the logs are those of the last check.
     """
 
     async_safe = True
@@ -241,25 +245,23 @@ class SkipNonFinite(keras.callbacks.Callback):
             self._means = means
         else:
             model.reset_metrics()
-            self._tell(means["loss"])
+            self._warn(means["loss"])
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None and not np.isfinite(logs.get("loss", 0.0)):
-            self._tell(logs["loss"])
+            self._warn(logs["loss"])
             logs.update(self._means)
 
-    def _tell(self, loss):
+    def _warn(self, loss: float) -> None:
         skipped = int(ops.convert_to_numpy(self.model.optimizer.num_skipped))
-        logger.warning(
-            "The loss is %s: the update is left out. Left out so far: %d.", loss, skipped
-        )
+        logger.warning("The loss is %s: the update is skipped. Skipped so far: %d.", loss, skipped)
 
 
 def learning_rates(optimizer: keras.optimizers.Optimizer) -> Callable[[int], float]:
-    """The learning rate by the number of updates, without looking at the device again.
+    """Return a function that computes the learning rate without reading the device again.
 
     Args:
-        optimizer: a `keras.optimizers.Optimizer` that is built, or one around it.
+        optimizer: a `keras.optimizers.Optimizer` that is built, or an optimizer that wraps one.
 
     Returns:
         A function of the number of updates that returns a float.

@@ -1,7 +1,7 @@
-"""What a replica of a `tf.distribute` strategy does alone, and what all replicas do together.
+"""Computation on one replica of a `tf.distribute` strategy, and on all replicas together.
 
-Without a strategy, and on the other backends, there is one replica: JAX spreads arrays over its
-devices, and each computation is of whole arrays.
+Without a strategy, and on the other backends, there is one replica: JAX distributes arrays over its
+devices, and each computation applies to whole arrays.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from keras_transformer.typing import Tensor
 
 
 def replica_context() -> Any:
-    """TensorFlow's context of this replica; None where nothing is replicated."""
+    """Return TensorFlow's context of this replica, or None if nothing is replicated."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
@@ -24,9 +24,9 @@ def replica_context() -> Any:
 
 
 def is_in_scope(variable: keras.Variable) -> bool:
-    """Return whether new variables would be replicated as a Keras variable is.
+    """Return whether new variables would be replicated in the same way as a Keras variable.
 
-    They are where the `tf.distribute` strategy in scope is the strategy of the variable.
+    They are if the `tf.distribute` strategy in scope is the strategy of the variable.
     """
     if keras.backend.backend() != "tensorflow":
         return True
@@ -37,10 +37,11 @@ def is_in_scope(variable: keras.Variable) -> bool:
 
 @contextlib.contextmanager
 def summed_over_replicas() -> Iterator[None]:
-    """Variables made here are sums, of which each replica keeps and changes its own part.
+    """Within the block, make variables that are sums of one part per replica.
 
-    Read outside of the replicas, as for a file, such a variable is the sum of the parts. A value
-    that is written there is divided evenly among them.
+    Each replica reads and changes its own part. Outside of the replicas, for example when it is
+    written to a file, the variable is the sum of the parts. A value that is assigned there is
+    divided evenly among them.
     """
     if keras.backend.backend() != "tensorflow":
         yield
@@ -59,13 +60,13 @@ def summed_over_replicas() -> Iterator[None]:
 def call_if(
     condition: Tensor, function: Callable[[], None], variables: Sequence[keras.Variable]
 ) -> None:
-    """Call a function without results, which assigns to variables, if a condition is true.
+    """Call a function that assigns to variables if a condition is true.
 
-    Replicas may meet in it. The condition must be the same for all of them.
+    Replicas may communicate in it. The condition must be the same for all of them.
 
     Args:
         condition: a boolean scalar.
-        function: takes and returns nothing.
+        function: function without arguments and results.
         variables: list of all variables that the function reads or assigns.
     """
     context = replica_context()
@@ -78,15 +79,16 @@ def call_if(
 
 
 def _meets_in_branches():
-    """Whether replicas may meet in a branch: those that XLA compiles for GPUs."""
+    """Return whether replicas may communicate in a branch: those that XLA compiles for GPUs may."""
     import tensorflow as tf
 
-    # Keras asks this too, and for the same.
+    # Keras uses this check for the same purpose.
     return tf.__internal__.distribute.strategy_supports_no_merge_call()
 
 
 def _call_together_if(strategy, conditions, functions):
-    """Branch outside of the replicas: TensorFlow lets them meet in no branch of their own."""
+    """Branch outside of the replicas: TensorFlow does not let them communicate in their own
+    branches."""
     condition = strategy.experimental_local_results(conditions)[0]
 
     def call():
@@ -96,7 +98,7 @@ def _call_together_if(strategy, conditions, functions):
 
 
 def _call_if_on_jax(condition, function, variables):
-    # What a branch assigns must be its result.
+    # Assigned values must be results of the branch.
     before = [variable.value for variable in variables]
 
     def assigned():

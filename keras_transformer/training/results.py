@@ -28,10 +28,10 @@ def write_history(
     """Write `history.json` and `training.png`.
 
     Args:
-        history: name -> values, one for each interval.
+        history: name -> values, one per interval.
         folder: the run's folder.
         interval: updates between two values.
-        steps: updates at the last one.
+        steps: updates at the last value.
     """
     with atomic_write(folder / "history.json") as path:
         path.write_text(json.dumps(history, indent=2) + "\n", "utf-8")
@@ -51,14 +51,14 @@ def training_facts(
     fitted: "Fitted",
     hyperparameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What a training was and what it cost, as JSON values.
+    """Return facts about a training and its cost, as JSON values.
 
     Args:
         model: the trained model.
         train_batches: its `TokenBatches`, or `StagedBatches`.
         context: the `TrainingContext`.
-        fitted: what `fit` returned.
-        hyperparameters: those of the model and its training.
+        fitted: the result of `fit`.
+        hyperparameters: hyperparameters of the model and its training.
 
     Returns:
         A dict.
@@ -97,8 +97,8 @@ def write_results(
     """Write `results.json`.
 
     Args:
-        facts: dict of JSON values, those of `training_facts` among them.
-        history: name -> values, one for each interval.
+        facts: dict of JSON values that includes those of `training_facts`.
+        history: name -> values, one per interval.
         folder: the run's folder.
     """
     with atomic_write(folder / "results.json") as path:
@@ -110,13 +110,12 @@ def write_results(
 
 
 def model_card(title: str, facts: Mapping[str, Any], lines: Iterable[str]) -> str:
-    """A model card, in Markdown.
+    """Return a model card in Markdown.
 
     Args:
         title: its title.
-        facts: what `training_facts` returned, `"command"` if there was one, and perhaps
-            `"mixture"`: of which texts there were how many pairs, and `"left_out"`: how many were
-            left out, by the reason.
+        facts: the result of `training_facts`; optionally `"command"`, `"mixture"`, the number of
+            pairs per text, and `"left_out"`, the number of removed pairs per reason.
         lines: further lines, such as scores.
 
     Returns:

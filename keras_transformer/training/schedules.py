@@ -1,3 +1,5 @@
+"""Learning rate schedules (section 5.3)."""
+
 from typing import Any
 
 import keras
@@ -41,12 +43,12 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
     def from_peak(
         cls, peak_learning_rate: float, hidden_dim: int, warmup_steps: int
     ) -> "NoamSchedule":
-        """The schedule of the same form that peaks at `peak_learning_rate`.
+        """Return the schedule of this form that peaks at `peak_learning_rate`.
 
         Args:
             peak_learning_rate: the largest rate, at the end of the warm-up.
             hidden_dim: d_model.
-            warmup_steps: updates until the peak.
+            warmup_steps: the number of updates until the peak.
 
         Returns:
             A `NoamSchedule`.
@@ -77,13 +79,13 @@ class CooldownSchedule(keras.optimizers.schedules.LearningRateSchedule):
     ```
 
     Steps count from 0, as in Keras: the last update has `1 / cooldown_steps` of the schedule's
-    rate. The paper averages its last checkpoints in place of that (section 6.1); see Hägele et
-    al. (2024), "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations".
+    rate. The paper averages its last checkpoints instead (section 6.1); see Hägele et al. (2024),
+    "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations".
 
     Args:
         schedule: the schedule whose rate falls, such as a `NoamSchedule`.
-        num_steps: the number of updates of the whole training.
-        cooldown_steps: how many of them, the last, the rate falls over.
+        num_steps: the number of updates in the whole training.
+        cooldown_steps: the number of last updates over which the rate falls.
 
     Raises:
         UserError: if `cooldown_steps` is not from 1 to `num_steps`.

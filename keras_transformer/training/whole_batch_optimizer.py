@@ -1,4 +1,4 @@
-"""An optimizer for batches that replicas and several steps share."""
+"""An optimizer for batches that are divided among replicas and several steps."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,21 +15,22 @@ from keras_transformer.validation import positive_integer, positive_number
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
-    """Give an optimizer the gradient of the whole batch: of all replicas and accumulated batches.
+    """An optimizer that uses the gradient of the whole batch, over all replicas and accumulated
+    batches.
 
-    Each replica adds up the gradients of `accumulate` calls; then, once an update, those of the
-    replicas are added up. Only this sum is checked, clipped and given to the inner optimizer's own
-    `apply`, so that an update is the one that a single device would make of the one large batch,
-    with the inner optimizer's weight decay, constraints and moving average.
+    Each replica adds the gradients of `accumulate` calls. Once per update, these sums are added
+    over the replicas. Only the total is checked, clipped and passed to the inner optimizer's own
+    `apply`. So an update equals that of a single device for one large batch, including the inner
+    optimizer's weight decay, constraints and moving average.
 
     ```
     g = 1/accumulate Σ_replicas Σ_calls g_call,replica
     g = g * min(1, clip_norm / ||g||)
     ```
 
-    Keras's own options act on parts of it. With `gradient_accumulation_steps` schedules and moving
-    averages count calls, and it does not run under a `MirroredStrategy`; `global_clipnorm` clips
-    each replica's gradient before they are added up.
+    Keras's own options apply to parts of the gradient. With `gradient_accumulation_steps`,
+    schedules and moving averages count calls, and it does not support a `MirroredStrategy`;
+    `global_clipnorm` clips each replica's gradient before the gradients are added.
 
     ```python
     model.compile(
@@ -38,34 +39,35 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
     )
     ```
 
-    `iterations`, which schedules see, counts updates. `batches` counts calls, which is the position
-    in the data, and `num_skipped` the updates that were left out.
+    `iterations`, which schedules use, counts updates. `batches` counts calls, which is the position
+    in the data, and `num_skipped` counts skipped updates.
 
-    Under a `tf.distribute.MirroredStrategy` the replicas exchange gradients at an update's last
-    call alone: once, or twice with `clip_norm`, whose norm is of their sum. On JAX the gradients
-    that come in are those of all devices already, and each call has exchanged them.
+    Under a `tf.distribute.MirroredStrategy`, the replicas exchange gradients only at the last call
+    of an update: once, or twice with `clip_norm`, which needs the norm of their sum. On JAX,
+    incoming gradients are already those of all devices, which exchange them at each call.
 
     Args:
         inner_optimizer: the `keras.optimizers.Optimizer` that makes the updates. It must not clip,
-            accumulate or scale itself.
-        accumulate: number of calls that share an update. Their mean gradient is used.
+            accumulate or scale gradients itself.
+        accumulate: the number of calls per update. Their mean gradient is used.
         clip_norm: largest global norm of the gradient. Defaults to no clipping.
-        skip_nonfinite: whether to leave out an update whose gradient's global norm, in any replica,
-            is infinite or NaN: weights and the inner optimizer stay as they are, and `num_skipped`
-            grows by one.
+        skip_nonfinite: whether to skip an update if the global norm of the gradient, in any
+            replica, is infinite or NaN: weights and inner optimizer do not change, and
+            `num_skipped` increases by one.
         loss_scaling: whether to scale the loss as `keras.optimizers.LossScaleOptimizer` does, so
-            that gradients do not vanish in float16; non-finite updates are then always skipped, and
-            halve the scale. Defaults to true when the global dtype policy computes in float16.
-        initial_scale: the first scale.
-        dynamic_growth_steps: updates after which the scale doubles.
+            that gradients do not vanish in float16. Non-finite updates are then always skipped, and
+            halve the scale. Defaults to true if the global dtype policy computes in float16.
+        initial_scale: the initial scale.
+        dynamic_growth_steps: the number of updates after which the scale doubles.
         average_at_end: whether `fit` writes the inner optimizer's moving average over the weights
-            at its end, as Keras does. A training of several `fit` does so itself after the last.
+            at its end, as Keras does. A training with several `fit` does this itself after the
+            last.
         name: name of the optimizer.
 
     Raises:
-        UserError: if `accumulate` or `clip_norm` is not positive, or the inner optimizer does what
-            this one does; when it is used, if no variable has a gradient, or if an inner optimizer
-            under a strategy has `ema_overwrite_frequency`.
+        UserError: if `accumulate` or `clip_norm` is not positive, or the inner optimizer already
+            does the work of this one; when it is used, if no variable has a gradient, or if an
+            inner optimizer under a strategy has `ema_overwrite_frequency`.
     """
 
     def __init__(
@@ -91,7 +93,8 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         self.average_at_end = average_at_end
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        # Without aggregation each replica writes its own copy of a variable. All write the same.
+        # Without aggregation, each replica writes its own copy of a variable. All write the same
+        # value.
         self.batches = self.add_variable((), dtype="int", name="batches")
         self.num_skipped = self.add_variable((), dtype="int", name="num_skipped")
         sums = {}
@@ -105,7 +108,8 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         self.dynamic_scale = self.add_variable(
             (), keras.initializers.Constant(self.initial_scale), "float32", name="dynamic_scale"
         )
-        # Not in the parent's `build`, where Keras overlooks variables of some, such as of Nadam.
+        # Not in the parent's `build`, where Keras overlooks variables of some optimizers, such as
+        # Nadam.
         self.inner_optimizer.build(variables)
         keras.optimizers.Optimizer.build(self, variables)
 
@@ -125,7 +129,10 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             if gradient is not None
         ]
         if not pairs:
-            raise UserError("No variable has a gradient. Does the loss depend on the weights?")
+            raise UserError(
+                "Expected a gradient for at least one variable. Received: none. Check that the "
+                "loss depends on the weights."
+            )
         grads, variables = zip(*pairs)
         if self.accumulate == 1:
             self._update(grads, variables)
@@ -142,7 +149,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             super().finalize_variable_values(var_list)
 
     def overwrite_with_average(self, variables: Sequence[keras.Variable]) -> None:
-        """Write the inner optimizer's moving average, if it has one, over trained variables.
+        """Write the inner optimizer's moving average, if it has one, over the trained variables.
 
         Args:
             variables: the trained variables.
@@ -155,20 +162,20 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
         grads: Sequence[Tensor],
         trainable_variables: Sequence[Tensor],
     ) -> tuple[list[Tensor], list[Tensor]]:
-        # Not the parent's, which decides for itself which gradients are finite.
+        # Not the parent's method, which decides on its own which gradients are finite.
         return keras.optimizers.Optimizer.stateless_apply(
             self, optimizer_variables, grads, trainable_variables
         )
 
     def _update_with(self, sums, variables):
-        """An update with the sums of the gradients, which then begin anew."""
+        """Update with the sums of the gradients, and reset the sums."""
         grads = [ops.convert_to_tensor(total) for total in sums]
         self._update(grads, variables)
         for total, gradient in zip(sums, grads):
             self.assign(total, ops.zeros_like(gradient))
 
     def _update(self, grads, variables):
-        """An update with gradients that each replica has added up over the calls."""
+        """Update with the gradients that each replica has added over the calls."""
         replicas = replica_context()
         _check_replicas(self.inner_optimizer, replicas)
         # The mean over the calls, without the loss scale.
@@ -182,7 +189,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
             norm = _global_norm(grads) * factor
             factor = factor * self.clip_norm / ops.maximum(norm, self.clip_norm)
             if replicas:
-                # The inner optimizer adds up the replicas' gradients.
+                # The inner optimizer adds the replicas' gradients.
                 factor = factor / replicas.num_replicas_in_sync
         if not isinstance(factor, float) or factor != 1:
             grads = [gradient * ops.cast(factor, gradient.dtype) for gradient in grads]
@@ -222,7 +229,7 @@ class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
 
 @dataclass(frozen=True)
 class _Trained:
-    """What an optimizer was built for: an object, or Keras would add the variables to its own."""
+    """The variables of a built optimizer, in an object so that Keras does not track them."""
 
     variables: list[keras.Variable]
     sums: dict[int, keras.Variable]
@@ -236,27 +243,27 @@ def _check(inner_optimizer, accumulate, clip_norm):
     for name in ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps"):
         if getattr(inner_optimizer, name, None):
             raise UserError(
-                f"The inner optimizer has `{name}`, which would act on parts of the batch. Use "
-                "`clip_norm` and `accumulate` of the WholeBatchOptimizer."
+                f"`inner_optimizer` must not have `{name}`, which would apply to parts of the "
+                "batch. Use `clip_norm` and `accumulate` of the WholeBatchOptimizer."
             )
     if isinstance(inner_optimizer, keras.optimizers.LossScaleOptimizer):
         raise UserError(
-            "The inner optimizer scales the loss already. Pass the optimizer inside it, and "
+            "`inner_optimizer` must not scale the loss. Pass the optimizer inside it, and "
             "`loss_scaling=True`."
         )
 
 
 def _check_replicas(inner_optimizer, replicas):
     if replicas and inner_optimizer.ema_overwrite_frequency:
-        # Keras writes the average in a branch in which replicas would have to meet.
+        # Keras writes the average in a branch in which replicas would have to communicate.
         raise UserError(
-            "`ema_overwrite_frequency` is not supported with the replicas of a strategy. Leave it "
-            "out: `fit` writes the average at its end."
+            "`ema_overwrite_frequency` is not supported with the replicas of a strategy. Omit it: "
+            "`fit` writes the average at its end."
         )
 
 
 def _dense(gradient):
-    # TensorFlow gives the rows of an embedding's gradient, of which several may be of one token.
+    # TensorFlow returns the rows of an embedding's gradient, where several may belong to one token.
     if keras.backend.backend() != "tensorflow":
         return gradient
     import tensorflow as tf

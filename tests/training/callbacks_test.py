@@ -336,7 +336,7 @@ def test_skipped_updates_are_told_and_leave_the_means_finite(caplog, spoiled):
     ).history
     # The weights stay, so the loss of every other batch is the same.
     assert history["loss"] == pytest.approx([float(model.test_on_batch(*next(stream())))])
-    assert f"Left out so far: {len(spoiled)}." in caplog.text
+    assert f"Skipped so far: {len(spoiled)}." in caplog.text
 
 
 def test_log_score_is_seen_by_the_history_and_by_later_callbacks():
