@@ -1,11 +1,12 @@
 """Scores of translations: `kt.evaluation`.
 
-- `score_translations`: BLEU, chrF, chrF++ and TER by sacreBLEU, with signatures, as
-  `TranslationScores`; `tokenizer_of`: the tokenizer that fits a language.
-- `nearest_translation`: of several translations the one most like a reference.
-- `compare_translations`: two systems by paired bootstrap resampling, as `Comparison`.
-- `score_placeholders`: how many placeholders were copied, as `PlaceholderScores`.
-- `score_text`: those of a `Translator` on a `ParallelText`; `describe_bleu`: them in one line.
+- `score_translations`: computes BLEU, chrF, chrF++ and TER with sacreBLEU and its signatures, as
+  `TranslationScores`. `tokenizer_of`: returns the tokenizer that fits a language.
+- `nearest_translation`: chooses the translation that is most similar to a reference.
+- `compare_translations`: compares two systems by paired bootstrap resampling, as `Comparison`.
+- `score_placeholders`: counts copied placeholders, as `PlaceholderScores`.
+- `score_text`: scores a `Translator` on a `ParallelText`. `describe_bleu`: formats the scores in
+  one line.
 """
 
 from keras_transformer.namespace import load_on_demand

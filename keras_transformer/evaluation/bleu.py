@@ -13,33 +13,34 @@ from keras_transformer.validation import check_strings
 _USUAL = "13a"
 _PIECES = "flores200"
 
-# Those of languages that sacreBLEU itself chooses another tokenizer for. Their text has no spaces
-# between words, or, in Korean, too few.
+# The tokenizers of the languages for which sacreBLEU itself chooses another one. Their text has no
+# spaces between words or, in Korean, too few.
 EAST_ASIAN = MappingProxyType({"zh": "zh", "ja-mecab": "ja", "ko-mecab": "ko"})
 _OF_LANGUAGE = {language: tokenizer for tokenizer, language in EAST_ASIAN.items()}
 
-# Other languages whose text has no spaces between words: spBLEU, of the pieces of FLORES-200's
+# Other languages whose text has no spaces between words: spBLEU, with the pieces of FLORES-200's
 # vocabulary (NLLB Team 2022). Thai, Lao, Khmer, Burmese, Shan, Tibetan, Dzongkha.
 _WITHOUT_SPACES = ("th", "lo", "km", "my", "shn", "bo", "dz")
 
-# ISO 639-3 and macrolanguages, as NLLB-200 and OPUS-MT call them, by those of two letters.
+# Codes of ISO 639-3 and macrolanguages, as in NLLB-200 and OPUS-MT, with their two-letter codes.
 _SAME = {
     **{"zho": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja", "kor": "ko"},
     **{"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bod": "bo", "dzo": "dz"},
 }
 
-# Of words between spaces: with text that has none, a sentence is one word.
+# Tokenizers of words between spaces: in text without spaces, a sentence would be one word.
 _OF_WORDS = (_USUAL, "intl")
 
 
 def tokenizer_of(language: str | None) -> str:
-    """Returns the name of the tokenizer that fits text of a language as people write it.
+    """Return the name of the tokenizer for untokenized text of a language.
 
-    It is sacreBLEU's own choice for Chinese, Japanese and Korean, `"flores200"` for the languages
-    that have no spaces between words, and `"13a"` for all others.
+    It is sacreBLEU's own choice for Chinese, Japanese and Korean, `"flores200"` for other languages
+    without spaces between words, and `"13a"` for all others.
 
     Args:
-        language: its code, such as `"zh"`, `"zh_CN"` or `"zho_Hans"`; None for one of the others.
+        language: language code, such as `"zh"`, `"zh_CN"` or `"zho_Hans"`. None stands for one of
+            the others.
     """
     code = _code(language)
     if code in _WITHOUT_SPACES:
@@ -48,8 +49,9 @@ def tokenizer_of(language: str | None) -> str:
 
 
 def check_tokenizer(tokenize: str, language: str | None) -> None:
-    """Raises an error if sacreBLEU has no such tokenizer, or it does not fit the language; one that
-    is None fits any.
+    """Raise a `UserError` if sacreBLEU lacks a tokenizer, or if it does not fit the language.
+
+    Any tokenizer fits the language None.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -64,8 +66,8 @@ def check_tokenizer(tokenize: str, language: str | None) -> None:
     of_another = tokenize in EAST_ASIAN and tokenize != fitting
     if of_another or (tokenize in _OF_WORDS and fitting != _USUAL):
         raise UserError(
-            f"The tokenizer {tokenize!r} does not fit the language {language!r}: scores would say "
-            f"nothing. Leave `tokenize` out for {fitting!r}. Received: tokenize={tokenize!r}"
+            f"`tokenize` must fit the language {language!r}, or scores are meaningless. Omit it "
+            f"for {fitting!r}. Received: tokenize={tokenize!r}"
         )
 
 
@@ -78,22 +80,22 @@ def _code(language: str | None) -> str:
 class TranslationScores:
     """Corpus-level scores of a set of translations.
 
-    A score can be compared with another only where the signatures agree: keep them together.
-    `str()` gives a line for each in sacreBLEU's own form.
+    Scores are only comparable if their signatures are equal, so keep them together. `str()` returns
+    one line per score in sacreBLEU's own format.
 
     Attributes:
         bleu: BLEU, 0 to 100.
-        bleu_signature: how it was computed, such as `"nrefs:1|case:mixed|eff:no|tok:13a|…"`.
+        bleu_signature: sacreBLEU's signature, such as `"nrefs:1|case:mixed|eff:no|tok:13a|…"`.
         precisions: n-gram precisions for n = 1 to 4, 0 to 100.
-        brevity_penalty: the factor of BLEU that punishes short translations.
+        brevity_penalty: BLEU's penalty for short translations.
         hypothesis_length: number of tokens of the translations.
         reference_length: number of tokens of the references.
         chrf: chrF2, 0 to 100: n-grams of characters.
-        chrf_signature: how it was computed.
-        chrf_plus_plus: chrF2++, 0 to 100: of words and pairs of words too.
-        chrf_plus_plus_signature: how it was computed.
-        ter: translation edit rate, 0 and up, the less the better: edits to a hundred words.
-        ter_signature: how it was computed.
+        chrf_signature: its signature.
+        chrf_plus_plus: chrF2++, 0 to 100: also words and pairs of words.
+        chrf_plus_plus_signature: its signature.
+        ter: translation edit rate, 0 or larger: edits per hundred words. Smaller is better.
+        ter_signature: its signature.
         num_sentences: number of translations.
     """
 
@@ -112,7 +114,7 @@ class TranslationScores:
     num_sentences: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as a dictionary that `json` can write."""
+        """Return the fields as a dictionary of JSON values."""
         return {**asdict(self), "precisions": list(self.precisions)}
 
     def __str__(self) -> str:
@@ -134,23 +136,23 @@ def score_translations(
     tokenize: str | None = None,
     language: str | None = None,
 ) -> TranslationScores:
-    """Scores translations against their references with BLEU, chrF, chrF++ and TER.
+    """Score translations against their references with BLEU, chrF, chrF++ and TER.
 
     Args:
         hypotheses: the translations.
-        references: one reference for each translation; or several such sequences, as in sacreBLEU:
-            `references[k][i]` is then reference `k` of translation `i`.
-        tokenize: sacreBLEU's tokenizer for BLEU, such as `"13a"`; `"none"` for text that is
-            tokenised already. Defaults to the one that fits the language: see `tokenizer_of`.
-        language: code of the translations' language, such as `"zh"`. TER is of words, and in
-            Chinese, Japanese and Korean of characters; chrF always reads characters as they are.
+        references: one reference per translation; or several such sequences, as in sacreBLEU, where
+            `references[k][i]` is reference `k` of translation `i`.
+        tokenize: sacreBLEU's tokenizer for BLEU, such as `"13a"`; `"none"` for tokenized text.
+            Defaults to the tokenizer that fits the language: see `tokenizer_of`.
+        language: code of the translations' language, such as `"zh"`. TER counts words, and in
+            Chinese, Japanese and Korean characters; chrF always counts characters.
 
     Returns:
         A `TranslationScores`.
 
     Raises:
         UserError: if there is nothing to score, a sentence is not a string, lengths differ, or the
-            tokenizer is unknown, does not fit the language, or needs what is not installed.
+            tokenizer is unknown, does not fit the language, or is not installed.
     """
     hypotheses = check_strings("hypotheses", hypotheses)
     streams = reference_streams(references)
@@ -183,24 +185,24 @@ def nearest_translation(
     tokenize: str | None = None,
     language: str | None = None,
 ) -> str:
-    """Chooses of a sentence's translations the one that is nearest to its reference, by BLEU.
+    """Choose the translation of a sentence that is nearest to its reference, by BLEU.
 
-    A model that learns from these learns what another model would say, and what people did: the
-    sequence-level interpolation of Kim and Rush (2016). The BLEU is of one sentence: n-grams longer
-    than it do not count, and counts of 0 are smoothed.
+    A model that trains on these translations learns from both another model and people: the
+    sequence-level interpolation of Kim and Rush (2016). BLEU is computed for one sentence: n-grams
+    longer than it do not count, and counts of 0 are smoothed.
 
     Args:
-        hypotheses: the translations, the best first, such as those of a beam.
-        reference: what they are to be like.
-        tokenize: sacreBLEU's tokenizer, as `score_translations` takes it.
+        hypotheses: the translations, best first, such as the results of a beam.
+        reference: the reference.
+        tokenize: sacreBLEU's tokenizer, as for `score_translations`.
         language: code of the translations' language.
 
     Returns:
-        The translation; of equally near ones the first.
+        The translation; the first of equally near ones.
 
     Raises:
-        UserError: if there is none, or if the tokenizer is unknown, does not fit the language, or
-            needs what is not installed.
+        UserError: if there is no translation, or if the tokenizer is unknown, does not fit the
+            language, or is not installed.
     """
     hypotheses = check_strings("hypotheses", hypotheses)
     check_lengths(hypotheses, [])
@@ -209,19 +211,20 @@ def nearest_translation(
 
 
 def make_metrics(tokenize: str | None, language: str | None) -> dict[str, Any]:
-    """Returns sacreBLEU's metrics by the names that `TranslationScores` has for them."""
-    # Imported here, as training needs none of it.
+    """Return sacreBLEU's metrics by their names in `TranslationScores`."""
+    # Import sacreBLEU here: training does not need it.
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
     bleu = _bleu(tokenize, language)
-    # Elsewhere the punctuation is cut off by what was tokenised already, or by 13a's rules.
+    # Other languages have their punctuation separated by an earlier tokenization, or by 13a's
+    # rules.
     is_asian = tokenizer_of(language) in EAST_ASIAN
     ter = TER(normalized=is_asian, asian_support=is_asian)
     return {"bleu": bleu, "chrf": CHRF(), "chrf_plus_plus": CHRF(word_order=2), "ter": ter}
 
 
-@functools.cache  # A tokenizer may load a dictionary, and there is a call for each sentence.
+@functools.cache  # A tokenizer may load a dictionary, and there is one call per sentence.
 def _sentence_bleu(tokenize: str | None, language: str | None) -> Any:
     return _bleu(tokenize, language, effective_order=True)
 
@@ -233,7 +236,7 @@ def _bleu(tokenize: str | None, language: str | None, effective_order: bool = Fa
         check_tokenizer(tokenize, language)
     tokenize = tokenize or tokenizer_of(language)
     try:
-        # force: text that is tokenised on purpose needs no warning that it looks tokenised.
+        # force: omit the warning about tokenized text if it is tokenized on purpose.
         return BLEU(tokenize=tokenize, force=tokenize == "none", effective_order=effective_order)
     except (RuntimeError, OSError) as error:
         raise UserError(_what_is_missing(tokenize, error)) from error
@@ -242,7 +245,7 @@ def _bleu(tokenize: str | None, language: str | None, effective_order: bool = Fa
 def reference_streams(
     references: Sequence[str] | Sequence[Sequence[str]],
 ) -> list[list[str]]:
-    """Returns the references as lists, one for each that a translation has."""
+    """Return the references as lists: one list per reference of a translation."""
     given: Any = references if isinstance(references, str) else list(references)
     if isinstance(given, str) or not any(map(_is_stream, given)):
         return [check_strings("references", given)]
@@ -254,26 +257,26 @@ def _is_stream(references: Any) -> bool:
 
 
 def check_lengths(hypotheses: Sequence[str], streams: Sequence[Sequence[str]]) -> None:
-    """Raises an error if there is nothing to score, or a reference is missing."""
+    """Raise a `UserError` if there is nothing to score, or a reference is missing."""
     if not hypotheses:
         raise UserError("`hypotheses` must hold at least one sentence. Received: hypotheses=[]")
     for stream in streams:
         if len(stream) != len(hypotheses):
             raise UserError(
-                "`references` must hold one sentence for each hypothesis. "
+                "`references` must hold one sentence per hypothesis. "
                 f"Received: {len(hypotheses):,} hypotheses and {len(stream):,} references"
             )
 
 
 def _what_is_missing(tokenize: str, error: Exception) -> str:
-    if tokenize in EAST_ASIAN:  # their dictionaries come with packages
+    if tokenize in EAST_ASIAN:  # their dictionaries are separate packages
         package = tokenize.partition("-")[0]
         return (
-            f"sacreBLEU's tokenizer {tokenize} is not installed. Install it: "
+            f"The sacreBLEU tokenizer {tokenize} is not installed. Install it: "
             f'pip install "sacrebleu[{package}]"'
         )
     return (
-        f"sacreBLEU's tokenizer {tokenize} fetches its vocabulary when it is first used, which "
-        f"failed ({str(error).strip()}). Look at the network, or score by characters: "
+        f"Cannot download the vocabulary of sacreBLEU's tokenizer {tokenize} "
+        f"({str(error).strip()}). Check the network, or score characters: "
         '`tokenize="char"`.'
     )

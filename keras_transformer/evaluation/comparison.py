@@ -1,4 +1,4 @@
-"""Whether one system's translations are better than another's: paired bootstrap resampling."""
+"""Comparison of two systems' translations by paired bootstrap resampling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from keras_transformer.evaluation.bleu import check_lengths, make_metrics, refer
 from keras_transformer.progress import spinner
 from keras_transformer.validation import check_strings
 
-# Scores of which resamples are drawn, by their names in `TranslationScores` and in print. (TER is
-# not one of them: it takes minutes.)
+# The resampled scores, by their names in `TranslationScores` and in print. (TER would take
+# minutes.)
 _METRICS = {"bleu": "BLEU", "chrf_plus_plus": "chrF2++"}
 
 
@@ -19,10 +19,11 @@ class Comparison:
 
     Attributes:
         name: `"BLEU"` or `"chrF2++"`.
-        signature: sacreBLEU's, with the number of resamples and their seed.
-        score: of the translations.
-        other: of those that they are compared with.
-        p_value: how probable a difference as large as this is where there is none (Koehn 2004).
+        signature: sacreBLEU's signature, with the number of resamples and their seed.
+        score: score of the translations.
+        other: score of the other system's translations.
+        p_value: probability of a difference this large if the systems are equally good (Koehn
+            2004).
     """
 
     name: str
@@ -46,24 +47,23 @@ def compare_translations(
     language: str | None = None,
     num_samples: int = 1000,
 ) -> list[Comparison]:
-    """Compares two systems' translations by paired bootstrap resampling (Koehn 2004).
+    """Compare two systems' translations by paired bootstrap resampling (Koehn 2004).
 
-    sacreBLEU draws the samples with the seed of its environment variable `SACREBLEU_SEED`, 12345 if
-    it is not set.
+    sacreBLEU samples with the seed in its environment variable `SACREBLEU_SEED`, or 12345.
 
     Args:
         hypotheses: the translations.
-        others: those of the other system.
+        others: the other system's translations.
         references: as for `score_translations`.
-        tokenize: likewise.
-        language: likewise.
-        num_samples: how many samples of the sentences to draw.
+        tokenize: as for `score_translations`.
+        language: as for `score_translations`.
+        num_samples: the number of samples of the sentences.
 
     Returns:
-        The `Comparison` of BLEU, and that of chrF++.
+        The `Comparison` by BLEU, and the one by chrF++.
 
     Raises:
-        UserError: as `score_translations`.
+        UserError: as for `score_translations`.
     """
     from sacrebleu.significance import PairedTest
 

@@ -1,4 +1,4 @@
-"""Whether what must not be translated was copied: placeholders and markup."""
+"""Scores of placeholders and markup, which translations must copy."""
 
 import re
 from collections import Counter
@@ -9,8 +9,8 @@ from typing import Any
 from keras_transformer.errors import UserError
 from keras_transformer.validation import check_strings
 
-# `%s` and `%-5.2f`, with the place of its argument; Qt's `%1` and `%L1`; `{name}`, `{0:d}`, `${x}`;
-# tags and entities. A `%` before a space is per cent.
+# `%s` and `%-5.2f`, with the position of the argument; Qt's `%1` and `%L1`; `{name}`, `{0:d}`,
+# `${x}`; tags and entities. A `%` before a space is a percent sign.
 _PLACEHOLDER = re.compile(
     r"%(?:\d+\$)?(?:\([^()\s]*\))?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
     r"[diouxXeEfFgGaAcsSpnm](?![^\W\d_])"
@@ -23,9 +23,9 @@ _PLACE = re.compile(r"^%\d+\$")
 
 
 def placeholders(text: str) -> Counter[str]:
-    """Returns how often each placeholder and tag stands in a text.
+    """Return the number of occurrences of each placeholder and tag in a text.
 
-    The place of an argument is not told apart: `%2$s` counts as `%s`, as a translation may have
+    Positions of arguments are ignored: `%2$s` counts as `%s`, because a translation may have
     another order.
     """
     return Counter(_PLACE.sub("%", found) for found in _PLACEHOLDER.findall(text))
@@ -33,14 +33,14 @@ def placeholders(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class PlaceholderScores:
-    """How many placeholders of the sources stand in the translations.
+    """The number of placeholders in the sources that the translations contain.
 
     Attributes:
-        num_placeholders: those of the sources.
-        num_copied: those of them that the translations have.
-        num_added: those of the translations that their sources lack.
+        num_placeholders: placeholders in the sources.
+        num_copied: placeholders of the sources that their translations contain.
+        num_added: placeholders of the translations that their sources lack.
         num_sentences: sources with placeholders.
-        num_right: those whose translation has exactly theirs.
+        num_right: sources with placeholders whose translation has exactly the same ones.
     """
 
     num_placeholders: int
@@ -50,7 +50,7 @@ class PlaceholderScores:
     num_right: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as a dictionary that `json` can write."""
+        """Return the fields as a dictionary of JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class PlaceholderScores:
 
 
 def score_placeholders(sources: Iterable[str], hypotheses: Iterable[str]) -> PlaceholderScores:
-    """Counts the placeholders of sources that their translations have.
+    """Count the placeholders of sources that their translations contain.
 
     Args:
         sources: the sentences.
@@ -73,13 +73,13 @@ def score_placeholders(sources: Iterable[str], hypotheses: Iterable[str]) -> Pla
         `PlaceholderScores`.
 
     Raises:
-        UserError: if one is not a string, or the numbers of both differ.
+        UserError: if an item is not a string, or the numbers of sources and translations differ.
     """
     sources = check_strings("sources", sources)
     hypotheses = check_strings("hypotheses", hypotheses)
     if len(sources) != len(hypotheses):
         raise UserError(
-            "`hypotheses` must hold one sentence for each source. Received: "
+            "`hypotheses` must hold one sentence per source. Received: "
             f"{len(sources):,} sources and {len(hypotheses):,} hypotheses"
         )
     pairs = [tuple(map(placeholders, pair)) for pair in zip(sources, hypotheses)]

@@ -3,12 +3,12 @@
 `kt.Translator.train` and `kt.ConstituencyParser.train` train a model from its texts.
 
 - `TrainingOptions`: the options of all stages together.
-- `mutable_on_resume`: marks an option that may change when a training is resumed.
-- `begin_training`: starts or resumes a training; returns its `TrainingContext`, which holds the
-  options and where the training stands. `make_batches` and `make_model` take it.
-- `ModelOptions`, `OptimizerOptions`, `FitOptions`, `CheckpointOptions`: the options of a stage.
+- `mutable_on_resume`: marks an option that may change when a training resumes.
+- `begin_training`: starts or resumes a training; returns its `TrainingContext`, which contains the
+  options and the state of the training. `make_batches` and `make_model` take it.
+- `ModelOptions`, `OptimizerOptions`, `FitOptions`, `CheckpointOptions`: the options of one stage.
 
-For a training loop of your own, with Keras's `fit`:
+For a custom training loop with Keras's `fit`:
 
 - `CooldownSchedule`, `paper_optimizer` (5.3).
 - `RollingCheckpoints`, `LogProgress`, `LogScore`, `ShowProgress`: callbacks.

@@ -1,8 +1,10 @@
-"""Logits and loss at once, some of the tokens at a time: their logits are never there all together.
+"""Logits and loss computed together for parts of the tokens, so that all logits never exist at
+once.
 
-Logits are the largest tensor of a training step. Written to memory as a whole, they are read and
-written again for their maximum, for the sum of their exponentials, for the loss and for its
-gradient. Of a part of the tokens they stay in the processor's cache until all that is done.
+Logits are the largest tensor of a training step. If they are written to memory as a whole, they are
+read and written again for their maximum, for the sum of their exponentials, for the loss and for
+its gradient. The logits of a part of the tokens stay in the processor's cache until all of this is
+done.
 """
 
 import keras
@@ -11,14 +13,14 @@ from keras import ops
 from keras_transformer.training.losses import TokenScores, is_argmax, logit_of
 from keras_transformer.typing import Tensor
 
-# Some hundred tokens of a usual batch each: enough for fast matrix products.
+# Some hundred tokens per part in a usual batch: enough for fast matrix products.
 _NUM_PARTS = 8
 
 
 def fused_crossentropy(
     sequence: Tensor, embeddings: Tensor, y_true: Tensor, weights: Tensor, label_smoothing: float
 ) -> TokenScores:
-    """`LabelSmoothedCrossentropy` of the logits `sequence E^T`, without making them all at once.
+    """Compute `LabelSmoothedCrossentropy` of the logits `sequence E^T` without storing all logits.
 
     With logits z, their softmax p, the true token y and the weight w of a token, the gradient of
     the sum of all `w loss` with respect to z is
@@ -27,14 +29,14 @@ def fused_crossentropy(
     w (p_v - (1 - ε_ls) [v = y] - ε_ls/V)
     ```
 
-    It is computed with the loss, and multiplied with E and with the sequence while it is at hand.
-    So the gradient is right for any loss that is proportional to the weighted sum of the `losses`
-    with these weights, such as their mean; a gradient of `log_probs` there is none.
+    It is computed together with the loss, and multiplied by E and by the sequence while it is in
+    the cache. So the gradient is correct for any loss that is proportional to the weighted sum of
+    the `losses` with these weights, such as their mean. `log_probs` have no gradient.
 
     Args:
         sequence: float tensor `(batch, target, hidden_dim)`, the decoder's output.
         embeddings: float tensor `(vocabulary_size, hidden_dim)`, E (section 3.4).
-        y_true: int32 tensor `(batch, target)`, the true token ids, as of `prepare_targets`.
+        y_true: int32 tensor `(batch, target)`, the true token ids from `prepare_targets`.
         weights: float32 tensor `(batch, target)`.
         label_smoothing: ε_ls.
 
@@ -43,7 +45,7 @@ def fused_crossentropy(
     """
     embeddings = ops.cast(embeddings, sequence.dtype)
     constant, table = ops.stop_gradient(sequence), ops.stop_gradient(embeddings)
-    # In units of the largest weight, for float16 has no room for the share of a token in a batch.
+    # Relative to the largest weight, because a token's share of a batch is too small for float16.
     largest = ops.max(ops.abs(weights))
     relative = weights / ops.where(largest > 0, largest, 1.0)
 
@@ -53,10 +55,10 @@ def fused_crossentropy(
     (*scores, sequence_gradient), table_gradient = _on_each_device(
         of_rows, constant, y_true, relative
     )
-    # Zero, with the gradients as its gradients.
+    # A zero whose gradients are these gradients.
     zero = _zero_with_gradient(sequence, constant, sequence_gradient)
     zero = zero + _zero_with_gradient(embeddings, table, table_gradient)
-    # A loss `c Σ w losses` gives it the gradient c times the unit, whatever the signs of weights.
+    # A loss `c Σ w losses` gives it a gradient of c, for any signs of the weights.
     squares = ops.sum(ops.square(relative))
     shares = relative / ops.where(squares > 0, squares, 1.0)
     losses, log_probs, is_predicted = scores
@@ -66,7 +68,7 @@ def fused_crossentropy(
 def score_tokens(
     sequence: Tensor, embeddings: Tensor, y_true: Tensor, label_smoothing: float
 ) -> TokenScores:
-    """As `fused_crossentropy`, where no gradient is wanted: none is computed."""
+    """Compute the values of `fused_crossentropy` without gradients."""
     table = ops.cast(embeddings, sequence.dtype)
 
     def of_rows(sequence, y_true):
@@ -77,10 +79,10 @@ def score_tokens(
 
 
 def _on_each_device(function, *arrays):
-    """A function of the rows of a batch, called by each device on its own.
+    """Call a function of the rows of a batch on each device separately.
 
-    It returns values for each token, and a sum over all tokens, which the devices then add up.
-    (Devices that went through the parts together would add up theirs after each part.)
+    It returns values per token, and a sum over all tokens, which is then added over the devices.
+    (If the devices processed the parts together, they would add their sums after each part.)
     """
     num_devices = _num_devices(arrays[0].shape[0])
     if num_devices == 1:
@@ -92,7 +94,7 @@ def _on_each_device(function, *arrays):
 
 
 def _num_devices(batch_size):
-    """How many devices share the batch in one program: those of a `keras.distribution`."""
+    """Return how many devices of a `keras.distribution` that share a batch in one program."""
     distribution = keras.distribution.distribution()
     if distribution is None or batch_size is None:
         return 1
@@ -102,7 +104,7 @@ def _num_devices(batch_size):
 
 
 def _score_and_derive(sequence, y_true, weights, table, label_smoothing):
-    """The scores of some rows and the gradient of their sequence; and the gradient of the table."""
+    """Return scores of some rows, the gradient of their sequence, and the gradient of the table."""
     table_transposed, table_mean = ops.transpose(table), _mean_embedding(table)
     split = [_split(x) for x in (sequence, y_true, weights)]
     token_ids = ops.arange(table.shape[0], dtype="int32")
@@ -130,7 +132,7 @@ def _score_and_derive(sequence, y_true, weights, table, label_smoothing):
 
 
 def _score(sequence, y_true, table, label_smoothing):
-    """The scores of some rows, and zero."""
+    """Return the scores of some rows, and zero."""
     table_transposed, table_mean = ops.transpose(table), _mean_embedding(table)
     rows, tokens = _split(sequence), _split(y_true)
 
@@ -145,12 +147,12 @@ def _score(sequence, y_true, table, label_smoothing):
 
 
 def _mean_embedding(table):
-    """The mean of the rows of E, float32: its product with x is the mean of the logits `x E^T`."""
+    """Return the mean of the rows of E in float32. Its product with x is the mean of `x E^T`."""
     return ops.mean(ops.cast(table, "float32"), axis=0)
 
 
 def _scores_of(logits, x, y_true, table_mean, label_smoothing):
-    """What `TokenScores` holds of some tokens; then what softmax is the quotient of."""
+    """Return the values of `TokenScores` for some tokens, and the two parts of their softmax."""
     maximum = ops.max(logits, axis=-1)
     exponentials = ops.exp(logits - maximum[:, None])
     total = ops.sum(exponentials, axis=-1)
@@ -162,13 +164,14 @@ def _scores_of(logits, x, y_true, table_mean, label_smoothing):
 
 
 def _zero_scores(tokens):
-    """What `TokenScores` holds, of nothing."""
+    """Return zeros for the values of `TokenScores`."""
     zeros = ops.zeros_like(tokens, dtype="float32")
     return zeros, zeros, zeros
 
 
 def _add_parts(function, values, total):
-    """Call `function(part)` for each part: the values of its tokens, and what adds to the total."""
+    """Call `function(part)` for each part, which returns its tokens' values and a summand of the
+    total."""
 
     def step(part, values, total):
         new_values, addend = function(part)
@@ -183,7 +186,7 @@ def _add_parts(function, values, total):
 
 
 def _split(x):
-    """`(rows, target, ...)` as `(parts, tokens of a part, ...)`, zeros added."""
+    """Split `(rows, target, ...)` into `(parts, tokens per part, ...)`, padded with zeros."""
     x = ops.reshape(x, (-1, *x.shape[2:]))
     size = ops.shape(x)[0]
     x = ops.pad(x, [(0, _NUM_PARTS - 1), *[(0, 0)] * (len(x.shape) - 1)])
@@ -192,13 +195,13 @@ def _split(x):
 
 
 def _join(parts, shape):
-    """What `_split` splits, without the zeros."""
+    """Join the parts of `_split`, without the padding."""
     x = ops.reshape(parts, (-1, *parts.shape[2:]))
     return ops.reshape(x[: shape[0] * shape[1]], shape)
 
 
 def _write(parts, part, values):
-    """`parts` with one of them replaced. (Slices of unknown size are compiled one by one.)"""
+    """Return `parts` with one of them replaced. (Slices of unknown size compile one by one.)"""
     is_part = ops.reshape(
         ops.arange(_NUM_PARTS, dtype="int32") == part, (-1, *[1] * (len(parts.shape) - 1))
     )
@@ -206,5 +209,5 @@ def _write(parts, part, values):
 
 
 def _zero_with_gradient(x, constant, gradient):
-    """0, whose gradient with respect to x is as given; `constant` is x without a gradient."""
+    """Return 0 with the given gradient with respect to x; `constant` is x without a gradient."""
     return ops.sum(ops.cast(x - constant, "float32") * gradient)

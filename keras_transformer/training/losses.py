@@ -1,4 +1,6 @@
-"""The loss (section 5.4), and what loss and metrics share: a token's logit, weight and scores."""
+"""The loss (section 5.4), and functions for the loss and the metrics: logits, weights and scores of
+tokens.
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,15 +13,15 @@ from keras_transformer.errors import UserError
 from keras_transformer.training.replication import replica_context
 from keras_transformer.typing import DType, Tensor
 
-# Names the operations of a program that fail where targets have another shape.
+# The name scope of operations that fail if targets have another shape.
 OTHER_SHAPE = "targets_of_another_shape"
 
 
 @dataclass
 class TokenScores:
-    """What loss and metrics need to know about each true token, in place of the logits.
+    """The values of each true token that loss and metrics need, instead of the logits.
 
-    To Keras it is one tensor, as logits are: not a structure of three.
+    Keras treats it as one tensor, like logits, and not as a structure of three.
     """
 
     losses: Tensor  # float32 (batch, target): the smoothed cross-entropies
@@ -31,35 +33,33 @@ class TokenScores:
 class LabelSmoothedCrossentropy(keras.losses.Loss):
     """Cross-entropy against smoothed targets (section 5.4), the mean over the tokens.
 
-    The target distribution puts `1 - ε_ls` on the true token and spreads `ε_ls` evenly over the
-    whole vocabulary (Szegedy et al. 2015). With logits z and V tokens, the loss of a token y is
+    The target distribution assigns `1 - ε_ls` to the true token and distributes `ε_ls` evenly over
+    the whole vocabulary (Szegedy et al. 2015). With logits z and V tokens, the loss of a token y is
 
     ```
     log Σ_v exp(z_v) - (1 - ε_ls) z_y - ε_ls/V Σ_v z_v
     ```
 
-    computed in float32 as it stands: no one-hot targets and no log-probabilities of the size of the
-    logits are built.
+    computed in float32 in this form: neither one-hot targets nor log-probabilities of the size of
+    the logits are created.
 
-    The mean is that over the whole batch, also where the replicas of a `tf.distribute` strategy
-    share it and have unequal numbers of tokens.
+    The mean covers the whole batch, even if the replicas of a `tf.distribute` strategy share it and
+    have different numbers of tokens.
 
-    Padding is left out: id 0 and every negative id. The loss of an id outside the vocabulary is
-    NaN.
+    Padding is ignored: id 0 and all negative ids. The loss of an id outside the vocabulary is NaN.
 
     Args:
         label_smoothing: ε_ls, from 0 up to 1.
-        reduction: `"mean_with_sample_weight"`, the mean over the tokens by their weights; or
-            `"sum"`, the weighted sum, for weights that are already divided by their sum over the
-            whole batch.
+        reduction: `"mean_with_sample_weight"`, the mean over the tokens, weighted; or `"sum"`, the
+            weighted sum, for weights that are already divided by their sum over the whole batch.
         name: name of the loss.
         dtype: dtype of the computation. Defaults to float32.
 
     Call arguments:
         y_true: int tensor `(batch, target)`, the true token ids.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits; or their `TokenScores`.
-        sample_weight: float tensor `(batch,)`, of rows, or one that broadcasts to `(batch,
-            target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
+        sample_weight: float tensor `(batch,)`, weights of rows, or one that broadcasts to `(batch,
+            target)`, weights of tokens. Defaults to 1. Padding always has weight 0.
 
     Returns:
         A float32 scalar.
@@ -92,7 +92,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
             losses = y_pred.losses
         else:
             losses = self.call(y_true, ops.cast(y_pred, self.dtype))
-        # Not by `super().__call__`, which would leave out what a mask of `y_pred` does too.
+        # Not `super().__call__`, which would also ignore tokens that the mask of `y_pred` excludes.
         reduce = Reduction(reduction=self.reduction, dtype=self.dtype)
         loss = reduce(y_true, losses, weights)
         if self.reduction != "mean_with_sample_weight":
@@ -111,7 +111,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
 
 
 class Reduction(keras.losses.Loss):
-    """A loss of what was computed for each token."""
+    """A loss whose values per token are already computed."""
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return y_pred
@@ -119,7 +119,7 @@ class Reduction(keras.losses.Loss):
 
 def logit_of(y_true: Tensor, logits: Tensor) -> Tensor:
     """Return the logit of each token of `y_true`, `(batch, target)`; NaN outside the vocabulary."""
-    # Backends differ in what they take from outside of an array.
+    # Backends differ in the values they return outside of an array.
     last = logits.shape[-1] - 1
     index = ops.expand_dims(ops.minimum(y_true, last), -1)
     values = ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
@@ -127,13 +127,13 @@ def logit_of(y_true: Tensor, logits: Tensor) -> Tensor:
 
 
 def is_argmax(y_true: Tensor, logits: Tensor, maximum: Tensor) -> Tensor:
-    """Return 1 where argmax, which takes the first of equal logits, gives the token of `y_true`.
+    """Return 1 if argmax, which returns the first of equal logits, equals the token of `y_true`.
 
-    `maximum` is the largest logit at each position. Elsewhere the result is 0, and NaN for tokens
+    `maximum` is the largest logit at each position. Otherwise the result is 0, and NaN for tokens
     outside the vocabulary.
     """
-    # Not by argmax itself, which XLA makes a slow loop of on a CPU: a tenth of a training step.
-    # Nor with integers, whose minimum takes longer than that of floats.
+    # Not argmax itself, which XLA compiles to a slow loop on a CPU: a tenth of a training step. And
+    # not integers, whose minimum is slower than that of floats.
     token_ids = ops.arange(logits.shape[-1], dtype="float32")
     is_maximum = ops.equal(logits, ops.expand_dims(maximum, -1))
     first = ops.min(ops.where(is_maximum, token_ids, math.inf), axis=-1)
@@ -142,7 +142,7 @@ def is_argmax(y_true: Tensor, logits: Tensor, maximum: Tensor) -> Tensor:
 
 
 def prepare_targets(y_true: Tensor, y_pred: Tensor | TokenScores) -> Tensor:
-    """Return the targets as int32 `(batch, target)`, with padding (id 0) in place of negative ids.
+    """Return the targets as int32 `(batch, target)`, with padding (id 0) instead of negative ids.
 
     Args:
         y_true: int or float tensor `(batch, target)`, the true token ids.
@@ -162,7 +162,7 @@ def prepare_targets(y_true: Tensor, y_pred: Tensor | TokenScores) -> Tensor:
     y_true = ops.cast(y_true, "int32")
     if None not in (*y_true.shape, *predicted.shape[:2]):
         return ops.maximum(y_true, 0)
-    # Sizes that are known only when the program runs. Two tensors of different shapes cannot be
+    # Some sizes are known only when the program runs. Tensors of different shapes cannot be
     # stacked, while `ops.maximum` would broadcast them.
     with keras.name_scope(OTHER_SHAPE):
         zeros = ops.zeros(ops.shape(predicted)[:2], "int32")
@@ -170,22 +170,23 @@ def prepare_targets(y_true: Tensor, y_pred: Tensor | TokenScores) -> Tensor:
 
 
 def check_shape_of_targets(y_true: Tensor, y_pred: Tensor) -> None:
-    """Raise a `UserError` if targets are not `(batch, target)` as the first axes of `y_pred` are.
+    """Raise a `UserError` if the shape of the targets differs from the first two axes of `y_pred`.
 
-    A size that is None is not checked.
+    Sizes that are None are not checked.
     """
     expected, received = tuple(y_pred.shape[:2]), tuple(y_true.shape)
     if len(received) != 2 or any(
         None not in pair and len({*pair}) > 1 for pair in zip(expected, received)
     ):
         raise UserError(
-            "Targets must be token ids, one for each token of the decoder's input. "
+            "Targets must be token ids, one per token of the decoder's input. "
             f"Expected: targets of shape {expected}. Received: targets of shape {received}"
         )
 
 
 def token_weights(y_true: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-    """Return each token's weight, float32 `(batch, target)`: that of its sample, 0 for padding.
+    """Return each token's weight, float32 `(batch, target)`: the weight of its sample, 0 for
+    padding.
 
     `y_true` is a result of `prepare_targets`.
     """
@@ -194,7 +195,7 @@ def token_weights(y_true: Tensor, sample_weight: Tensor | None = None) -> Tensor
 
 
 def align_weights(sample_weight: Tensor, y_true: Tensor) -> Tensor:
-    """Weights as float32 that broadcasts to `(batch, target)`; those of rank 1 are of rows."""
+    """Return weights as float32 that broadcasts to `(batch, target)`. Rank 1 weights rows."""
     weights, rank = ops.cast(sample_weight, "float32"), len(y_true.shape)
     if len(weights.shape) == rank + 1 and weights.shape[-1] == 1:
         return ops.squeeze(weights, -1)
@@ -204,11 +205,12 @@ def align_weights(sample_weight: Tensor, y_true: Tensor) -> Tensor:
 
 
 def _mean_of_all_replicas(loss, weights):
-    """From a replica's weighted mean, as Keras scales it, to its share of the mean over all.
+    """Convert a replica's weighted mean, as Keras scales it, to its share of the mean over all.
 
-    Keras divides a replica's mean by their number R, and adds up the gradients of the replicas. So
-    the gradient is made that of the weighted sum over the weights of all. The value is made 1/R of
-    the mean over all: Keras reports the mean over the replicas of R times their losses.
+    Keras divides a replica's mean by the number R of replicas, and adds the replicas' gradients. So
+    the gradient is changed to that of the weighted sum divided by the weights of all. The value is
+    changed to 1/R of the mean over all: Keras reports the mean over the replicas of R times their
+    losses.
     """
     replicas = replica_context()
     if replicas is None:

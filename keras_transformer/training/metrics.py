@@ -1,4 +1,4 @@
-"""Token-level metrics. Padding is left out: id 0 and every negative id."""
+"""Token-level metrics. Padding is ignored: id 0 and all negative ids."""
 
 import keras
 from keras import ops
@@ -14,7 +14,7 @@ from keras_transformer.typing import DType, Tensor
 
 
 class TokenMean(keras.metrics.Mean):
-    """The mean over the tokens of what a subclass computes for each."""
+    """The mean over all tokens of a value that a subclass computes per token."""
 
     def update_state(
         self, y_true: Tensor, y_pred: Tensor | TokenScores, sample_weight: Tensor | None = None
@@ -25,33 +25,33 @@ class TokenMean(keras.metrics.Mean):
         else:
             values = self.values(y_true, y_pred)
         weights = token_weights(y_true, sample_weight)
-        # Flat, or Keras would take the mean of each row first: batches of long and of short rows
-        # would count alike.
+        # Flatten, because Keras would average over each row first, and long rows would count as
+        # much as short rows.
         super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenAccuracy(TokenMean):
-    """The share of tokens that argmax of the logits gives.
+    """The share of tokens that equal the argmax of the logits.
 
-    Of equal logits, which bfloat16 has many of, argmax takes the first.
+    If logits are equal, which is frequent in bfloat16, argmax returns the first.
 
     Args:
         name: the metric's name in logs.
-        dtype: what it is computed in.
+        dtype: dtype of the computation.
 
     Call arguments:
         y_true: int tensor `(batch, target)`.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits; or their `TokenScores`.
-        sample_weight: float tensor `(batch,)`, of rows, or one that broadcasts to `(batch,
-            target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
+        sample_weight: float tensor `(batch,)`, weights of rows, or one that broadcasts to `(batch,
+            target)`, weights of tokens. Defaults to 1. Padding always has weight 0.
     """
 
     def __init__(self, name: str = "accuracy", dtype: DType = None):
         super().__init__(name=name, dtype=dtype)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Each token's value, of logits.
+        """Compute each token's value from logits.
 
         Args:
             y_true: int tensor `(batch, target)`.
@@ -60,11 +60,11 @@ class TokenAccuracy(TokenMean):
         Returns:
             Float32 tensor `(batch, target)`.
         """
-        # The maximum is part of the loss's logsumexp, and XLA takes it once for both.
+        # The loss's logsumexp needs the maximum too, and XLA computes it once for both.
         return is_argmax(y_true, y_pred, ops.max(y_pred, axis=-1))
 
     def values_of_scores(self, scores: TokenScores) -> Tensor:
-        """Each token's value, where loss and scores were computed together.
+        """Return each token's value from scores that were computed with the loss.
 
         Args:
             scores: the tokens' `TokenScores`.
@@ -77,26 +77,26 @@ class TokenAccuracy(TokenMean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Perplexity(TokenMean):
-    """The exponential of the mean cross-entropy of a token, without label smoothing.
+    """The exponential of the mean cross-entropy per token, without label smoothing.
 
-    (KerasHub has such a metric too; importing it loads TensorFlow on every backend.)
+    (KerasHub has such a metric too, but importing it loads TensorFlow on every backend.)
 
     Args:
         name: the metric's name in logs.
-        dtype: what it is computed in.
+        dtype: dtype of the computation.
 
     Call arguments:
         y_true: int tensor `(batch, target)`.
         y_pred: float tensor `(batch, target, vocabulary_size)`, logits; or their `TokenScores`.
-        sample_weight: float tensor `(batch,)`, of rows, or one that broadcasts to `(batch,
-            target)`, of tokens. Defaults to 1. Padding has weight 0, whatever is passed.
+        sample_weight: float tensor `(batch,)`, weights of rows, or one that broadcasts to `(batch,
+            target)`, weights of tokens. Defaults to 1. Padding always has weight 0.
     """
 
     def __init__(self, name: str = "perplexity", dtype: DType = None):
         super().__init__(name=name, dtype=dtype)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Each token's value, of logits.
+        """Compute each token's value from logits.
 
         Args:
             y_true: int tensor `(batch, target)`.
@@ -109,7 +109,7 @@ class Perplexity(TokenMean):
         return ops.logsumexp(logits, axis=-1) - logit_of(y_true, logits)
 
     def values_of_scores(self, scores: TokenScores) -> Tensor:
-        """Each token's value, where loss and scores were computed together.
+        """Return each token's value from scores that were computed with the loss.
 
         Args:
             scores: the tokens' `TokenScores`.

@@ -250,7 +250,7 @@ def test_start(tmp_path, caplog):
     beginning = TrainingState()
     for resume, overwrite in [(False, False), (False, True), (True, False)]:
         assert find_start(tmp_path / "none", 9, resume, overwrite) == beginning
-    assert "begins at the beginning" in caplog.messages[-1]
+    assert "starts from the beginning" in caplog.messages[-1]
     model = new_model("sgd")
     for step in (2, 3):
         save(model, tmp_path / f"step-{step}.state.weights.h5", step=step)
