@@ -1,7 +1,7 @@
-"""List the available presets, and describe one.
+"""List the available presets, or describe one.
 
 `list` prints one line per preset in a folder; `info NAME` prints the parts of a preset and its
-card.
+model card.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from keras_transformer.presets.registry import card_of, details, preset_folders,
 @dataclass(kw_only=True)
 class Options:
     command: tyro.conf.Positional[Literal["list", "info"]]
-    """What to do."""
+    """Command to run."""
     name: tyro.conf.Positional[str | None] = None
-    """A preset, for `info`: a folder, a name that `list` prints, hf://user/repository
-    or kaggle://user/model/keras/variation."""
+    """Preset for `info`: a folder, a name that `list` prints, hf://user/repository or
+    kaggle://user/model/keras/variation."""
     folder: Path | None = None
-    """Folder of presets, for `list`. Defaults to saved_models in a checkout."""
+    """Folder of presets for `list`. Defaults to saved_models in a checkout."""
 
 
 def main(options: Options) -> None:
@@ -34,7 +34,7 @@ def main(options: Options) -> None:
             print_table(rows)
         return
     if options.name is None:
-        raise UserError(f"`{options.command}` takes the name of a preset: `list` prints some.")
+        raise UserError(f"`{options.command}` needs the name of a preset: `list` prints some.")
     path = locate(options.name)
     for name, value in details(path).items():
         print(f"{name}: {value}")

@@ -1,4 +1,4 @@
-"""What the recipes' scripts share: options, messages in one line, and how memory is held."""
+"""The common parts of all commands: options, one-line messages, and memory settings."""
 
 import contextlib
 import errno
@@ -25,7 +25,7 @@ from keras_transformer.startup import raise_interrupts
 
 _NUMBERS_TOLD = 5
 
-# The system's errors that come of the paths that are given, and of the disks that they are on.
+# System errors that are caused by the given paths, and by the disks they are on.
 _OF_PATHS = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
@@ -34,37 +34,38 @@ _OF_PATHS = (
 
 @dataclass(kw_only=True)
 class ProgressOptions:
-    """Options of every script that takes longer than a moment."""
+    """Options of every command that takes longer than a moment."""
 
     quiet: bool = mutable_on_resume(False)
-    """Show no progress, and print nothing but what was asked for, warnings and errors. (Where
-    standard error is not a terminal, progress is a line each minute.)"""
+    """Show no progress, and print only results, warnings and errors. (If standard error is not a
+    terminal, progress is logged once a minute.)"""
 
 
 @dataclass(kw_only=True)
 class CommonOptions(ProgressOptions):
-    """Options of every script that trains or searches."""
+    """Options of every command that trains or searches."""
 
     compilation_cache: Path | None = mutable_on_resume(None)
-    """Folder in which to keep compiled programs, for the next run: on JAX all, on TensorFlow those
-    of XLA; "off" for none. Defaults, on JAX, to keras-transformer/programs in the user's cache."""
+    """Folder that keeps compiled programs for the next run: all programs on JAX, XLA's programs on
+    TensorFlow; "off" for none. Defaults on JAX to keras-transformer/programs in the user's cache.
+    """
 
 
 @dataclass(kw_only=True)
 class StreamOptions(CommonOptions):
-    """Options of every script that answers lines."""
+    """Options of every command that answers lines."""
 
     max_source_length: int | None = 1024
-    """The most tokens of a line, its end token included; None for no limit but the model's."""
+    """The most tokens of a line, including its end token; None for no limit but the model's."""
     buffer_size: int | None = None
-    """The most lines that are read ahead, sorted by length and searched together: 1 on a terminal,
-    otherwise 4096, if not given. A line never waits for another that has not been written."""
+    """The most lines that are read in advance, sorted by length and searched together. Defaults to
+    1 on a terminal, otherwise to 4096. A line never waits for a line that has not been written."""
 
 
 class LineNotes:
-    """Which input lines the user should hear of; told on standard error when a `with` block ends.
+    """Remarks about input lines, printed on standard error at the end of a `with` block.
 
-    However many there are, each remark takes one line: the count, and the first few numbers.
+    Each remark takes one line, with the number of input lines and the first few line numbers.
     """
 
     def __init__(self):
@@ -73,7 +74,7 @@ class LineNotes:
         self._last_numbers = {}
 
     def add(self, remark: str, number: int) -> None:
-        """Note a line; once, of all its sentences."""
+        """Add a remark about a line. Repeated remarks about one line count once."""
         if number == self._last_numbers.get(remark):
             return
         self._last_numbers[remark] = number
@@ -95,23 +96,23 @@ class LineNotes:
 def run(main: Callable[[Any], object], options_class: type) -> None:
     """Parse the command line into a dataclass and call `main` with it.
 
-    An argument `@FILE` stands for the options in a file, in which `#` begins a comment. Of an
-    option that is given twice, the last counts.
+    An argument `@FILE` is replaced by the options in a file, where `#` begins a comment. If an
+    option is given twice, the last value counts.
 
-    A `UserError` is printed in one line, and the exit status is 2; so is an error of the system
-    that a path or a full disk causes. Where the reader of standard output is gone, the script ends
-    in silence, with status 141, and after Ctrl-C with status 130. Any other error is a defect and
-    keeps its traceback.
+    A `UserError` is printed in one line, and the exit status is 2. System errors that a path or a
+    full disk causes are treated in the same way. If the reader of standard output has closed it,
+    the command ends silently with status 141. After Ctrl-C the status is 130. Any other error is a
+    defect and keeps its traceback.
 
-    Standard output and standard error are UTF-8 in every locale. Messages that the package logs are
-    printed: warnings on standard error, the rest on standard output, or on standard error too where
-    that is for answers (`StreamOptions`). Where an error or a warning names an argument that is an
-    option, its flag is named.
+    Standard output and standard error are UTF-8 in every locale. Log messages of the package are
+    printed: warnings on standard error, others on standard output, or also on standard error if
+    standard output is for answers (`StreamOptions`). If an error or a warning names an argument
+    that is an option, its flag is printed.
 
     Args:
-        main: function of one argument, the options.
-        options_class: a dataclass, a `CommonOptions` if it trains or searches. Its fields are
-            the options, their docstrings the help; those of a field that is a dataclass itself are
+        main: function with one argument, the options.
+        options_class: a dataclass; a `CommonOptions` if the command trains or searches. Its fields
+            are the options, and their docstrings are the help. Fields of a nested dataclass are
             options like the others.
     """
     import tyro
@@ -151,27 +152,27 @@ def run(main: Callable[[Any], object], options_class: type) -> None:
         sys.last_value = error
         sys.exit(INTERRUPT_STATUS)
     except TrainingStopped:
-        print(f"Go on with: {resume_command()}", file=sys.stderr)
+        print(f"Resume with: {resume_command()}", file=sys.stderr)
         raise
 
 
 def _message(error: UserError | OSError) -> str:
-    """An error in one line; the system's as PATH: REASON."""
+    """Return an error in one line; a system error as PATH: REASON."""
     if isinstance(error, UserError):
         return str(error)
     return ": ".join(str(x) for x in (error.filename, error.strerror) if x is not None) + "."
 
 
 def name_flags(message: str, names: Collection[str]) -> str:
-    """Name the flags of the arguments that a message of the package names.
+    """Replace the arguments that a message of the package names by their flags.
 
     Args:
-        message: the message, in which arguments stand as `` `name` `` or `` `name=value` ``.
-        names: the names of those that are options.
+        message: the message, in which arguments are written as `` `name` `` or `` `name=value` ``.
+        names: the names of the arguments that are options.
 
     Returns:
-        The message with `--name value` in place of `` `name=value` ``, and with the flag after a
-        name that is spelled otherwise.
+        The message with `--name value` instead of `` `name=value` ``, and with the flag after a
+        name that is spelled differently.
     """
 
     def flag(match):
@@ -189,7 +190,7 @@ def name_flags(message: str, names: Collection[str]) -> str:
 
 @contextlib.contextmanager
 def _printed_log(names, answers, quiet):
-    """Within the block, print what the package logs, and show progress, unless it is quiet."""
+    """Within the block, print the package's log messages and show progress, unless `quiet`."""
     logger, handler = logging.getLogger("keras_transformer"), _Printer(names, answers)
     level = logger.level
     logger.addHandler(handler)
@@ -204,9 +205,10 @@ def _printed_log(names, answers, quiet):
 
 @contextlib.contextmanager
 def _printed_warnings(names):
-    """Within the block, print a `UserWarning` in one line, without the line of code that led to it.
+    """Within the block, print each `UserWarning` in one line, without the code that caused it.
 
-    (`warnings.catch_warnings` would undo what other libraries set when they are imported.)
+    (`warnings.catch_warnings` would undo the filters that other libraries set when they are
+    imported.)
     """
     show = warnings.showwarning
 
@@ -237,33 +239,33 @@ class _Printer(logging.Handler):
 
 
 def given(options: Any, *names: str) -> dict[str, Any]:
-    """Those of some options that were given a value: name -> value."""
+    """Return the options that were given a value: name -> value."""
     values = {name: getattr(options, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(kw_only=True)
 class ParserSearchOptions:
-    """Options of the search of every script that parses."""
+    """Search options of every command that parses."""
 
     beam_size: int | None = None
-    """Live hypotheses of a sentence. Defaults, as `alpha` and `extra_length`, to what the model was
-    saved with, and to section 6.3's if it was with nothing: 21."""
+    """Live hypotheses per sentence. Defaults, like `alpha` and `extra_length`, to the value saved
+    with the model, or else to that of section 6.3: 21."""
     word_beam_size: int | None = None
-    """In place of `beam_size`: hypotheses kept at each word by a word-synchronous beam search."""
+    """Instead of `beam_size`: hypotheses kept at each word by a word-synchronous beam search."""
     action_beam_size: int | None = None
-    """In a word-synchronous beam search: live hypotheses between two words. Defaults to twice those
-    kept at a word."""
+    """In a word-synchronous beam search: live hypotheses between two words. Defaults to twice the
+    hypotheses kept at a word."""
     fast_track: int | None = None
-    """In a word-synchronous beam search: hypotheses that pass to the next word at each step,
-    whatever their rank. Defaults to 1."""
+    """In a word-synchronous beam search: hypotheses that move to the next word at each step,
+    independent of their rank. Defaults to 1."""
     alpha: float | None = None
-    """Strength of the length penalty. Section 6.3's: 0.3."""
+    """Strength of the length penalty. Section 6.3: 0.3."""
     extra_length: int | None = None
-    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
+    """The most tokens by which a tree may be longer than its sentence. Section 6.3: 300."""
 
     def search(self, by_words: type) -> dict[str, Any]:
-        """Those that were given a value, as a `ConstituencyParser` takes them.
+        """Return the options that were given a value, as arguments of a `ConstituencyParser`.
 
         Args:
             by_words: the class `WordSynchronousBeamSearch`.
@@ -274,19 +276,20 @@ class ParserSearchOptions:
             return values
         if self.beam_size is not None:
             raise UserError(
-                "`beam_size` and `word_beam_size` are of two kinds of search: pass one of them. "
-                f"Received: beam_size={self.beam_size}, word_beam_size={self.word_beam_size}"
+                "`beam_size` and `word_beam_size` must not both be set: they select different "
+                f"searches. Received: beam_size={self.beam_size}, "
+                f"word_beam_size={self.word_beam_size}"
             )
         return {**values, "search": by_words, "beam_size": self.word_beam_size}
 
 
 @dataclass(kw_only=True)
 class OneTreeOptions(ParserSearchOptions):
-    """Options of every script that gives one tree for a sentence."""
+    """Options of every command that returns one tree per sentence."""
 
     decision: Literal["best", "consensus"] | None = None
-    """Give the best of the beam's trees, or the one that most of them agree on. Defaults to what
-    the model was saved with, and to best if it was with nothing."""
+    """Return the best tree of the beam, or the one that most of them agree on. Defaults to the
+    value saved with the model, or else to best."""
 
     def search(self, by_words: type) -> dict[str, Any]:
         """Return the options of `ParserSearchOptions` and the decision."""
@@ -294,28 +297,30 @@ class OneTreeOptions(ParserSearchOptions):
 
 
 def _check_values(arguments: Sequence[str]) -> None:
-    """Refuse options of an empty value: a shell variable that is not set, say. As a path, an empty
-    one would be the current folder."""
+    """Raise an error for options with an empty value, such as a shell variable that is not set.
+
+    As a path, an empty value would be the current folder.
+    """
     for option, value in zip(arguments, [*arguments[1:], None]):
         if option.startswith("--") and (value == "" or option.endswith("=")):
-            raise UserError(f"{option.removesuffix('=')} must have a value. Received an empty one")
+            raise UserError(f"{option.removesuffix('=')} must have a value. Received: an empty one")
 
 
 def _expand(argument: str) -> list[str]:
-    """The options of a file, for `@FILE`."""
+    """Return the options in a file for an argument `@FILE`, and other arguments unchanged."""
     if not argument.startswith("@"):
         return [argument]
     path = Path(argument[1:])
     if not path.is_file():
-        raise UserError(f"There is no file of options {path}.")
+        raise UserError(f"Cannot find the options file {path}. Check the path.")
     try:
         return shlex.split(path.read_text("utf-8"), comments=True)
     except ValueError as error:  # an open quotation, another encoding
-        raise UserError(f"{path} is no file of options: {error}") from error
+        raise UserError(f"{path} is not a valid options file: {error}") from error
 
 
 def resume_command() -> str:
-    """The command that this process was started with, with --resume: for a shell."""
+    """Return the shell command that started this process, with --resume."""
     options = [option for option in sys.argv if option not in ("--resume", "--overwrite")]
     command = shlex.join([sys.executable, *options, "--resume"])
     backend = os.environ.get("KERAS_BACKEND")
@@ -323,5 +328,5 @@ def resume_command() -> str:
 
 
 def this_command() -> str:
-    """The command that this process was started with, as far as Python knows it: for a shell."""
+    """Return the shell command that started this process, as far as Python knows it."""
     return shlex.join(["python", *sys.argv])

@@ -1,4 +1,4 @@
-"""Programs compiled once and kept on disk, for the next process that needs the same."""
+"""A cache on disk for compiled programs, which later processes use."""
 
 import contextlib
 import functools
@@ -14,38 +14,38 @@ from keras_transformer.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-# The environment variable that names another folder than the user's own, or is OFF.
+# The environment variable that names another folder than the user's default, or is OFF.
 VARIABLE = "KERAS_TRANSFORMER_COMPILATION_CACHE"
 OFF = "off"
 
-# A program that compiles faster than this is not worth a file.
+# Programs that compile faster than this are not kept.
 _LEAST_SECONDS = 0.5
-# What the user's own folder may hold when a process begins.
+# The most bytes that the user's folder may contain when a process starts.
 _MOST_BYTES = 2**30
 
 
 def keep_compiled_programs(folder: str | PathLike) -> None:
-    """Let the backend keep what it compiles in a folder, and look there first.
+    """Let the backend keep its compiled programs in a folder, and look there first.
 
-    Call it before anything is compiled. JAX keeps all its programs; TensorFlow those of XLA
-    (`jit_compile=True`: training), which it still traces. Nothing is kept on PyTorch, where models
-    run as they are. A program is found again by a hash of what it computes and for which machine,
-    so the folder may be shared by all runs, and deleted at any time. It may run whatever others
-    write there: let nobody else do so.
+    Call it before anything is compiled. JAX keeps all programs. TensorFlow keeps XLA's programs
+    (`jit_compile=True`: training), which it still traces. PyTorch compiles nothing. Programs are
+    found by a hash of their computation and machine, so all runs may share the folder, and it may
+    be deleted at any time. Programs in it are executed, so nobody else should be able to write to
+    it.
 
     Args:
-        folder: path of the folder; it is made if it is not there. `"off"` for none, also not that
-            of `keep_in_user_folder`.
+        folder: path of the folder, which is made if it does not exist. `"off"` keeps no programs,
+            also not in the folder of `keep_in_user_folder`.
 
     Raises:
-        UserError: if the path is that of a file.
+        UserError: if the path is a file.
     """
     if str(folder) == OFF:
         os.environ[VARIABLE] = OFF
         return
     folder = Path(folder).absolute()
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"The compilation cache must be a folder. {folder} is a file.")
+        raise UserError(f"The compilation cache must be a folder. Received: the file {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     if keras.backend.backend() == "jax":
         _keep_of_jax(folder)
@@ -57,13 +57,13 @@ def keep_compiled_programs(folder: str | PathLike) -> None:
 
 @functools.cache
 def keep_in_user_folder() -> None:
-    """Let JAX keep what it compiles in the user's cache folder, unless it has a folder already.
+    """Let JAX keep compiled programs in the user's cache folder, unless another folder is set.
 
-    The tasks and their trainings call it: without, each process compiles anew, seconds for each
-    length of a sentence. The setting is the whole process's. The environment variable
-    `KERAS_TRANSFORMER_COMPILATION_CACHE` names another folder, or is `off`. Where the folder cannot
-    be written nothing is kept; a file in it that is damaged is passed over. Of more than 1 GiB the
-    oldest files are deleted.
+    The tasks and their trainings call it. Otherwise each process would compile again, which takes
+    seconds per sentence length. The setting applies to the whole process. The environment variable
+    `KERAS_TRANSFORMER_COMPILATION_CACHE` names another folder, or is `off`. If the folder cannot be
+    written, nothing is kept; damaged files in it are ignored. Beyond 1 GiB, the oldest files are
+    deleted.
     """
     if keras.backend.backend() != "jax" or os.environ.get(VARIABLE) == OFF:
         return
@@ -77,21 +77,21 @@ def keep_in_user_folder() -> None:
         # Nobody else may write programs that this user runs.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _delete_oldest(folder, _MOST_BYTES)
-    except (OSError, RuntimeError) as error:  # no such folder can be made; the user has no home
+    except (OSError, RuntimeError) as error:  # the folder cannot be made, or the user has no home
         logger.info("Compiled programs are not kept: %s", error)
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        logger.info("Compiled programs are not kept: %s cannot be written.", folder)
+        logger.info("Compiled programs are not kept: cannot write to %s.", folder)
         return
     _keep_of_jax(folder)
 
 
 def user_folder() -> Path:
-    """Where `keep_in_user_folder` keeps programs: by the environment, or the user's cache."""
+    """Return the folder of `keep_in_user_folder`: from the environment, or in the user's cache."""
     if named := os.environ.get(VARIABLE):
         return Path(named).expanduser().absolute()
     caches = os.environ.get("XDG_CACHE_HOME", "")
-    # What is not absolute shall be passed over, says the XDG specification.
+    # The XDG specification requires that relative paths are ignored.
     caches = Path(caches) if os.path.isabs(caches) else Path("~/.cache").expanduser()
     return caches / "keras-transformer" / "programs"
 
@@ -104,12 +104,12 @@ def _keep_of_jax(folder):
 
 
 def _delete_oldest(folder, most_bytes):
-    """Delete the files that were not used for the longest time, until the others are few enough.
+    """Delete the files that were unused for the longest time, until the size limit is met.
 
-    (JAX does so itself where `filelock` is installed, which not everybody has.)
+    (JAX does this itself if `filelock` is installed, which is optional.)
     """
     files = []
-    for path in folder.rglob("*"):  # XLA's own, of a GPU, lie in folders of theirs.
+    for path in folder.rglob("*"):  # XLA keeps programs for GPUs in subfolders.
         with contextlib.suppress(FileNotFoundError):  # Another process has deleted it.
             if path.is_file():
                 status = path.stat()

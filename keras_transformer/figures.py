@@ -1,7 +1,7 @@
-"""Write the paper's figures and tables, and those of trainings, into a folder.
+"""Draw the paper's figures and tables, and the curves of trainings, into a folder.
 
 Positional encodings, the learning rate, Table 1 measured on this machine, the table of variations,
-and the curves of trainings that are given.
+and the curves of given trainings.
 """
 
 import logging
@@ -29,16 +29,16 @@ class Options:
     folder: tyro.conf.Positional[Path]
     """Folder to write into."""
     runs: Path | None = None
-    """A run's folder, or one of several such as variations.py leaves: their curves are drawn, and
-    the table of variations has their scores."""
+    """Folder of a run, or of several such as variations.py writes: their curves are drawn, and the
+    table of variations contains their scores."""
     form: Literal["png", "svg"] = "png"
-    """Kind of the pictures."""
+    """Format of the pictures."""
     dark: bool = False
     """Draw for a dark page."""
     lengths: tuple[int, ...] = (128, 256, 512, 1024, 2048)
-    """Lengths of the sequences of Table 1's layers."""
+    """Lengths of the sequences in Table 1."""
     hidden_dim: int = 128
-    """Size of the representations of Table 1's layers: a multiple of 4."""
+    """Size of the representations in Table 1: a multiple of 4."""
 
 
 def main(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""Files and folders: written whole, or not at all; and what is JSON, read."""
+"""Files and folders that are written completely or not at all, and reading of JSON."""
 
 import contextlib
 import errno
@@ -25,21 +25,21 @@ except ImportError:  # Windows
 _SUFFIX = ".unfinished"
 _OLD = "old"
 _MOST_NAMED = 5
-_MOST_LINKS = 40  # as Linux follows
+_MOST_LINKS = 40  # Linux's limit
 
 
 @contextlib.contextmanager
 def atomic_write(path: str | PathLike) -> Iterator[Path]:
-    """Give a temporary path beside `path`, and move what was written there to `path` at the end.
+    """Yield a temporary path next to `path`, and move its content to `path` at the end.
 
-    If the block fails, the process is killed, or the power goes, whatever stood at `path` before
-    stays as it was, or what was written stands there whole. Works for a file and for a folder (the
-    block makes whichever it needs); a folder is replaced by moving the old one aside first.
+    If the block fails, the process is killed, or the power fails, `path` contains either its old
+    content or all of the new content. Works for files and folders (the block makes either). A
+    folder is replaced by moving the old one aside first.
 
-    A symbolic link stays, and what it points to is replaced. A device, a pipe or an open file
-    (`/dev/null`, `/dev/stdout`) gets the content of the new file once the block has ended. An empty
-    folder that cannot be replaced, such as the place of a mounted disk, gets the parts of the new
-    folder, one after the other.
+    A symbolic link remains, and its target is replaced. A device, a pipe or an open file
+    (`/dev/null`, `/dev/stdout`) receives the content of the new file at the end of the block. An
+    empty folder that cannot be replaced, such as a mount point, receives the parts of the new
+    folder one by one.
     """
     place = Path(os.path.realpath(path))
     if _is_special(path):
@@ -50,7 +50,7 @@ def atomic_write(path: str | PathLike) -> Iterator[Path]:
         return
     place.parent.mkdir(parents=True, exist_ok=True)
     with _temporary_folder(place) as folder, _hold(folder), _named(path, folder):
-        # The name of the link, as its ending may decide what is written.
+        # Use the name of the link, because its ending may determine the format.
         new = folder / (Path(path).name if Path(path).is_symlink() else place.name)
         yield new
         _open_to_readers(new, folder)
@@ -66,14 +66,14 @@ def atomic_write(path: str | PathLike) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_write_folder(path: str | PathLike, names: Iterable[str]) -> Iterator[Path]:
-    """Like `whole`, of a folder that takes no place but that of an earlier one of its kind.
+    """Write a folder like `atomic_write`, but only replace an earlier folder of the same kind.
 
     Args:
         path: the folder.
-        names: patterns, as of `Path.match`, of the names that stand in a folder of this kind.
+        names: patterns, as for `Path.match`, of the names in a folder of this kind.
 
     Raises:
-        UserError: at once, if what is at `path` is something else, and would be lost.
+        UserError: immediately, if `path` contains anything else, which would be lost.
     """
     check_replaceable(path, names)
     with atomic_write(path) as folder:
@@ -81,7 +81,7 @@ def atomic_write_folder(path: str | PathLike, names: Iterable[str]) -> Iterator[
 
 
 def check_replaceable(path: str | PathLike, names: Iterable[str]) -> None:
-    """Raise a `UserError` if a folder at `path` would replace anything but one of its kind.
+    """Raise a `UserError` if writing a folder at `path` would replace anything but one of its kind.
 
     Args:
         path: the folder.
@@ -91,28 +91,27 @@ def check_replaceable(path: str | PathLike, names: Iterable[str]) -> None:
     if not path.exists():
         return
     if not path.is_dir():
-        raise UserError(f"{path} is a file, and a folder is to be written. Give another path.")
+        raise UserError(f"Cannot write the folder {path}: it is a file. Pass another path.")
     if path.samefile("."):
         raise UserError(
-            f"{path} is the folder that the program runs in, which cannot be replaced. Give the "
-            "path of another one."
+            f"Cannot replace {path}: it is the current folder. Pass the path of another folder."
         )
     if others := sorted(x.name for x in path.iterdir() if not any(map(x.match, names))):
         more = ["..."] if len(others) > _MOST_NAMED else []
         raise UserError(
-            f"{path} would be replaced, and what else is in it lost: "
-            f"{', '.join(others[:_MOST_NAMED] + more)}. Give a new folder, an empty one, or an "
-            "earlier one of the same kind."
+            f"Cannot replace {path}: other files in it would be lost. Expected a new folder, an "
+            "empty folder, or an earlier one of the same kind. Received: a folder with "
+            f"{', '.join(others[:_MOST_NAMED] + more)}"
         )
 
 
 def check_writable(argument: str, path: str | PathLike, is_folder: bool = False) -> None:
-    """Raise a `UserError` if `whole` cannot write to a path: before the work, not after it.
+    """Raise a `UserError` if `atomic_write` cannot write to a path, before any work is done.
 
     Args:
-        argument: the name of the argument that the path is from.
-        path: the path of a file, or of a folder.
-        is_folder: whether a folder is to be written, which may replace another.
+        argument: name of the argument that contains the path.
+        path: path of a file or a folder.
+        is_folder: whether a folder will be written, which may replace another.
     """
     place = Path(os.path.realpath(path))
     try:
@@ -130,10 +129,10 @@ def check_writable(argument: str, path: str | PathLike, is_folder: bool = False)
 
 
 def read_json(path: str | PathLike) -> Any:
-    """The values of a JSON file.
+    """Read a JSON file.
 
     Raises:
-        UserError: if it holds no JSON.
+        UserError: if its content is not JSON.
     """
     try:
         return json.loads(Path(path).read_text("utf-8"))
@@ -142,9 +141,9 @@ def read_json(path: str | PathLike) -> Any:
 
 
 def sibling_path(path: str | PathLike, name: str) -> Path:
-    """The path `PATH.NAME`: what is made of `PATH`, and of no other file or folder beside it.
+    """Return the path `PATH.NAME`, for content that is made from `PATH`.
 
-    What is made of something on another machine, such as `hf://user/repository`, is in the current
+    If `PATH` is on another machine, such as `hf://user/repository`, the result is in the current
     folder.
     """
     _, is_remote, name_there = str(path).partition("://")
@@ -153,10 +152,10 @@ def sibling_path(path: str | PathLike, name: str) -> Path:
 
 
 def check_room(path: str | PathLike, size: int) -> None:
-    """Raise an `OSError` if there is no room for a new file of so many bytes.
+    """Raise an `OSError` if there is no room for a new file of this size in bytes.
 
-    For files that HDF5 writes: once a write of its own has failed, it crashes the process when some
-    later file is closed.
+    It is for files that HDF5 writes: after a failed write, HDF5 crashes the process when a later
+    file is closed.
     """
     if not hasattr(os, "posix_fallocate"):
         return  # Windows, macOS
@@ -168,11 +167,11 @@ def check_room(path: str | PathLike, size: int) -> None:
 
 
 def remove_leftovers(folder: str | PathLike) -> None:
-    """Delete what killed processes left of their writing in `folder` and in the folders in it.
+    """Delete temporary files of killed processes in `folder` and its subfolders.
 
-    What a living process is writing stays; so does everything where the file system has no locks,
-    by which the two are told apart. Where one was killed between the two moves that replace
-    a folder, the second move is made up for.
+    Files of running processes remain. So does everything on file systems without locks, by which
+    the two are distinguished. If a process was killed between the two moves that replace a folder,
+    the second move is completed.
     """
     for left in [*Path(folder).glob(f".*{_SUFFIX}"), *Path(folder).glob(f"*/.*{_SUFFIX}")]:
         with contextlib.suppress(OSError), _hold(left, for_sure=True):
@@ -184,7 +183,7 @@ def remove_leftovers(folder: str | PathLike) -> None:
 
 
 def _is_special(path):
-    """Whether a path is written to and not replaced: what is there is neither file nor folder."""
+    """Return whether a path is neither a file nor a folder, and is written to in place."""
     path = Path(path)
     return _descriptor(path) is not None or (
         path.exists() and not path.is_file() and not path.is_dir()
@@ -192,10 +191,10 @@ def _is_special(path):
 
 
 def _descriptor(path):
-    """The number of the open file of this process that a path stands for, such as 1, or None.
+    """Return the descriptor of the open file of this process that a path stands for, or None.
 
-    `/dev/stdout` may be a file to which the process has written already. Opened once more, it would
-    be written from its beginning.
+    `/dev/stdout` may be a file to which the process has already written. Opening it again would
+    overwrite its beginning.
     """
     for _ in range(_MOST_LINKS):
         if not path.is_symlink():
@@ -204,7 +203,7 @@ def _descriptor(path):
             is_mine = Path(folder).parent.name == str(os.getpid())
             return int(path.name) if is_mine else None
         path = path.parent / os.readlink(path)
-    return None  # They lead in a circle.
+    return None  # The links form a circle.
 
 
 def _pour(new, path):
@@ -212,7 +211,7 @@ def _pour(new, path):
     if descriptor is None:
         handle = os.open(path, os.O_WRONLY)
     else:
-        for stream in (sys.stdout, sys.stderr):  # what is printed before comes before
+        for stream in (sys.stdout, sys.stderr):  # write earlier output first
             if stream:
                 stream.flush()
         handle = os.dup(descriptor)
@@ -222,7 +221,7 @@ def _pour(new, path):
 
 @contextlib.contextmanager
 def _temporary_folder(place):
-    """A folder beside `place`; in it, if `place` is a folder and the one around it is read-only."""
+    """Make a temporary folder next to `place`; or in `place`, if its parent folder is read-only."""
     parents = [place.parent, *([place] if place.is_dir() else [])]
     for parent in parents:
         try:
@@ -240,7 +239,7 @@ def _temporary_folder(place):
 
 @contextlib.contextmanager
 def _named(path, folder):
-    """Name `path` in an error of the system that names a file in the folder, or none."""
+    """Put `path` into system errors that name a file in the temporary folder, or no file."""
     try:
         yield
     except OSError as error:
@@ -250,22 +249,22 @@ def _named(path, folder):
 
 
 def _is_moved(place, old):
-    """Move a folder aside. False if it is empty and the system does not allow that."""
+    """Move a folder aside. Return False if it is empty and the system does not allow moving it."""
     try:
         os.replace(place, old)
     except OSError as error:
         if any(part != old.parent for part in place.iterdir()):
             raise UserError(
-                f"{place} cannot be replaced ({error.strerror}). Give an empty folder, or the path "
-                "of a new one."
+                f"Cannot replace {place} ({error.strerror}). Pass an empty folder, or the path of "
+                "a new one."
             ) from error
         return False
     return True
 
 
 def _open_to_readers(new, folder):
-    """Give what was written the modes that the umask gives, where it has narrower ones."""
-    # The umask cannot be read without being set, which other threads would see.
+    """Give written files the modes of the umask if their own are narrower."""
+    # Reading the umask requires setting it, which would affect other threads.
     probe = folder / _OLD
     os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     mode = stat.S_IMODE(probe.stat().st_mode)
@@ -280,14 +279,14 @@ def _open_to_readers(new, folder):
 
 
 class FolderLock:
-    """A lock on a folder, which its process holds until it is released, or nothing refers to it.
+    """A lock on a folder, held by a process until it is released or no longer referenced.
 
-    The end of the process releases it too, however it ends.
+    It is also released when the process ends, in any way.
 
-    Where the file system or Windows has no locks, nothing is locked.
+    If the file system or Windows has no locks, nothing is locked.
 
     Args:
-        folder: the folder, which is made if it is missing. A file `.lock` stays in it.
+        folder: the folder, which is made if it does not exist. A file `.lock` remains in it.
 
     Raises:
         BlockingIOError: if another process holds the lock.
@@ -300,18 +299,19 @@ class FolderLock:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         name = os.path.realpath(folder)
-        # One training in a process may follow another whose objects are still there.
+        # A training may follow another in the same process, whose objects still exist.
         if (lock := cls._held.get(name)) is not None and lock._handle is not None:
             return lock
         lock = super().__new__(cls)
-        # A file, and not the folder: network file systems lock only what is open for writing.
+        # Lock a file instead of the folder: network file systems lock only files that are open for
+        # writing.
         lock._handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         _lock(lock._handle)
         cls._held[name] = lock
         return lock
 
     def release(self) -> None:
-        """Let other processes take the lock."""
+        """Release the lock."""
         handle, self._handle = getattr(self, "_handle", None), None
         if handle is not None:
             os.close(handle)
@@ -321,9 +321,9 @@ class FolderLock:
 
 @contextlib.contextmanager
 def _hold(folder, for_sure=False):
-    """Lock a temporary folder while its process lives; raises an `OSError` if another holds it.
+    """Lock a temporary folder during the block; raise an `OSError` if another process holds it.
 
-    Some file systems have no locks: there it goes on without one, or with `for_sure` raises too.
+    If the file system has no locks, continue without one, or with `for_sure` raise an error too.
     """
     if fcntl is None:
         yield
@@ -347,7 +347,7 @@ def _lock(handle, for_sure=False):
 
 
 def _to_disk(path):
-    """Without this, a power cut after the move could leave an empty file in the old one's place."""
+    """Flush to disk. Otherwise a power failure after the move could leave an empty file."""
     if path.is_dir():
         for part in path.rglob("*"):
             _sync(part)
@@ -356,7 +356,7 @@ def _to_disk(path):
 
 def _sync(path):
     if fcntl is None and path.is_dir():
-        return  # Windows opens no folders.
+        return  # Windows cannot open folders.
     handle = os.open(path, os.O_RDONLY if fcntl else os.O_RDWR)
     try:
         os.fsync(handle)

@@ -9,10 +9,10 @@ from pathlib import Path
 def load_on_demand(
     namespace: str, path: str
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` for a package that loads its names on demand.
+    """Return `__all__`, `__getattr__` and `__dir__` of a package that loads names on first use.
 
-    The names stand once, in the stub next to the package's `__init__.py`, as lines
-    `from module import name as name`. Editors and type checkers read the same stub.
+    The names are listed once, in the stub next to the package's `__init__.py`, as lines `from
+    module import name as name`. Editors and type checkers read the same stub.
 
     Args:
         namespace: `__name__` of the package.

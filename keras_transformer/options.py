@@ -1,4 +1,4 @@
-"""Options as dataclasses that contain one another, each defined next to the stage that uses it."""
+"""Options as nested dataclasses, each defined next to the stage that uses it."""
 
 import dataclasses
 import difflib
@@ -14,19 +14,21 @@ _MUTABLE = "mutable_on_resume"
 
 
 def mutable_on_resume(default: Any = dataclasses.MISSING) -> Any:
-    """A field that may have another value when a training goes on: what it learns stays the same.
+    """Return a dataclass field that may change when a training resumes.
+
+    It has no effect on the result of the training.
 
     Args:
-        default: the field's default. Without one it must be given.
+        default: the field's default. Without one, a value is required.
     """
     return dataclasses.field(default=default, metadata={_MUTABLE: True})
 
 
 def fixed_settings(options: Any) -> dict[str, Any]:
-    """What must stay as it is when a training goes on.
+    """Return the options that must not change when a training resumes.
 
     Args:
-        options: a dataclass instance; its fields may be dataclasses themselves.
+        options: a dataclass instance; its fields may be dataclasses.
 
     Returns:
         A flat dict of names and values, without the fields made by `mutable_on_resume`.
@@ -42,7 +44,7 @@ def fixed_settings(options: Any) -> dict[str, Any]:
 
 
 def option_names(options_class: type) -> list[str]:
-    """The names of all options of a class and of those that its fields hold, in their order."""
+    """Return the names of all options of a class and its nested dataclasses, in order."""
     names = []
     for field in dataclasses.fields(options_class):
         group = _group_of(field)
@@ -51,24 +53,24 @@ def option_names(options_class: type) -> list[str]:
 
 
 def from_keywords(options_class: type[Options], keywords: Mapping[str, Any]) -> Options:
-    """Make options of flat keyword arguments, whichever of the classes they belong to.
+    """Make options from flat keyword arguments, including those of nested dataclasses.
 
     Args:
-        options_class: a dataclass; its fields may be dataclasses themselves.
-        keywords: dict of names and values. What is not in it has its default.
+        options_class: a dataclass; its fields may be dataclasses.
+        keywords: dict of names and values. Other options have their defaults.
 
     Returns:
         An instance of `options_class`.
 
     Raises:
-        UserError: if there is no such option, one without a default is missing, or an option does
-            not have the value.
+        UserError: if an option does not exist, a required option is missing, or a value is not one
+            of the choices.
     """
     names = option_names(options_class)
     for name in keywords:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-            raise UserError(f"There is no option `{name}`. The nearest is `{near[0]}`.")
+            raise UserError(f"There is no option `{name}`. The most similar one is `{near[0]}`.")
     return _fill(options_class, keywords)
 
 
@@ -81,12 +83,12 @@ def _fill(options_class, keywords):
             values[field.name] = keywords[field.name]
             _check_choice(field, keywords[field.name])
         elif field.default is dataclasses.MISSING:
-            raise UserError(f"The option `{field.name}` is missing. Pass `{field.name}`.")
+            raise UserError(f"The option `{field.name}` is required. Pass `{field.name}`.")
     return options_class(**values)
 
 
 def _check_choice(field, value):
-    """Raise an error if a field is a `Literal`, or one or None, and does not have the value."""
+    """Raise a `UserError` if a field is a `Literal`, or an optional one, and has another value."""
     kinds = (field.type, *typing.get_args(field.type))
     literals = [kind for kind in kinds if typing.get_origin(kind) is typing.Literal]
     choices = [choice for literal in literals for choice in typing.get_args(literal)]
@@ -105,7 +107,7 @@ def _group_of(field: dataclasses.Field[Any]) -> type | None:
 
 
 def check_options(options: Any) -> None:
-    """Check a dataclass of options and those that it holds, each by its own method `check`.
+    """Validate a dataclass of options and its nested dataclasses with their methods `check`.
 
     Args:
         options: a dataclass instance.

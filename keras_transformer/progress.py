@@ -1,8 +1,8 @@
-"""Progress of what takes longer than five seconds: on standard error, where it is a terminal or a
-notebook's; elsewhere a line is logged each minute.
+"""Progress of work that takes longer than five seconds.
 
-Neither is done after `keras.config.disable_interactive_logging()`, which is how command lines are
-quiet.
+It is shown on standard error if that is a terminal or in a notebook; otherwise one line is logged
+each minute. `keras.config.disable_interactive_logging()` disables both, which is how `--quiet`
+works.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 def is_shown() -> bool:
-    """Whether progress is shown as it changes."""
+    """Return whether progress is shown as it changes."""
     return bool(is_wanted() and ("ipykernel" in sys.modules or _is_terminal()))
 
 
 def is_wanted() -> bool:
-    """Whether progress is shown or logged at all."""
+    """Return whether progress is shown or logged at all."""
     import keras
 
     return keras.config.is_interactive_logging_enabled()
@@ -37,10 +37,10 @@ def _is_terminal():
 
 
 def new_bar(**options: Any) -> Any:
-    """A `tqdm` on standard error.
+    """Return a `tqdm` on standard error.
 
     Args:
-        **options: of `tqdm`.
+        **options: options of `tqdm`.
     """
     from tqdm import tqdm
 
@@ -48,7 +48,7 @@ def new_bar(**options: Any) -> Any:
 
 
 def _size():
-    """The size of the terminal as options of `tqdm`, if it reports none, as some in containers."""
+    """Return a size as options of `tqdm` if the terminal reports none, as in some containers."""
     try:
         columns, _ = os.get_terminal_size(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):  # not a terminal
@@ -57,14 +57,13 @@ def _size():
 
 
 class LogEachMinute:
-    """Log a line when a minute has passed since the last one, or since the beginning."""
+    """A logger of lines that are at least a minute apart."""
 
     def __init__(self):
         self._began = self._last = time.monotonic()
 
     def __call__(self, tell: Callable[[], str]) -> None:
-        """Log what a function without arguments returns, and for how long it has been so, if a line
-        is due."""
+        """Log the result of a function, and the time since the beginning, if a line is due."""
         now = time.monotonic()
         if now - self._last >= _SECONDS_BETWEEN_LINES and is_wanted():
             self._last = now
@@ -74,7 +73,7 @@ class LogEachMinute:
 
 @contextlib.contextmanager
 def progress_shown(is_wanted: bool) -> Iterator[None]:
-    """Within the block, show progress if it is wanted and there is somebody who looks."""
+    """Within the block, show progress if it is wanted and there is a terminal or notebook."""
     import keras
 
     before = keras.config.is_interactive_logging_enabled()
@@ -88,7 +87,7 @@ def progress_shown(is_wanted: bool) -> Iterator[None]:
 
 
 class _LoggedBar:
-    """Counts as a `tqdm` does, and logs each minute how far it has come."""
+    """A replacement for `tqdm` that logs its count each minute."""
 
     def __init__(self, what, unit, total, iterable):
         self._what, self._unit, self._iterable = what, unit, iterable
@@ -111,22 +110,22 @@ class _LoggedBar:
         self._log(lambda: f"{self._what}: {self._count:,}{self._of} {self._unit}")
 
     def clear(self):
-        """There is nothing to clear."""
+        """Do nothing: nothing is shown."""
 
 
 def bar(
     what: str, unit: str, total: int | None = None, iterable: Iterable[Any] | None = None
 ) -> Any:
-    """A bar that counts, from the fifth second on; it is gone when it is closed.
+    """Return a progress bar that appears after five seconds and disappears when it is closed.
 
     Args:
-        what: words that stand before it, such as `"tokenising"`.
-        unit: what is counted, such as `"pairs"`.
-        total: how many there will be, if that is known.
-        iterable: what to go through while it counts. Without it, call `update`.
+        what: words before the bar, such as `"tokenizing"`.
+        unit: the counted items, such as `"pairs"`.
+        total: the number of items, if it is known.
+        iterable: items to iterate over and count. Without it, call `update`.
 
     Returns:
-        A `tqdm`, or where nobody looks what logs a line each minute.
+        A `tqdm`, or an object that logs a line each minute if there is no terminal or notebook.
     """
     if not is_shown():
         return _LoggedBar(what, unit, total, iterable)
@@ -142,12 +141,12 @@ def bar(
 
 @contextlib.contextmanager
 def spinner(what: str) -> Iterator[None]:
-    """Within the block, show what is done and for how long, from the fifth second on.
+    """Within the block, show a description and the elapsed time, after five seconds.
 
-    For what is one call of a library, in which nothing can be counted.
+    It is for single calls of a library, where nothing can be counted.
 
     Args:
-        what: words, such as `"training the vocabulary"`.
+        what: description, such as `"training the vocabulary"`.
     """
     done = threading.Event()
     tell = _tell if is_shown() else _log

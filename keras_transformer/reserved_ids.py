@@ -1,4 +1,4 @@
-"""The token ids that every vocabulary reserves."""
+"""Token ids that every vocabulary reserves."""
 
 PAD_ID = 0
 START_ID = 1

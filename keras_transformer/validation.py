@@ -1,4 +1,4 @@
-"""Checks of arguments and options, each of which raises a `UserError` that names the argument."""
+"""Validation of arguments and options: each check raises a `UserError` that names the argument."""
 
 import numbers
 import operator
@@ -14,7 +14,7 @@ _NO_STRINGS = "`{}` must be a list of strings. Received: {}"
 
 
 def check_optional(check: Callable[[str, Any], Any], options: Any, *names: str) -> None:
-    """Check the fields of a dataclass that are not None.
+    """Validate the fields of a dataclass that are not None.
 
     Args:
         check: function of a name and a value, such as `positive_integer`.
@@ -44,8 +44,8 @@ def integer(name: str, value: Any, least: float, at_least: str) -> int:
     Args:
         name: the argument's name.
         value: the value that was passed for it.
-        least: the smallest value that is allowed.
-        at_least: the words for it in the error, such as "a positive integer".
+        least: the smallest allowed value.
+        at_least: description of the allowed values in the error, such as "a positive integer".
 
     Raises:
         UserError: if the value is not an integer, or is too small.
@@ -94,12 +94,12 @@ def probability(name: str, value: Any) -> float:
 
 
 def check_strings(name: str, values: Iterable[str], first: int = 0) -> list[str]:
-    """Return the values as a list, each of which must be a string.
+    """Return the values as a list, and require that each is a string.
 
     Args:
         name: the argument's name.
         values: iterable of strings. A single string is an error.
-        first: the index of the first value, where the list is a part of the argument.
+        first: the index of the first value, if the list is a part of the argument.
 
     Raises:
         UserError: if the values are one string, or one of them is not a string.

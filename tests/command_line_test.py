@@ -108,7 +108,7 @@ def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp
 @pytest.mark.parametrize("arguments", [["--variant", ""], ["--variant="]])
 def test_an_option_of_an_empty_value_is_refused(monkeypatch, capsys, arguments):
     status, lines = exit_of(capsys, run_with, monkeypatch, print_options, *arguments)
-    assert (status, lines) == (2, ["error: --variant must have a value. Received an empty one"])
+    assert (status, lines) == (2, ["error: --variant must have a value. Received: an empty one"])
 
 
 def test_a_warning_of_the_package_is_one_line(monkeypatch, capsys):
@@ -282,11 +282,15 @@ def test_options_from_a_file(monkeypatch, tmp_path, capsys):
     run_with(monkeypatch, main, f"@{file}", "--steps", "9")
     assert seen == [Options("big", 7), Options("big", 9)]
     code, errors = exit_of(capsys, run_with, monkeypatch, main, f"@{tmp_path / 'none'}")
-    assert code == 2 and len(errors) == 1 and "no file of options" in errors[0]
+    assert code == 2 and len(errors) == 1 and "Cannot find the options file" in errors[0]
     for content in (b"--variant it's", b"--variant \xff"):
         file.write_bytes(content)
         code, errors = exit_of(capsys, run_with, monkeypatch, main, f"@{file}")
-        assert code == 2 and len(errors) == 1 and "options.txt is no file of options" in errors[0]
+        assert (
+            code == 2
+            and len(errors) == 1
+            and "options.txt is not a valid options file" in errors[0]
+        )
 
 
 @pytest.mark.parametrize("option", ["--resume", "--overwrite", None])

@@ -155,7 +155,7 @@ def test_keywords_find_their_stage():
 
 
 def test_wrong_keywords():
-    with pytest.raises(UserError, match="no option `folders`. The nearest is `folder`"):
+    with pytest.raises(UserError, match="no option `folders`. The most similar one is `folder`"):
         from_keywords(Outer, {"folders": "here"})
     with pytest.raises(UserError, match="option `folder` is missing"):
         from_keywords(Outer, {})

@@ -141,7 +141,7 @@ class EpochPlans:
             With 0, all epochs use all shapes.
         parts: list of tuples of two integers: the number of pairs in each part of the corpus, in
             order, and the number of them in an epoch. Small parts are repeated; large parts are
-            sampled anew in each epoch. By default all pairs form one part, and each epoch contains
+            sampled again in each epoch. By default all pairs form one part, and each epoch contains
             all of them.
 
     Attributes:
@@ -271,8 +271,7 @@ class EpochPlans:
         return counts
 
     def _first_two_first(self, order, shape_of_batch):
-        """Move a batch of the largest shape to the beginning, then one that differs in both
-        lengths.
+        """Put a batch of the largest shape first, then one that differs in both lengths.
 
         If memory runs out, it does so in the first step. And Keras on TensorFlow, which infers the
         variable axes from the first two batches, sees that both lengths vary.

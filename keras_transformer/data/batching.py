@@ -308,8 +308,7 @@ class TokenBatches(keras.utils.PyDataset):
         return tokens / self.accumulate
 
     def epochs(self, steps: int) -> float:
-        """Return how many epochs the first batches of a training take, with the part of the last
-        one.
+        """Return how many epochs the first batches of a training take, as a fraction.
 
         Args:
             steps: the number of batches.
@@ -318,8 +317,7 @@ class TokenBatches(keras.utils.PyDataset):
         return epoch + index / self.plans.num_batches(epoch)
 
     def passes(self, steps: int) -> "list[tuple[TokenBatches, float]]":
-        """Return how many epochs of the store the first batches take: a list of one (batches,
-        epochs).
+        """Return how many epochs of the store the first batches take, as a list of one tuple.
 
         Args:
             steps: the number of batches.
@@ -327,8 +325,7 @@ class TokenBatches(keras.utils.PyDataset):
         return [(self, self.epochs(steps))]
 
     def target_tokens(self, steps: int) -> float:
-        """Return the number of target tokens in the first batches of a training, end tokens
-        included.
+        """Return the number of target tokens, end tokens included, in the first batches.
 
         For an incomplete last epoch, it is the epoch's tokens times the share of its batches.
 

@@ -366,8 +366,7 @@ def _fetch(url: str, sha256: str, corpus: str) -> Path:
 
 
 def _sha256(path: Path) -> str | None:
-    """Return the digest of a file's (decompressed) bytes, or None if it is not a complete gzip
-    file."""
+    """Return the digest of a file's decompressed bytes, or None if its gzip is incomplete."""
     try:
         with open_bytes(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -82,8 +82,7 @@ _Digests = set[bytes]
 def _filter(
     text: ParallelText, options: FilterOptions, seen: dict[tuple[str, str], _Digests]
 ) -> tuple[ParallelText, dict[str, int]]:
-    """Filter a text as `filter_pairs` does, given the pairs seen before, and add its pairs to
-    `seen`."""
+    """Filter a text like `filter_pairs`, after the pairs in `seen`, and add its pairs to them."""
     if isinstance(text, TaggedText):
         filtered, left_out = _filter(text.untagged, options, seen)
         return text.of(filtered), left_out

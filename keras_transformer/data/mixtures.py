@@ -67,8 +67,8 @@ class Mixture(ParallelText):
     """The pairs of several texts, at given ratios.
 
     The pairs of the first text occur once. The number of pairs from another text is its ratio times
-    that of the first text: small texts are repeated, and large texts are sampled. Iterating takes a
-    sample at even distances; each epoch of a training takes another sample.
+    the number of pairs in the first text: small texts are repeated, and large texts are sampled.
+    Iterating takes a sample at even distances; each epoch of a training takes another sample.
 
     Args:
         texts: `ParallelText`s, also `TaggedText`s.
@@ -104,8 +104,7 @@ class Mixture(ParallelText):
         return all(text.is_tagged for text in self.texts)
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 (hex) of all sentences of the texts and of the ratios, if there are
-        any."""
+        """Return the SHA-256 (hex) of all sentences of the texts, and of the ratios if given."""
         if self.ratios is None:
             return super().fingerprint()
         prints = [text.fingerprint() for text in self.texts]
@@ -197,8 +196,7 @@ def load_mixture(
     data_dir: Path | None,
     options: MixtureOptions,
 ) -> ParallelText:
-    """Load a split of a corpus by name; for `"train"`, together with the corpora that `options`
-    add.
+    """Load a split of a corpus by name, and for `"train"` the corpora that `options` add.
 
     Args:
         dataset: name of the corpus, as for `load_parallel_text`.

@@ -18,8 +18,7 @@ _ENTRIES = {"language": str, "lowercase": bool, "tokens": list, "merges": list}
 
 
 class MosesTokenizer:
-    """A tokenizer that splits words by Moses's rules and by byte-pair encoding (Sennrich et al.,
-    2016).
+    """A tokenizer by Moses's rules and byte-pair encoding (Sennrich et al., 2016).
 
     It has the methods of a `Tokenizer` that a task needs. Moses's rules cannot be expressed as a
     SentencePiece model: they run in Python, in the packages `sacremoses` and `tokenizers`, and are

@@ -219,8 +219,7 @@ class ParallelText:
         return f"<ParallelText {self.name} {self.split} {direction}: {len(self):,} pairs>"
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 (hex) of all sentences in order. It is equal if and only if the pairs
-        are."""
+        """Return the SHA-256 (hex) of all sentences in order, which identifies the pairs."""
         return self._fingerprint
 
 

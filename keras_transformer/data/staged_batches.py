@@ -93,8 +93,7 @@ class StagedBatches:
         return sum(epochs for _, epochs in self.passes(steps))
 
     def target_tokens(self, steps: int) -> float:
-        """Return the number of target tokens in the first batches: see
-        `TokenBatches.target_tokens`.
+        """Return the target tokens in the first batches: see `TokenBatches.target_tokens`.
 
         Args:
             steps: the number of batches.

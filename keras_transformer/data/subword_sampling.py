@@ -111,8 +111,7 @@ class SubwordSampler:
             return list(ids)
 
     def _lengths_of_tokens(self):
-        """Sample the number of tokens that replace each token: int array `(draws,
-        vocabulary_size)`."""
+        """Sample how many tokens replace each token: int array `(draws, vocabulary_size)`."""
         tokens = [[i] for i in range(len(self._pieces))]
         return np.array([[*map(len, self(tokens, seed))] for seed in range(_DRAWS)])
 
@@ -191,8 +190,7 @@ class _Lattice:
         return reversed(pieces)
 
     def _find_ways(self, word):
-        """Return, for each end of a piece, the possible beginnings and their cumulative
-        probabilities.
+        """Return, per end of a piece, the possible beginnings and their cumulative probabilities.
 
         The cumulative probability of the last beginning, 1, is left out.
         """

@@ -43,8 +43,9 @@ def check_folder(data_dir: Path) -> None:
 
 
 def find_files(data_dir: Path | None, corpus: str, names: list[str]) -> list[Path] | None:
-    """Return the files with these names, plain or compressed, in a corpus's own folder or
-    `data_dir`.
+    """Return the files with these names, in a corpus's own folder or in `data_dir`.
+
+    They may be plain or compressed.
 
     Returns:
         The paths, all in one folder, or None if one of the files is missing.

@@ -90,8 +90,7 @@ def _encoded_windows(file, size):
 
 
 def _lines_of_each_read(file):
-    """Yield the lines that each read completes, with their ends; finally the text after the last
-    end."""
+    """Yield the lines that each read completes, and finally the text after the last end."""
     parts = []  # parts of a line whose end has not been read
     while chunk := file.read1(_READ_BYTES):
         *ended, rest = chunk.split(b"\n")
@@ -125,8 +124,7 @@ def _take(items, size):
 
 
 def without_breaks(text: str, source: str = "") -> str:
-    """Replace each line break and tab in a text by a space, unless its source contains the
-    character.
+    """Replace line breaks and tabs in a text by spaces, except those that its source contains.
 
     The translation of one line is then one line. A model whose vocabulary falls back to bytes can
     predict, and more often sample, line feeds that do not occur in the source.

@@ -58,8 +58,7 @@ def translation_units(path: Path, source_language: str, target_language: str) ->
 
 
 class _Reader:
-    """A parser that returns the units, dicts of text by language, that each chunk of a file
-    completes."""
+    """A parser that returns the units, dicts of text by language, which each chunk completes."""
 
     def __init__(self, path: Path):
         self._path = path

@@ -1,4 +1,4 @@
-"""The tokens of the sentence pairs in a batch: as stored, or sampled anew in each epoch."""
+"""The tokens of the sentence pairs in a batch: as stored, or sampled again in each epoch."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias

@@ -366,8 +366,7 @@ class Tokenizer:
         return SubwordSampler(self.proto, strength)
 
     def is_unknown(self, token_ids: Iterable[int]) -> bool:
-        """Return whether a text has no known token: Chinese text, for example, and a German
-        vocabulary.
+        """Return whether a text has no known token, such as Chinese for a German vocabulary.
 
         Args:
             token_ids: the text's ids, as `encode` returns them.

@@ -60,8 +60,7 @@ def _draw(pairs: Pairs, splits: Sequence[str], key: int) -> dict[str, list[Pair]
 
 
 def _smallest(pairs: Pairs, most: int, key: int) -> tuple[int, dict[int, Pair]]:
-    """Return the number of pairs, and the first pair of each of the sentences with smallest
-    digests.
+    """Return the number of pairs, and the first pairs of the sentences with smallest digests.
 
     Returns:
         The number of all pairs, and a dict of up to `most` pairs by digest.

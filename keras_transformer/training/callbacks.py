@@ -48,8 +48,7 @@ class PlannedBatches(Protocol):
 
 
 class LimitInFlightBatches(keras.callbacks.Callback):
-    """A callback that starts a batch (or execution of several) only when the last but one has
-    ended.
+    """A callback that starts a batch, or execution, only when the last but one has ended.
 
     The device still has enough to do, and stopping a training does not wait for the dozens of steps
     that a backend would accept.
@@ -150,8 +149,7 @@ class TensorBoard(keras.callbacks.TensorBoard):
 
 
 class LogScore(keras.callbacks.Callback):
-    """A callback that adds the result of a function to each epoch's logs, for other callbacks to
-    use.
+    """A callback that adds the result of a function to each epoch's logs.
 
     Args:
         name: the name in the logs, such as `"val_bleu"`.

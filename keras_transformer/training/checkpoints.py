@@ -100,8 +100,7 @@ def load_weights(
 
 
 def _loaded(model, path):
-    """Return the values in a file as arrays, in the order of the model's weights, without assigning
-    them."""
+    """Return the values in a file as arrays, in the order of the weights. Assign nothing."""
     # All processes must take part in an assignment to a shared variable.
     with keras.StatelessScope() as scope:
         _load(model, path)

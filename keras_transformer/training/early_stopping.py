@@ -72,8 +72,9 @@ def note_validation(path: str | PathLike, values: Mapping[str, float]) -> None:
 
 
 def best_checkpoints(folder: str | PathLike, name: str, count: int) -> list[Path]:
-    """Return the checkpoints of the best validations, oldest first. Of equal ones, prefer the
-    later.
+    """Return the checkpoints of the best validations, oldest first.
+
+    Of equal ones, the later is better.
 
     Args:
         folder: the folder.

@@ -1,5 +1,4 @@
-"""Logits and loss computed together for parts of the tokens, so that all logits never exist at
-once.
+"""Logits and loss computed for parts of the tokens, so that all logits never exist at once.
 
 Logits are the largest tensor of a training step. If they are written to memory as a whole, they are
 read and written again for their maximum, for the sum of their exponentials, for the loss and for
@@ -170,8 +169,7 @@ def _zero_scores(tokens):
 
 
 def _add_parts(function, values, total):
-    """Call `function(part)` for each part, which returns its tokens' values and a summand of the
-    total."""
+    """Call `function(part)`, which returns values and a summand of the total, for each part."""
 
     def step(part, values, total):
         new_values, addend = function(part)

@@ -1,6 +1,4 @@
-"""The loss (section 5.4), and functions for the loss and the metrics: logits, weights and scores of
-tokens.
-"""
+"""The loss (section 5.4), and the parts that the metrics need too: logits, weights and scores."""
 
 import math
 from dataclasses import dataclass
@@ -185,8 +183,7 @@ def check_shape_of_targets(y_true: Tensor, y_pred: Tensor) -> None:
 
 
 def token_weights(y_true: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-    """Return each token's weight, float32 `(batch, target)`: the weight of its sample, 0 for
-    padding.
+    """Return each token's weight, float32 `(batch, target)`; padding has weight 0.
 
     `y_true` is a result of `prepare_targets`.
     """

@@ -108,8 +108,9 @@ class Processes:
             raise error
 
     def from_first(self, array: np.ndarray) -> np.ndarray:
-        """Return the array of process 0 in all processes. Their arrays have the same shape and
-        dtype.
+        """Return the array of process 0 in all processes.
+
+        Their own arrays have the same shape and dtype.
 
         Args:
             array: NumPy array, of any shape.

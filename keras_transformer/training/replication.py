@@ -87,8 +87,7 @@ def _meets_in_branches():
 
 
 def _call_together_if(strategy, conditions, functions):
-    """Branch outside of the replicas: TensorFlow does not let them communicate in their own
-    branches."""
+    """Branch outside of the replicas: TensorFlow lets them communicate only there."""
     condition = strategy.experimental_local_results(conditions)[0]
 
     def call():

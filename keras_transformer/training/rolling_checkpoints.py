@@ -108,8 +108,7 @@ class CheckpointOptions:
 
 
 class RollingCheckpoints(keras.callbacks.Callback):
-    """A callback that keeps the weights of the last checkpoints, and the newest state to resume
-    from.
+    """A callback that keeps the last checkpoints, and the newest state to resume from.
 
     A checkpoint consists of two files, each written completely or not at all: `step-N.weights.h5`,
     of which the last `keep` remain; and `step-N.state.weights.h5` with weights, optimizer, seeds

@@ -341,8 +341,7 @@ def _compiles_later(context):
 
 
 def _compile_later(model, context, batches, num_batches):
-    """Return the callback, if any, that compiles the training later, and log the number of
-    programs."""
+    """Return the callback, if any, that compiles the training later; log the programs."""
     num_shapes, first = len(batches.train.shapes), 0
     if _compiles_later(context):
         first = first_compiled_batch(num_shapes, num_batches) if xla_pays(model) else None

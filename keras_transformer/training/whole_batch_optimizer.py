@@ -15,8 +15,7 @@ from keras_transformer.validation import positive_integer, positive_number
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class WholeBatchOptimizer(keras.optimizers.LossScaleOptimizer):
-    """An optimizer that uses the gradient of the whole batch, over all replicas and accumulated
-    batches.
+    """An optimizer for the gradient of a whole batch: all replicas and accumulated batches.
 
     Each replica adds the gradients of `accumulate` calls. Once per update, these sums are added
     over the replicas. Only the total is checked, clipped and passed to the inner optimizer's own

@@ -94,7 +94,7 @@ def test_stopped_and_resumed_is_the_same_training(trained, texts, tmp_path, monk
         ({"resume": True, "steps": 4}, "step-5.*more `steps` than 5"),
         ({"resume": True, "seed": 4}, "seed=4 in place of seed=3"),
         ({"resume": True, "overwrite": True}, "not both"),
-        ({"batch_token": 9}, "no option `batch_token`. The nearest is `batch_tokens`"),
+        ({"batch_token": 9}, "no option `batch_token`. The most similar one is `batch_tokens`"),
         ({"beam_size": 9}, "no option `beam_size`"),
         ({"resume": True, "patience": -1}, "`patience` must be an integer, 0 or larger"),
         ({"resume": True, "keep_best": "bleu"}, "`keep_best` must be one of .*val_loss.*val_bleu"),
@@ -112,7 +112,7 @@ def test_wrong_options(trained, texts, options, words):
 
 @pytest.mark.once
 def test_the_folder_must_be_named(texts):
-    with pytest.raises(kt.UserError, match="`output_dir` is missing"):
+    with pytest.raises(kt.UserError, match="`output_dir` is required"):
         kt.Translator.train(*parallel_texts(texts), **SMALL)
 
 

@@ -64,8 +64,10 @@ _CONTENT_WORDS = re.compile(r"\((?:nns?|jj) (\w+)\)")
 
 
 class Sampler:
-    """A sampler of sentences. It uses only `Random.random`, whose stream is the same in all
-    versions."""
+    """A sampler of sentences.
+
+    It uses only `Random.random`, whose stream is the same in all versions.
+    """
 
     def __init__(self, seed: int):
         self.random = random.Random(seed).random
@@ -254,8 +256,7 @@ class Sampler:
 
 
 def _ends_in_relative(clause: Clause) -> bool:
-    """Return whether following words would seem to belong to the relative clause of the last
-    object."""
+    """Return whether following words would seem to belong to the last relative clause."""
     return bool(clause.objects) and getattr(clause.objects[-1], "relative", None) is not None
 
 

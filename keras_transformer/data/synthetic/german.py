@@ -154,7 +154,7 @@ def _pronoun_objects(clause: Clause) -> list[str]:
 
 
 def _middle_field(clause: Clause) -> list[str]:
-    """What stands between the finite verb and the closing bracket, but subject and pronouns.
+    """Return the words between finite verb and closing bracket, except subject and pronouns.
 
     The first object comes before adverbs if it is definite; all others come after them.
     """

@@ -29,11 +29,12 @@ class Adjective(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb: principal parts on both sides, what it governs and what it may be said of.
+    """A verb: principal parts in both languages, its objects and its possible subjects.
 
-    `cases` names the German case of each object in order, `conjunction` opens a content clause.
-    `scene` tells which places may go with the verb: "" none, "at" where something happens, "into"
-    where something goes (never left out), "water" where one swims; "state" bears no time either.
+    `cases` lists the German case of each object in order, `conjunction` opens a content clause.
+    `scene` determines the places that may occur with the verb: "" none, "at" where something
+    happens, "into" where something goes (always present), "water" where one swims; "state" allows
+    no time either.
     """
 
     english: str
