@@ -157,7 +157,7 @@ def test_keywords_find_their_stage():
 def test_wrong_keywords():
     with pytest.raises(UserError, match="no option `folders`. The most similar one is `folder`"):
         from_keywords(Outer, {"folders": "here"})
-    with pytest.raises(UserError, match="option `folder` is missing"):
+    with pytest.raises(UserError, match="option `folder` is required"):
         from_keywords(Outer, {})
 
 
