@@ -176,11 +176,11 @@ class Alignment:
     Attributes:
         rows: list of `(target token, source token, weight)`, one per target token: the source token
             with the largest weight when the target token is predicted, and this weight.
-        places: list of the positions of these source tokens.
+        source_positions: list of the positions of these source tokens.
     """
 
     rows: list[tuple[str, str, float]]
-    places: list[int]
+    source_positions: list[int]
 
     def __str__(self):
         widest = max((len(target) for target, _, _ in self.rows), default=0)

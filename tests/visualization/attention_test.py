@@ -265,8 +265,8 @@ def test_alignment_is_the_largest_mean_weight():
     attention = made_up()
     table = alignment(attention, layer=1, heads=[0, 2])
     means = attention.cross[1, [0, 2]].mean(axis=0)
-    assert table.places == means.argmax(axis=1).tolist()
-    for (target, source, weight), place, row in zip(table.rows, table.places, means):
+    assert table.source_positions == means.argmax(axis=1).tolist()
+    for (target, source, weight), place, row in zip(table.rows, table.source_positions, means):
         assert source == attention.source_tokens[place] and weight == pytest.approx(row.max())
         assert f"{target:>5}  {weight:.2f}  {source}" in str(table)
     assert table._repr_html_().count("<tr>") == 4 and "&lt;/s&gt;" in table._repr_html_()
