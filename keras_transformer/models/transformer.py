@@ -1,5 +1,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import keras
@@ -220,7 +221,7 @@ class Transformer(FusedTrainingStep):
         return cls(vocabulary_size, **{**_without_training(get_variant(name)), **overrides})
 
     @classmethod
-    def from_preset(cls, path: str | os.PathLike, dtype: DType = None) -> Self:
+    def from_preset(cls, path: str | Path, dtype: DType = None) -> Self:
         """Load the trained model of a preset, without its tokenizer and search.
 
         Args:

@@ -92,7 +92,7 @@ class Attention:
 
 def attention_weights(
     model: "Transformer | Translator | ConstituencyParser",
-    source: str | Sequence,
+    source: Any,
     target: Any = None,
 ) -> Attention:
     """Return the attention weights of every layer and head for one sentence (section 3.2.3).

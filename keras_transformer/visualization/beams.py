@@ -2,8 +2,8 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.decoding.beam_trace import (
     CONTINUED,
@@ -169,7 +169,7 @@ class BeamTree:
 
 
 def beam_tree(
-    task: "Translator | ConstituencyParser", sentence: str | Sequence[str], num_results: int = 1
+    task: "Translator | ConstituencyParser", sentence: Any, num_results: int = 1
 ) -> BeamTree:
     """Run the search for a sentence, and return all hypotheses of the beam.
 
