@@ -1,8 +1,8 @@
 """Progress of work that takes longer than five seconds.
 
 It is shown on standard error if that is a terminal or in a notebook; otherwise one line is logged
-each minute. `keras.config.disable_interactive_logging()` disables both, which is how `--quiet`
-works.
+each minute. `keras.config.disable_interactive_logging()` disables both, as the option
+`quiet` does.
 """
 
 import contextlib
