@@ -6,6 +6,7 @@
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -53,7 +54,9 @@ def formula(match):
 
 def reference(module):
     """Return a heading and the docstring of each name of a namespace, in the order of its table."""
-    namespace = importlib.import_module(module)
+    # By attribute: `keras_transformer.constraints` is not a module of that path.
+    package, *names = module.split(".")
+    namespace = functools.reduce(getattr, names, importlib.import_module(package))
     short = module.replace("keras_transformer", "kt")
     blocks = []
     for name in namespace.__all__:

@@ -225,6 +225,7 @@ def test_code_and_reference():
     for name in kt.__all__:
         if isinstance(getattr(kt, name), types.ModuleType):
             assert f"<!-- reference: keras_transformer.{name} -->" in pages
+            assert f"heading: kt.{name}." in hooks["reference"](f"keras_transformer.{name}")
         elif callable(getattr(kt, name)):
             assert re.search(rf"^::: keras_transformer\.{name}$", pages, re.MULTILINE), name
 
