@@ -1,8 +1,8 @@
-"""Write sentences of biology in the words of CRAFT, for silver trees: none known to be CRAFT's.
+"""Write sentences of biology in CRAFT's words, for silver trees, without sentences of CRAFT itself.
 
-They are of the corpora that Crichton et al. (2017) brought into one form, a word a line and a blank
-line behind each sentence: github.com/cambridgeltl/MTL-Bioinformatics-2016, CC BY 4.0. Some have
-articles that CRAFT has too: what is near a sentence of these is left out.
+The sentences come from the corpora that Crichton et al. (2017) converted to one format, with one
+word per line and a blank line after each sentence: github.com/cambridgeltl/MTL-Bioinformatics-2016,
+CC BY 4.0. Some corpora share articles with CRAFT: sentences near a known one are left out.
 """
 
 import itertools
@@ -14,12 +14,14 @@ from pathlib import Path
 
 import keras_transformer as kt
 from keras_transformer.command_line import run
+from keras_transformer.parsing.trees import unescape
 
 CORPORA = (
     *("linnaeus", "BC2GM", "AnatEM", "BC5CDR", "NCBI-disease", "BioNLP13CG", "BioNLP11EPI"),
     *("BioNLP13GE", "BioNLP13PC", "BioNLP09", "BioNLP11ID", "Ex-PTM"),
 )
-# The corpora cut words at each mark. What is put together again, in this order, CRAFT's rules cut.
+# The corpora split words at each mark. These patterns, applied in order, join them again, so that
+# CRAFT's rules can split them.
 JOINS = (
     (r"(?<=\d) \. (?=\d)", "."),
     *((rf"(?<= \d{{{digits}}}) , (?=\d{{3}} )", ",") for digits in (1, 2, 3)),
@@ -39,17 +41,17 @@ JOINS = (
 @dataclass(kw_only=True)
 class Options:
     data_dir: Path
-    """The repository's folder data."""
+    """The folder `data` of that repository."""
     treebanks: tuple[Path, ...]
     """CRAFT's trees."""
     near: int = 20
-    """So many sentences before and after one of CRAFT's are left out."""
+    """The number of sentences to leave out before and after a sentence of CRAFT."""
     max_words: int = 60
     """Longer sentences are left out."""
     max_letters: int = 25
     """Sentences with longer words, mostly of DNA, are left out."""
     seed: int = 1
-    """Of the sentences' order."""
+    """Seed of the order of the sentences."""
 
 
 def main(options):
@@ -64,13 +66,13 @@ def main(options):
     different = [*{" ".join(words): words for words in cut if words}.values()]
     random.Random(options.seed).shuffle(different)
     for sentence in different:
-        # A backslash is more than a word where NLTK reads trees.
+        # NLTK reads a backslash in a tree as an escape.
         if max(map(len, sentence)) <= options.max_letters and "\\" not in sentence:
             print(json.dumps(sentence))
 
 
 def paths(options, corpora):
-    """The files of corpora, those of all kinds of names together."""
+    """Yield the files of corpora, with the files of all entity types together."""
     for corpus in corpora:
         files = sorted(options.data_dir.glob(f"{corpus}-IOB/*.tsv"))
         if not files:
@@ -87,13 +89,13 @@ def sentences_of(path):
 def sentences_of_craft(options):
     for path in options.treebanks:
         for tree in kt.parsing.Treebank.from_file(path):
-            yield [kt.data.trees.unescape(word) for word in tree.leaves()]
+            yield [unescape(word) for word in tree.leaves()]
     for path in paths(options, ["CRAFT*"]):
         yield from sentences_of(path)
 
 
 def key(sentence):
-    """What is the same however a sentence was cut into words."""
+    """Return a text that does not depend on how a sentence was split into words."""
     return re.sub(r"[^a-z0-9]", "", "".join(sentence).lower())
 
 
@@ -106,7 +108,7 @@ def far_from(known, sentences, distance):
 
 
 def words_of(text, options):
-    """A sentence in CRAFT's words, or None of tables, lists and halves of sentences."""
+    """Return a sentence in CRAFT's words, or None for tables, lists and incomplete sentences."""
     joined = f" {text} "
     for pattern, replacement in JOINS:
         joined = re.sub(pattern, replacement, joined)

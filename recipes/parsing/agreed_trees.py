@@ -1,4 +1,4 @@
-"""Write silver trees: of each sentence the consensus of a parser's beam and another's tree."""
+"""Write silver trees: per sentence, the consensus of a parser's beam and another parser's tree."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +12,11 @@ from keras_transformer.command_line import run
 @dataclass(kw_only=True)
 class Options:
     model: str
-    """A parser: a preset's folder or name."""
+    """The preset of a parser: a folder or a name."""
     trees: Path
     """The other parser's trees of the sentences to parse."""
     weight: float = 0.4
-    """Of the other parser's tree; the beam shares what is left, each by its probability."""
+    """Weight of the other parser's tree. The trees of the beam share the rest by probability."""
     beam_size: int = 8
 
 

@@ -1,9 +1,9 @@
-"""Write the trees of the GENIA treebank in the form of CRAFT's: gold trees of other abstracts.
+"""Write the trees of the GENIA treebank in CRAFT's form, as gold trees of other abstracts.
 
 GENIA's 1,999 abstracts (Tateisi et al., 2005; annotations CC BY 3.0, © GENIA Project) follow the
-Penn Treebank; CRAFT follows the guidelines of biomedical treebanks (Warner et al., 2004) too. Both
-differ in words and labels: what a rule can change is changed here, the rest a training on CRAFT's
-own trees afterwards.
+Penn Treebank. CRAFT also follows the guidelines of biomedical treebanks (Warner et al., 2004). So
+the two treebanks differ in words and labels. This script changes what rules can change; training on
+CRAFT's own trees afterwards adapts to the rest.
 """
 
 import xml.etree.ElementTree as ET
@@ -20,23 +20,23 @@ TAGS = {
     **{"PERIOD": ".", "COMMA": ",", "COLON": ":", "LRB": "-LRB-", "RRB": "-RRB-"},
     **{"LQT": "``", "RQT": "''", "PRPP": "PRP$", "WPP": "WP$"},
 }
-# The constituent that the parts of a word become before a noun, by the word's tag.
+# Tag of a word -> label of the constituent of its parts before a noun.
 MODIFIERS = {
     **dict.fromkeys(("NN", "NNS", "NNP", "NNPS", "CD"), "NML"),
     **dict.fromkeys(("JJ", "JJR", "JJS", "VBN", "VBG"), "ADJP"),
 }
 NOUNS = {"NN", "NNS", "NNP", "NNPS"}
-# The tag of a part, until the tagger has found it.
+# The tag of a part before the tagger predicts it.
 UNKNOWN = "XX"
 
 
 @dataclass(kw_only=True)
 class Options:
     data_dir: Path
-    """The folder of the treebank's XML files."""
+    """Folder of the treebank's XML files."""
     model: str
-    """A parser of CRAFT with a tagger, which tags what GENIA has in one word and CRAFT in several;
-    trees with a label that it does not know are left out."""
+    """A parser of CRAFT with a tagger, which tags the parts of words that only CRAFT splits. Trees
+    with unknown labels are left out."""
     max_words: int = 120
     """Longer sentences are left out."""
 
@@ -57,18 +57,18 @@ def main(options):
 
 
 def trees_of(path):
-    """The trees of an article; none of those that say nothing."""
+    """Yield the trees of an article, except single leaves."""
     for sentence in ET.parse(path).iter("sentence"):
         if parts := parts_of(sentence):
             top, *marks = parts
             if top.height() == 2:
                 continue
-            top.extend(marks)  # In CRAFT the full stop is within the sentence.
+            top.extend(marks)  # In CRAFT the full stop belongs to the sentence.
             yield top
 
 
 def parts_of(element):
-    """The constituents and leaves that an element has for children, without traces."""
+    """Return the constituents and leaves that are children of an element, without traces."""
     children = [x for x in element if x.tag == "tok" or "null" not in x.attrib]
     parts = [(child, part) for child in children for part in [part_of(child)] if part]
     found = []
@@ -88,7 +88,7 @@ def parts_of(element):
 
 
 def part_of(element):
-    """A constituent; of a word the list of its leaves, in CRAFT's words; nothing if it is empty."""
+    """Return a constituent, the list of the leaves of a word in CRAFT's words, or None if empty."""
     if element.tag == "cons":
         parts = parts_of(element)
         if element.get("cat") == "PP" and parts and parts[0].label() == "TO":
