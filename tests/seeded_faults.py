@@ -39,7 +39,7 @@ FAULTS = {
         ("reshape(2, -1).T.ravel()", "reshape(-1, 2).T.ravel()"),
         ("table[rows[:, None], order]", "table[rows[:, None], np.sort(order)]"),
     ],
-    "convert/vocabulary.py": [
+    "convert/embedding_tables.py": [
         ("for index in (2, 3, 0, 1):", "for index in (0, 1, 2, 3):"),
         ("bias[self.copies] = COPY_BIAS", "bias[self.copies] = 0.0"),
     ],

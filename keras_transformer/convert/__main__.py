@@ -1,39 +1,46 @@
-"""Writes another library's model as a preset, which `from_preset` loads on any backend."""
+"""Write another library's model as a preset, which `from_preset` loads on any backend."""
 
 import dataclasses
 import inspect
+import itertools
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from keras_transformer import convert
 from keras_transformer.command_line import ProgressOptions, given, run
-from keras_transformer.convert.card import converted_card
+from keras_transformer.convert.hf_checkpoint import find_folder
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, check_writable
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.location import HUGGING_FACE
 from keras_transformer.progress import spinner
+from keras_transformer.translation.translator import Translator
+from keras_transformer.version import __version__
 
-logger = logging.getLogger("keras_transformer.convert")  # whatever runs as `__main__`
+logger = logging.getLogger("keras_transformer.convert")  # the module's own name is `__main__`
 
 _KERAS = ".keras"
 
 
 @dataclass(kw_only=True)
 class TorchOptions:
+    """Options of torch."""
+
     num_heads: int | None = None
-    """Of torch: nhead of the torch.nn.Transformer. It must be given."""
+    """Of torch: nhead of the torch.nn.Transformer. Required."""
     source_embedding: str | None = None
-    """Of torch: name of the source's embedding matrix; guessed if not given, as the next three."""
+    """Of torch: name of the source's embedding matrix. Defaults to a guess, as the next three."""
     target_embedding: str | None = None
     """Of torch: name of the target's embedding matrix."""
     output: str | None = None
-    """Of torch: name of the matrix that makes logits."""
+    """Of torch: name of the matrix that projects to logits."""
     positions: tuple[str, ...] | None = None
-    """Of torch: name of the table of positions, or of the source's and the target's."""
+    """Of torch: name of the table of positions, or names of the source's and the target's."""
     reserved_ids: tuple[int, int, int, int] | None = None
     """Of torch: ids of the padding, start, end and unknown token. Defaults to 0 1 2 3."""
     activation: str | None = None
@@ -50,41 +57,49 @@ class TorchOptions:
 
 @dataclass(kw_only=True)
 class CTranslate2Options:
+    """Options of ctranslate2."""
+
     source_prefix: tuple[str, ...] | None = None
-    """Of ctranslate2: tokens that the model wants before each source, such as a language's."""
+    """Of ctranslate2: tokens that the model expects before each source, such as a language's."""
     target_prefix: tuple[str, ...] | None = None
     """Of ctranslate2: tokens that outputs begin with."""
     source_end: bool | None = None
-    """Of ctranslate2: whether sources end with the end token; by default as the model says."""
+    """Of ctranslate2: whether sources end with the end token. Defaults to the model's option."""
 
 
 @dataclass
 class Options(ProgressOptions):
+    """Options of the command."""
+
     format: Annotated[str, tyro.conf.Positional]
-    """What wrote the model: marian, m2m100, fsmt, ctranslate2 or torch."""
+    """Format of the model: marian, m2m100, fsmt, ctranslate2 or torch."""
     source: Annotated[str, tyro.conf.Positional]
-    """Its folder or file, or hf://user/repository."""
+    """Folder or file of the model, or hf://user/repository."""
     destination: Annotated[Path, tyro.conf.Positional]
-    """Folder for the preset, which must not be there yet; of torch, a file that ends with .keras,
-    for the model alone."""
+    """Folder for the preset, which must not exist; for torch, a file that ends with .keras, which
+    holds the model alone."""
     source_language: str | None = None
-    """Of m2m100: the language to translate from, by its code there."""
+    """Of m2m100: the language to translate from, by the model's code."""
     target_language: str | None = None
-    """Of a model with several target languages: the one to translate into, by its name there."""
+    """Of a model with several target languages: the language to translate into, by the model's
+    name."""
     ctranslate2: CTranslate2Options = field(default_factory=CTranslate2Options)
     torch: TorchOptions = field(default_factory=TorchOptions)
 
 
-def main(options):
-    """Convert, and write the preset with its card."""
+def main(options: Options) -> None:
+    """Convert a model, and write the preset with its card."""
     if options.format not in convert.__all__:
         raise UserError(
-            f"There is no format {options.format!r}. Expected {', '.join(convert.__all__)}."
+            f"Unknown format {options.format!r}. Expected {', '.join(convert.__all__)}."
         )
     if options.destination.exists():
-        raise UserError(f"{options.destination} is there already. Choose another, or remove it.")
-    if options.format == "torch":
-        _check_ending(options.destination)
+        raise UserError(f"{options.destination} exists. Choose another, or remove it.")
+    if options.format == "torch" and options.destination.suffix != _KERAS:
+        raise UserError(
+            f"A model without a tokenizer is a Keras file: its name must end with {_KERAS}. "
+            f"Received: {options.destination}"
+        )
     check_writable("destination", options.destination, is_folder=True)
     read = getattr(convert, options.format)
     with spinner("converting"):
@@ -92,38 +107,69 @@ def main(options):
     if isinstance(converted, Transformer):
         _write_model(converted, options.destination)
         return
-    card = converted_card(options.format, options.source, converted)
+    card = _converted_card(options.format, options.source, converted)
     converted.save_to_preset(options.destination, card=card)
     logger.info(f"The preset is in {options.destination}.")
 
 
-def _arguments(read, options):
-    """Those of the options that were given, which must be the format's."""
+def _arguments(read: Callable[..., Any], options: Options) -> dict[str, Any]:
+    """Return the options that were given, after checking that the format has them."""
     arguments = given(options, "source_language", "target_language")
     for others in (options.ctranslate2, options.torch):
         arguments |= given(others, *(x.name for x in dataclasses.fields(others)))
     parameters = inspect.signature(read).parameters
     for name in arguments:
         if name not in parameters:
-            raise UserError(f"`{name}` is no option of {options.format}.")
+            raise UserError(f"{options.format} does not have the option `{name}`.")
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in ("source", *arguments):
-            raise UserError(f"{options.format} needs `{name}`.")
+            raise UserError(f"{options.format} requires `{name}`.")
     return arguments
 
 
-def _check_ending(path):
-    if path.suffix != _KERAS:
-        raise UserError(
-            f"A model without a tokenizer is a file of Keras's: end its name with {_KERAS}. "
-            f"Received: {path}"
-        )
-
-
-def _write_model(model, path):
+def _write_model(model: Transformer, path: Path) -> None:
     with atomic_write(path) as new:
         model.save(new)
     logger.info(f"The model is in {path}.")
+
+
+def _converted_card(form: str, source: str | Path, translator: Translator) -> str:
+    """Return the text of a model card, in Markdown.
+
+    Args:
+        form: the name of the format that the model was converted from.
+        source: the source: a folder, or `hf://user/repository`.
+        translator: the `Translator`.
+    """
+    languages = [translator.metadata.get(side) for side in ("source", "target")]
+    known = [str(language) for language in languages if language]
+    title = " to ".join(known) if len(known) == 2 else str(source).rstrip("/").split("/")[-1]
+    config = translator.model.config
+    sides = f"{config.vocabulary_size:,} tokens"
+    if config.source_vocabulary_size is not None:
+        sides = f"{config.source_vocabulary_size:,} source and {sides.replace(' ', ' target ')}"
+    layers = [config.num_layers, config.decoder_layers]
+    return f"""# {title}, converted from {form}
+
+- source: {source}, converted by keras_transformer {__version__}
+- license: {_license(source) or "not named by the source"}
+- {layers[0]} and {layers[1]} layers, d_model {config.hidden_dim}, {config.num_heads} heads,
+  {translator.model.count_params():,} parameters, {sides}
+- search: {translator.search}
+"""
+
+
+def _license(source: str | Path) -> str | None:
+    """Return the license in the front matter of the source's README.md, or None."""
+    if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
+        return None
+    card = find_folder(source) / "README.md"
+    rows = card.read_text("utf-8", errors="replace").splitlines() if card.is_file() else []
+    if rows[:1] != ["---"]:
+        return None
+    front = itertools.takewhile(lambda row: row != "---", rows[1:])
+    entries = dict(row.split(":", 1) for row in front if ":" in row)
+    return entries.get("license", "").strip() or None
 
 
 if __name__ == "__main__":

@@ -1,26 +1,28 @@
-"""What a CTranslate2 model is, as options of a `Transformer`; or what it has that ours lacks."""
+"""The architecture of a CTranslate2 model as options of a `Transformer`."""
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from keras import ops
 
+from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
 
-# CTranslate2's numbers of activations: those that are Keras's, and the names of those that are not.
+# CTranslate2's numbers of activations: the supported ones, and the names of the others.
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
 _OTHER_ACTIVATIONS = {1: "GELUTanh", 4: "GELUSigmoid"}
-_EPSILON = 1e-5  # CTranslate2's own
+_EPSILON = 1e-5  # CTranslate2's default
 
-# How near to sinusoids a table of them is, that of a model in bfloat16 too.
+# Tolerance for a table of sinusoids, which also covers models in bfloat16.
 _CLOSE = 5e-3
 _FIRST_POSITIONS = range(3)
-# As many rows as a table of its own sinusoids is given, where the other stack has a learned one.
+# Number of rows of a table of sinusoids, if the other stack has learned positions.
 _POSITIONS = 2048
 
-# Variables that make a model like ours; flags that it may have; and what the whole model may have.
+# Names of the supported variables.
 _KNOWN = re.compile(
     r"(encoder|decoder)/(embeddings(_0)?/(weight|weight_scale|multiply_by_sqrt_depth)"
     r"|position_encodings/encodings|layer_norm/(gamma|beta)|projection/(weight|weight_scale|bias)"
@@ -31,7 +33,7 @@ _KNOWN = re.compile(
     r"|num_heads|pre_norm|activation|embeddings_merge|alignment_(layer|heads)"
     r"|with_(source|target)_(bos|eos)|user_decoder_start_tokens|(unk|bos|eos)_token"
 )
-# Others, which change nothing if they have this value.
+# Other variables, which have no effect if they have this value.
 _WITHOUT_EFFECT = {
     "alibi": 0,
     "multi_query": 0,
@@ -41,38 +43,38 @@ _WITHOUT_EFFECT = {
     "scale_outputs": 1,
     "layer_scalar": 1,
 }
-# What the name of any other variable tells of.
+# Patterns of the names of unsupported variables, and what they mean.
 _LACKING = {
     r"relative_": "relative positions",
     r"rotary_|max_position_embeddings": "rotary positions",
     r"alibi": "attention with linear biases",
-    r"layernorm_embedding": "a normalisation of embeddings",
+    r"layernorm_embedding": "a normalization of embeddings",
     r"/embeddings_[1-9]": "factors of the source",
     r"linear_0_noact": "gated feed-forward networks",
     r"weight_zero": "the quantization AWQ",
-    r"num_heads_kv|multi_query": "attention whose heads share keys and values",
-    r"sliding_window": "a window of attention",
-    r"[qkv]_norm": "a normalisation of queries, keys or values",
-    r"_layer_norm": "normalisations in other places",
-    r"project_(in|out)": "embeddings of another size than the layers",
+    r"num_heads_kv|multi_query": "attention heads that share keys and values",
+    r"sliding_window": "windowed attention",
+    r"[qkv]_norm": "a normalization of queries, keys or values",
+    r"_layer_norm": "normalizations in other places",
+    r"project_(in|out)": "embeddings of a size that differs from the layers",
     r"final_logit_softcapping|scale_outputs": "scaled logits",
-    r"encoder_attention|memory_kv": "one attention to source and target",
+    r"encoder_attention|memory_kv": "joint attention to source and target",
 }
 
 
 class Architecture(NamedTuple):
-    """What a CTranslate2 model is like."""
+    """The architecture of a CTranslate2 model."""
 
     hyperparameters: dict[str, Any]
-    """Arguments of `Transformer`, all but for the vocabularies' sizes."""
+    """Arguments of `Transformer`, except the sizes of the vocabularies."""
     in_halves: bool
-    """Whether its sinusoids are all sines, then all cosines."""
+    """Whether its sinusoids are in halves: all sines, then all cosines."""
     tables: dict[str, np.ndarray] | None
-    """If positions are learned, `(max_length, hidden_dim)` for "encoder" and "decoder"."""
+    """Learned positions, `(max_length, hidden_dim)` for "encoder" and "decoder", or None."""
 
 
-def architecture(files):
-    """Read what a model is like from the shapes and flags of its variables.
+def architecture(files: CTranslate2Files) -> Architecture:
+    """Read the architecture of a model from the shapes and flags of its variables.
 
     Args:
         files: `CTranslate2Files`.
@@ -81,7 +83,7 @@ def architecture(files):
         An `Architecture`.
 
     Raises:
-        UserError: if the model has something that `Transformer` has not.
+        UserError: if `Transformer` does not support a part of the model.
     """
     variables = files.variables
     _check_names(variables)
@@ -94,7 +96,7 @@ def architecture(files):
     pre_norm = bool(_common(variables, "pre_norm", 1))
     final_norm = {f"{stack}/layer_norm/gamma" in variables for stack in layers}
     if len(final_norm) > 1:
-        _refuse("a normalisation after one of its two stacks only")
+        _refuse("a normalization after only one of its two stacks")
     epsilon = files.config.get("layer_norm_epsilon")
     hyperparameters = {
         "num_layers": layers["encoder"],
@@ -115,8 +117,8 @@ def architecture(files):
     return Architecture(hyperparameters, in_halves, tables)
 
 
-def _check_names(variables):
-    """That there is nothing that ours lacks."""
+def _check_names(variables: Variables) -> None:
+    """Raise a `UserError` if a variable is not supported."""
     for name in variables:
         leaf = name.rpartition("/")[2]
         if _KNOWN.fullmatch(name):
@@ -128,48 +130,50 @@ def _check_names(variables):
         _refuse(next((x for key, x in _LACKING.items() if re.search(key, name)), "more"), name)
     for name in variables:
         if name.endswith("layer_norm/gamma") and name.replace("gamma", "beta") not in variables:
-            _refuse("root mean square normalisation", name)
+            _refuse("root mean square normalization", name)
 
 
-def _refuse(what, name=None):
+def _refuse(what: str, name: str | None = None) -> NoReturn:
     variable = f": the variable `{name}`" if name else ""
-    raise UserError(f"The CTranslate2 model has {what}, which Transformer does not have{variable}.")
+    raise UserError(
+        f"The CTranslate2 model has {what}, which Transformer does not support{variable}."
+    )
 
 
-def _if_other(value, usual):
-    """A value, or None for the option's default."""
+def _if_other(value: Any, usual: Any) -> Any:
+    """Return a value, or None if it is the usual one, the option's default."""
     return None if value == usual else value
 
 
-def _common(variables, name, default):
-    """A flag or number that both stacks must share."""
+def _common(variables: Variables, name: str, default: int) -> int:
+    """Return a flag or number that both stacks must share."""
     encoder, decoder = (
         variables.scalar(f"{stack}/{name}", default) for stack in ("encoder", "decoder")
     )
     if encoder != decoder:
-        _refuse(f"another {name} in the encoder ({encoder}) than in the decoder ({decoder})")
+        _refuse(f"a different {name} in the encoder ({encoder}) and the decoder ({decoder})")
     return encoder
 
 
-def _num_layers(variables, stack):
+def _num_layers(variables: Variables, stack: str) -> int:
     layers = {m[1] for name in variables if (m := re.match(rf"{stack}/layer_(\d+)/", name))}
     if not layers:
         _refuse(f"no layers in the {stack}")
     return len(layers)
 
 
-def _inner_sizes(variables, stack, num_layers):
-    """d_ff of a stack."""
+def _inner_sizes(variables: Variables, stack: str, num_layers: int) -> int:
+    """Return d_ff of a stack."""
     sizes = [
         variables.shape(f"{stack}/layer_{i}/ffn/linear_0/weight")[0] for i in range(num_layers)
     ]
     if len({*sizes}) > 1:
-        _refuse(f"layers of several sizes in the {stack} ({sizes})")
+        _refuse(f"layers of different sizes in the {stack} ({sizes})")
     return sizes[0]
 
 
-def _head_dim(variables, num_heads, layers):
-    """d_k of all attentions, which is d_v."""
+def _head_dim(variables: Variables, num_heads: int, layers: Mapping[str, int]) -> int:
+    """Return d_k of all attentions, which equals d_v."""
     sizes = set()
     for stack, num_layers in layers.items():
         for i in range(num_layers):
@@ -177,18 +181,18 @@ def _head_dim(variables, num_heads, layers):
             width = variables.shape(f"{scope}/linear_1/weight")[1]
             sizes.add(variables.scalar(f"{scope}/head_dim", width // num_heads))
     if len(sizes) > 1:
-        _refuse(f"attention heads of several sizes ({sorted(sizes)})")
+        _refuse(f"attention heads of different sizes ({sorted(sizes)})")
     return sizes.pop()
 
 
-def _activation(number):
+def _activation(number: int) -> str:
     if number not in _ACTIVATIONS:
         _refuse(f"the activation {_OTHER_ACTIVATIONS.get(number, number)}")
     return _ACTIVATIONS[number]
 
 
-def _scale_embeddings(variables, hidden_dim):
-    """Whether the embeddings are multiplied by sqrt(d_model)."""
+def _scale_embeddings(variables: Variables, hidden_dim: int) -> bool:
+    """Return whether the embeddings are multiplied by sqrt(d_model)."""
     scales = []
     for stack in ("encoder", "decoder"):
         name = f"{stack}/scale_embeddings"
@@ -201,11 +205,13 @@ def _scale_embeddings(variables, hidden_dim):
     for usual, is_scaled in ((hidden_dim**0.5, True), (1.0, False)):
         if np.allclose(scales, usual):
             return is_scaled
-    return _refuse(f"embeddings multiplied by {scales[0]:g} and {scales[1]:g}")
+    _refuse(f"embeddings multiplied by {scales[0]:g} and {scales[1]:g}")
 
 
-def _positions(variables, hidden_dim):
-    """Options of the positions, whether they are in halves, and tables of learned ones."""
+def _positions(
+    variables: Variables, hidden_dim: int
+) -> tuple[dict[str, Any], bool, dict[str, np.ndarray] | None]:
+    """Return the options of the positions, whether they are in halves, and learned tables."""
     tables, found = {}, []
     for stack in ("encoder", "decoder"):
         name = f"{stack}/position_encodings/encodings"
@@ -225,8 +231,8 @@ def _positions(variables, hidden_dim):
     return {"position_encoding": "learned", "max_length": max_length}, False, tables
 
 
-def _sinusoids_of(table):
-    """The wavelength, first position and order of a table of sinusoids; None if it is none."""
+def _sinusoids_of(table: np.ndarray) -> tuple[float, int, bool] | None:
+    """Return the wavelength, first position and order of a table of sinusoids; None for others."""
     length, hidden_dim = table.shape
     if hidden_dim % 2:
         return None
@@ -239,19 +245,23 @@ def _sinusoids_of(table):
     return None
 
 
-def _own_sinusoids(hidden_dim):
-    """CTranslate2's, where it has no table: fairseq's, from position 1 on."""
+def _own_sinusoids(hidden_dim: int) -> tuple[float, int, bool]:
+    """Return the sinusoids of models without a table: fairseq's, from position 1."""
     return _fairseq_wavelength(hidden_dim), 1, True
 
 
-def _fairseq_wavelength(hidden_dim):
-    """Fairseq's, tensor2tensor's and CTranslate2's last wavelength is 10000 * 2 pi; in the paper it
-    is the one that would come after it."""
+def _fairseq_wavelength(hidden_dim: int) -> float:
+    """Return our `max_wavelength` for the sinusoids of fairseq, tensor2tensor and CTranslate2.
+
+    Their last wavelength is 10000 * 2 pi. In the paper, this is the wavelength after the last one.
+    """
     half = hidden_dim // 2
     return 10000 ** (half / (half - 1)) if half > 1 else 10000
 
 
-def _sinusoids(length, hidden_dim, max_wavelength, first_position, in_halves):
+def _sinusoids(
+    length: int, hidden_dim: int, max_wavelength: float, first_position: int, in_halves: bool
+) -> np.ndarray:
     layer = SinePositionEncoding(max_wavelength, first_position=first_position, dtype="float32")
     table = ops.convert_to_numpy(layer(ops.zeros((1, length, hidden_dim))))[0]
     return np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1) if in_halves else table

@@ -1,6 +1,7 @@
-"""The files of a CTranslate2 model: `model.bin`, `config.json`, and the vocabularies."""
+"""Reader of the files of a CTranslate2 model: `model.bin`, `config.json` and the vocabularies."""
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,25 +12,25 @@ from keras_transformer.files import read_json
 
 _BINARY, _CONFIG = "model.bin", "config.json"
 _VERSIONS = range(1, 7)  # of the binary format
-# Of an item's type, by its number in the file: bfloat16 is the upper half of a float32.
+# The dtypes by their number in the file. bfloat16 is the upper half of a float32.
 _DTYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 _BFLOAT16 = "<u2"
 _FLOATS = ("<f4", "<f2")
-# Before the fourth version an item was known by its size alone.
+# Before version 4, a dtype was stored as the size of an item.
 _DTYPES_BY_SIZE = {4: "<f4", 2: "<i2", 1: "<i1"}
-# What int16 weights were multiplied with before their own scale was kept.
+# The factor of int16 weights in files that do not store a scale.
 _INT16_SCALE = 1000.0
-# Models that were named before they told their number of heads, and that number. The first version
-# of the format, of 2019, names no model.
+# The number of heads of models whose files do not store it, by specification. The first version of
+# the format, of 2019, has no specification.
 _NUM_HEADS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}
-# Parts of OpenNMT-tf's names, which the first revision has, and of today's names. Each is replaced
-# once, in this order.
+# Parts of OpenNMT-tf's names, used in the first revision, and the parts of today's names. Each is
+# replaced once, in this order.
 _FIRST_NAMES = (
     *(("transformer/", ""), (":0", ""), ("w_embs", "embeddings/weight"), ("kernel", "weight")),
     *(("LayerNorm", "layer_norm"), ("dense", "projection"), ("conv1d_", "linear_")),
     ("conv1d", "linear_0"),
 )
-# In the encoder, and in the decoder.
+# The same for attention layers of the encoder and the decoder.
 _FIRST_ATTENTIONS = {
     "encoder": (("multi_head", "self_attention"),),
     "decoder": (("masked_multi_head", "self_attention"), ("multi_head", "attention")),
@@ -43,12 +44,12 @@ _DEFAULTS = {
     "add_source_bos": False,
     "add_source_eos": False,
 }
-# Until the fourth revision, what encoder and decoder had in common was told once.
+# Before revision 5, options of both encoder and decoder were stored once.
 _COMMON = ("num_heads", "pre_norm", "activation", "embeddings_merge")
 
 
 class CTranslate2Files(NamedTuple):
-    """What a CTranslate2 model folder holds."""
+    """The content of a CTranslate2 model folder."""
 
     variables: "Variables"
     config: dict[str, Any]
@@ -57,52 +58,52 @@ class CTranslate2Files(NamedTuple):
 
 
 class Variables:
-    """The arrays of a `model.bin` by their names; what is quantized is given in float32.
+    """The arrays of a `model.bin` by name. Quantized weights are returned in float32.
 
     Args:
-        arrays: dict of arrays, as they are stored: views of the file.
+        arrays: dict of stored arrays, views of the file.
     """
 
-    def __init__(self, arrays):
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
         self._arrays = arrays
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
 
-    def scalar(self, name, default=None):
-        """The number that an array of one item holds, or `default` where there is none."""
+    def scalar(self, name: str, default: Any = None) -> Any:
+        """Return the number in an array of one item, or `default` if the array is missing."""
         return self._stored(name).item() if name in self else default
 
-    def text(self, name, default):
-        """The string that an array of bytes holds, or `default` where there is none."""
+    def text(self, name: str, default: str) -> str:
+        """Return the string in an array of bytes, or `default` if the array is missing."""
         return bytes(self._stored(name)).decode() if name in self else default
 
-    def shape(self, name):
+    def shape(self, name: str) -> tuple[int, ...]:
         return self._stored(name).shape
 
-    def is_float(self, name):
+    def is_float(self, name: str) -> bool:
         return self._stored(name).dtype in (*_FLOATS, _BFLOAT16)
 
-    def are_equal(self, name, other):
-        """Whether two arrays are one, or have the same values."""
+    def are_equal(self, name: str, other: str) -> bool:
+        """Return whether two arrays are the same array or have the same values."""
         if self._stored(name) is self._stored(other):
             return True
         return self.shape(name) == self.shape(other) and np.array_equal(
             self.array(name), self.array(other)
         )
 
-    def array(self, name, rows=slice(None)):
-        """An array in float32: a weight's rows divided by their scales, if it is quantized.
+    def array(self, name: str, rows: slice = slice(None)) -> np.ndarray:
+        """Return an array in float32. Rows of quantized weights are divided by their scales.
 
         Args:
-            name: its name.
-            rows: slice of its first axis.
+            name: name of the array.
+            rows: slice of the first axis.
 
         Raises:
-            UserError: if there is none.
+            UserError: if there is no such array.
         """
         stored = self._stored(name)[rows]
         if stored.dtype == _BFLOAT16:
@@ -110,35 +111,35 @@ class Variables:
         values = np.array(stored, "float32")
         return values if stored.dtype in _FLOATS else values / self._scale(name, rows)
 
-    def _scale(self, name, rows):
-        """By what integers are divided: a number for each row, or one."""
+    def _scale(self, name: str, rows: slice) -> np.ndarray | np.float32:
+        """Return the divisor of integers: one number per row, or one number."""
         if f"{name}_scale" not in self and self._stored(name).dtype == "<i2":
             return np.float32(_INT16_SCALE)
         scale = np.asarray(self._stored(f"{name}_scale"), "float32")
         return scale[rows, None] if scale.ndim else scale
 
-    def _stored(self, name):
+    def _stored(self, name: str) -> np.ndarray:
         if name not in self._arrays:
             raise UserError(f"The CTranslate2 model has no `{name}`.")
         return self._arrays[name]
 
 
-def read_files(path):
+def read_files(path: str | Path) -> CTranslate2Files:
     """Read a CTranslate2 model folder.
 
     Args:
         path: the folder.
 
     Returns:
-        `CTranslate2Files`, with the names of variables of the newest revision.
+        `CTranslate2Files`, with the variable names of the newest revision.
 
     Raises:
-        UserError: if a file is missing, damaged or of a version that is not known, or the model is
-            no Transformer of encoder and decoder.
+        UserError: if a file is missing, damaged or of an unknown version, or the model is not a
+            Transformer with encoder and decoder.
     """
     path = Path(path)
     if not (path / _BINARY).is_file():
-        raise UserError(f"{path} holds no CTranslate2 model: {_BINARY} is missing.")
+        raise UserError(f"{path} is not a CTranslate2 model: {_BINARY} is missing.")
     version, arrays = _read_binary(path / _BINARY)
     variables = Variables(arrays)
     config = _config(path / _CONFIG) if version >= 6 else _old_config(variables)
@@ -146,15 +147,17 @@ def read_files(path):
     names = ("source_vocabulary", "target_vocabulary")
     if shared := _read_vocabulary(path, "shared_vocabulary", unknown):
         return CTranslate2Files(variables, config, shared, shared)
-    vocabularies = [_read_vocabulary(path, name, unknown) for name in names]
-    for name, vocabulary in zip(names, vocabularies):
-        if vocabulary is None:
-            raise UserError(f"{path} holds no {name}.json or {name}.txt, nor a shared_vocabulary.")
-    return CTranslate2Files(variables, config, *vocabularies)
+    vocabularies = []
+    for name in names:
+        if (vocabulary := _read_vocabulary(path, name, unknown)) is None:
+            raise UserError(f"{path} has no {name}.json, {name}.txt or shared_vocabulary.")
+        vocabularies.append(vocabulary)
+    source, target = vocabularies
+    return CTranslate2Files(variables, config, source, target)
 
 
 class _Reader:
-    """Reads the bytes of a file one after the other."""
+    """A sequential reader of the bytes of a file."""
 
     def __init__(self, path):
         self.path = path
@@ -179,25 +182,25 @@ class _Reader:
         try:
             return text.removesuffix(b"\0").decode()
         except UnicodeDecodeError as error:
-            raise UserError(f"{self.path} is damaged, or no model of CTranslate2.") from error
+            raise UserError(f"{self.path} is damaged, or not a CTranslate2 model.") from error
 
 
-def _read_binary(path):
-    """The version of a `model.bin` and its arrays by name."""
+def _read_binary(path: Path) -> tuple[int, dict[str, np.ndarray]]:
+    """Return the version of a `model.bin`, and its arrays by name."""
     reader = _Reader(path)
     version = reader.number("<u4")
     if version not in _VERSIONS:
         raise UserError(
-            f"{path} is damaged, no model of CTranslate2, or of a version that is not known: "
-            f"expected {_VERSIONS[0]} to {_VERSIONS[-1]}, received {version}."
+            f"{path} is damaged, not a CTranslate2 model, or of an unknown version. "
+            f"Expected version {_VERSIONS[0]} to {_VERSIONS[-1]}. Received: {version}"
         )
     specification, revision = "", 1
     if version >= 2:
         specification, revision = reader.string(), reader.number("<u4")
     if specification not in (_SPECIFICATION, *_NUM_HEADS):
         raise UserError(
-            f"{path} is a {specification} of CTranslate2. Expected an encoder and a decoder: a "
-            f"{_SPECIFICATION}."
+            f"{path} is a {specification} of CTranslate2. Expected a {_SPECIFICATION}, with an "
+            "encoder and a decoder."
         )
     arrays = dict(_read_array(reader, version) for _ in range(reader.number("<u4")))
     if revision == 1:
@@ -211,13 +214,13 @@ def _read_binary(path):
         for stack in ("encoder", "decoder"):
             for name in _COMMON:
                 _add_alias(arrays, f"{stack}/{name}", name)
-    # A list since there may be several, for factors of the source.
+    # Newer names have a number, because a source can have several factors.
     for name in ("weight", "weight_scale"):
         _add_alias(arrays, f"encoder/embeddings_0/{name}", f"encoder/embeddings/{name}")
     return version, arrays
 
 
-def _read_array(reader, version):
+def _read_array(reader: _Reader, version: int) -> tuple[str, np.ndarray]:
     name = reader.string()
     shape = [reader.number("<u4") for _ in range(reader.number("<u1"))]
     type_number = reader.number("<u1")
@@ -231,7 +234,7 @@ def _read_array(reader, version):
     return name, reader.take(size).view(dtype).reshape(shape)
 
 
-def _from_first_name(name):
+def _from_first_name(name: str) -> str:
     """Return today's name of a variable that has a name of the first revision."""
     attentions = _FIRST_ATTENTIONS["encoder" if "encoder" in name else "decoder"]
     for old, new in (*_FIRST_NAMES, *attentions):
@@ -239,14 +242,14 @@ def _from_first_name(name):
     return name
 
 
-def _add_alias(arrays, alias, name):
+def _add_alias(arrays: dict[str, np.ndarray], alias: str, name: str) -> None:
     for end in ("", "_scale"):
         if name + end in arrays:
             arrays.setdefault(alias + end, arrays[name + end])
 
 
-def _config(path):
-    """What `config.json` says, or CTranslate2 takes where it says nothing."""
+def _config(path: Path) -> dict[str, Any]:
+    """Return the options of `config.json`, with CTranslate2's defaults."""
     config = {**_DEFAULTS, **_read_json(path, dict)}
     for name, default in _DEFAULTS.items():
         is_free = name == "decoder_start_token" and config[name] is None
@@ -255,8 +258,8 @@ def _config(path):
     return config
 
 
-def _old_config(variables):
-    """What a `config.json` would say, of the versions that had none."""
+def _old_config(variables: Variables) -> dict[str, Any]:
+    """Return the options of models of versions without a `config.json`."""
     config = {
         "unk_token": variables.text("unk_token", "<unk>"),
         "bos_token": variables.text("bos_token", "<s>"),
@@ -271,8 +274,8 @@ def _old_config(variables):
     return config
 
 
-def _read_vocabulary(path, name, unknown):
-    """The tokens in the order of their ids; None where there is no such file."""
+def _read_vocabulary(path: Path, name: str, unknown: str) -> list[str] | None:
+    """Return the tokens in the order of their ids, or None if there is no such file."""
     if (path / f"{name}.json").is_file():
         tokens = _read_json(path / f"{name}.json", list)
     elif (path / f"{name}.txt").is_file():
@@ -280,27 +283,29 @@ def _read_vocabulary(path, name, unknown):
     else:
         return None
     if not all(isinstance(token, str) for token in tokens):
-        raise UserError(f"{path / name}.json is damaged: it holds more than strings.")
+        raise UserError(f"{path / name}.json is damaged. Expected a list of strings.")
     return tokens if unknown in tokens else [*tokens, unknown]
 
 
-def _lines(path):
-    """A line a token: what else may divide lines, such as U+2028, can be one."""
+def _lines(path: Path) -> list[str]:
+    """Return the tokens of a file, one per line. Lines end only at line feeds, because other line
+    breaks, such as U+2028, can be tokens.
+    """
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no UTF-8 text: {error}") from error
+        raise UserError(f"{path} is not UTF-8 text: {error}") from error
     lines = text.removesuffix("\n").split("\n")
-    # A token may end with a carriage return; if all do, it is the end of a line.
+    # A token may end with a carriage return. If all do, it belongs to the line break.
     if all(line.endswith("\r") for line in lines):
         return [line.removesuffix("\r") for line in lines]
     return lines
 
 
-def _read_json(path, kind):
+def _read_json(path: Path, kind: type) -> Any:
     if not path.is_file():
         raise UserError(f"{path} is missing.")
     values = read_json(path)
     if not isinstance(values, kind):
-        raise UserError(f"{path} is damaged: it is no {kind.__name__} of JSON.")
+        raise UserError(f"{path} is damaged. Expected a JSON {kind.__name__}.")
     return values

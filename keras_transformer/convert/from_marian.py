@@ -1,15 +1,20 @@
-"""Marian's models, OPUS-MT among them, as HuggingFace's transformers keeps them."""
+"""Converter of Marian's models, such as OPUS-MT, in HuggingFace's form."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.convert.embedding_tables import Tables
+from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
 from keras_transformer.convert.generation import (
     forced_prefix,
+    generation_option,
     renormalizes_without_padding,
     search_of,
 )
-from keras_transformer.convert.hf_checkpoint import open_foreign
-from keras_transformer.convert.marian_vocabulary import read_sides, source_prefix
+from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.weights import (
     TABLES,
     TORCH_NORM_EPSILON,
@@ -17,24 +22,29 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     hyperparameters,
     names_of_shared,
-    stack_places,
+    stack_mappings,
 )
+from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.reserved_ids import PAD_ID, START_ID
 from keras_transformer.translation.translator import Translator
 
-# Configurations of 2020 have more options of BART. Today's transformers ignores all of them, and so
-# does this module where the weights show their effect: `extra_pos_embeddings` (which is
+logger = logging.getLogger(__name__)
+
+# Configurations of 2020 have more options of BART. Current transformers ignores all of them, and so
+# does this module for those whose effect shows in the weights: `extra_pos_embeddings` (which is
 # pad_token_id + 1), `normalize_embedding`, `add_final_layer_norm`, `static_position_embeddings`.
 _FIXED = {"normalize_before": False}
 _POSITIONS = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
 _LOGITS_BIAS = "final_logits_bias"
+_SPECIAL_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 
-def marian(source, target_language=None):
-    """Read a Marian model, such as one of OPUS-MT's, in HuggingFace's form.
+def marian(source: str | Path, target_language: str | None = None) -> Translator:
+    """Convert a Marian model, such as OPUS-MT, in HuggingFace's form.
 
     ```python
     translator = kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-de")
@@ -44,10 +54,10 @@ def marian(source, target_language=None):
     kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-gem", target_language="deu")
     ```
 
-    The model is the same function but for the order of its tokens and of d_model's positions:
-    logits, searches and scores are those of transformers, where `generate` is called with
-    `early_stopping="never"`. Biases of attention that are all zero are left out. Where the folder
-    has `renormalize_logits` and never gives padding, the softmax leaves padding out.
+    The model computes the same function, except that its tokens and the positions of d_model are
+    reordered. Logits, searches and scores equal transformers' when `generate` is called with
+    `early_stopping="never"`. Attention biases that are all zero are left out. If the folder has
+    `renormalize_logits` and never returns padding, the softmax leaves padding out.
 
     The search follows the folder's options for `generate`: `num_beams` (1 if it is missing,
     greedy search), `length_penalty`, `do_sample`, `temperature`, `top_k` and `top_p`. These become
@@ -58,16 +68,19 @@ def marian(source, target_language=None):
     see `extra_length`.
 
     Text is split as by transformers' tokenizer, by the two SentencePiece models and their
-    normalisation, with three exceptions. Special tokens and languages' names in the text itself
-    (`</s>`, `>>deu<<`) are text; a language is chosen by `target_language`, or later by
-    `translator.tagged(">>deu<<")`. Of characters that `source.spm` does not know, each is a token,
-    where transformers has one for a row of them. What `vocab.json` lacks of a SentencePiece model
-    is split into what it has, where transformers gives the unknown token.
+    normalization, with three exceptions:
+
+    - Special tokens and names of languages in the text itself (`</s>`, `>>deu<<`) are text. A
+      language is selected by `target_language`, or later by `translator.tagged(">>deu<<")`.
+    - Each character that `source.spm` does not know is one token. transformers merges a run of
+      them into one token.
+    - A piece of a SentencePiece model that `vocab.json` lacks is split into pieces that it has.
+      transformers returns the unknown token.
 
     Args:
         source: path of a folder with `config.json`, `model.safetensors` or `pytorch_model.bin`,
             `source.spm`, `target.spm` and `vocab.json`; or `hf://user/repository`.
-        target_language: of a model with several target languages, the one to translate into:
+        target_language: for a model with several target languages, the language to translate into:
             `"deu"` stands for the token `>>deu<<`, which then begins every source.
 
     Returns:
@@ -75,10 +88,9 @@ def marian(source, target_language=None):
 
     Raises:
         UserError: if there is no such folder, repository or network; if a file is missing, damaged
-            or of another model; if the model has an option that is not there in this package, or
-            does not translate into the language.
+            or of another model; if an option of the model or the language is not supported.
     """
-    folder = open_foreign(source)
+    folder = open_checkpoint(source)
     folder.check_type("marian")
     source_side, target_side = read_sides(folder)
     prefix = source_prefix(folder, source_side.pieces, target_language)
@@ -99,12 +111,136 @@ def marian(source, target_language=None):
     )
 
 
+# Vocabularies: two SentencePiece models over one list of tokens, or over two
+
+
+class Side(NamedTuple):
+    """The vocabulary of source or target."""
+
+    order: VocabPermutation
+    pieces: list[str]  # in our order
+    spm: Path  # the SentencePiece model
+
+    def tokenizer(self) -> Tokenizer:
+        """Return a `Tokenizer` that splits text as the SentencePiece model does, with our ids."""
+        try:
+            # The unknown token is left out of text, as by transformers' `skip_special_tokens`.
+            return Tokenizer(reordered_proto(self.spm.read_bytes(), self.pieces, unknown=""))
+        except UserError as error:
+            raise UserError(f"{self.spm}: {error}") from error
+
+
+def read_sides(folder: HFCheckpoint) -> tuple[Side, Side]:
+    """Read the vocabularies of source and target.
+
+    Args:
+        folder: an `HFCheckpoint`.
+
+    Returns:
+        Two `Side`s, with one order if their embeddings are one matrix.
+
+    Raises:
+        UserError: if a file is missing or damaged, or the files do not match.
+    """
+    is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
+    is_separate = bool(folder.tokenizer_config.get("separate_vocabs"))
+    names = _special_tokens(folder)
+    start, end, pad = (
+        generation_option(folder, f"{name}_token_id") for name in ("decoder_start", "eos", "pad")
+    )
+    source_ids = _vocabulary(folder, "vocab.json", folder.size("vocab_size"))
+    source_end, unknown, source_pad = (_id_of(source_ids, name, "vocab.json") for name in names)
+    if is_shared:
+        if is_separate:
+            raise UserError(
+                f"{folder.path}: separate_vocabs=True in tokenizer_config.json contradicts "
+                "share_encoder_decoder_embeddings=True in config.json."
+            )
+        if (source_end, source_pad) != (end, pad):
+            raise UserError(
+                f"{folder.path}: vocab.json and config.json do not match. They have different ids "
+                "for the end token and padding."
+            )
+        order = reserve(len(source_ids), start, end, unknown, pad)
+        source_order, target_ids = order, source_ids
+    else:
+        file = "target_vocab.json" if is_separate else "vocab.json"
+        size = folder.size(
+            "decoder_vocab_size" if "decoder_vocab_size" in folder.config else "vocab_size"
+        )
+        target_ids = _vocabulary(folder, file, size)
+        order = reserve(len(target_ids), start, end, _id_of(target_ids, names[1], file), pad)
+        # No source begins with a start token, so if it is missing, any token can take its place.
+        source_start = source_ids.get(RESERVED[START_ID], source_pad)
+        source_order = reserve(len(source_ids), source_start, source_end, unknown, source_pad)
+    return (
+        Side(source_order, source_order.pieces([*source_ids]), folder.file("source.spm")),
+        Side(order, order.pieces([*target_ids]), folder.file("target.spm")),
+    )
+
+
+def _special_tokens(folder: HFCheckpoint) -> list[str]:
+    """Return the names of the end token, the unknown token and padding."""
+    names = (folder.tokenizer_config.get(role) or name for role, name in _SPECIAL_TOKENS.items())
+    return [name.get("content", "") if isinstance(name, dict) else name for name in names]
+
+
+def _vocabulary(folder: HFCheckpoint, name: str, size: int) -> dict[str, int]:
+    """Return the vocabulary of a file, token -> id, in the order of the ids."""
+    ids = folder.vocabulary(name)
+    if len(ids) != size:
+        raise UserError(
+            f"{folder.path}: {name} and config.json do not match. {name} has {len(ids):,} tokens; "
+            f"config.json expects {size:,}."
+        )
+    return ids
+
+
+def _id_of(ids: Mapping[str, int], token: str, name: str) -> int:
+    if token not in ids:
+        raise UserError(f"{name} has no token {token!r}.")
+    return ids[token]
+
+
+def source_prefix(
+    folder: HFCheckpoint, pieces: Sequence[str], language: str | None
+) -> tuple[str, ...]:
+    """Return the tokens that select the target language.
+
+    Args:
+        folder: an `HFCheckpoint`.
+        pieces: list of strings, the source's vocabulary.
+        language: a name such as `"deu"`, or None.
+
+    Returns:
+        A tuple of strings.
+
+    Raises:
+        UserError: if there is no such language.
+    """
+    codes = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
+    if language is None:
+        if codes:
+            logger.warning(
+                "%s translates into several languages. Select one with `target_language`: %s",
+                folder.path,
+                ", ".join(code[2:-2] for code in codes),
+            )
+        return ()
+    if f">>{language}<<" not in codes:
+        languages = ", ".join(code[2:-2] for code in codes) or "none, since it has only one"
+        raise UserError(
+            f"{folder.path} has no `target_language={language}`. Expected one of: {languages}."
+        )
+    return (f">>{language}<<",)
+
+
 # Model
 
 
-def _model(folder, source_side, target_side):
+def _model(folder: HFCheckpoint, source_side: Side, target_side: Side) -> Transformer:
     order = target_side.order
-    if renormalizes_without_padding(folder):  # as if it were a copy, which the softmax never sees
+    if renormalizes_without_padding(folder):  # mark padding as a copy, to hide it from the softmax
         order = order._replace(copies=np.union1d(order.copies, [PAD_ID]))
     tables = Tables.of_names(
         folder.tensor, _names(folder), order, source_side.order, _logits_bias(folder, order)
@@ -118,14 +254,14 @@ def _model(folder, source_side, target_side):
         )
     hidden_order = halves_to_interleaved(model.config.hidden_dim)
     tables.assign(model, hidden_order)
-    assign(stack_places(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
+    assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
     _check_positions(folder, model.config.hidden_dim)
     folder.check_all_read(needless=TABLES)
     return model
 
 
-def _names(folder):
-    """The names of the matrices of source, target and logits."""
+def _names(folder: HFCheckpoint) -> tuple[str, str, str]:
+    """Return the names of the matrices of source, target and logits."""
     is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
     is_tied = folder.option("tie_word_embeddings", True, False)
     if is_shared:
@@ -136,27 +272,27 @@ def _names(folder):
     return source, target, target if is_tied else output
 
 
-def _logits_bias(folder, order):
-    """That of logits, or None where it says nothing."""
+def _logits_bias(folder: HFCheckpoint, order: VocabPermutation) -> np.ndarray | None:
+    """Return the bias of the logits, or None if it is missing or zero."""
     if _LOGITS_BIAS not in folder.names:
         return None
     bias = folder.tensor(_LOGITS_BIAS).ravel()
     if len(bias) != order.rows.max() + 1:
         raise UserError(
-            f"{folder.path} has a {_LOGITS_BIAS} of {len(bias)} tokens, where the vocabulary has "
-            f"{order.rows.max() + 1}: they do not belong together."
+            f"{folder.path}: {_LOGITS_BIAS} and the vocabulary do not match. {_LOGITS_BIAS} has "
+            f"{len(bias)} tokens; the vocabulary has {order.rows.max() + 1}."
         )
     return bias if bias.any() else None
 
 
-def _has_biases(folder):
-    """Whether any projection of an attention has a bias that is not zero."""
+def _has_biases(folder: HFCheckpoint) -> bool:
+    """Return whether any attention projection has a bias that is not zero."""
     names = [name for name in folder.names if "_attn." in name and name.endswith("_proj.bias")]
-    return any([folder.tensor(name).any() for name in names])  # all of them are read
+    return any([folder.tensor(name).any() for name in names])  # a list, so that all are read
 
 
-def _check_positions(folder, hidden_dim):
-    """Older files have the table of positions, which is none but the sinusoids."""
+def _check_positions(folder: HFCheckpoint, hidden_dim: int) -> None:
+    """Check that the table of positions of older files holds the sinusoids."""
     for name in _POSITIONS:
         if name not in folder.names:
             continue
@@ -166,6 +302,5 @@ def _check_positions(folder, hidden_dim):
         sinusoids = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
         if table.shape != sinusoids.shape or not np.allclose(table, sinusoids, atol=1e-2):
             raise UserError(
-                f"{folder.path} has positions {name!r} that are not Marian's sinusoids, which is "
-                "not there in this package."
+                f"Unsupported positions {name!r} in {folder.path}. Expected Marian's sinusoids."
             )

@@ -1,9 +1,13 @@
-"""HuggingFace's options of `generate`, and the search that they stand for."""
+"""Converter of HuggingFace's options of `generate` to a search."""
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from keras_transformer.convert.embedding_tables import VocabPermutation
+from keras_transformer.convert.hf_checkpoint import HFCheckpoint
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import (
     BannedTokens,
@@ -21,7 +25,7 @@ logger = logging.getLogger(__name__)
 _OWN_FILE = "generation_config.json"
 # The default of `top_k` in `generate`.
 _TOP_K = 50
-# Options that no search here has, and the values with which they change nothing. (Unset ones too.)
+# Unsupported options, and the values that have no effect. (An unset option has no effect.)
 _WITHOUT_COUNTERPART = {
     "begin_suppress_tokens": ([],),
     "constraints": ([],),
@@ -47,11 +51,11 @@ _OF_SAMPLING = {
 _OF_GREEDY_SEARCH = {"penalty_alpha": (0,)}
 
 
-def generation_option(folder, name, default=None):
+def generation_option(folder: HFCheckpoint, name: str, default: Any = None) -> Any:
     """Return an option of `generate`: its own file has it, or else the model's configuration.
 
     Args:
-        folder: a `ForeignFolder`.
+        folder: an `HFCheckpoint`.
         name: name of the option.
         default: the value if neither file has the option.
     """
@@ -63,19 +67,21 @@ def generation_option(folder, name, default=None):
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def renormalizes_without_padding(folder):
+def renormalizes_without_padding(folder: HFCheckpoint) -> bool:
     """Return whether `generate` takes its softmax over all tokens except padding."""
     options = _Options(folder)
     padding = generation_option(folder, "pad_token_id")
     return options.value("renormalize_logits") is True and [padding] in options.bad_words()
 
 
-def forced_prefix(folder, order, pieces):
+def forced_prefix(
+    folder: HFCheckpoint, order: VocabPermutation, pieces: Sequence[str]
+) -> tuple[str, ...]:
     """Return the tokens that outputs begin with: a tuple of the `forced_bos_token_id`, or empty.
 
     Args:
-        folder: a `ForeignFolder`.
-        order: `Order` of the target's tokens.
+        folder: an `HFCheckpoint`.
+        order: `VocabPermutation` of the target's tokens.
         pieces: list of strings, the target's vocabulary in our order.
 
     Raises:
@@ -89,10 +95,10 @@ def forced_prefix(folder, order, pieces):
         raise UserError(
             f"{folder.path}: forced_bos_token_id must be the id of a token. Received: {forced!r}"
         )
-    return (pieces[places[0]],)
+    return (pieces[int(places[0])],)
 
 
-def search_of(folder, rows):
+def search_of(folder: HFCheckpoint, rows: np.ndarray) -> BeamSearch | Sampling:
     """Return the search of a folder's options: a `BeamSearch` or a `Sampling`.
 
     As in `generate`, options come from `generation_config.json`, or from `config.json` if that
@@ -103,11 +109,11 @@ def search_of(folder, rows):
     that would change an output.
 
     Args:
-        folder: a `ForeignFolder`.
-        rows: int array: the id in the folder of each of our tokens of the target.
+        folder: an `HFCheckpoint`.
+        rows: int array: the foreign id of each of our tokens of the target.
 
     Raises:
-        UserError: if an option has a value that `generate` does not take either.
+        UserError: if an option has a value that `generate` does not accept either.
     """
     options = _Options(folder)
     num_beams = options.number("num_beams", 1, int)
@@ -161,24 +167,24 @@ def _constraints(options, rows, is_beam):
 
 
 def _shortest(options):
-    """Return the fewest tokens, the end token included. There, the start token counts as well."""
+    """Return the fewest tokens, including the end token. `generate` also counts the start token."""
     more = options.number("min_new_tokens", 0, int)
     return more + 1 if more else options.number("min_length", 0, int)
 
 
 def _longest(options):
-    """Return the most tokens, the end token included; None for no limit."""
+    """Return the most tokens, including the end token; None for no limit."""
     more = options.number("max_new_tokens", 0, int)
     limit = more + 1 if more else options.number("max_length", 0, int)
     # A limit at the number of positions belongs to the model and not to the search.
     if not limit or limit >= options.folder.config.get("max_position_embeddings", np.inf):
         return None
-    # Without a forced end token, `generate` cuts an output where it could not end.
+    # Without a forced end token, `generate` cuts an output at the limit.
     return limit - (options.value("forced_eos_token_id") is not None)
 
 
 def _banned_tokens(options, rows):
-    """Return our ids of the tokens that never come."""
+    """Return our ids of the banned tokens."""
     (suppressed,) = options.lists("suppress_tokens", [options.value("suppress_tokens") or []])
     end = options.token_id("eos_token_id")
     if end in suppressed:
@@ -188,11 +194,11 @@ def _banned_tokens(options, rows):
         options.warn("bad_words_ids of several tokens")
     banned = {*suppressed, *(word[0] for word in words if len(word) == 1)} - {end}
     token_ids = np.flatnonzero(np.isin(rows, sorted(banned)))
-    return token_ids[token_ids >= UNKNOWN_ID].tolist()  # padding and the start never come anyway
+    return token_ids[token_ids >= UNKNOWN_ID].tolist()  # padding and the start are always banned
 
 
 class _Options:
-    """The options of `generate` in a folder, and the names of those that are not converted."""
+    """The options of `generate` in a folder, and the names of unsupported options."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -204,7 +210,7 @@ class _Options:
         return self._values.get(name)
 
     def number(self, name, default, *types):
-        """Return a number that is not negative, or the default where there is none."""
+        """Return a number that is not negative, or the default if it is not set."""
         value = self.value(name)
         value = default if value is None else value
         if type(value) not in (types or (int, float)) or not value >= 0:
@@ -232,7 +238,7 @@ class _Options:
         self._names.append(text)
 
     def warn_of(self, without_effect):
-        """Note the options that have another value than those without an effect."""
+        """Record the options whose value has an effect."""
         for name, values in without_effect.items():
             value = self.value(name)
             if value is not None and value not in values:
@@ -241,8 +247,8 @@ class _Options:
     def log_warnings(self):
         if self._names:
             logger.warning(
-                "%s: the search of the converted model does not have these options of "
-                "`generate`, so that its outputs may differ: %s",
+                "%s: the search of the converted model does not support these options of "
+                "`generate`, so its outputs may differ: %s",
                 self.folder.path,
                 ", ".join(self._names),
             )

@@ -1,36 +1,43 @@
 """Folders of other libraries' models: found or downloaded, and read without running their code."""
 
+import contextlib
+import pickle
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from keras_transformer.convert.weight_files import open_weights
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
 from keras_transformer.presets.location import HUGGING_FACE, download_repository
 
 _CONFIG, _TOKENIZER = "config.json", "tokenizer_config.json"
-# What the weights' file is called, the best first; beside each, the list of the files that it may
-# be cut into.
+# Names of the file of weights, the preferred first, and the name of the index of the files that the
+# weights may be split into.
 _WEIGHTS = {
     "model.safetensors": "model.safetensors.index.json",
     "pytorch_model.bin": "pytorch_model.bin.index.json",
 }
-# How the names of such files end, here or where a training wrote them.
+# Suffixes of such files, in a repository or in the output of a training.
 _SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 _TEXT_AND_VOCABULARIES = ("*.json", "*.txt", "*.md", "*.spm", "*.model")
-# Two searches, since a repository often has the same weights in both forms.
+# Two steps, because a repository often has the same weights in both forms.
 _PARTS = ((*_TEXT_AND_VOCABULARIES, "*.safetensors"), ("pytorch_model*.bin",))
 
 
-def find_folder(source, parts=_PARTS):
-    """The local folder that a source stands for.
+# Locations
+
+
+def find_folder(source: str | Path, parts: Iterable[Sequence[str]] = _PARTS) -> Path:
+    """Return the local folder of a source.
 
     Args:
-        source: path of a folder; or `hf://user/repository`, perhaps followed by `@revision`, which
-            is downloaded, or taken from HuggingFace's cache if it is there.
-        parts: for a repository, tuples of patterns of file names: those of the next are downloaded
-            where the ones before brought no weights.
+        source: path of a folder; or `hf://user/repository`, optionally followed by `@revision`,
+            which is downloaded, or taken from HuggingFace's cache.
+        parts: for a repository, tuples of patterns of file names. Each tuple is downloaded only if
+            the tuples before it contained no weights.
 
     Returns:
         A `Path`.
@@ -43,14 +50,14 @@ def find_folder(source, parts=_PARTS):
     path = Path(source)
     if not path.is_dir():
         raise UserError(
-            f"There is no folder {path}. Pass a folder, or {HUGGING_FACE}user/repository for one "
-            "of HuggingFace's."
+            f"There is no folder {path}. Pass a folder, or {HUGGING_FACE}user/repository for a "
+            "repository of HuggingFace."
         )
     return path
 
 
-def find_weights(source):
-    """The file of weights that a source stands for.
+def find_weights(source: str | Path) -> Path:
+    """Return the file of weights of a source.
 
     Args:
         source: path of the file; or of a folder, or `hf://user/repository`, with one such file.
@@ -59,7 +66,7 @@ def find_weights(source):
         A `Path`.
 
     Raises:
-        UserError: if there is none, or a folder has several.
+        UserError: if there is no such file, or a folder has several.
     """
     if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
         if not Path(source).is_file():
@@ -75,104 +82,120 @@ def find_weights(source):
     return files[0]
 
 
-def open_foreign(source):
-    """Open a model in HuggingFace's form: `config.json`, and safetensors or PyTorch's weights.
+def _download(source: str, parts: Iterable[Sequence[str]]) -> Path:
+    path = Path()
+    for patterns in parts:
+        path = download_repository(source, patterns)
+        if any(file.suffix in _SUFFIXES for file in path.iterdir()):
+            break
+    return path
+
+
+# Folders
+
+
+def open_checkpoint(source: str | Path) -> "HFCheckpoint":
+    """Open a model in HuggingFace's form: `config.json`, and safetensors or PyTorch weights.
 
     Args:
         source: as for `find_folder`.
 
     Returns:
-        A `ForeignFolder`.
+        An `HFCheckpoint`.
 
     Raises:
-        UserError: if there is no such folder or repository, it is of another form, or damaged.
+        UserError: if there is no such folder or repository, it has another form, or it is damaged.
     """
-    return ForeignFolder(find_folder(source))
+    return HFCheckpoint(find_folder(source))
 
 
-class ForeignFolder:
-    """A model in HuggingFace's form.
+class HFCheckpoint:
+    """A folder with a model in HuggingFace's form.
 
-    Weights are read one at a time: the model and its copy are never in memory whole.
+    Weights are read one at a time, so the model and its copy are never in memory at once.
 
     Args:
         path: the folder.
 
     Attributes:
         path: the folder, a `Path`.
-        config: dict, what `config.json` says.
-        names: frozenset of the weights' names.
+        config: dict, the content of `config.json`.
+        names: frozenset of the names of the weights.
 
     Raises:
         UserError: if a file is missing or damaged.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         self.path = Path(path)
         if not (self.path / _CONFIG).is_file():
-            raise UserError(f"{self.path} is no model in HuggingFace's form: it has no {_CONFIG}.")
+            raise UserError(f"{self.path} is not a model in HuggingFace's form: no {_CONFIG}.")
         self.config = self.json(_CONFIG)
         if "model_type" not in self.config:
             raise UserError(
-                f"{self.path} is no model in HuggingFace's form: its {_CONFIG} names no model_type."
+                f"{self.path} is not a model in HuggingFace's form: no model_type in {_CONFIG}."
             )
         self._file_of = {name: file for file in self._weight_files() for name in file.names}
         self.names = frozenset(self._file_of)
-        self._read = set()
+        self._read: set[str] = set()
 
-    def tensor(self, name):
-        """A weight: float32 array."""
+    def tensor(self, name: str) -> np.ndarray:
+        """Return a weight as a float32 array.
+
+        Raises:
+            UserError: if there is no such weight.
+        """
         if name not in self._file_of:
             raise UserError(
-                f"{self.path} has no weights {name!r}: it is damaged, or no such model."
+                f"{self.path} has no weights {name!r}. It is damaged, or another kind of model."
             )
         self._read.add(name)
         return np.asarray(self._file_of[name].tensor(name), "float32")
 
-    def check_all_read(self, needless=()):
-        """Raise a `UserError` if there are weights that nobody asked for, but for some names."""
+    def check_all_read(self, needless: Iterable[str] = ()) -> None:
+        """Raise a `UserError` if weights were never read, except for some names."""
         left = sorted(self.names - self._read - {*needless})
         if left:
             raise UserError(
-                f"{self.path} has weights that this architecture does not: {left[0]!r}"
+                f"{self.path} has weights that are not supported: {left[0]!r}"
                 + (f" and {len(left) - 1} more." if len(left) > 1 else ".")
             )
 
-    def has(self, name):
-        """Whether there is such a file."""
+    def has(self, name: str) -> bool:
+        """Return whether the folder has a file of this name."""
         return (self.path / name).is_file()
 
-    def file(self, name):
-        """The path of a file.
+    def file(self, name: str) -> Path:
+        """Return the path of a file.
 
         Raises:
-            UserError: if it is not there.
+            UserError: if it is missing.
         """
         if not self.has(name):
-            raise UserError(f"{self.path} is not whole: {name} is missing.")
+            raise UserError(f"{self.path} is incomplete: {name} is missing.")
         return self.path / name
 
-    def json(self, name):
-        """The object of a JSON file: a dict."""
+    def json(self, name: str) -> dict[str, Any]:
+        """Return the object of a JSON file."""
         path = self.file(name)
         values = read_json(path)
         if not isinstance(values, dict):
-            raise UserError(f"{path} is damaged: it holds no object of JSON.")
+            raise UserError(f"{path} is damaged. Expected a JSON object.")
         return values
 
-    def vocabulary(self, name):
-        """The dict of a vocabulary's file, token -> id, in the order of the ids: 0, 1, 2, ..."""
+    def vocabulary(self, name: str) -> dict[str, int]:
+        """Return the vocabulary of a file, token -> id, in the order of the ids: 0, 1, 2, ..."""
         ids = self.json(name)
         if {*map(repr, ids.values())} != {*map(repr, range(len(ids)))}:
-            raise UserError(f"{self.path / name} is damaged: its ids are not 0, 1, 2, ...")
+            raise UserError(f"{self.path / name} is damaged. Expected the ids 0, 1, 2, ...")
         return dict(sorted(ids.items(), key=lambda entry: entry[1]))
 
     @property
-    def tokenizer_config(self):
-        """What `tokenizer_config.json` says; an empty dict if it is not there."""
+    def tokenizer_config(self) -> dict[str, Any]:
+        """The content of `tokenizer_config.json`; an empty dict if it is missing."""
         return self.json(_TOKENIZER) if self.has(_TOKENIZER) else {}
 
-    def check_type(self, *model_types):
+    def check_type(self, *model_types: str) -> None:
         """Raise a `UserError` unless the configuration names one of these architectures."""
         found = self.config.get("model_type")
         if found not in model_types:
@@ -180,24 +203,24 @@ class ForeignFolder:
                 f"{self.path} holds a model of type {found!r}. Expected {' or '.join(model_types)}."
             )
 
-    def option(self, name, default, *others):
-        """An option of the configuration, which must be `default` or one of the others."""
+    def option(self, name: str, default: Any, *others: Any) -> Any:
+        """Return an option of the configuration, which must be `default` or one of the others."""
         if name not in self.config:
             return default
         return self.choice(name, {value: value for value in (default, *others)})
 
-    def choice(self, name, choices):
-        """What `choices`, a dict, has for an option of the configuration."""
+    def choice(self, name: str, choices: Mapping[Any, Any]) -> Any:
+        """Return the entry of `choices` for the value of an option of the configuration."""
         value = self.config.get(name)
         if value not in [*choices]:
             raise UserError(
-                f"{self.path / _CONFIG} has {name}={value!r}, which is not there in this package. "
+                f"Unsupported {name}={value!r} in {self.path / _CONFIG}. "
                 f"Expected {' or '.join(map(repr, choices))}."
             )
         return choices[value]
 
-    def size(self, name):
-        """A positive integer of the configuration."""
+    def size(self, name: str) -> int:
+        """Return a positive integer of the configuration."""
         value = self.config.get(name)
         if type(value) is not int or value < 1:
             raise UserError(
@@ -206,8 +229,8 @@ class ForeignFolder:
             )
         return value
 
-    def number(self, name, default):
-        """A number of the configuration; `default` where there is none."""
+    def number(self, name: str, default: float) -> float:
+        """Return a number of the configuration, or `default` if it is not set."""
         value = self.config.get(name)
         value = default if value is None else value
         if type(value) not in (int, float):
@@ -216,30 +239,128 @@ class ForeignFolder:
             )
         return value
 
-    def _weight_files(self):
+    def _weight_files(self) -> "list[_WeightFile]":
         for name, index in _WEIGHTS.items():
             if self.has(index):
-                return [self._open(part) for part in self._parts(index)]
+                return [open_weights(self.file(part)) for part in self._parts(index)]
             if self.has(name):
-                return [self._open(name)]
-        raise UserError(f"{self.path} is not whole: it has none of {', '.join(_WEIGHTS)}.")
+                return [open_weights(self.file(name))]
+        raise UserError(f"{self.path} is incomplete. Expected one of {', '.join(_WEIGHTS)}.")
 
-    def _parts(self, index):
-        """The names of the files that the weights are cut into."""
+    def _parts(self, index: str) -> list[str]:
+        """Return the names of the files that the weights are split into."""
         parts = self.json(index).get("weight_map")
         parts = [*parts.values()] if isinstance(parts, dict) else []
         if not parts or not all(isinstance(x, str) and x == Path(x).name for x in parts):
-            raise UserError(f"{self.path / index} is damaged: it names no files of its folder.")
+            raise UserError(f"{self.path / index} is damaged. Expected names of files next to it.")
         return sorted({*parts})
 
-    def _open(self, name):
-        path = self.file(name)
-        return open_weights(path)
+
+# Files of weights
 
 
-def _download(source, parts):
-    for patterns in parts:
-        path = download_repository(source, patterns)
-        if any(file.suffix in _SUFFIXES for file in path.iterdir()):
-            break
-    return path
+class _WeightFile(Protocol):
+    names: list[str]
+
+    def tensor(self, name: str) -> np.ndarray: ...
+
+
+def open_weights(path: Path) -> _WeightFile:
+    """Open a file of weights, `.safetensors` or PyTorch's, without running any code of it.
+
+    Args:
+        path: the file.
+
+    Returns:
+        An object with `names`, a list, and `tensor`, a function from a name to an array.
+
+    Raises:
+        UserError: if the file is damaged, or holds more than tensors.
+    """
+    return (_Safetensors if path.suffix == ".safetensors" else _TorchFile)(path)
+
+
+class _Safetensors:
+    def __init__(self, path: Path):
+        self.path = path
+        with self._opened() as file:
+            self.names: list[str] = list(file.keys())
+
+    def tensor(self, name: str) -> np.ndarray:
+        # Open the file for each tensor: pages of a mapped file stay in memory until it is closed.
+        with self._opened() as file:
+            return file.get_tensor(name)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Any]:
+        import ml_dtypes  # noqa: F401  It registers bfloat16 with NumPy.
+
+        try:
+            from safetensors import SafetensorError, safe_open
+        except ImportError as error:
+            raise UserError(_install("safetensors", self.path, error)) from error
+        try:
+            with safe_open(self.path, framework="numpy") as file:
+                yield file
+        except SafetensorError as error:
+            raise UserError(f"{self.path} is cut short or damaged: {error}") from error
+        except (AttributeError, TypeError) as error:  # raised for an unknown dtype
+            raise UserError(f"{self.path} has weights of a dtype that NumPy lacks.") from error
+
+
+class _TorchFile:
+    def __init__(self, path: Path):
+        self.tensors = load_torch_file(path)
+        self.names = list(self.tensors)
+
+    def tensor(self, name: str) -> np.ndarray:
+        # A copy: JAX would otherwise keep a view, and with it the whole file in memory.
+        return np.array(self.tensors[name].detach().float())
+
+
+def load_torch_file(path: Path) -> dict[str, Any]:
+    """Read the tensors of a PyTorch file, mapped into memory if the file allows it.
+
+    Only tensors are read. Other pickled objects are rejected and never run.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A dict of name -> PyTorch tensor, on the CPU.
+
+    Raises:
+        UserError: if PyTorch is not installed, or the file is damaged or holds more than tensors.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise UserError(_install("torch", path, error)) from error
+    try:
+        # Files written before PyTorch 1.6 are not archives and cannot be mapped.
+        mapped = zipfile.is_zipfile(path)
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path} is damaged, or holds more than tensors. Other objects are not read, because "
+            "they could run code."
+        ) from error
+    except Exception as error:  # bytes that are not a pickle can raise anything
+        raise UserError(f"{path} is cut short or damaged: {_first_line(error)}") from error
+    if not isinstance(tensors, dict) or not all(
+        isinstance(tensor, torch.Tensor) for tensor in tensors.values()
+    ):
+        raise UserError(f"{path} does not hold a dict of tensors (a PyTorch `state_dict`).")
+    return tensors
+
+
+def _install(package: str, path: Path, error: ImportError) -> str:
+    return (
+        f"{path} is read with the package `{package}`, which cannot be imported here ({error}). "
+        f"Install it: pip install {package}"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    line = str(error).strip().partition("\n")[0]
+    return line if line.endswith((".", "!")) else f"{line}."

@@ -1,16 +1,22 @@
-"""HuggingFace's BART family: its configurations, and where its weights lie in our model.
+"""HuggingFace's BART family: its configurations, and the mapping of its weights to our model.
 
-Marian, M2M-100 and FSMT have one architecture and one set of names. `stack_places` gives these as
-data, by which a model is read (`assign`) and written (`foreign_array`). A format of other names is
-read by a function that takes these.
+Marian, M2M-100 and FSMT share one architecture and one set of names. `stack_mappings` returns these
+names as data, by which a model is read (`assign`) and written (`foreign_layout`). Converters of
+formats with other names translate these names.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.models.transformer import Transformer
+
+if TYPE_CHECKING:
+    from keras_transformer.convert.hf_checkpoint import HFCheckpoint
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "tanh": "tanh"}
 """Names of activations: in HuggingFace's configurations, and in Keras."""
@@ -21,35 +27,37 @@ TABLES = (
     "model.decoder.embed_tokens.weight",
     "lm_head.weight",
 )
-"""Names of the matrix that source and target share, of the source's, the target's and that of
-logits, in Marian and M2M-100. A file may have each of them, or those that differ."""
+"""Names of the matrix that source and target share, the source's, the target's and the matrix of
+logits, in Marian and M2M-100. A file has all of them, or only the matrices that differ."""
 
 TORCH_NORM_EPSILON = 1e-5
-"""That of PyTorch's layer normalisations, where no configuration says another."""
+"""Epsilon of PyTorch's layer normalization, if no configuration gives another one."""
 
 
-class Place(NamedTuple):
-    """A weight of ours and its name there."""
+class WeightMapping(NamedTuple):
+    """One weight of our model and its name in the other format."""
 
     name: str  # such as "encoder.layers.0.self_attn.q_proj.weight"
-    variable: Any  # a `keras.Variable`
-    is_transposed: bool  # there (outputs, inputs), here (inputs, outputs)
+    variable: keras.Variable
+    is_transposed: bool  # (outputs, inputs) in the other format, (inputs, outputs) in ours
     hidden_axes: tuple[int, ...]  # the variable's axes that are d_model
 
 
-def hyperparameters(folder, fixed=None):
-    """The hyperparameters that the family's configurations name alike.
+def hyperparameters(
+    folder: "HFCheckpoint", fixed: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the hyperparameters that all configurations of the family name alike.
 
     Args:
-        folder: a `ForeignFolder`.
-        fixed: dict of options that must have these values, if they are there.
+        folder: an `HFCheckpoint`.
+        fixed: dict of options that must have these values if they are set.
 
     Returns:
         A dict of arguments of `Transformer`: layers, sizes, heads, dropout, activation and whether
         embeddings are scaled.
 
     Raises:
-        UserError: if an option is missing, or is not there in this package.
+        UserError: if an option is missing or its value is not supported.
     """
     for name, value in {"quantization_config": None, **(fixed or {})}.items():
         folder.option(name, value)
@@ -71,30 +79,31 @@ def hyperparameters(folder, fixed=None):
     }
 
 
-def names_of_shared(folder, is_tied):
-    """The names of the matrices of source, target and logits, where both sides share one.
+def names_of_shared(folder: "HFCheckpoint", is_tied: bool) -> tuple[str, str, str]:
+    """Return the names of the matrices of source, target and logits if both sides share one.
 
-    Versions before transformers 5 had one for both if that of logits was another; since then they
-    are apart in the file, if not in the model.
+    Files written before transformers 5 hold one matrix for both sides if the matrix of logits is
+    another; since then a file holds both, even if they are one matrix in the model.
 
     Args:
-        folder: a `ForeignFolder`.
-        is_tied: whether that of logits is the same too.
+        folder: an `HFCheckpoint`.
+        is_tied: whether the matrix of logits is shared too.
 
     Returns:
         A tuple of three names.
     """
     shared, source, target, output = TABLES
     if is_tied:
-        return 3 * (next((name for name in TABLES if name in folder.names), shared),)
+        name = next((name for name in TABLES if name in folder.names), shared)
+        return name, name, name
     source, target = (name if name in folder.names else shared for name in (source, target))
     return source, target, output
 
 
-def stack_places(model):
-    """The places of all weights of both stacks: layers, and norms after them where there are.
+def stack_mappings(model: Transformer) -> list[WeightMapping]:
+    """Return the mappings of all weights of both stacks: the layers and the norms after them.
 
-    Embeddings and the output bias are not among them: see `assign_embeddings`.
+    Embeddings and the output bias are not included: see `assign_embeddings`.
 
     The names are
     `{encoder|decoder}.layers.{i}.{self_attn|encoder_attn}.{q|k|v|out}_proj.{weight|bias}`,
@@ -105,85 +114,99 @@ def stack_places(model):
         model: a `Transformer`, not quantized.
 
     Returns:
-        A list of `Place`.
+        A list of `WeightMapping`.
     """
-    places = []
+    mappings = []
     for stack in (model.encoder, model.decoder):
         for index, layer in enumerate(stack.layers):
-            places += _layer_places(f"{stack.name}.layers.{index}", layer)
+            mappings += _layer_mappings(f"{stack.name}.layers.{index}", layer)
         if stack.layer_norm is not None:
-            places += _norm_places(f"{stack.name}.layer_norm", stack.layer_norm)
-    return places
+            mappings += _norm_mappings(f"{stack.name}.layer_norm", stack.layer_norm)
+    return mappings
 
 
-def assign(places, tensor, order=None):
-    """Give our weights the values of another model's.
+def assign(
+    mappings: Iterable[WeightMapping],
+    tensor: Callable[[str], np.ndarray],
+    order: np.ndarray | None = None,
+) -> None:
+    """Assign the values of another model to our weights.
 
     Args:
-        places: list of `Place`.
-        tensor: function of a name; returns its float array, of the shape that it has there.
-        order: int array `(hidden_dim,)`: which of their positions of d_model each of ours is.
-            Defaults to the same.
+        mappings: list of `WeightMapping`.
+        tensor: function of a name; returns its float array, in the shape of the other format.
+        order: int array `(hidden_dim,)`: the position in the other model's d_model of each of our
+            positions. Defaults to the same positions.
 
     Raises:
-        UserError: if one has another shape than ours.
+        UserError: if a weight does not have our shape.
     """
-    for place in places:
-        values = tensor(place.name)
-        values = values.T if place.is_transposed else values
-        shape = tuple(place.variable.shape)
+    for mapping in mappings:
+        values = tensor(mapping.name)
+        values = values.T if mapping.is_transposed else values
+        shape = tuple(mapping.variable.shape)
         if values.shape != shape:
-            raise UserError(_other_shape(place.name, values.shape, shape))
-        for axis in place.hidden_axes if order is not None else ():
-            values = np.take(values, order, axis)
-        place.variable.assign(values)
+            raise UserError(_other_shape(mapping.name, values.shape, shape))
+        if order is not None:
+            for axis in mapping.hidden_axes:
+                values = np.take(values, order, axis)
+        mapping.variable.assign(values)
 
 
-def foreign_array(place, order=None):
-    """The inverse of `assign` for one place: float32 array, as it is there.
+def foreign_layout(mapping: WeightMapping, order: np.ndarray | None = None) -> np.ndarray:
+    """Return a weight in the layout of the other format: the inverse of `assign`.
 
     Args:
-        place: a `Place`.
+        mapping: a `WeightMapping`.
         order: as for `assign`.
 
     Returns:
         A float32 array.
     """
-    values = np.asarray(ops.convert_to_numpy(place.variable), "float32")
-    for axis in place.hidden_axes if order is not None else ():
-        values = np.take(values, np.argsort(order), axis)
-    return np.ascontiguousarray(values.T if place.is_transposed else values)
+    values = np.asarray(ops.convert_to_numpy(mapping.variable), "float32")
+    if order is not None:
+        for axis in mapping.hidden_axes:
+            values = np.take(values, np.argsort(order), axis)
+    return np.ascontiguousarray(values.T if mapping.is_transposed else values)
 
 
-def assign_embeddings(variable, table, rows, order=None, transposed=False):
-    """Give an embedding matrix some rows of another's.
+def assign_embeddings(
+    variable: keras.Variable,
+    table: np.ndarray,
+    rows: np.ndarray,
+    order: np.ndarray | None = None,
+    transposed: bool = False,
+) -> None:
+    """Assign rows of another model's embeddings to an embedding matrix.
 
     Args:
         variable: a `keras.Variable` `(tokens, hidden_dim)`.
-        table: float array `(their tokens, hidden_dim)`.
-        rows: int array `(tokens,)`: which of theirs each of our tokens is; each of theirs is one.
+        table: float array `(foreign tokens, hidden_dim)`.
+        rows: int array `(tokens,)`: the row of `table` for each of our tokens. Every row of `table`
+            is used.
         order: as for `assign`.
-        transposed: whether `variable` is `(hidden_dim, tokens)`: the `reverse_embeddings` of a
-            projection to logits that is a matrix of its own.
+        transposed: whether `variable` is `(hidden_dim, tokens)`: the `reverse_embeddings` of an
+            untied projection to logits.
 
     Raises:
-        UserError: if the matrix has another `hidden_dim`, or fewer or more rows.
+        UserError: if the matrix has another `hidden_dim` or another number of rows.
     """
     hidden_dim = variable.shape[0 if transposed else 1]
     tokens = int(rows.max()) + 1
     if table.shape != (tokens, hidden_dim):
         raise UserError(_other_shape("embeddings", table.shape, (tokens, hidden_dim)))
     order = np.arange(hidden_dim) if order is None else order
-    # Both at once: a large matrix is copied one time less.
+    # Index both axes at once, which saves a copy of a large matrix.
     values = table[rows[None], order[:, None]] if transposed else table[rows[:, None], order]
-    del table  # before a backend copies the other, if this was the last that held it
+    del table  # Free the matrix before a backend copies the values.
     variable.assign(values)
 
 
-def halves_to_interleaved(hidden_dim):
-    """The `order` of a model whose sinusoids are in halves: all sines, then all cosines.
+def halves_to_interleaved(hidden_dim: int) -> np.ndarray:
+    """Return the `order` for a model whose sinusoids are in halves: all sines, then all cosines.
 
-    Ours are interleaved (section 3.5). A permutation of d_model in all weights makes one the other.
+    Our sinusoids are interleaved (section 3.5). A permutation of d_model in all weights converts
+    one form into the other.
 
     Args:
         hidden_dim: d_model, an even number.
@@ -194,49 +217,51 @@ def halves_to_interleaved(hidden_dim):
     return np.arange(hidden_dim).reshape(2, -1).T.ravel()
 
 
-def _layer_places(name, layer):
-    places = _attention_places(f"{name}.self_attn", layer.self_attention)
-    places += _norm_places(f"{name}.self_attn_layer_norm", layer.self_attention_norm)
+def _layer_mappings(name: str, layer: Any) -> list[WeightMapping]:
+    mappings = _attention_mappings(f"{name}.self_attn", layer.self_attention)
+    mappings += _norm_mappings(f"{name}.self_attn_layer_norm", layer.self_attention_norm)
     if hasattr(layer, "cross_attention"):
-        places += _attention_places(f"{name}.encoder_attn", layer.cross_attention)
-        places += _norm_places(f"{name}.encoder_attn_layer_norm", layer.cross_attention_norm)
+        mappings += _attention_mappings(f"{name}.encoder_attn", layer.cross_attention)
+        mappings += _norm_mappings(f"{name}.encoder_attn_layer_norm", layer.cross_attention_norm)
     feed_forward = layer.feed_forward
-    places += _dense_places(f"{name}.fc1", feed_forward.intermediate_dense, inputs_are_hidden=True)
-    places += _dense_places(f"{name}.fc2", feed_forward.output_dense, inputs_are_hidden=False)
-    return places + _norm_places(f"{name}.final_layer_norm", layer.feed_forward_norm)
+    mappings += _dense_mappings(f"{name}.fc1", feed_forward.intermediate_dense, hidden_inputs=True)
+    mappings += _dense_mappings(f"{name}.fc2", feed_forward.output_dense, hidden_inputs=False)
+    return mappings + _norm_mappings(f"{name}.final_layer_norm", layer.feed_forward_norm)
 
 
-def _attention_places(name, attention):
+def _attention_mappings(name: str, attention: Any) -> list[WeightMapping]:
     inputs = {
         "q_proj": attention.query_dense,
         "k_proj": attention.key_dense,
         "v_proj": attention.value_dense,
     }
-    places = []
+    mappings = []
     for part, dense in inputs.items():
-        places += _dense_places(f"{name}.{part}", dense, inputs_are_hidden=True)
-    return places + _dense_places(
-        f"{name}.out_proj", attention.output_dense, inputs_are_hidden=False
+        mappings += _dense_mappings(f"{name}.{part}", dense, hidden_inputs=True)
+    return mappings + _dense_mappings(
+        f"{name}.out_proj", attention.output_dense, hidden_inputs=False
     )
 
 
-def _dense_places(name, dense, inputs_are_hidden):
-    """Either inputs or outputs are d_model, in a Transformer."""
-    places = [Place(f"{name}.weight", dense.kernel, True, (0,) if inputs_are_hidden else (1,))]
+def _dense_mappings(name: str, dense: Any, hidden_inputs: bool) -> list[WeightMapping]:
+    """Map a dense layer. In a Transformer either its inputs or its outputs have size d_model."""
+    axes = (0,) if hidden_inputs else (1,)
+    mappings = [WeightMapping(f"{name}.weight", dense.kernel, True, axes)]
     if dense.use_bias:
-        places.append(Place(f"{name}.bias", dense.bias, False, () if inputs_are_hidden else (0,)))
-    return places
+        axes = () if hidden_inputs else (0,)
+        mappings.append(WeightMapping(f"{name}.bias", dense.bias, False, axes))
+    return mappings
 
 
-def _norm_places(name, norm):
+def _norm_mappings(name: str, norm: Any) -> list[WeightMapping]:
     return [
-        Place(f"{name}.weight", norm.gamma, False, (0,)),
-        Place(f"{name}.bias", norm.beta, False, (0,)),
+        WeightMapping(f"{name}.weight", norm.gamma, False, (0,)),
+        WeightMapping(f"{name}.bias", norm.beta, False, (0,)),
     ]
 
 
-def _other_shape(name, shape, expected):
+def _other_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
     return (
-        f"The weights {name!r} have the shape {tuple(shape)}, and not {tuple(expected)} as the "
-        "configuration or the vocabulary says: they do not belong together."
+        f"The weights {name!r} do not match the configuration or the vocabulary. Expected the "
+        f"shape {tuple(expected)}. Received: {tuple(shape)}"
     )

@@ -10,9 +10,9 @@ from keras import ops
 from keras_transformer.convert.weights import (
     ACTIVATIONS,
     TORCH_NORM_EPSILON,
-    foreign_array,
+    foreign_layout,
     halves_to_interleaved,
-    stack_places,
+    stack_mappings,
 )
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
@@ -152,9 +152,9 @@ def _weights(model):
     """Return the float32 arrays by name."""
     order = halves_to_interleaved(model.config.hidden_dim)
     weights = {}
-    for place in stack_places(model):
+    for place in stack_mappings(model):
         name = f"model.{place.name}"
-        weights[name] = foreign_array(place, order)
+        weights[name] = foreign_layout(place, order)
         if name.endswith("_proj.weight") and not model.config.use_bias:
             weights[name.replace("weight", "bias")] = np.zeros(len(weights[name]), "float32")
     return {**weights, **_vocabulary_weights(model, order)}

@@ -29,10 +29,10 @@ def test_preset_with_a_card(tmp_path, monkeypatch, capsys):
     weights = loaded.model.get_weights(), read.model.get_weights()
     assert all(map(np.array_equal, *weights)) and len(weights[0]) == len(weights[1])
     card = (preset / "README.md").read_text("utf-8")
-    assert "licence: cc-by-4.0" in card and f"source: {source}" in card
+    assert "license: cc-by-4.0" in card and f"source: {source}" in card
     with pytest.raises(SystemExit):
         call(monkeypatch, "marian", source, preset)
-    assert "is there already" in capsys.readouterr().err
+    assert " exists. Choose another" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

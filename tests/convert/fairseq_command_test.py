@@ -58,11 +58,11 @@ def test_a_state_dict_becomes_a_file_of_keras(tmp_path, monkeypatch, capsys):
         (("torch", "none.pt", "model.keras", "--num-heads", "4"), "There is no file none.pt."),
         (
             ("fsmt", "none", "preset", "--source-language", "en"),
-            "`source_language` (--source-language) is no option of fsmt.",
+            "fsmt does not have the option `source_language` (--source-language).",
         ),
         (
             ("m2m100", "none", "preset", "--num-heads", "4"),
-            "`num_heads` (--num-heads) is no option of m2m100.",
+            "m2m100 does not have the option `num_heads` (--num-heads).",
         ),
     ],
 )

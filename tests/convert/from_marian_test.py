@@ -322,7 +322,7 @@ def folder(tmp_path):
         ({"encoder_ffn_dim": 9}, r"fc1.weight' have the shape .* and not"),
         ({"d_model": 4}, "'embeddings' have the shape"),
         ({"vocab_size": 999}, "vocab.json has .* tokens, and config.json says 999"),
-        ({"decoder_start_token_id": 999}, "needs a start token"),
+        ({"decoder_start_token_id": 999}, "id of the start token must be"),
         ({"pad_token_id": None}, "name other ids for the end token and padding"),
         ({"quantization_config": {"bits": 8}}, "quantization_config="),
         ({"attention_dropout": "no"}, "attention_dropout must be a number"),
@@ -356,7 +356,7 @@ def test_files_that_do_not_belong_together(folder):
     vocabulary = json.loads((folder / "vocab.json").read_text())
     for changed, message in (
         ({**vocabulary, "one more": len(vocabulary)}, "tokens, and config.json says"),
-        ({**vocabulary, "</s>": 9}, "ids are not 0, 1, 2"),
+        ({**vocabulary, "</s>": 9}, "Expected the ids 0, 1, 2"),
         ({f"{name}!": i for name, i in vocabulary.items()}, "no token '</s>'"),
     ):
         (folder / "vocab.json").write_text(json.dumps(changed))
@@ -370,7 +370,7 @@ def test_files_that_do_not_belong_together(folder):
     ids = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1}
     spoil_config(folder, vocab_size=size, decoder_vocab_size=size, **ids)
     (folder / "generation_config.json").unlink()
-    with pytest.raises(kt.UserError, match="do not belong together"):
+    with pytest.raises(kt.UserError, match="do not match"):
         kt.convert.marian(folder)
     (folder / "config.json").write_bytes(config)
     (folder / "vocab.json").write_text(json.dumps(vocabulary))

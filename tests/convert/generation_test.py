@@ -11,7 +11,7 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer import constraints
 from keras_transformer.convert.generation import search_of
-from keras_transformer.convert.hf_checkpoint import open_foreign
+from keras_transformer.convert.hf_checkpoint import open_checkpoint
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -95,7 +95,7 @@ def search(folder, config=None, **options):
     """The search of other options, in their own file or in the configuration."""
     own = folder / "generation_config.json"
     own.unlink(missing_ok=True)
-    opened = open_foreign(folder)
+    opened = open_checkpoint(folder)
     opened.config |= config or {}
     if config is None:
         own.write_text(json.dumps(options))
@@ -109,7 +109,7 @@ def test_old_folders_have_the_options_in_their_configuration(folder):
     )
     # Where there is a file of options, `generate` does not look for them elsewhere.
     (folder / "generation_config.json").write_text("{}")
-    opened = open_foreign(folder)
+    opened = open_checkpoint(folder)
     opened.config["num_beams"] = 6
     assert search_of(opened, np.arange(50)) == kt.BeamSearch(1, 0.0)
 

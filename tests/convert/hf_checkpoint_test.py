@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_transformer.convert.hf_checkpoint import find_weights, open_foreign
+from keras_transformer.convert.hf_checkpoint import find_weights, open_checkpoint
 from tests.helpers import normal
 
 pytestmark = pytest.mark.once
@@ -39,7 +39,7 @@ def write_torch(folder, value=None, **options):
 
 
 def check_weights(folder):
-    foreign = open_foreign(folder)
+    foreign = open_checkpoint(folder)
     assert foreign.names == {*WEIGHTS}
     for name, values in WEIGHTS.items():
         assert foreign.tensor(name).dtype == "float32"
@@ -73,14 +73,14 @@ def test_weights_in_several_files(suffix, tmp_path):
     check_weights(folder)
     for wrong in ({"a": "../model.safetensors"}, {}, 5, {"a": 3}, {"a": ["b"]}):
         index.write_text(json.dumps({"weight_map": wrong}))
-        with pytest.raises(ValueError, match="names no files of its folder"):
-            open_foreign(folder)
+        with pytest.raises(ValueError, match="Expected names of files next to it"):
+            open_checkpoint(folder)
 
 
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
 def test_short_floats(dtype, tmp_path):
     values = normal(2, 3).astype(dtype)
-    foreign = open_foreign(write_safetensors(tmp_path / "model", {"a": values}))
+    foreign = open_checkpoint(write_safetensors(tmp_path / "model", {"a": values}))
     np.testing.assert_array_equal(foreign.tensor("a"), values.astype("float32"))
 
 
@@ -88,7 +88,7 @@ def test_short_floats_of_pytorch(tmp_path):
     import torch
 
     values = torch.tensor(normal(2, 3)).bfloat16()
-    foreign = open_foreign(write_torch(tmp_path / "model", {"a": values}))
+    foreign = open_checkpoint(write_torch(tmp_path / "model", {"a": values}))
     np.testing.assert_array_equal(foreign.tensor("a"), values.float().numpy())
 
 
@@ -98,7 +98,7 @@ def test_safetensors_that_is_cut_short(cut, tmp_path):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(ValueError, match=r"model\.safetensors is cut short"):
-        open_foreign(folder)
+        open_checkpoint(folder)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -108,7 +108,7 @@ def test_file_of_pytorch_that_is_cut_short(zipped, cut, tmp_path):
     path = folder / "pytorch_model.bin"
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(ValueError, match=r"pytorch_model\.bin is (cut short|damaged)"):
-        open_foreign(folder)
+        open_checkpoint(folder)
 
 
 class Command:
@@ -126,45 +126,45 @@ def test_nothing_is_unpickled(tmp_path):
     (plain / "pytorch_model.bin").write_bytes(pickle.dumps({"a": command}))
     for path in (folder, plain):
         with pytest.raises(ValueError, match="more than tensors"):
-            open_foreign(path)
+            open_checkpoint(path)
     assert not (tmp_path / "run").exists()
 
 
 def test_file_of_something_else(tmp_path):
     for value in ([1.0], {"a": {"b": 1}}):
         folder = write_torch(tmp_path / "model", value)
-        with pytest.raises(ValueError, match="holds no dict of tensors"):
-            open_foreign(folder)
+        with pytest.raises(ValueError, match="does not hold a dict of tensors"):
+            open_checkpoint(folder)
 
 
 def test_what_is_missing(tmp_path):
     with pytest.raises(ValueError, match="There is no folder .*nowhere"):
-        open_foreign(tmp_path / "nowhere")
+        open_checkpoint(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"it has no config\.json"):
-        open_foreign(tmp_path)
+        open_checkpoint(tmp_path)
     (tmp_path / "config.json").write_text('{"registered_name": "Model"}')
     with pytest.raises(ValueError, match=r"no model in HuggingFace's form.*no model_type"):
-        open_foreign(tmp_path)
+        open_checkpoint(tmp_path)
     folder = write_config(tmp_path / "model")
     with pytest.raises(ValueError, match=r"none of model\.safetensors, pytorch_model\.bin"):
-        open_foreign(folder)
-    foreign = open_foreign(write_safetensors(folder))
+        open_checkpoint(folder)
+    foreign = open_checkpoint(write_safetensors(folder))
     with pytest.raises(ValueError, match="no weights 'c'"):
         foreign.tensor("c")
     with pytest.raises(ValueError, match=r"vocab\.json is missing"):
         foreign.json("vocab.json")
     (folder / "config.json").write_text("[1]")
-    with pytest.raises(ValueError, match="no object of JSON"):
-        open_foreign(folder)
+    with pytest.raises(ValueError, match="Expected a JSON object"):
+        open_checkpoint(folder)
     (folder / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"config\.json is damaged"):
-        open_foreign(folder)
+        open_checkpoint(folder)
 
 
 def test_what_the_configuration_says(tmp_path):
     folder = write_safetensors(tmp_path / "model")
     write_config(folder, layers=3, norm="rms")
-    foreign = open_foreign(folder)
+    foreign = open_checkpoint(folder)
     foreign.check_type("bart", "marian")
     with pytest.raises(ValueError, match="a model of type 'marian'. Expected bart or fsmt"):
         foreign.check_type("bart", "fsmt")
@@ -181,7 +181,7 @@ def test_what_the_configuration_says(tmp_path):
 def test_numbers(tmp_path):
     folder = write_safetensors(tmp_path / "model")
     write_config(folder, dropout=0.3, heads=None, norm="rms", bias=True)
-    foreign = open_foreign(folder)
+    foreign = open_checkpoint(folder)
     assert foreign.number("dropout", 0.1) == 0.3
     assert foreign.number("heads", 2) == foreign.number("nothing", 2) == 2
     for name in ("norm", "bias"):
@@ -193,18 +193,18 @@ def test_vocabularies(tmp_path):
     folder = write_safetensors(tmp_path / "model")
     path = folder / "vocab.json"
     path.write_text('{"b": 1, "a": 0}')
-    assert [*open_foreign(folder).vocabulary("vocab.json")] == ["a", "b"]
+    assert [*open_checkpoint(folder).vocabulary("vocab.json")] == ["a", "b"]
     for values in ('{"a": 1}', '{"a": 0, "b": 0}', '{"a": "0"}', '{"a": [0]}', '{"a": null}'):
         path.write_text(values)
-        with pytest.raises(ValueError, match=r"vocab.json is damaged: its ids are not 0, 1"):
-            open_foreign(folder).vocabulary("vocab.json")
+        with pytest.raises(ValueError, match=r"vocab.json is damaged. Expected the ids 0, 1"):
+            open_checkpoint(folder).vocabulary("vocab.json")
 
 
 def test_weights_that_nobody_asked_for(tmp_path):
-    foreign = open_foreign(write_safetensors(tmp_path / "model"))
+    foreign = open_checkpoint(write_safetensors(tmp_path / "model"))
     foreign.tensor("b")
     foreign.check_all_read(needless=["a.weight"])
-    with pytest.raises(ValueError, match=r"weights that this architecture does not: 'a\.weight'\."):
+    with pytest.raises(ValueError, match=r"weights that are not supported: 'a\.weight'\."):
         foreign.check_all_read()
     foreign.tensor("a.weight")
     foreign.check_all_read()
@@ -242,7 +242,7 @@ def test_repository_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     for name, message in (("no body/nothing", "is named"), ("nobody/nothing", "cannot be")):
         with pytest.raises(ValueError, match=f"{message}.*hf://{name}|hf://{name} {message}") as x:
-            open_foreign(f"hf://{name}")
+            open_checkpoint(f"hf://{name}")
         assert "\n" not in str(x.value)
 
     def fail(*_, **__):
@@ -250,7 +250,7 @@ def test_repository_that_is_not_there(tmp_path, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     with pytest.raises(ValueError, match="nothing cannot be downloaded.*Server disconnected") as x:
-        open_foreign("hf://nobody/nothing")
+        open_checkpoint("hf://nobody/nothing")
     assert "\n" not in str(x.value)
 
 

@@ -9,7 +9,7 @@ import keras_transformer as kt
 tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("torch")
 
-from keras_transformer.convert.tokenizer_json import names_of, proto_of  # noqa: E402
+from keras_transformer.convert.m2m_vocabulary import names_of, proto_of  # noqa: E402
 from keras_transformer.data.sentencepiece_model import RESERVED, parse_proto  # noqa: E402
 from keras_transformer.data.tokenizer import Tokenizer  # noqa: E402
 from tests.convert.fairseq_folders import ODD_TEXT, sentencepiece_model, text  # noqa: E402

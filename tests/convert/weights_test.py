@@ -7,9 +7,9 @@ from keras import ops
 from keras_transformer.convert.weights import (
     assign,
     assign_embeddings,
-    foreign_array,
+    foreign_layout,
     halves_to_interleaved,
-    stack_places,
+    stack_mappings,
 )
 from keras_transformer.layers import SinePositionEncoding
 from tests.helpers import assert_close, normal, to_numpy
@@ -30,7 +30,7 @@ def test_permutation_makes_halves_of_sinusoids():
 
 def test_every_weight_of_the_stacks_has_one_place():
     model = new_model(**OPTIONS)
-    places = stack_places(model)
+    places = stack_mappings(model)
     names = [place.name for place in places]
     assert len(names) == len({*names})
     embedding = model.token_embedding.embeddings
@@ -44,8 +44,8 @@ def test_every_weight_of_the_stacks_has_one_place():
 def test_there_and_back():
     model, order = new_model(**OPTIONS), np.random.default_rng(0).permutation(16)
     before = [to_numpy(weight).copy() for weight in model.weights]
-    places = stack_places(model)
-    there = {place.name: foreign_array(place, order) for place in places}
+    places = stack_mappings(model)
+    there = {place.name: foreign_layout(place, order) for place in places}
     assert there["encoder.layers.0.fc1.weight"].shape == (32, 16)
     for weight in model.weights[1:]:
         weight.assign(ops.zeros_like(weight))
@@ -55,7 +55,7 @@ def test_there_and_back():
 
 
 def test_weights_of_another_size():
-    places = stack_places(new_model())
+    places = stack_mappings(new_model())
     with pytest.raises(ValueError, match=r"'encoder.layers.0.self_attn.q_proj.weight' have the sh"):
         assign(places, lambda name: np.zeros((3, 5)))
     embeddings = new_model().token_embedding.embeddings

@@ -14,7 +14,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.convert.generation import search_of
-from keras_transformer.convert.hf_checkpoint import open_foreign
+from keras_transformer.convert.hf_checkpoint import open_checkpoint
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.marian import _generation, export_marian
@@ -234,7 +234,7 @@ def test_searches_come_back(tmp_path, caplog):
     rules = kt.constraints
     translator = new_translator()
     export_marian(translator, tmp_path / "model")
-    folder = open_foreign(tmp_path / "model")
+    folder = open_checkpoint(tmp_path / "model")
 
     def there_and_back(search):
         translator.search = search
