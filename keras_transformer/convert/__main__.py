@@ -25,6 +25,13 @@ from keras_transformer.version import __version__
 logger = logging.getLogger("keras_transformer.convert")  # the module's own name is `__main__`
 
 _KERAS = ".keras"
+_CONVERTERS: dict[str, Callable[..., Any]] = {
+    "marian": convert.marian,
+    "m2m100": convert.m2m100,
+    "fsmt": convert.fsmt,
+    "ctranslate2": convert.ctranslate2,
+    "torch": convert.torch,
+}
 
 
 @dataclass(kw_only=True)
@@ -89,10 +96,8 @@ class Options(ProgressOptions):
 
 def main(options: Options) -> None:
     """Convert a model, and write the preset with its card."""
-    if options.format not in convert.__all__:
-        raise UserError(
-            f"Unknown format {options.format!r}. Expected {', '.join(convert.__all__)}."
-        )
+    if options.format not in _CONVERTERS:
+        raise UserError(f"Unknown format {options.format!r}. Expected {', '.join(_CONVERTERS)}.")
     if options.destination.exists():
         raise UserError(f"{options.destination} exists. Choose another, or remove it.")
     if options.format == "torch" and options.destination.suffix != _KERAS:
@@ -101,7 +106,7 @@ def main(options: Options) -> None:
             f"Received: {options.destination}"
         )
     check_writable("destination", options.destination, is_folder=True)
-    read = getattr(convert, options.format)
+    read = _CONVERTERS[options.format]
     with spinner("converting"):
         converted = read(options.source, **_arguments(read, options))
     if isinstance(converted, Transformer):

@@ -1,4 +1,4 @@
-"""A TensorFlow SavedModel of a parser: a sentence in, a bracketed tree out."""
+"""Export of a parser as a TensorFlow SavedModel, from sentences to bracketed trees."""
 
 import numpy as np
 from keras import ops
@@ -23,25 +23,25 @@ def export_parser(parser, path):
     ```
 
     A text is a sentence with spaces between its words, in the spelling of the parser's treebank.
-    (What splits raw text into words is Python, `kt.parsing.tokenize_words(text,
-    parser.word_tokenizer)`; a server runs it beforehand.)
-    The tree is in brackets, on one line, and always over exactly the words; it is empty for a text
-    without words, and for one that is longer than the parser's `max_source_length`. The search is
-    the parser's own, and the tree its best, whatever the parser's `decision`. A process that loads
-    the model needs `tensorflow` and `tensorflow_text` imported and nothing else.
+    (Raw text is split into words in Python, by `kt.parsing.tokenize_words(text,
+    parser.word_tokenizer)`, before it is sent to the model.) The tree is in brackets, on one line,
+    and always over exactly the words. It is empty for a text that has no words or is longer than
+    the parser's `max_source_length`. The search is the parser's own, and the tree its best,
+    whatever the parser's `decision`. A process that loads the model only needs to import
+    `tensorflow` and `tensorflow_text`.
 
     Args:
         parser: a `ConstituencyParser`.
-        path: the folder to write: whole, or not at all.
+        path: the folder, which is written completely or not at all.
 
     Raises:
-        UserError: on another backend than TensorFlow, or if the parser's search is not constrained
-            to trees.
+        UserError: if the backend is not TensorFlow, or the parser's search is not constrained to
+            trees.
     """
     if not parser.constrained:
         raise UserError(
-            "A parser is exported with its search constrained to trees: repairs are made in "
-            "Python. Received a parser with constrained=False."
+            "A SavedModel requires a search constrained to trees, because repairs run only in "
+            "Python. Received: a parser with constrained=False"
         )
     save_module(_parsing_module, parser, path)
 
@@ -87,15 +87,15 @@ def _parsing_module(parser):
 
 
 def word_tokenizer(tokenizer, starts_word):
-    """`WordTokenizer` in TensorFlow.
+    """Return the `WordTokenizer` in TensorFlow.
 
     Args:
         tokenizer: the SentencePiece tokenizer, which adds no end token.
         starts_word: bool array `(vocabulary_size,)`: which tokens begin a word.
 
     Returns:
-        A function of ragged words `(n, None)`; it returns ragged int32 ids `(n, None)`, with the
-        end token.
+        A function from ragged words `(n, None)` to ragged int32 ids `(n, None)`, with the end
+        token.
     """
     import tensorflow as tf
 
@@ -112,12 +112,12 @@ def word_tokenizer(tokenizer, starts_word):
 
 
 def kinds_table(tag_dictionary):
-    """The dictionary's kinds of words as a table of TensorFlow, or None without a dictionary."""
+    """Return the dictionary's kinds of words as a TensorFlow table; None without a dictionary."""
     import tensorflow as tf
 
     if tag_dictionary is None:
         return None
-    kinds = {"": 0, **tag_dictionary.kinds}  # TensorFlow takes no empty table.
+    kinds = {"": 0, **tag_dictionary.kinds}  # TensorFlow does not allow an empty table.
     entries = tf.lookup.KeyValueTensorInitializer(
         list(kinds), list(kinds.values()), tf.string, tf.int32
     )
@@ -125,22 +125,22 @@ def kinds_table(tag_dictionary):
 
 
 def _dense(words):
-    """Ragged words as `(batch, words)`, with one column more, for sentences without words."""
+    """Return ragged words as `(batch, words)`, with one more column for sentences without words."""
     import tensorflow as tf
 
     return tf.pad(words.to_tensor(), [[0, 0], [0, 1]], constant_values="")
 
 
 def tree_writer(symbols):
-    """The writer of bracketed trees, in TensorFlow.
+    """Return a writer of bracketed trees in TensorFlow.
 
     Args:
         symbols: the `TreeSymbols` of the trees.
 
     Returns:
-        A function of ids `(batch, length)`, ragged words without brackets in them and, if they are
-        to be other leaves than those of the ids, ids of leaves `(batch, words)`; it writes trees:
-        strings `(batch,)`.
+        A function of ids `(batch, length)`, ragged words without brackets in them, and optional ids
+        of leaves `(batch, words)` that replace the leaves of the ids. It returns the trees: strings
+        `(batch,)`.
     """
     import tensorflow as tf
 
@@ -173,11 +173,12 @@ def tree_writer(symbols):
 
 
 def top_down_order(is_leaf, change):
-    """Where the symbols of trees written in-order stand from the top down.
+    """Return the top-down order of the symbols of trees that are written in-order.
 
-    Each symbol belongs to a leaf: one that opens a constituent to the first leaf in it, one that
-    closes a constituent to the last. Before a leaf, constituents are opened in the reverse of their
-    order after it, the outermost first; after it they are closed in their own.
+    Each symbol belongs to a leaf: an opening symbol to the first leaf in its constituent, a closing
+    symbol to the last. Top-down, constituents are opened before their first leaf, in the reverse of
+    their in-order sequence, so that the outermost comes first. They are closed after their last
+    leaf in the same sequence.
 
     Args:
         is_leaf: bool `(batch, length)`.
@@ -185,30 +186,30 @@ def top_down_order(is_leaf, change):
             closes it, else 0.
 
     Returns:
-        int32 `(batch, length)`: for each place the index of the symbol that belongs there. What
-        follows a tree stays behind it.
+        Int32 `(batch, length)`: the index of the symbol at each position. Tokens after a tree stay
+        after it.
     """
     import tensorflow as tf
 
     index = tf.range(tf.shape(change)[1])
     depth = tf.cumsum(change, axis=1)
     is_opener = change > 0
-    # The last child of a constituent began with the last leaf outside of that child's constituents:
-    # (batch, opener, leaf).
+    # The last child before an opener begins with the last leaf at the depth of that child: (batch,
+    # opener, leaf).
     begins = is_leaf[:, None, :] & (depth[:, None, :] == depth[:, :, None] - 1)
     begins &= index[None, None, :] < index[None, :, None]
     first = tf.reduce_max(tf.where(begins, index, 0), axis=-1)
     last = _latest(tf.where(is_leaf, index, 0))
     place = tf.where(is_opener, 3 * first, tf.where(is_leaf, 3 * index + 1, 3 * last + 2))
     within = tf.where(is_opener, -index, index)
-    # Sorted by place, and within it.
+    # Sort by place, then within a place.
     size = 2 * tf.size(index) + 1
     key = tf.cast(place, "int64") * tf.cast(size, "int64") + tf.cast(within, "int64")
     return tf.argsort(key, axis=1, stable=True)
 
 
 def _latest(index):
-    """The largest so far along each row, where rows are zeros and growing numbers."""
+    """Return the running maximum of each row."""
     import tensorflow as tf
 
     size = tf.shape(index)[1]

@@ -1,4 +1,4 @@
-"""The model of a constituency parser: a `Transformer` whose decoder knows the next word."""
+"""The model of a constituency parser: a `Transformer` whose decoder reads the next word."""
 
 import functools
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from keras_transformer.models.encoder_decoder import Decoder
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.deterministic_attention import DeterministicAttention, NextWordInputs
 from keras_transformer.parsing.word_tagger import WordTagger
+from keras_transformer.typing import DType, Tensor
 from keras_transformer.validation import positive_number
 
 
@@ -21,7 +22,7 @@ class ParserConfig(TransformerConfig):
     """The hyperparameters of a `ParserTransformer`, whose docstring describes each of them.
 
     Raises:
-        UserError: if a value is out of its range, or two do not go together.
+        UserError: if a value is out of its range, or two values contradict each other.
     """
 
     word_start_ids: Sequence[int] | None = None
@@ -38,8 +39,8 @@ class ParserConfig(TransformerConfig):
         starts, leaves = self.word_start_ids, self.leaf_ids
         if (starts is None) != (leaves is None):
             raise UserError(
-                "`word_start_ids` and `leaf_ids` are both arguments of deterministic attention: "
-                f"pass both or neither. Received: word_start_ids={starts}, leaf_ids={leaves}"
+                "`word_start_ids` and `leaf_ids` must be given together. "
+                f"Received: word_start_ids={starts}, leaf_ids={leaves}"
             )
         if starts is None or leaves is None:
             self._check_no_tagger()
@@ -54,21 +55,23 @@ class ParserConfig(TransformerConfig):
         for name in ("untagged_leaf_id", "tag_loss_weight"):
             if getattr(self, name) is not None:
                 raise UserError(
-                    f"`{name}` is of a tagger, which reads the vectors of deterministic attention: "
-                    f"pass `leaf_ids` too. Received: {name}={getattr(self, name)}"
+                    f"`{name}` requires `leaf_ids`: the tagger reads the vectors of deterministic "
+                    f"attention. Received: {name}={getattr(self, name)}"
                 )
 
 
 class ParserDecoder(Decoder):
-    """A decoder that reads the vector of the next word, and whose words may have a tagger."""
+    """A decoder that reads the vector of the next word, with an optional tagger of words."""
 
-    def __init__(self, config: ParserConfig, token_embedding, dtype):
+    def __init__(self, config: ParserConfig, token_embedding: Any, dtype: DType):
         super().__init__(config, token_embedding, dtype)
-        self.deterministic_attention = self.tagger = None
-        if config.leaf_ids is not None:
-            self.deterministic_attention = DeterministicAttention(
-                config.word_start_ids, config.leaf_ids, dtype=dtype, name="deterministic_attention"
-            )
+        self.deterministic_attention: DeterministicAttention | None = None
+        self.tagger: WordTagger | None = None
+        if config.leaf_ids is None or config.word_start_ids is None:
+            return
+        self.deterministic_attention = DeterministicAttention(
+            config.word_start_ids, config.leaf_ids, dtype=dtype, name="deterministic_attention"
+        )
         if config.untagged_leaf_id is not None or config.tag_loss_weight is not None:
             self.tagger = WordTagger(
                 config.leaf_ids,
@@ -79,29 +82,31 @@ class ParserDecoder(Decoder):
             )
 
     @property
-    def predicts_tags_apart(self):
-        """Whether the tagger alone predicts tags, and not the decoder too."""
+    def predicts_tags_apart(self) -> bool:
+        """Whether only the tagger predicts tags, and not the decoder."""
         return self.tagger is not None and self.tagger.untagged_leaf_id is not None
 
-    def added_to_embeddings(self, encoder_sequence, encoder_token_ids, token_ids):
+    def added_to_embeddings(
+        self, encoder_sequence: Tensor, encoder_token_ids: Tensor, token_ids: Tensor
+    ) -> Tensor | None:
         if self.deterministic_attention is None:
             return None
         return self.deterministic_attention(encoder_sequence, encoder_token_ids, token_ids)
 
-    def embed(self, token_ids, **options):
+    def embed(self, token_ids: Tensor, **options: Any) -> Tensor:
         token_ids = token_ids if self.tagger is None else self.tagger.untagged(token_ids)
         return super().embed(token_ids, **options)
 
-    def logits(self, sequence):
+    def logits(self, sequence: Tensor) -> Tensor:
         logits = super().logits(sequence)
         return logits if self.tagger is None else self.tagger.without_tags(logits)
 
-    def outputs(self, logits, added):
-        if not self.predicts_tags_apart:
+    def outputs(self, logits: Tensor, added: Tensor) -> Tensor:
+        if self.tagger is None or not self.predicts_tags_apart:
             return logits
         return self.tagger(logits, self.tag_log_probs(added))
 
-    def loss_factors(self, sequence, added):
+    def loss_factors(self, sequence: Tensor, added: Tensor) -> tuple[Tensor, Tensor, Any]:
         factors = self.logit_factors(sequence)
         if self.tagger is None:
             return *factors, None
@@ -110,12 +115,19 @@ class ParserDecoder(Decoder):
             return *self.tagger.factors(*factors, log_probs), None
         return *factors, functools.partial(self.tagger.losses, log_probs)
 
-    def tag_log_probs(self, words):
+    def tag_log_probs(self, words: Tensor) -> Tensor:
         """Return the log-probabilities of the tags of words, `(batch, n, leaves)`.
 
         Args:
             words: float tensor `(batch, n, hidden_dim)`, the vectors of the words.
+
+        Raises:
+            UserError: if there is no tagger.
         """
+        if self.tagger is None:
+            raise UserError(
+                "The model has no tagger: it needs `untagged_leaf_id` or `tag_loss_weight`."
+            )
         return self.tagger.log_probs(super().logits(words))
 
 
@@ -124,8 +136,8 @@ class ParserTransformer(Transformer):
     """A `Transformer` from words to the symbols of a tree.
 
     Each target token of a kind, a leaf, stands for one word of the source, in order. So the next
-    word is known at each step: its vector is added to the decoder's input
-    (`kt.parsing.DeterministicAttention`). The paper attends by learned weights alone, as this model
+    word is known at each step, and its vector is added to the decoder's input
+    (`kt.parsing.DeterministicAttention`). The paper attends only by learned weights, as this model
     does without `leaf_ids`.
 
     Args:
@@ -133,13 +145,13 @@ class ParserTransformer(Transformer):
         word_start_ids: ids of the source tokens that begin a word; required with `leaf_ids`.
         leaf_ids: ids of the target tokens that stand for a word; required with `word_start_ids`.
         untagged_leaf_id: one of the `leaf_ids`, which the decoder reads and writes in place of all
-            of them. Which leaf it is, its tag, is predicted from the encoder's output of the word
-            alone (`kt.parsing.WordTagger`). The model's outputs are the logits of both together,
-            those of `decode` the decoder's; `tag` returns the tags.
+            leaves. The tag of a word is predicted from the encoder's output for the word alone
+            (`kt.parsing.WordTagger`). The model returns the logits of both together, `decode` the
+            decoder's logits, and `tag` the tags.
         tag_loss_weight: weight of the cross-entropy of tags in the loss. Defaults to 1 with an
-            `untagged_leaf_id`, where it weighs the gradient of a part of the logits. Without an
-            `untagged_leaf_id`, a weight adds a tagger with a loss of its own, and the decoder
-            predicts tags too.
+            `untagged_leaf_id`, where it is the weight of a part of the gradient of the logits.
+            Without an `untagged_leaf_id`, it adds a tagger with a loss of its own, and the decoder
+            also predicts tags.
         dtype: as for `Transformer`.
         name: name of the model.
         trainable: whether training changes the weights.
@@ -150,13 +162,14 @@ class ParserTransformer(Transformer):
         training: whether to apply dropout.
 
     Returns:
-        Float32 tensor `(batch, target, vocabulary_size)`, as of `Transformer`.
+        Float32 tensor `(batch, target, vocabulary_size)`, as for `Transformer`.
 
     Raises:
-        UserError: as `Transformer`; or if the arguments of words, leaves and tags do not go
-            together.
+        UserError: as `Transformer`; or if the arguments of words, leaves and tags contradict each
+            other.
     """
 
+    decoder: ParserDecoder
     config_class = ParserConfig
     decoder_class = ParserDecoder
     backbone_name = "ParserTransformerBackbone"
@@ -200,16 +213,22 @@ class ParserTransformer(Transformer):
         if tagger is None or self.decoder.predicts_tags_apart:
             return None
         return (
-            "The loss of the tagger is computed in fused steps alone: leave `tag_loss_weight` out "
-            "of the model otherwise."
+            "The loss of the tagger requires fused steps. Without them, create the model without "
+            "`tag_loss_weight`."
         )
 
-    def decode(self, *args, word_vectors=None, next_words=None, **kwargs):
+    def decode(
+        self,
+        *args: Any,
+        word_vectors: Tensor | None = None,
+        next_words: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Run the decoder stack, as `Transformer.decode`.
 
         Args:
             *args: as for `Transformer.decode`.
-            word_vectors: with a `cache`, what the method of this name returns.
+            word_vectors: with a `cache`, the result of the method `word_vectors`.
             next_words: with a `cache`, int tensor `(batch, target)`: the number of leaves up to
                 each of the `decoder_token_ids`.
             **kwargs: as for `Transformer.decode`.
@@ -225,49 +244,46 @@ class ParserTransformer(Transformer):
         if self.deterministic_attention is not None and kwargs.get("cache") is not None:
             if word_vectors is None or next_words is None:
                 raise UserError(
-                    "A model with `leaf_ids` cannot count leaves step by step: pass `word_vectors` "
-                    "and `next_words` to `decode` next to the cache."
+                    "A model with `leaf_ids` needs `word_vectors` and `next_words` with a cache, "
+                    "because it cannot count leaves step by step. Received only `cache`."
                 )
             kwargs["added"] = self.deterministic_attention.vectors_at(word_vectors, next_words)
         return super().decode(*args, **kwargs)
 
-    def word_vectors(self, encoder_sequence, encoder_token_ids):
-        """Compute the vectors of words that step-by-step decoding needs next to its cache.
+    def word_vectors(self, encoder_sequence: Tensor, encoder_token_ids: Tensor) -> Tensor:
+        """Return the vectors of words that step-by-step decoding needs next to its cache.
 
         Args:
-            encoder_sequence: float tensor `(batch, source, hidden_dim)`, what `encode` returns.
+            encoder_sequence: float tensor `(batch, source, hidden_dim)`, the result of `encode`.
             encoder_token_ids: int tensor `(batch, source)`.
 
         Returns:
-            Float tensor `(batch, source, hidden_dim)`, a vector for each word of the source; `()`
-            for a model without `leaf_ids`.
+            Float tensor `(batch, source, hidden_dim)`, one vector per word of the source; `()` for
+            a model without `leaf_ids`.
         """
         if self.deterministic_attention is None:
             return ()
         return self.deterministic_attention.word_vectors(encoder_sequence, encoder_token_ids)
 
-    def tag(self, encoder_token_ids):
+    def tag(self, encoder_token_ids: Tensor) -> Tensor:
         """Predict the tags of words, with `untagged_leaf_id` or `tag_loss_weight`.
 
         Args:
             encoder_token_ids: int tensor `(batch, source)`.
 
         Returns:
-            Float32 tensor `(batch, source, leaves)`: for each word of the source, and then for no
-            word, the log-probabilities of all leaves in the order of their ids.
+            Float32 tensor `(batch, source, leaves)`: for each word of the source, the
+            log-probabilities of all leaves in the order of their ids. Further entries have no
+            meaning.
 
         Raises:
             UserError: if the model has no tagger.
         """
-        if self.decoder.tagger is None:
-            raise UserError(
-                "The model has no tagger: it needs `untagged_leaf_id` or `tag_loss_weight`."
-            )
         encoded = self.encode(encoder_token_ids)
         return self.decoder.tag_log_probs(self.word_vectors(encoded, encoder_token_ids))
 
 
-def _check_ids(name, token_ids, size):
+def _check_ids(name: str, token_ids: Sequence[int], size: int) -> None:
     largest = max(token_ids, default=0)
     if largest >= size:
         raise UserError(f"`{name}` must be below {size}, the vocabulary size. Received: {largest}")

@@ -1,32 +1,42 @@
-"""A sentence's parses, from the outputs of a search."""
+"""Parses of a sentence, from the outputs of a search."""
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from keras import ops
 
+from keras_transformer.decoding.search import Search
+from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.trees import consensus, escape, repair
 from keras_transformer.parsing.trees.traversal import LEAF, walk
+from keras_transformer.parsing.words import Words
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+# Token ids, padded with 0, and the score of an output.
+Output = tuple[Sequence[int] | np.ndarray, float]
 
 
 class Parse(NamedTuple):
-    """A sentence's tree; None for a sentence without words, and for one that is too long."""
+    """The parse of a sentence."""
 
-    tree: object  # nltk.Tree
-    score: float  # what the search gives it, or the agreement of a consensus; 0 without a tree
-    repairs: Counter  # what had to be mended in the model's best output, by kind
+    tree: "Tree | None"  # None for a sentence that has no words or is too long
+    score: float  # of the search, or the agreement of a consensus; 0 without a tree
+    repairs: Counter[str]  # of the model's best output, by kind
     is_too_long: bool = False
-    others: tuple = ()  # the next best, each a `Parse`, where more than one result was asked for
+    others: tuple["Parse", ...] = ()  # the next best, if more than one result was requested
 
 
-def no_parse(sentence):
-    """The `Parse` of `Words` that were not searched for."""
+def no_parse(sentence: Words) -> Parse:
+    """Return the `Parse` of a sentence that was not searched."""
     return Parse(None, 0.0, Counter(), is_too_long=bool(sentence.words))
 
 
-def parses_of(sentence, outputs, symbols):
-    """A `Parse` for each output, in their order; of no tree at all, without outputs.
+def parses_of(sentence: Words, outputs: Sequence[Output], symbols: TreeSymbols) -> list[Parse]:
+    """Return one `Parse` per output, in their order; without outputs, one repaired `Parse`.
 
     Args:
         sentence: `Words`.
@@ -37,30 +47,31 @@ def parses_of(sentence, outputs, symbols):
         A list, not empty.
     """
     leaves, parses = [escape(word) for word in sentence.words], []
-    # Without the constraint, no output at all is possible too.
+    # An unconstrained search may find no output.
     for token_ids, score in outputs or [([], -np.inf)]:
         tree, repairs = repair(leaves, symbols.decode(token_ids), symbols.linearization)
         parses.append(Parse(_tagged(tree, sentence.tags), score, repairs))
     return parses
 
 
-def consensus_parse(parses, log_probabilities):
-    """The tree that `parses` agree on; its score is their agreement.
+def consensus_parse(parses: Sequence[Parse], log_probabilities: np.ndarray) -> Parse:
+    """Return the consensus of parses, whose score is their agreement.
 
     Args:
         parses: list of `Parse`, not empty.
-        log_probabilities: float array, of each.
+        log_probabilities: float array, one per parse.
 
     Returns:
         A `Parse`.
     """
     weights = np.exp(log_probabilities - log_probabilities.max())
-    tree, agreement = consensus([parse.tree for parse in parses], weights.tolist())
+    trees = [parse.tree for parse in parses if parse.tree is not None]
+    tree, agreement = consensus(trees, weights.tolist())
     return parses[0]._replace(tree=tree, score=agreement)
 
 
-def _tagged(tree, tags):
-    """The tree with the tags that are known."""
+def _tagged(tree: "Tree", tags: Sequence[str | None]) -> "Tree":
+    """Set the tags that are given, and return the tree."""
     leaves = (node for step, node in walk(tree) if step == LEAF)
     for leaf, tag in zip(leaves, tags):
         if tag is not None:
@@ -68,7 +79,7 @@ def _tagged(tree, tags):
     return tree
 
 
-def log_probabilities(outputs, search):
+def log_probabilities(outputs: Sequence[Output], search: Search) -> np.ndarray:
     """Return the log-probabilities of outputs: their scores without the length penalty.
 
     Args:
@@ -79,7 +90,7 @@ def log_probabilities(outputs, search):
         Float array.
     """
     token_ids, scores = zip(*outputs)
-    # A penalty of coverage stays in them: it is unknown here.
+    # A coverage penalty is not removed, because it is unknown here.
     lengths = ops.convert_to_tensor([np.count_nonzero(ids) for ids in token_ids], "int32")
     factors = search.penalized(ops.ones(len(token_ids)), lengths)
     return np.array(scores) / ops.convert_to_numpy(factors)

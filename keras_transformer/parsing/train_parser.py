@@ -1,4 +1,4 @@
-"""Train a constituency parser, from trees to a model folder (section 6.3)."""
+"""Training of a constituency parser, from trees to a model folder (section 6.3)."""
 
 import copy
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from keras_transformer.parsing.trees import (
 )
 from keras_transformer.parsing.trees.traversal import LEAF
 from keras_transformer.parsing.word_tags import TagDictionary
-from keras_transformer.parsing.words import word_tokenizer_of
+from keras_transformer.parsing.words import DEFAULT_WORD_TOKENIZER, WORD_TOKENIZERS
 from keras_transformer.tasks.init_from_preset import initial_preset
 from keras_transformer.tasks.pipeline import (
     TrainingOptions,
@@ -48,39 +48,40 @@ class TreeVocabularyOptions(VocabularyOptions):
     """The vocabulary of a parser (section 6.3)."""
 
     vocabulary_size: int = 4000
-    """Size of the vocabulary: symbols of trees, and BPE of the words. The paper's: 16000, and 32000
-    with extra trees."""
+    """Size of the vocabulary: symbols of trees, and BPE of the words. The paper uses 16000, and
+    32000 with extra trees."""
 
 
 @dataclass(kw_only=True)
 class TreeOptions:
-    """What to predict of the trees, and from which."""
+    """Options of what a parser predicts, and of the trees it learns from."""
 
     tags: Literal["tree", "tagger", "none"] = "tree"
-    """What predicts the words' tags: the decoder, as symbols of the tree; a tagger, from the
-    encoder's output of each word; or nothing. In the last two cases one symbol of the tree stands
-    for all words (Vinyals et al., 2015)."""
+    """How tags of words are predicted: by the decoder, as symbols of the tree; by a tagger, from the
+    encoder's output of each word; or not at all. In the last two cases one symbol of the tree
+    stands for all words (Vinyals et al., 2015)."""
     tag_loss_weight: float | None = None
-    """Weight of the tags' cross-entropy with `tags=tagger`: 1 by default. With `tags=tree`, the
-    tagger is trained beside the decoder, and used for nothing else."""
+    """Weight of the cross-entropy of tags with `tags=tagger`, 1 by default. With `tags=tree`, it
+    also trains a tagger next to the decoder, which has no other use."""
     keep_tags: bool = True
-    """False is the earlier name of `tags=none`."""
+    """False is an earlier name of `tags=none`."""
     linearization: Literal["top-down", "in-order"] = "in-order"
     """Whether the symbol that opens a constituent comes before its first child or after it."""
     extra_ratio: float = 1.0
-    """How many of the extra trees there are to be for one of the treebank."""
+    """Number of extra trees per tree of the treebank."""
     constituents: bool = False
-    """Train on each constituent as a sentence of its own, too: for small treebanks."""
+    """Also train on each constituent as a sentence of its own, for small treebanks."""
     constituent_steps: int = 0
-    """Do so for the first so many updates only, and then train on whole trees alone."""
+    """Train on constituents only in this number of first updates, and then only on whole trees."""
     deterministic_attention: bool = True
-    """Let the decoder look at the word that comes next: see `kt.parsing.DeterministicAttention`.
-    The paper's decoder finds it by its learned attention alone."""
+    """Add the vector of the next word to the decoder's input: see
+    `kt.parsing.DeterministicAttention`. The paper's decoder only has learned attention."""
     tag_dictionary: int = 5
-    """Words that occur so often may only have their tags of training. 0: any word, any tag."""
+    """Words with at least this number of occurrences may only have their tags of training. 0 allows
+    every tag for every word."""
     word_tokenizer: Literal["treebank", "craft"] | None = mutable_on_resume(None)
-    """The treebank whose rules split raw text for the parser, as they split the words of its trees.
-    Defaults to craft for the dataset of that name, and to treebank, the Penn Treebank's."""
+    """Rules that split raw text into words, which must match the words of the trees. Defaults to
+    craft for the dataset of that name, else to treebank, the Penn Treebank's rules."""
 
     def check(self):
         """Check the options.
@@ -95,16 +96,16 @@ class TreeOptions:
 
 @dataclass(kw_only=True)
 class ParsingOptions:
-    """How trees are searched for where they are scored."""
+    """Options of the search that scores trees during a training."""
 
     extra_length: int = 300
-    """How many tokens longer than its sentence a tree may be (section 6.3)."""
+    """Number of tokens by which a tree may exceed its sentence (section 6.3)."""
     beam_size: int = 4
-    """Live hypotheses of a sentence where trees are scored. `evaluate.py` takes the paper's 21."""
+    """Beam size of the search. `evaluate.py` uses the paper's 21."""
     alpha: float = 0.3
     """Strength of the length penalty (section 6.3)."""
     val_sentences: int = 500
-    """How many validation sentences to parse at each interval."""
+    """Number of validation sentences to parse at each interval."""
 
     def check(self):
         """Check the options.
@@ -116,7 +117,7 @@ class ParsingOptions:
         self.search()
 
     def search(self):
-        """The `BeamSearch` of these options."""
+        """Return the `BeamSearch` of these options."""
         return BeamSearch(self.beam_size, self.alpha, extra_length=self.extra_length)
 
 
@@ -126,7 +127,7 @@ class ParserTrainingOptions(TrainingOptions):
 
     Attributes:
         trees: `TreeOptions`: what to predict.
-        parsing: `ParsingOptions`: how trees are searched for where they are scored.
+        parsing: `ParsingOptions`: the search that scores trees.
     """
 
     vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
@@ -171,7 +172,7 @@ def train_parser(
     pairs = make_tree_pairs(train, options.trees, extra)
     val_pairs = TreePairs(val, linearization=pairs.linearization)
     tokenizer, symbols = make_tree_tokenizer(pairs, context)
-    # Constituents may be trained on for a part of the training alone.
+    # Constituents may be used in the first part of the training only.
     steps = options.trees.constituent_steps
     first = (pairs.with_constituents(), steps) if steps else None
     words = WordTokenizer(tokenizer)
@@ -223,21 +224,27 @@ def train_parser(
 
 
 def make_linearization(options):
-    """The `Linearization` of trees as `TreeOptions` say.
+    """Return the `Linearization` of trees for some `TreeOptions`.
 
     Args:
         options: `TreeOptions`.
 
+    Returns:
+        A `LabelledBrackets`, or an `InOrderBrackets`.
+
     Raises:
-        UserError: if there is no such linearization, or options of tags contradict one another.
+        UserError: if there is no such linearization, or options of tags contradict each other.
     """
-    forms = {"top-down": LabelledBrackets, "in-order": InOrderBrackets}
+    forms: dict[str, type[LabelledBrackets]] = {
+        "top-down": LabelledBrackets,
+        "in-order": InOrderBrackets,
+    }
     check_choice("linearization", options.linearization, forms)
     return forms[options.linearization](keep_tags=tags_from(options) != "none")
 
 
 def tags_from(options):
-    """What predicts tags, by both names of the option.
+    """Return the option `tags`, or its value by the earlier name `keep_tags`.
 
     Args:
         options: `TreeOptions`.
@@ -252,16 +259,18 @@ def tags_from(options):
     if tags not in ("tree", "tagger", "none"):
         raise UserError(f"`tags` must be 'tree', 'tagger' or 'none'. Received: tags={tags!r}")
     if not options.keep_tags and tags == "tagger":
-        raise UserError('`keep_tags=False` is `tags="none"`. Received both: tags="tagger"')
+        raise UserError(
+            '`keep_tags=False` means `tags="none"`. Received: keep_tags=False, tags="tagger"'
+        )
     tags = tags if options.keep_tags else "none"
     if tags == "tagger" and not options.deterministic_attention:
         raise UserError(
-            "The tagger reads the vectors that deterministic attention makes of words. Received: "
-            f"tags={tags!r}, deterministic_attention=False"
+            "`tags='tagger'` requires `deterministic_attention`, whose vectors of words the tagger "
+            f"reads. Received: tags={tags!r}, deterministic_attention=False"
         )
     if weight is not None and (tags == "none" or not options.deterministic_attention):
         raise UserError(
-            "`tag_loss_weight` is of a tagger, which needs tags and deterministic attention. "
+            "`tag_loss_weight` requires tags and `deterministic_attention`. "
             f"Received: tag_loss_weight={weight}, tags={tags!r}, "
             f"deterministic_attention={options.deterministic_attention}"
         )
@@ -270,7 +279,7 @@ def tags_from(options):
 
 
 def make_tree_pairs(train, options, extra=None):
-    """The pairs (words, symbols) to train on: `TreePairs` as `TreeOptions` say.
+    """Return the pairs (words, symbols) to train on.
 
     Args:
         train: a `Treebank`.
@@ -278,13 +287,13 @@ def make_tree_pairs(train, options, extra=None):
         extra: a second `Treebank`, such as the output of another parser.
 
     Raises:
-        UserError: if constituents are to be trained on to the end and for a number of updates.
+        UserError: if both `constituents` and `constituent_steps` are set.
     """
     steps = options.constituent_steps
     if steps < 0 or (steps and options.constituents):
         raise UserError(
-            "`constituents` trains on constituents to the end, and `constituent_steps` for so many "
-            f"updates at first: pass one of them. Received: constituents={options.constituents}, "
+            "`constituents`, which trains on constituents to the end, and `constituent_steps` must "
+            f"not both be set. Received: constituents={options.constituents}, "
             f"constituent_steps={steps}"
         )
     return TreePairs(
@@ -302,7 +311,7 @@ def make_tree_tokenizer(
     """Train the vocabulary of words and of the symbols of trees, or read an existing one.
 
     Args:
-        pairs: what `make_tree_pairs` returned.
+        pairs: the result of `make_tree_pairs`.
         context: the `TrainingContext`.
 
     Returns:
@@ -343,9 +352,9 @@ def _initial_symbols(init, symbols, linearization):
 
 
 def parser_hyperparameters(tokenizer, symbols, options):
-    """Return the arguments of a parser's model that its words and symbols decide.
+    """Return the arguments of a parser's model that depend on its words and symbols.
 
-    The words, which are never among the targets, have an embedding of their own.
+    The words are never targets, so they have an embedding of their own.
 
     Args:
         tokenizer: the `Tokenizer` of the words.
@@ -369,22 +378,24 @@ def parser_hyperparameters(tokenizer, symbols, options):
 
 
 def parser_metadata(pairs, symbols, options):
-    """What a `ConstituencyParser` needs to know of the trees that it was trained on.
+    """Return the facts about its training trees that a `ConstituencyParser` needs.
 
     Args:
-        pairs: what `make_tree_pairs` returned.
-        symbols: its `TreeSymbols`.
+        pairs: the result of `make_tree_pairs`.
+        symbols: the `TreeSymbols` of the trees.
         options: `TreeOptions`.
 
     Returns:
         A dict of JSON values.
     """
+    # The treebanks without rules of their own are in the Penn Treebank's spelling.
+    word_tokenizer = pairs.name if pairs.name in WORD_TOKENIZERS else DEFAULT_WORD_TOKENIZER
     metadata = {
         "dataset": pairs.name,
         "symbols": symbols.symbols,
         "linearization": symbols.linearization.serialize(),
         "max_openings": pairs.survey.max_openings,
-        "word_tokenizer": options.word_tokenizer or word_tokenizer_of(pairs.name),
+        "word_tokenizer": options.word_tokenizer or word_tokenizer,
     }
     if options.tag_dictionary and tags_from(options) != "none":
         counts = pairs.survey.tag_counts
@@ -394,14 +405,14 @@ def parser_metadata(pairs, symbols, options):
 
 
 def validation_parser(parser, options):
-    """Copy a parser, with the search that scores trees while it is trained.
+    """Return a copy of a parser with the search that scores trees during the training.
 
     Args:
         parser: a `ConstituencyParser`.
         options: `ParsingOptions`.
 
     Raises:
-        UserError: if one of them is out of its range.
+        UserError: if an option is out of its range.
     """
     options.check()
     scored = copy.copy(parser)
@@ -412,7 +423,7 @@ def validation_parser(parser, options):
 
 
 def score_trees(parser, trees):
-    """The `EvalbScores` of a parser's trees, with the parameters of COLLINS.prm.
+    """Score a parser's trees with EVALB and the parameters of COLLINS.prm.
 
     Args:
         parser: a `ConstituencyParser`.
@@ -422,13 +433,13 @@ def score_trees(parser, trees):
         `EvalbScores`.
     """
     predicted = parser([[word for word, _ in tagged_words(tree)] for tree in trees])
-    # A sentence that is too long for the model's positions has none, and is a skip sentence.
+    # A sentence that is too long for the model's positions has no tree: a skip sentence.
     lines = [to_bracketed(tree) if tree else "" for tree in predicted]
     return evaluate_trees(map(to_bracketed, trees), lines, Parameters.named("COLLINS"))
 
 
 def describe_evalb(result):
-    """The `EvalbScores` that `score_trees` returns in one line.
+    """Format the result of `score_trees` in one line.
 
     Args:
         result: `EvalbScores`.

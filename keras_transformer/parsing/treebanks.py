@@ -31,30 +31,29 @@ if TYPE_CHECKING:
 SPLITS = ("train", "val", "test")
 CRAFT_VAL_ARTICLES = 3
 
-_Trees = Callable[[], Iterable["Tree"]]  # Starts to read a treebank.
+_Trees = Callable[[], Iterable["Tree"]]  # Function that starts to read a treebank.
 
 
 class Treebank:
     """The cleaned trees of one split of a treebank.
 
-    Creating the object reads and cleans all trees, so that bad input is reported at once, and keeps
-    them in a temporary file (see `TreeCache`). Every `iter()` starts a new pass over that file: the
-    treebank's own are read once, and what is done to them later changes nothing. Trees are
-    streamed, never held in memory. Those in which traces are all there is cannot be cleaned; they
-    are left out and counted.
+    Creating the object reads and cleans all trees, so that bad input is reported at once, and
+    writes them to a temporary file (see `TreeCache`). Every `iter()` starts a new pass over that
+    file. The treebank's own files are read once, and later changes of them have no effect. Trees
+    are streamed, never held in memory. Trees that consist of traces only are left out and counted.
 
     Args:
         name: name of the treebank.
         split: name of the split, such as `"train"`.
-        trees: function without arguments that returns an iterator of trees as they are in the
-            treebank; called once.
-        collapse_unary: whether unary loops are taken out, as for `clean_tree`.
+        trees: function without arguments that returns an iterator of the treebank's trees, without
+            changes; called once.
+        collapse_unary: whether to remove unary loops, as for `clean_tree`.
 
     Attributes:
         num_left_out: number of trees without any word.
 
     Raises:
-        UserError: if there are no trees, or by `trees` where it finds bad input.
+        UserError: if there are no trees, or `trees` finds bad input.
 
     Example:
 
@@ -71,7 +70,7 @@ class Treebank:
         self.num_left_out = 0
         self._cache = TreeCache(self._cleaned(trees()))
         if len(self) == 0:
-            raise UserError(f"The split {split!r} of {name} is empty: it holds no tree with words.")
+            raise UserError(f"The split {split!r} of {name} has no tree with words.")
 
     @classmethod
     def from_file(
@@ -81,13 +80,13 @@ class Treebank:
         split: str = "train",
         collapse_unary: bool = False,
     ) -> "Treebank":
-        """Takes the trees of one file, plain or compressed (`.gz`, `.bz2`, `.xz`).
+        """Read the trees of one file, plain or compressed (`.gz`, `.bz2`, `.xz`).
 
         Args:
-            path: the file, as `read_trees` takes it.
+            path: the file, in the form of `read_trees`.
             name: name of the treebank.
             split: name of the split.
-            collapse_unary: whether unary loops are taken out.
+            collapse_unary: whether to remove unary loops.
 
         Returns:
             A `Treebank`.
@@ -108,7 +107,7 @@ class Treebank:
         return f"<Treebank {self.name} {self.split}: {len(self):,} trees{left_out}>"
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of all trees in order: equal exactly where the trees are equal."""
+        """Return the SHA-256 (hex) of all trees in order: equal if and only if the trees are."""
         return self._cache.fingerprint
 
     def _cleaned(self, trees: Iterable["Tree"]) -> Iterator["Tree"]:
@@ -126,7 +125,7 @@ def load_treebank(
     data_dir: str | PathLike | None = None,
     collapse_unary: bool = False,
 ) -> Treebank:
-    """Loads one split of a treebank by name.
+    """Load one split of a treebank by name.
 
     | Name | Treebank | Files in `data_dir` |
     |---|---|---|
@@ -135,16 +134,17 @@ def load_treebank(
     | `craft` | articles of biology | `train.mrg`, `dev.mrg` |
     | `trees` | any trees | `train.mrg`, `val.mrg` or `dev.mrg`, `test.mrg` |
 
-    The files of `craft` and `trees` may also lie in a folder of that name in `data_dir`.
+    The files of `craft` and `trees` may also be in a folder of that name in `data_dir`.
 
-    Of the Penn Treebank, sections 02 to 21 are `train` (39,832 trees), 22 is `val` (1,700) and 23
-    `test` (2,416); a section is the files whose names begin with its number, `wsj_0201.mrg` and so
-    on. Where there are only sections 00 and 01, as in the sample that NLTK distributes, wsj_0001 to
-    wsj_0159 are `train`, to wsj_0179 `val` and to wsj_0199 `test`. A section or a file of the
-    sample that is not there is an error.
+    For the Penn Treebank, sections 02 to 21 are `train` (39,832 trees), section 22 is `val` (1,700)
+    and section 23 `test` (2,416). A section consists of the files whose names begin with its
+    number, such as `wsj_0201.mrg`. If there are only sections 00 and 01, as in the sample that NLTK
+    distributes, wsj_0001 to wsj_0159 are `train`, wsj_0160 to wsj_0179 `val` and wsj_0180 to
+    wsj_0199 `test`. A missing section, or a missing file of the sample, is an error.
 
-    CRAFT has no public test split: its `test` is `dev.mrg`, and its `val` the last three articles
-    of `train.mrg` (980 trees of 18,951), which `train` is without. An article begins with a TITLE.
+    CRAFT has no public test split: `test` is `dev.mrg`, `val` the last three articles of
+    `train.mrg` (980 trees of 18,951), and `train` the other articles. An article begins with a
+    TITLE.
 
     Args:
         dataset: a name from the table (the keys of `TREEBANKS`).
@@ -175,7 +175,7 @@ def _synthetic_trees(split: str) -> Iterator["Tree"]:
     return parse_trees(_synthetic_brackets(split), "the built-in corpus")
 
 
-@cache  # Drawing sentences takes longer than reading their trees.
+@cache  # Generating sentences takes longer than reading their trees.
 def _synthetic_brackets(split: str) -> tuple[str, ...]:
     from keras_transformer.data import synthetic
 
@@ -203,12 +203,12 @@ _FILE = re.compile(r"wsj_([0-9]{4})\.mrg", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Layout:
-    unit: str  # A split is so many of these,
-    splits: Mapping[str, range]  # of these numbers.
-    file: str
+    unit: str  # of a split: "section" or "file"
+    splits: Mapping[str, range]  # name of a split -> the numbers of its units
+    file: str  # pattern of file names
 
     def number(self, file: str) -> int:
-        """The number of the unit to which the file of a number such as "0201" belongs."""
+        """Return the number of the unit of a file, given by a number such as "0201"."""
         return int(file[:2]) if self.unit == "section" else int(file)
 
 
@@ -225,23 +225,23 @@ _SAMPLE = _Layout(
 
 
 def find_penn_treebank(split: str, data_dir: Path | None) -> list[Path]:
-    """The files of a split, sorted; `load_treebank` says how it is split.
+    """Return the files of a split, sorted; see `load_treebank` for the splits.
 
     Args:
         split: `"train"`, `"val"` or `"test"`.
-        data_dir: folder in which or below which the files lie.
+        data_dir: folder that holds the files, at any depth.
 
     Returns:
         The paths of the files.
 
     Raises:
-        UserError: if there is no such folder, if a section (or a file of the sample) is missing,
-            or if a file is there twice.
+        UserError: if there is no such folder, a section (or a file of the sample) is missing, or a
+            file exists twice.
     """
     if data_dir is None:
-        raise UserError(f"ptb needs `data_dir`, a folder that holds its files. {_EXPECTED}")
+        raise UserError(f"ptb needs `data_dir`, the folder that holds its files. {_EXPECTED}")
     files = _files_below(data_dir)
-    # The sample is of sections 00 and 01.
+    # The sample consists of sections 00 and 01.
     layout = _SAMPLE if max(files, default=("", None))[0] < "0200" else _LDC
     wanted = layout.splits[split]
     missing = sorted(set(wanted) - {layout.number(file) for file, _ in files})
@@ -255,19 +255,19 @@ def find_penn_treebank(split: str, data_dir: Path | None) -> list[Path]:
     for (file, path), (next_file, next_path) in pairwise(found):
         if file == next_file:
             raise UserError(
-                f"ptb: wsj_{file}.mrg is there more than once: {path} and {next_path}. Name the "
-                "folder of one of the copies with `data_dir`."
+                f"ptb: wsj_{file}.mrg exists more than once: {path} and {next_path}. Set "
+                "`data_dir` to the folder of one of the copies."
             )
     return [path for _, path in found]
 
 
 def _files_below(data_dir: Path) -> list[tuple[str, Path]]:
-    """The numbers and paths of the Wall Street Journal's files, sorted."""
+    """Return the numbers and paths of the Wall Street Journal's files, sorted."""
     check_folder(data_dir)
     found = []
     visited: set[str] = set()
     for folder, folders, names in os.walk(data_dir, followlinks=True):
-        # A link may lead back up.
+        # A link may lead back to a parent.
         if (real := os.path.realpath(folder)) in visited:
             folders.clear()
             continue
@@ -309,7 +309,7 @@ def _craft_trees(path: Path, split: str) -> Iterator["Tree"]:
 
 
 def _articles(trees: Iterable["Tree"]) -> Iterator[list["Tree"]]:
-    """The trees of one article after another."""
+    """Yield the lists of trees of each article."""
     article: list[Tree] = []
     for tree in trees:
         sentence = tree if tree.label() else tree[0]
@@ -347,11 +347,11 @@ _CHUNK = 1 << 16  # bytes of lines that are read together
 
 
 class TreeCache:
-    """The trees of an iterable, one a line in a temporary file.
+    """The trees of an iterable in a temporary file, one per line.
 
-    The file has no name where the system allows it, and is in the folder that `TMPDIR` names, or
-    the system's own. So it belongs to one process, is gone when the object or its process is,
-    however that ends, and does not change with what the trees were read from.
+    The file has no name if the system allows it. It is in the folder `TMPDIR`, or the system's
+    default. So it belongs to one process, disappears with the object or the process, and does not
+    change if the original files do.
 
     Args:
         trees: iterable of trees; read once.
@@ -367,7 +367,7 @@ class TreeCache:
         with _temporary_folder():
             self._file = tempfile.TemporaryFile()
         weakref.finalize(self, _close, self._file)
-        self._lock = threading.Lock()  # Passes share the place in the file.
+        self._lock = threading.Lock()  # Passes share the position in the file.
         self._length, digest = 0, hashlib.sha256()
         for tree in bar("reading", "trees", iterable=trees):
             line = f"{to_bracketed(tree)}\n".encode()
@@ -398,17 +398,17 @@ class TreeCache:
 
 
 def _close(file: BinaryIO) -> None:
-    with contextlib.suppress(OSError):  # of what could not be written
+    with contextlib.suppress(OSError):  # from data that could not be written
         file.close()
 
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[None]:
-    """Says what a system's error in the block is about."""
+    """Convert errors of the operating system to a `UserError`."""
     try:
         yield
     except OSError as error:
         raise UserError(
-            "The trees that were read could not be kept in the folder for temporary files: "
-            f"{error.strerror}. Set TMPDIR to a folder that has room for them."
+            "Cannot write the trees to the folder for temporary files: "
+            f"{error.strerror}. Set TMPDIR to a folder with enough space."
         ) from None

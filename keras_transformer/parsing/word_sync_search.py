@@ -1,8 +1,9 @@
-"""Beam search in which hypotheses compete with others that have consumed as many words."""
+"""Beam search in which hypotheses with the same number of consumed words compete."""
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ from keras import ops
 from keras_transformer.decoding.beam_search import check_alpha, penalize_length
 from keras_transformer.decoding.candidates import (
     Candidates,
+    Constraint,
     Progress,
     Sizes,
     choose,
@@ -23,42 +25,53 @@ from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
 from keras_transformer.layers.tensor_ops import is_one_of
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import integer, positive_integer
+
+if TYPE_CHECKING:
+    from keras_transformer.models.transformer import Transformer
 
 
 class WordState(NamedTuple):
     """The data that a step changes.
 
-    The first places of a beam belong to the hypotheses that live between two words, the others to
-    the hypotheses that wait after the next word. A place without a hypothesis has the score minus
+    The first places of a beam hold the live hypotheses between two words, the others the waiting
+    hypotheses, which have consumed the next word. A place without a hypothesis has the score minus
     infinity. Hypotheses differ in length, and each is stored with all its tokens: there are more
     steps than tokens, so a history of all steps would be larger.
     """
 
-    last_tokens: object  # int32 (batch, beam)
-    lengths: object  # int32 (batch, beam): how many tokens each has
-    scores: object  # float32 (batch, beam): log-probabilities, the best first of each kind
-    tokens: object  # int32 (batch, beam, length): the tokens of each, 0 after them
-    step_inputs: object  # `StepInputs.first`
-    ancestors: object  # bool (batch, beam, capacity): the cached positions each descends from
-    used: object  # int32: how many positions of the cache are in use
-    finished_scores: object  # float32 (batch, num_results): penalized, the best first
-    finished_tokens: object  # int32 (batch, num_results, length)
-    constraints: object  # a state each
-    caches: object  # a layer's (key, value) each, of the outputs, as `make_cache` has them
+    last_tokens: Tensor  # int32 (batch, beam)
+    lengths: Tensor  # int32 (batch, beam): the number of tokens
+    scores: Tensor  # float32 (batch, beam): log-probabilities, the best first of each kind
+    tokens: Tensor  # int32 (batch, beam, length): the tokens, 0 after them
+    step_inputs: Any  # `StepInputs.first`
+    ancestors: Tensor  # bool (batch, beam, capacity): the cached positions it descends from
+    used: Tensor  # int32: the number of used positions of the cache
+    finished_scores: Tensor  # float32 (batch, num_results): penalized, the best first
+    finished_tokens: Tensor  # int32 (batch, num_results, length)
+    constraints: tuple[Any, ...]  # one state per constraint
+    caches: list[Any]  # one (key, value) of the outputs per layer, as in `make_cache`
 
 
 class WordLoop(SearchLoop):
-    """The loop of one `WordSynchronousBeamSearch`; its arguments are those of `SearchLoop`."""
+    """The loop of one `WordSynchronousBeamSearch`, with the arguments of `SearchLoop`."""
 
     search: "WordSynchronousBeamSearch"
 
-    def __init__(self, search: "WordSynchronousBeamSearch", num_results, model, sentences, seed):
+    def __init__(
+        self,
+        search: "WordSynchronousBeamSearch",
+        num_results: int,
+        model: "Transformer",
+        sentences: Any,
+        seed: Tensor,
+    ):
         super().__init__(search, num_results, model, sentences, seed)
         self.num_actions = search.num_actions
         self.num_waiting = search.beam_size
 
-    def first_state(self, caches, length):
+    def first_state(self, caches: list[Any], length: Any) -> WordState:
         batch, num_results = ops.shape(self.sentences.token_ids)[0], self.num_results
         beam = self.beam_size
         has_source = ops.expand_dims(self.source_lengths > 0, 1)
@@ -82,15 +95,15 @@ class WordLoop(SearchLoop):
             caches=caches,
         )
 
-    def finished_tokens(self, state):
+    def finished_tokens(self, state: WordState) -> Tensor:
         return state.finished_tokens
 
     @staticmethod
-    def live_tokens(state, before):
+    def live_tokens(state: WordState, before: Any) -> list[tuple[int, ...]]:
         rows = ops.convert_to_numpy(state.tokens)[0].tolist()
         return [tuple(token for token in row if token != PAD_ID) for row in rows]
 
-    def next_state(self, state):
+    def next_state(self, state: WordState) -> WordState:
         state, logits = self._decode(state)
         candidates = self.search.candidates(
             functools.partial(self._choose, state, logits),
@@ -103,10 +116,10 @@ class WordLoop(SearchLoop):
         state = self._finish(state, candidates.only(ends), lengths)
         waiting = together(self._waiting(state), candidates.only(consumes))
         live = candidates.only(~(ends | consumes))
-        return self._grow(state, self._synchronised(live, waiting))
+        return self._grow(state, self._synchronized(live, waiting))
 
-    def _decode(self, state):
-        """One step of the decoder, for all that live between words."""
+    def _decode(self, state: WordState) -> tuple[WordState, Tensor]:
+        """Run one step of the decoder for the live hypotheses."""
         count = self.num_actions
         places = ops.expand_dims(ops.arange(self.beam_size, dtype="int32"), -1)
         is_new = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == state.used + places
@@ -131,9 +144,9 @@ class WordLoop(SearchLoop):
         )
         return state, logits
 
-    def _choose(self, state, logits, count):
-        """The tokens that may come next of those that live: see `candidates.choose`."""
-        # Constraints have states of all places; what waits needs no logits.
+    def _choose(self, state: WordState, logits: Tensor, count: int | None) -> tuple[Tensor, Tensor]:
+        """Return the next tokens of the live hypotheses: see `candidates.choose`."""
+        # Constraints have states for all places, but waiting hypotheses need no logits.
         logits = ops.pad(logits, ((0, 0), (0, self.num_waiting), (0, 0)))
         progress = Progress(state.lengths, ops.expand_dims(self.limits, 1) - state.lengths)
         constraints = self.search.constraints
@@ -142,15 +155,15 @@ class WordLoop(SearchLoop):
             token_ids = token_ids[:, : self.num_actions]
         return values[:, : self.num_actions], token_ids
 
-    def _waiting(self, state):
-        """Those that wait, as they are."""
+    def _waiting(self, state: WordState) -> Candidates:
+        """Return the waiting hypotheses as candidates without a new token."""
         scores = state.scores[:, self.num_actions :]
         places = self.num_actions + ops.arange(self.num_waiting, dtype="int32")
         places = ops.broadcast_to(places, ops.shape(scores))
         return Candidates(places, ops.zeros_like(places), scores)
 
-    def _finish(self, state, ends, lengths):
-        """Merge the best that end into the finished."""
+    def _finish(self, state: WordState, ends: Candidates, lengths: Tensor) -> WordState:
+        """Merge the best ended hypotheses into the finished ones."""
         ends = ends._replace(scores=self.search.penalized(ends.scores, lengths))
         ends = ends.best(min(self.num_results, ends.scores.shape[1]))
         scores = ops.concatenate([state.finished_scores, ends.scores], axis=1)
@@ -160,9 +173,9 @@ class WordLoop(SearchLoop):
         scores, places = top_k(scores, self.num_results)
         return state._replace(finished_scores=scores, finished_tokens=gather_rows(tokens, places))
 
-    def _synchronised(self, live, waiting):
-        """The hypotheses of all places. Those that wait go on when none that lives can come among
-        them any more.
+    def _synchronized(self, live: Candidates, waiting: Candidates) -> Candidates:
+        """Return the hypotheses of all places. The waiting hypotheses become live when no live
+        hypothesis can join them any more.
         """
         live, waiting = live.best(self.num_actions), waiting.best(self.num_waiting)
         none = Candidates(*map(ops.zeros_like, live)).only(False)
@@ -170,13 +183,13 @@ class WordLoop(SearchLoop):
         pairs = zip(together(waiting, none), together(live, waiting))
         return Candidates(*(ops.where(is_next_word, *pair) for pair in pairs))
 
-    def _grow(self, state, beam):
-        """Let these be the hypotheses of the next step."""
+    def _grow(self, state: WordState, beam: Candidates) -> WordState:
+        """Return the state with these hypotheses for the next step."""
         parents, tokens, scores = beam
-        # Log-probabilities only fall, and no length is divided by more than the limit is.
+        # Log-probabilities only fall, and the length penalty is largest at the limit.
         can_win = self.search.penalized(ops.max(scores, axis=1), self.limits)
         scores = ops.where((can_win > state.finished_scores[:, -1])[:, None], scores, -np.inf)
-        # What is no hypothesis must not grow beyond the model's positions.
+        # Places without a hypothesis must not grow beyond the model's positions.
         tokens = ops.where(scores > -np.inf, tokens, PAD_ID)
         is_longer = tokens != PAD_ID
         last_tokens = ops.take_along_axis(state.last_tokens, parents, axis=1)
@@ -195,8 +208,8 @@ class WordLoop(SearchLoop):
         )
 
 
-def _tokens_of(state, parents, tokens):
-    """All tokens of hypotheses, each made of one of a state's: int32 `(batch, n, length)`."""
+def _tokens_of(state: WordState, parents: Tensor, tokens: Tensor) -> Tensor:
+    """Return the tokens of continued hypotheses of a state: int32 `(batch, n, length)`."""
     earlier = gather_rows(state.tokens, parents)
     lengths = ops.take_along_axis(state.lengths, parents, axis=1)
     is_new = ops.arange(ops.shape(earlier)[-1], dtype="int32") == lengths[..., None]
@@ -204,19 +217,24 @@ def _tokens_of(state, parents, tokens):
     return ops.where(is_new & (tokens != PAD_ID), tokens, earlier)
 
 
-def fast_tracked_candidates(choose, scores, fast_ids, count):
-    """The best continuations, and before them the best of those with some tokens, whatever their
-    rank among all (Stern, Fried and Klein, 2017).
+def fast_tracked_candidates(
+    choose: Callable[[int | None], tuple[Tensor, Tensor]],
+    scores: Tensor,
+    fast_ids: Sequence[int],
+    count: int,
+) -> Candidates:
+    """Return the best continuations with some tokens, whatever their rank, and then the best others
+    (Stern, Fried and Klein, 2017).
 
     Args:
         choose: as for `best_candidates`.
         scores: float32 tensor `(batch, beam)`, log-probabilities of the live hypotheses.
         fast_ids: ids of these tokens.
-        count: how many continuations with one of them come first.
+        count: the number of continuations with one of these tokens.
 
     Returns:
-        `Candidates`: so many, and then as many others as the beam. Of equal ones the earlier
-        hypothesis, then the lower token, comes first.
+        `Candidates`: `count` with these tokens, and then as many others as the beam. Equal scores
+        are ordered by hypothesis, then by token id.
     """
     beam = scores.shape[1]
     values, token_ids = choose(None)
@@ -224,7 +242,7 @@ def fast_tracked_candidates(choose, scores, fast_ids, count):
     token_ids = ops.convert_to_tensor(token_ids, "int32")
     totals = ops.expand_dims(scores, -1) + values
 
-    def candidates(scores, places):
+    def candidates(scores: Tensor, places: Tensor) -> Candidates:
         if len(token_ids.shape) == 1:
             tokens = ops.take(token_ids, places % size, axis=0)
         else:
@@ -242,41 +260,42 @@ def fast_tracked_candidates(choose, scores, fast_ids, count):
     return together(candidates(fast_scores, fast), others)
 
 
-def together(*candidates):
-    """All of several `Candidates`, one after the other."""
+def together(*candidates: Candidates) -> Candidates:
+    """Concatenate several `Candidates`."""
     return Candidates(*(ops.concatenate(parts, axis=1) for parts in zip(*candidates)))
 
 
-def _flat(x):
-    """`(batch, beam, n)` to `(batch, beam * n)`."""
+def _flat(x: Tensor) -> Tensor:
+    """Reshape `(batch, beam, n)` to `(batch, beam * n)`."""
     return ops.reshape(x, (-1, x.shape[1] * x.shape[2]))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 @dataclass(frozen=True, repr=False)
 class WordSynchronousBeamSearch(Search):
-    """Beam search for outputs some of whose tokens stand for a word of the source, such as
-    linearised trees (Stern, Fried and Klein, 2017, "Effective Inference for Generative Neural
+    """Beam search for outputs in which some tokens stand for a word of the source, such as
+    linearized trees (Stern, Fried and Klein, 2017, "Effective Inference for Generative Neural
     Parsing", section 4).
 
-    Where a token that stands for a word is dearer than one that does not, hypotheses that have
-    consumed fewer words push the others out of a common beam. So here they compete with those that
-    have consumed as many. Between two words, live hypotheses are continued with every token, and a
-    continuation that consumes the next word waits. At each step
+    If tokens that stand for a word are less probable than others, hypotheses with fewer consumed
+    words push the others out of a common beam. So here only hypotheses with the same number of
+    consumed words compete. Between two words, live hypotheses are continued with every token. A
+    continuation that consumes the next word waits. At each step:
 
-    1. the best `fast_track` of the continuations with a word wait, whatever their rank among all;
-    2. of the rest the best `action_beam_size` are kept: those with a word wait, the others live on;
-    3. of those that wait the best `beam_size` are kept.
+    1. The best `fast_track` continuations with a word wait, whatever their rank.
+    2. The best `action_beam_size` of the other continuations are kept. Those with a word wait, the
+       others stay live.
+    3. The best `beam_size` waiting hypotheses are kept.
 
-    When no live hypothesis can come among those that wait any more, because log-probabilities only
-    fall, these live on towards the word after. What ends counts as one more word, and is finished:
-    scored as in `BeamSearch`, and kept apart. The search for a sentence stops when no hypothesis
-    can score more than what is finished.
+    When no live hypothesis can join the waiting ones any more, because log-probabilities only fall,
+    the waiting hypotheses become live. The end token counts as one more word. A hypothesis that
+    ends is finished: it is scored as in `BeamSearch` and stored separately. The search for a
+    sentence stops when no hypothesis can score higher than the finished ones.
 
-    An output ends with the end token, or where it is `extra_length` tokens longer than its source;
-    a sentence's result does not depend on its neighbours. Of hypotheses that score the same, the
-    one that has waited longer, then the one of the better rank, then of the lower token id comes
-    first, on every backend.
+    An output ends with the end token, or when it is `extra_length` tokens longer than its source.
+    A sentence's result does not depend on the other sentences of the batch. Hypotheses with equal
+    scores are ordered, on every backend: first the one that has waited longer, then the one of the
+    better rank, then the one of the lower token id.
 
     ```python
     search = kt.parsing.WordSynchronousBeamSearch(beam_size=4, word_ids=grammar.leaf_ids)
@@ -286,23 +305,23 @@ class WordSynchronousBeamSearch(Search):
     )
     ```
 
-    Call arguments and results are those of every `Search`.
+    Call arguments and results are the same as for every `Search`.
 
     Args:
-        beam_size: how many hypotheses are kept at each word, and the most results.
-        action_beam_size: how many live between two words: `beam_size` at least. Defaults to
-            twice `beam_size`.
-        fast_track: how many continuations with a word wait at each step, whatever their rank: at
-            most as many as live between two words.
-        word_ids: ids of the tokens that consume a word. A `ConstituencyParser` knows its own.
+        beam_size: the number of hypotheses kept at each word, and the largest number of results.
+        action_beam_size: the number of live hypotheses between two words, at least `beam_size`.
+            Defaults to twice `beam_size`.
+        fast_track: the number of continuations with a word that wait at each step, whatever their
+            rank; at most the number of live hypotheses.
+        word_ids: ids of the tokens that consume a word. A `ConstituencyParser` sets its own.
         alpha: α, the strength of the length penalty among finished hypotheses, from 0 to 10.
-        extra_length: how many tokens, the end token included, an output may have beyond the tokens
-            of its source.
+        extra_length: the number of tokens, including the end token, that an output may have beyond
+            the tokens of its source.
         constraints: tuple of `keras_transformer.constraints.Constraint`.
 
     Raises:
         UserError: if an argument is out of its range; in a call, if there are no `word_ids`, or
-            they are not the model's.
+            they do not match the model.
     """
 
     loop_class = WordLoop
@@ -310,10 +329,10 @@ class WordSynchronousBeamSearch(Search):
     beam_size: int = 4
     action_beam_size: int | None = None
     fast_track: int = 1
-    word_ids: tuple = ()
+    word_ids: tuple[int, ...] = ()
     alpha: float = traced("float32", 0.3, off=0)
     extra_length: int = traced("int32", 300)
-    constraints: tuple = ()
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self):
         beam_size = positive_integer("beam_size", self.beam_size)
@@ -334,7 +353,7 @@ class WordSynchronousBeamSearch(Search):
         )
         if self.fast_track > self.num_actions:
             raise UserError(
-                f"`fast_track` must be no larger than what lives between two words: "
+                f"`fast_track` must be at most the number of live hypotheses, "
                 f"{self.num_actions}. Received: fast_track={self.fast_track}"
             )
 
@@ -344,37 +363,41 @@ class WordSynchronousBeamSearch(Search):
             f"fast track {self.fast_track}, alpha {self.alpha}"
         )
 
-    def __call__(self, model, encoder_token_ids, *args, **options):
+    def __call__(
+        self, model: "Transformer", encoder_token_ids: Tensor, *args: Any, **options: Any
+    ) -> tuple[Tensor, ...]:
         size = model.config.vocabulary_size
         if not self.word_ids or max(self.word_ids) >= size:
             raise UserError(
-                "`word_ids` must be the ids of the tokens that consume a word, one at least, below "
-                f"{size}, the vocabulary size. Received: word_ids={self.word_ids}"
+                "`word_ids` must be one or more ids of tokens that consume a word, below the "
+                f"vocabulary size {size}. Received: word_ids={self.word_ids}"
             )
         return super().__call__(model, encoder_token_ids, *args, **options)
 
     @property
-    def most_results(self):
+    def most_results(self) -> int:
         return self.beam_size
 
     @property
-    def num_actions(self):
-        """How many hypotheses of a sentence live between two words."""
+    def num_actions(self) -> int:
+        """The number of live hypotheses of a sentence between two words."""
         return self.action_beam_size or 2 * self.beam_size
 
-    def beam_width(self, num_results):
-        return self.num_actions + self.beam_size  # those that wait have places of their own
+    def beam_width(self, num_results: int) -> int:
+        return self.num_actions + self.beam_size  # waiting hypotheses have places of their own
 
-    def initial_beams(self, num_results):
+    def initial_beams(self, num_results: int) -> int:
         return 1
 
-    def candidates(self, choose, scores, random):
+    def candidates(
+        self, choose: Callable[[int | None], tuple[Tensor, Tensor]], scores: Tensor, random: Any
+    ) -> Candidates:
         fast_ids = (END_ID, *self.word_ids)
         return fast_tracked_candidates(choose, scores, fast_ids, self.fast_track)
 
-    def penalized(self, scores, length):
+    def penalized(self, scores: Tensor, length: Tensor) -> Tensor:
         return penalize_length(scores, length, self.alpha)
 
 
-def _word_id(value):
+def _word_id(value: Any) -> int:
     return integer("word_ids", value, END_ID + 1, f"ids above the end token's {END_ID}")

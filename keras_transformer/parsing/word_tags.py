@@ -1,38 +1,43 @@
-"""Which tags a word may have, by what it had in a treebank."""
+"""Tags that the words of a parser's sentences may have, and tags from the parser's tagger."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.errors import UserError
+from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.trees import UNKNOWN_TAG, tagged_words
 from keras_transformer.tasks.length_batches import padded_size
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:
     from nltk import Tree
 
+    from keras_transformer.parsing.parser_transformer import ParserTransformer
+
 
 class TagDictionary:
-    """A tag dictionary (Ratnaparkhi, 1996): a word that is frequent in a treebank may only have the
-    tags it has there; every other word may have those that many different words have there.
+    """A tag dictionary (Ratnaparkhi, 1996), which limits the tags of each word.
 
-    It leaves a parser's search the tags that fit each word. So a search that has lost count of the
-    words finds its way again at the next comma, and EVALB, which leaves out punctuation by its tag,
-    leaves out the same words of both trees.
+    A word that is frequent in a treebank may only have the tags that it has there. Every other word
+    may have the tags that many different words have there.
+
+    A parser's search is left with the tags that fit each word. So a search that has lost count of
+    the words recovers at the next comma, and EVALB, which ignores punctuation by its tag, ignores
+    the same words in both trees.
 
     Args:
-        tag_sets: list of lists of tags. The first is that of all words that are not frequent.
-        words: the frequent words that may have the tags of the other sets: a list of words for
-            each, with spaces between them.
+        tag_sets: list of lists of tags. The first list is for all words that are not frequent.
+        words: for each further list of tags, the frequent words that may have them, separated by
+            spaces.
 
     Raises:
-        UserError: if there is no set, one is empty, or the words are not for all sets but the
-            first.
+        UserError: if there is no set, a set is empty, or the numbers of lists do not match.
     """
 
     def __init__(self, tag_sets: list[list[str]], words: list[str]):
@@ -59,14 +64,17 @@ class TagDictionary:
         min_share: float = 0.003,
         min_words: int = 10,
     ) -> "TagDictionary":
-        """Make the dictionary of a treebank.
+        """Create the dictionary of a treebank.
 
         Args:
             trees: the trees.
-            min_count: a word that occurs so often is frequent.
-            min_share: a tag that a word has in less than this part of its occurrences is a slip of
-                the annotators. They tagged three of CRAFT's 19,410 commas as nouns.
-            min_words: so many different words with a tag are many.
+            min_count: the fewest occurrences of a frequent word.
+            min_share: a tag with a smaller share of a word's occurrences is an annotation error,
+                and is ignored. Three of CRAFT's 19,410 commas are tagged as nouns.
+            min_words: the fewest words of a tag that words that are not frequent may have.
+
+        Returns:
+            A `TagDictionary`.
 
         Raises:
             UserError: if `min_count` is not positive.
@@ -81,13 +89,16 @@ class TagDictionary:
         min_share: float = 0.003,
         min_words: int = 10,
     ) -> "TagDictionary":
-        """Make the dictionary of a treebank whose tags have been counted.
+        """Create the dictionary of a treebank from counts of its tags.
 
         Args:
-            counts: what `count_tags` returns.
+            counts: the result of `count_tags`.
             min_count: as for `from_trees`.
-            min_share: likewise.
-            min_words: likewise.
+            min_share: as for `from_trees`.
+            min_words: as for `from_trees`.
+
+        Returns:
+            A `TagDictionary`.
 
         Raises:
             UserError: if `min_count` is not positive.
@@ -98,9 +109,9 @@ class TagDictionary:
             for word, tags in counts.items()
         }
         num_words = Counter(tag for tags in tags_of.values() for tag in tags)
-        # Where no tag has many words, all have few.
+        # If no tag has many words, all tags are allowed.
         common = [tag for tag in num_words if num_words[tag] >= min_words] or num_words
-        words = defaultdict(list)
+        words: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
         for word, tags in tags_of.items():
             if counts[word].total() >= min_count:
                 words[tuple(sorted(tags))].append(word)
@@ -110,33 +121,33 @@ class TagDictionary:
         )
 
     @classmethod
-    def from_dict(cls, values: dict) -> "TagDictionary":
-        """Make what `to_dict` is of.
+    def from_dict(cls, values: Mapping[str, Any]) -> "TagDictionary":
+        """Create a dictionary from the result of `to_dict`.
 
         Args:
-            values: a dict, as `to_dict` returns.
+            values: a dict.
 
         Returns:
             A `TagDictionary`.
 
         Raises:
-            UserError: if the values are of another kind.
+            UserError: if the dict has another form.
         """
-        is_whole = (
+        is_valid = (
             isinstance(values, dict)
             and values.keys() == {"tag_sets", "words"}
             and all(isinstance(part, list) for part in values.values())
             and all(map(_are_strings, [*values["tag_sets"], values["words"]]))
         )
-        if not is_whole:
+        if not is_valid:
             raise UserError(
-                'A tag dictionary is made of "tag_sets", a list of lists of tags, and of "words", '
-                f"a list of strings. Received: {repr(values)[:60]}"
+                'A tag dictionary must have "tag_sets", a list of lists of tags, and "words", a '
+                f"list of strings. Received: {repr(values)[:60]}"
             )
         return cls(**values)
 
     def kinds_of(self, words: Iterable[str]) -> list[int]:
-        """For each word the index of its tag set.
+        """Return the index of the tag set of each word.
 
         Args:
             words: iterable of strings.
@@ -146,22 +157,22 @@ class TagDictionary:
         """
         return [self.kinds.get(word, 0) for word in words]
 
-    def to_dict(self) -> dict:
-        """The arguments that make the same dictionary, as JSON values."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the constructor arguments of this dictionary, as JSON values."""
         return {"tag_sets": self.tag_sets, "words": self.words}
 
 
 def count_tags(
     trees: Iterable["Tree"], counts: defaultdict[str, Counter[str]] | None = None
 ) -> defaultdict[str, Counter[str]]:
-    """How often each word of some trees has each tag.
+    """Count how often each word has each tag.
 
     Args:
         trees: the trees.
-        counts: those of other trees, to which these are added. None: there are no others.
+        counts: counts of other trees, which are updated. None starts from zero.
 
     Returns:
-        A dict of word -> counts of its tags: `counts`, if they are given.
+        A dict of word -> counts of its tags.
     """
     counts = defaultdict(Counter) if counts is None else counts
     for tree in trees:
@@ -175,10 +186,9 @@ def _are_strings(values: object) -> bool:
 
 
 class WordTags:
-    """Knows the leaves that words may have: those of their tags, if these are given, and those of
-    the tag dictionary, if there is one.
+    """The leaves that words may have, by given tags and by a tag dictionary.
 
-    A word's kind is the number of the set of leaves that it may have.
+    The kind of a word is the index of the set of leaves that it may have.
 
     Args:
         symbols: `TreeSymbols`.
@@ -186,37 +196,38 @@ class WordTags:
 
     Attributes:
         leaves: the ids of all leaves: a dict of tag -> id.
-        leaf_sets: a list of lists of ids, those of each kind of the dictionary; `()` without one.
+        leaf_sets: list of lists of ids, the leaves of each kind of the dictionary; `()` without a
+            dictionary.
 
     Raises:
-        UserError: if the dictionary has tags that are no symbols.
+        UserError: if the dictionary has tags that are not symbols.
     """
 
-    def __init__(self, symbols, tag_dictionary):
+    def __init__(self, symbols: TreeSymbols, tag_dictionary: TagDictionary | None):
         self.leaves = symbols.leaves()
         self.tag_dictionary = tag_dictionary
-        self.leaf_sets = ()
+        self.leaf_sets: Sequence[Sequence[int]] = ()
         if tag_dictionary is None:
             return
         unknown = set().union(*tag_dictionary.tag_sets) - self.leaves.keys()
         if unknown:
             raise UserError(
-                "The tag dictionary is of other trees than the parser: there are no symbols of its "
-                f"tags {', '.join(sorted(unknown))}."
+                "The tag dictionary does not match the parser, which has no symbols for its tags "
+                f"{', '.join(sorted(unknown))}."
             )
         self.leaf_sets = [[self.leaves[tag] for tag in tags] for tags in tag_dictionary.tag_sets]
 
-    def leaf_sets_of_given(self):
-        """As `leaf_sets`, and one more set for each leaf alone, for words whose tag is given."""
-        leaves = self.leaves.values()
+    def leaf_sets_of_given(self) -> list[Sequence[int]]:
+        """Return `leaf_sets`, and one more set per leaf, for words whose tag is given."""
+        leaves = [*self.leaves.values()]
         return [*(self.leaf_sets or [leaves]), *([leaf] for leaf in leaves)]
 
-    def kinds(self, num_words, sentences):
-        """The dictionary's kinds of words, or None without one.
+    def kinds(self, num_words: np.ndarray, sentences: Iterable[Sequence[str]]) -> np.ndarray | None:
+        """Return the dictionary's kinds of words, or None without a dictionary.
 
         Args:
             num_words: int array `(batch,)`.
-            sentences: list of lists of words, as trees have them; no more than the batch.
+            sentences: list of lists of words, spelled as in trees; at most `batch` lists.
 
         Returns:
             Int array `(batch, words)`.
@@ -228,17 +239,22 @@ class WordTags:
             kinds[row, : len(words)] = self.tag_dictionary.kinds_of(words)
         return kinds
 
-    def kinds_with_given(self, kinds, num_words, tags):
-        """Kinds of words by `leaf_sets_of_given`.
+    def kinds_with_given(
+        self,
+        kinds: np.ndarray | None,
+        num_words: np.ndarray,
+        tags: Iterable[Sequence[str | None]],
+    ) -> np.ndarray | None:
+        """Return kinds of words for `leaf_sets_of_given`.
 
         Args:
-            kinds: what `kinds` returned.
+            kinds: the result of `kinds`.
             num_words: int array `(batch,)`.
             tags: list of lists of tags, with None for words whose tag is not given.
 
         Returns:
-            Int array `(batch, words)`, or None if no tag of a leaf is given. (A search is free
-            where there is no leaf of a tag: it is written into the tree all the same.)
+            Int array `(batch, words)`, or None if no tag of a leaf is given. (A tag without a leaf
+            does not limit the search, and is written into the tree afterwards.)
         """
         numbers = {tag: number for number, tag in enumerate(self.leaves)}
         places = [
@@ -255,46 +271,54 @@ class WordTags:
             kinds[row, column] = first + number
         return kinds
 
-    def tag(self, model, token_ids, kinds=None):
-        """The leaves that the model's tagger finds best among those that words may have.
+    def tag(
+        self, model: "ParserTransformer", token_ids: Tensor, kinds: Tensor | None = None
+    ) -> Tensor:
+        """Return the best leaves by the model's tagger, among the leaves that words may have.
 
         Args:
-            model: a `Transformer` with an `untagged_leaf_id` or a `tag_loss_weight`.
+            model: a `ParserTransformer` with an `untagged_leaf_id` or a `tag_loss_weight`.
             token_ids: int tensor `(batch, source)`.
             kinds: int tensor `(batch, words)`, or None.
 
         Returns:
-            Int32 tensor `(batch, source)`, of each word; then of no word.
+            Int32 tensor `(batch, source)`: the leaf of each word; further entries have no meaning.
 
         Raises:
             UserError: if the model has no tagger.
         """
-        # What stands for all tags says nothing, unless the treebank has it for a tag.
+        # The leaf that stands for all tags is excluded, unless it is the only one.
         tags = [leaf for tag, leaf in self.leaves.items() if tag != UNKNOWN_TAG]
-        leaf_sets = self.leaf_sets or [tags or self.leaves.values()]
+        leaf_sets = self.leaf_sets or [tags or [*self.leaves.values()]]
         if kinds is None:
             kinds = ops.zeros_like(ops.convert_to_tensor(token_ids, "int32"))
         return run_compiled(
             _tag, model, token_ids, kinds, leaf_sets=tuple(tuple(leaves) for leaves in leaf_sets)
         )
 
-    def tags_of(self, leaves):
-        """The tags of an int array of leaves, as a list."""
+    def tags_of(self, leaves: np.ndarray) -> list[str]:
+        """Return the tags of an int array of leaves."""
         tags = {leaf: tag for tag, leaf in self.leaves.items()}
         return [tags[leaf] for leaf in leaves.tolist()]
 
 
-def _tag(model, token_ids, kinds, leaf_sets):
+def _tag(
+    model: "ParserTransformer",
+    token_ids: Tensor,
+    kinds: Tensor,
+    leaf_sets: tuple[tuple[int, ...], ...],
+) -> Tensor:
     log_probs = model.tag(token_ids)
     leaf_ids = np.array(model.decoder.tagger.leaf_ids, "int32")
-    # As many kinds as tokens, which are more than the words.
-    none = ops.zeros_like(ops.cast(token_ids, "int32"))
-    kinds = ops.concatenate([ops.cast(kinds, "int32"), none], axis=1)[:, : ops.shape(none)[1]]
-    may_be = np.array([np.isin(leaf_ids, leaves) for leaves in leaf_sets])
-    log_probs = ops.where(ops.take(may_be, kinds, axis=0), log_probs, -np.inf)
+    # Pad to one kind per token: a sentence has at least as many tokens as words.
+    padding = ops.zeros_like(ops.cast(token_ids, "int32"))
+    kinds = ops.concatenate([ops.cast(kinds, "int32"), padding], axis=1)
+    kinds = kinds[:, : ops.shape(padding)[1]]
+    is_allowed = np.array([np.isin(leaf_ids, leaves) for leaves in leaf_sets])
+    log_probs = ops.where(ops.take(is_allowed, kinds, axis=0), log_probs, -np.inf)
     return ops.take(leaf_ids, ops.argmax(log_probs, axis=-1), axis=0)
 
 
-def _no_kinds(num_words):
-    """Kinds of words that are all 0: `(batch, words)`, padded to one of few sizes."""
+def _no_kinds(num_words: np.ndarray) -> np.ndarray:
+    """Return kinds that are all 0: `(batch, words)`, padded to one of few sizes."""
     return np.zeros((len(num_words), padded_size(num_words.max())), "int32")

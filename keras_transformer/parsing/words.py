@@ -1,11 +1,12 @@
-"""Raw text to words, split and spelled as in the treebank that a parser was trained on.
+"""Words of a sentence, from raw text or from lists of words.
 
-Each treebank has its own rules of what is a word, and a parser reads best what is split as its
-training sentences were. So its metadata name one of these:
+Each treebank has its own rules for words, and a parser works best on text that is split like its
+training sentences. So the parser's metadata name one of these rules:
 
-- `"treebank"`: the Penn Treebank's rules, by nltk's `TreebankWordTokenizer`. A hyphen is a part of
+- `"treebank"`: the Penn Treebank's rules, by nltk's `TreebankWordTokenizer`. A hyphen is part of
   its word: `well-known`.
-- `"craft"`: those of CRAFT's articles of biology: `p53 - dependent`, `Fgf9 + / −`, `5 ' - GGT`.
+- `"craft"`: the rules of CRAFT's articles of biology: `p53 - dependent`, `Fgf9 + / −`,
+  `5 ' - GGT`.
 
 Both write round brackets as `-LRB-` and `-RRB-`, and straight quotes as two backquotes and two
 apostrophes.
@@ -13,9 +14,9 @@ apostrophes.
 
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.trees import escape
@@ -23,18 +24,18 @@ from keras_transformer.validation import check_choice
 
 DEFAULT_WORD_TOKENIZER = "treebank"
 
-# CRAFT splits at hyphens, but not behind these: they keep it more often than not in its training
-# trees. (So do `10-fold` and `X-ray`.)
+# CRAFT splits at hyphens, but not after these prefixes: its training trees keep them more often
+# than not. (The same holds for `10-fold` and `X-ray`.)
 _PREFIXES = (
     "anti|auto|co|cross|extra|hetero|inter|intra|mid|multi|non|over|pan|post|pre|pseudo|re|semi|sub"
 )
-# A full stop is a part of these and of initials, but for the one that ends the sentence.
+# A full stop is part of these abbreviations and of initials, except at the end of the sentence.
 _ABBREVIATIONS = (
     "al|ca|cat|cf|chr|Co|Corp|Drs?|etc|Figs?|figs?|Inc|Jr|Ltd|[Nn]os?|Prof|[Rr]efs?|St|vs|[A-Z]"
 )
 _IONS = "(?:Ca|Cu|Fe|Mg|Mn|Zn)[23]|K|NADP?|Na"
-# Marks that are words of their own wherever they stand. All else but white space and full stops is
-# of words: letters and digits of any script, accents, emoji and what joins them.
+# Marks that are always words of their own. All other characters except white space and full stops
+# belong to words: letters and digits of any script, accents, emoji and their joiners.
 _MARKS = r"\-‐‑–—−/+=<>~∼±×·•%&#*^|\[\](){},;:?!`\"“”„«»'‘’′″…°¤™®©→←↔≤≥$€£"
 _LETTER = rf"[^\s.{_MARKS}]"
 _CRAFT = re.compile(
@@ -61,11 +62,11 @@ _CRAFT = re.compile(
 
 
 def tokenize_words(text: str, name: str = DEFAULT_WORD_TOKENIZER) -> list[str]:
-    """Splits a sentence into words.
+    """Split a sentence into words.
 
     Args:
         text: a sentence of running text.
-        name: which rules: a key of `WORD_TOKENIZERS`.
+        name: name of the rules: a key of `WORD_TOKENIZERS`.
 
     Returns:
         The words, in the spelling of the treebank.
@@ -99,39 +100,36 @@ def _craft_words(text: str) -> list[str]:
 WORD_TOKENIZERS: Mapping[str, Callable[[str], list[str]]] = MappingProxyType(
     {"treebank": _treebank_words, "craft": _craft_words}
 )
-# Those of treebanks that have a name. The others are in the Penn Treebank's spelling, or taken so.
-_OF_TREEBANKS = {"craft": "craft"}
-
-
-def word_tokenizer_of(dataset: str) -> str:
-    """The name of the rules by which a treebank, such as `"craft"`, splits words."""
-    return _OF_TREEBANKS.get(dataset, DEFAULT_WORD_TOKENIZER)
 
 
 class Words(NamedTuple):
-    """A sentence as a parser takes it."""
+    """A sentence as input of a parser."""
 
-    words: list  # of strings
-    tags: list  # of strings, as many; None for a word whose tag is to be found
+    words: list[str]
+    tags: list[str | None]  # one per word; None for a word whose tag the parser predicts
 
 
-def words_of(sentence, word_tokenizer=DEFAULT_WORD_TOKENIZER):
+# A string, or a list of words and of pairs (word, tag).
+Sentence: TypeAlias = str | Sequence[str | tuple[str, str | None]]
+
+
+def words_of(sentence: Sentence, word_tokenizer: str = DEFAULT_WORD_TOKENIZER) -> Words:
     """Read a sentence in any of its forms.
 
     Args:
-        sentence: a string, or a list of which each item is a word or a pair (word, tag).
-        word_tokenizer: the rules that split a string.
+        sentence: a string, or a list in which each item is a word or a pair (word, tag).
+        word_tokenizer: name of the rules that split a string.
 
     Returns:
-        `Words`. Brackets in tags are written as trees have them: `(`, which some taggers give, is
+        `Words`. Brackets in tags are written as in trees: `(`, which some taggers return, becomes
         -LRB-.
 
     Raises:
-        UserError: if a word or a tag is no string, empty, has ASCII white space in it or half of a
-            character (a surrogate); but a tag may be None.
+        UserError: if a word or a tag is not a string, is empty, or contains ASCII white space or
+            half of a character (a surrogate); but a tag may be None.
     """
     if isinstance(sentence, str):
-        pairs = [(word, None) for word in tokenize_words(sentence, word_tokenizer)]
+        pairs: list[Any] = [(word, None) for word in tokenize_words(sentence, word_tokenizer)]
     elif not isinstance(sentence, Iterable):
         raise UserError(
             f"A sentence must be a string or a list of words. Received: {reprlib.repr(sentence)}"
@@ -141,20 +139,20 @@ def words_of(sentence, word_tokenizer=DEFAULT_WORD_TOKENIZER):
     for word, tag in pairs:
         if not _can_be_in_a_tree(word):
             raise UserError(
-                "A word must be a string that is not empty and has no ASCII white space in it, nor "
-                f"half of a character. Received: {word!r}"
+                "A word must be a string that is not empty and contains neither ASCII white space "
+                f"nor half of a character. Received: {word!r}"
             )
         if not (tag is None or _can_be_in_a_tree(tag)):
             raise UserError(
-                "A word's tag must be a string, such as a word is, or None. "
+                "A word's tag must be None or a string that could be a word. "
                 f"Received: {(word, tag)!r}"
             )
     return Words([word for word, _ in pairs], [tag and escape(tag) for _, tag in pairs])
 
 
-def _can_be_in_a_tree(text):
+def _can_be_in_a_tree(text: Any) -> bool:
     return isinstance(text, str) and re.fullmatch(r"[^ \t-\r\ud800-\udfff]+", text) is not None
 
 
-def _is_pair(item):
+def _is_pair(item: Any) -> bool:
     return isinstance(item, tuple) and len(item) == 2

@@ -38,10 +38,10 @@ def test_preset_with_a_card(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["mariana"], "There is no format 'mariana'. Expected marian"),
+        (["mariana"], "Unknown format 'mariana'. Expected marian"),
         (["marian"], "There is no folder nowhere"),
         (["marian", "--target-language", "deu"], "There is no folder nowhere"),
-        (["torch"], "A model without a tokenizer is a file of Keras's: end its name with .keras"),
+        (["torch"], "A model without a tokenizer is a Keras file: its name must end with .keras"),
     ],
 )
 def test_wrong_arguments_take_one_line(arguments, message, tmp_path, monkeypatch, capsys):

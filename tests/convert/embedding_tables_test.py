@@ -130,7 +130,7 @@ def test_each_name_is_there_once():
 
 @pytest.mark.parametrize("wrong", [{"end": 6}, {"pad": None}, {"start": -1}, {"unknown": "1"}])
 def test_token_that_is_not_there(wrong):
-    with pytest.raises(ValueError, match=f"needs a {next(iter(wrong))} token"):
+    with pytest.raises(ValueError, match=f"id of the {next(iter(wrong))} token must be"):
         reserve(6, **{"start": 5, "end": 0, "unknown": 1, "pad": 5, **wrong})
 
 

@@ -54,7 +54,7 @@ def test_a_state_dict_becomes_a_file_of_keras(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("torch", "model.pt", "model.keras"), "torch needs `num_heads` (--num-heads)."),
+        (("torch", "model.pt", "model.keras"), "torch requires `num_heads` (--num-heads)."),
         (("torch", "none.pt", "model.keras", "--num-heads", "4"), "There is no file none.pt."),
         (
             ("fsmt", "none", "preset", "--source-language", "en"),

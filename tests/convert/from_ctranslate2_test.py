@@ -390,7 +390,7 @@ REFUSED = {
     "relative positions": extra("encoder/layer_0/self_attention", "relative_position_keys"),
     "rotary positions": extra("encoder/layer_0/self_attention", "rotary_dim", np.int32(4)),
     "linear biases": extra("decoder", "alibi", np.int8(1)),
-    "normalisation of embeddings": norm_of("encoder"),
+    "normalization of embeddings": norm_of("encoder"),
     "factors of the source": extra("encoder", "embeddings_1"),
     "gated feed-forward": extra("encoder/layer_1/ffn", "linear_0_noact"),
     "share keys and values": extra("decoder/layer_0/attention", "num_heads_kv", np.int32(1)),
@@ -400,7 +400,7 @@ REFUSED = {
     "GELUTanh": set_activation("GELUTanh"),
     "GELUSigmoid": set_activation("GELUSigmoid"),
     "multiplied by 2 and 2": set_attributes(scale_embeddings=np.float32(2.0)),
-    "another pre_norm in the encoder": extra("encoder", "pre_norm", np.int8(0)),
+    "a different pre_norm in the encoder": extra("encoder", "pre_norm", np.int8(0)),
 }
 
 
@@ -434,7 +434,7 @@ def test_a_file_that_is_cut_short(size, folder):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        (b"\x06\0\0\0", b"\x09\0\0\0", "expected 1 to 6, received 9"),
+        (b"\x06\0\0\0", b"\x09\0\0\0", "Expected version 1 to 6. Received: 9"),
         (b"\x10\0TransformerSpec", b"\x0c\0WhisperSpec", "a WhisperSpec of CTranslate2"),
         (b"TransformerSpec", b"\xff\xffansformerSpec", "damaged"),
     ],
@@ -454,7 +454,7 @@ def test_folders_that_are_not_whole(folder, tmp_path):
 
     refuse("no token 'xx'", target_prefix=("xx",))
     (folder / "target_vocabulary.json").write_text('["<s>", "</s>", "<unk>"]')
-    refuse("3 tokens for the 29 rows of `decoder/embeddings/weight`")
+    refuse("3 tokens; `decoder/embeddings/weight` has 29 rows")
     (folder / "target_vocabulary.json").write_text('["<s>",')
     refuse("target_vocabulary.json is damaged")
     (folder / "target_vocabulary.json").unlink()
@@ -472,7 +472,7 @@ def test_pieces_without_their_sentencepiece_model(tmp_path):
     path = tmp_path / "model"
     export_ctranslate2(kt.Translator(new_model(), tokenizer()), path)
     (path / "tokenizer.spm").unlink()
-    with pytest.raises(kt.UserError, match=r"Put it there as tokenizer\.spm"):
+    with pytest.raises(kt.UserError, match=r"Add it as tokenizer\.spm"):
         kt.convert.ctranslate2(path)
 
 

@@ -269,7 +269,7 @@ def test_target_language(several, caplog):
     assert ids[1:] == kt.convert.marian(several)._encode(["the dog"])[0]
     with caplog.at_level(logging.WARNING):
         kt.convert.marian(several)
-    assert "by `target_language`: deu, fra" in caplog.text
+    assert "with `target_language`: deu, fra" in caplog.text
     with pytest.raises(ValueError, match="no `target_language=eng`. Expected one of: deu, fra"):
         kt.convert.marian(several, target_language="eng")
 
@@ -314,16 +314,16 @@ def folder(tmp_path):
     "options, message",
     [
         ({"model_type": "bart"}, "a model of type 'bart'. Expected marian"),
-        ({"normalize_before": True}, "normalize_before=True, which is not there"),
+        ({"normalize_before": True}, "Unsupported normalize_before=True"),
         ({"decoder_attention_heads": 3}, "decoder_attention_heads=3"),
         ({"activation_function": "gelu_new"}, "activation_function='gelu_new'"),
         ({"encoder_layers": "two"}, "encoder_layers must be a positive integer"),
         ({"encoder_layers": 9}, "no weights 'model.encoder.layers.3.self_attn"),
-        ({"encoder_ffn_dim": 9}, r"fc1.weight' have the shape .* and not"),
-        ({"d_model": 4}, "'embeddings' have the shape"),
-        ({"vocab_size": 999}, "vocab.json has .* tokens, and config.json says 999"),
+        ({"encoder_ffn_dim": 9}, r"fc1.weight' do not match"),
+        ({"d_model": 4}, "'embeddings' do not match"),
+        ({"vocab_size": 999}, "vocab.json has .* tokens; config.json expects 999"),
         ({"decoder_start_token_id": 999}, "id of the start token must be"),
-        ({"pad_token_id": None}, "name other ids for the end token and padding"),
+        ({"pad_token_id": None}, "different ids for the end token and padding"),
         ({"quantization_config": {"bits": 8}}, "quantization_config="),
         ({"attention_dropout": "no"}, "attention_dropout must be a number"),
         ({"num_beams": 2, "length_penalty": "none"}, "length_penalty must be a number"),
@@ -345,9 +345,13 @@ def test_files_that_do_not_belong_together(folder):
     path = folder / "model.safetensors"
     weights = load_file(path)
     for name, values, message in (
-        ("model.encoder.layers.0.gate.weight", np.zeros(3), "this architecture does not: .*gate"),
-        ("final_logits_bias", np.zeros((1, 9)), "a final_logits_bias of 9 tokens"),
-        ("model.encoder.embed_positions.weight", np.ones((9, 12)), "not Marian's sinusoids"),
+        (
+            "model.encoder.layers.0.gate.weight",
+            np.zeros(3),
+            "weights that are not supported: .*gate",
+        ),
+        ("final_logits_bias", np.zeros((1, 9)), "final_logits_bias has 9 tokens"),
+        ("model.encoder.embed_positions.weight", np.ones((9, 12)), "Expected Marian's sinusoids"),
     ):
         save_file({**weights, name: values.astype("float32")}, path)
         with pytest.raises(kt.UserError, match=message):

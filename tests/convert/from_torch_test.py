@@ -242,7 +242,7 @@ def test_what_is_missing_or_unclear_is_named():
     refused(lambda state: None, "nowhere.weight", "src_tok_emb.weight", output="nowhere.weight")
     refused(lambda state: state.clear(), "torch.nn.Transformer")
     refused(rename_embeddings, "`source_embedding`", "emb1.weight, emb2.weight")
-    refused(lambda state: state.pop("transformer.decoder.norm.weight"), "after the encoder alone")
+    refused(lambda state: state.pop("transformer.decoder.norm.weight"), "after the encoder only")
     refused(lambda state: None, "`num_heads`", num_heads=3)
     refused(lambda state: None, "99", reserved_ids=(0, 1, 2, 99))
     refused(lambda state: None, "`reserved_ids`", reserved_ids=(0, 1))

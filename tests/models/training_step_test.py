@@ -110,7 +110,7 @@ def test_a_tagger_beside_the_decoder_adds_its_loss():
 def test_a_tagger_beside_the_decoder_needs_fused_steps():
     options = {**LEAVES, "tag_loss_weight": 0.5}
     for compiled in ({"fused": False}, {"loss": Doubled()}, {"metrics": ["accuracy"]}):
-        with pytest.raises(ValueError, match="loss of the tagger is computed in fused steps alone"):
+        with pytest.raises(ValueError, match="loss of the tagger requires fused steps"):
             small(options=options, **compiled)
 
 

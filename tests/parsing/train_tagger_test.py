@@ -87,7 +87,7 @@ def test_the_earlier_name_of_no_tags(treebanks):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tags": "tagger", "keep_tags": False}, '`keep_tags=False` is `tags="none"`'),
+        ({"tags": "tagger", "keep_tags": False}, '`keep_tags=False` means `tags="none"`'),
         ({"tags": "tagger", "deterministic_attention": False}, "reads the vectors that determin"),
         ({"tags": "none", "tag_loss_weight": 1.0}, "needs tags and deterministic attention"),
         ({"tag_loss_weight": 1.0, "deterministic_attention": False}, "needs tags and determini"),

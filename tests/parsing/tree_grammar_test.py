@@ -244,8 +244,8 @@ WORDS = np.array([2, 1])
 @pytest.mark.parametrize(
     ("grammar", "message"),
     [
-        (GRAMMAR, "go together"),  # without words
-        (GRAMMAR.over(np.array([2])), "a number for each source"),
+        (GRAMMAR, "Received: the grammar alone"),  # without words
+        (GRAMMAR.over(np.array([2])), "one number per source"),
         (GRAMMAR.over(np.array([2, -1])), "row 1 of -1 words"),
         (GRAMMAR.over(np.array([2, 60])), "row 1 of 60 words, for an output of 51 at most"),
         (kt.parsing.TreeGrammar((4,), (5,), (12,)).over(WORDS), "below 12"),
@@ -270,8 +270,8 @@ def test_wrong_arguments(grammar, message):
         (((4,), (4,), (8,)), "distinct"),
         (((2,), (4,), (8,)), "above the end token"),
         (((4,), (6,), (8,), 9, 0), "positive"),
-        (((4,), (6,), (8,), 9, 9, ((8,), ())), "some of `leaf_ids`, one at least"),
-        (((4,), (6,), (8,), 9, 9, ((4,),)), "some of `leaf_ids`, one at least"),
+        (((4,), (6,), (8,), 9, 9, ((8,), ())), "one or more of `leaf_ids`"),
+        (((4,), (6,), (8,), 9, 9, ((4,),)), "one or more of `leaf_ids`"),
     ],
 )
 def test_wrong_grammar(arguments, message):

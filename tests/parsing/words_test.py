@@ -5,7 +5,7 @@ import pytest
 
 from keras_transformer.parsing.treebanks import load_treebank
 from keras_transformer.parsing.trees import unescape
-from keras_transformer.parsing.words import tokenize_words, word_tokenizer_of
+from keras_transformer.parsing.words import tokenize_words
 
 CORPORA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "/nowhere"))
 
@@ -74,10 +74,3 @@ def test_craft_s_own_sentences():
         num += 1
         num_same += tokenize_words(text, "craft") == tree.leaves()
     assert num_same / num > 0.95
-
-
-def test_a_treebank_has_its_rules():
-    assert word_tokenizer_of("craft") == "craft"
-    assert word_tokenizer_of("ptb") == word_tokenizer_of("trees") == "treebank"
-    with pytest.raises(ValueError, match="`word_tokenizer` must be one of .*Received: .*'alien'"):
-        tokenize_words("He runs.", "alien")
