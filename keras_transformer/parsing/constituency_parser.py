@@ -1,16 +1,26 @@
+"""The constituency parser: a model, its tokenizer and a search."""
+
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from keras import ops
 
 from keras_transformer.data.text_lines import in_windows
+from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 from keras_transformer.options import from_keywords
 from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
 from keras_transformer.parsing.parses import (
+    Output,
+    Parse,
     consensus_parse,
     log_probabilities,
     no_parse,
@@ -24,83 +34,95 @@ from keras_transformer.parsing.trees import (
 )
 from keras_transformer.parsing.word_sync_search import WordSynchronousBeamSearch
 from keras_transformer.parsing.word_tags import TagDictionary, WordTags
-from keras_transformer.parsing.words import DEFAULT_WORD_TOKENIZER, tokenize_words, words_of
+from keras_transformer.parsing.words import (
+    DEFAULT_WORD_TOKENIZER,
+    Sentence,
+    Words,
+    tokenize_words,
+    words_of,
+)
 from keras_transformer.presets.format import TAG_DICTIONARY
 from keras_transformer.progress import spinner
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
+from keras_transformer.typing import Tensor
 from keras_transformer.validation import check_choice
 
-# By the order of a linearisation.
-_GRAMMARS = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
+if TYPE_CHECKING:
+    from nltk import Tree
+
+    from keras_transformer.parsing.treebanks import Treebank
+    from keras_transformer.visualization.explanation import Explanation
+
+# By the order of a linearization.
+_GRAMMARS: dict[str, type[TreeGrammar]] = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
 
 
 class ConstituencyParser(Task):
-    """Sentences in, trees out: section 6.3.
+    """Constituency parser, from sentences to trees (section 6.3).
 
     ```python
     parser = ConstituencyParser.from_preset("saved_models/craft_parser")
     parser(["The dog runs."])  # [Tree('S', [Tree('NP', ...), Tree('VP', ...), Tree('.', ['.'])])]
-    parser([["The", "dog", "runs", "."]])  # words, as they are
-    parser([[("The", "DT"), ("dog", "NN"), ("runs", "VBZ"), "."]])  # with tags that are known
+    parser([["The", "dog", "runs", "."]])  # words, without changes
+    parser([[("The", "DT"), ("dog", "NN"), ("runs", "VBZ"), "."]])  # with known tags
     ```
 
-    The model predicts the tree as a sequence of symbols. The search leaves it only those that lead
-    to a tree over exactly the sentence's words (`TreeGrammar`), and of tags those that a word can
-    have (`TagDictionary`). Without this constraint, whatever comes out is repaired, and the repairs
-    are counted. With an `untagged_leaf_id` of the model, the search is for trees without tags, and
-    each word has the tag that the model's tagger finds best among those.
+    The model predicts the tree as a sequence of symbols. The search allows only symbols that lead
+    to a tree over exactly the sentence's words (`TreeGrammar`), and only tags that a word can have
+    (`TagDictionary`). Without this constraint, outputs are repaired, and the repairs are counted.
+    If the model has an `untagged_leaf_id`, the search finds trees without tags, and each word gets
+    the best of its tags by the model's tagger.
 
     Args:
-        model: a `Transformer`.
+        model: a `ParserTransformer`, or a `Transformer`.
         preprocessor: the `Tokenizer` of words and symbols, in which each symbol is one token, or a
             `kt.data.TranslationPreprocessor` of it.
-        metadata: dict of JSON values kept with a preset. Its `"symbols"` are the symbols' list. If
-            it has them, its `"max_openings"` is `TreeGrammar`'s, and its `"tag_dictionary"`, which
-            is taken out of it, what `TagDictionary.to_dict` gives. Its `"word_tokenizer"` names
-            the rules that split raw text: `"craft"` or, without it,
-            `"treebank"`; see `kt.parsing.tokenize_words`.
-        batch_tokens: the largest number of source slots parsed at once.
+        metadata: dict of JSON values stored in a preset. `"symbols"` is the list of symbols.
+            Optional are `"max_openings"`, as for `TreeGrammar`; `"tag_dictionary"`, the result of
+            `TagDictionary.to_dict`, which is removed from the dict; and `"word_tokenizer"`, the
+            name of the rules that split raw text: see `kt.parsing.tokenize_words`.
+        batch_tokens: the largest number of source positions parsed at once.
         search: a `BeamSearch`, a `Sampling`, a `WordSynchronousBeamSearch` or this class, or one of
             the names `"greedy"`, `"beam"`, `"random"`, `"top_k"` and `"top_p"`. Defaults to a
             beam search as in section 6.3.
         constrained: whether the search may only build trees.
-        tag_dictionary: the `TagDictionary` that a constrained search keeps to, and a preset holds.
-            True: that of `metadata`, if there is one; False: none, and a preset holds that of
-            `metadata` all the same.
-        linearization: the `Linearization` of the symbols. Defaults to what `metadata` has as
-            `"linearization"`, and without that to `LabelledBrackets()`.
-        decision: which tree a sentence has, where one result is asked for: `"best"`, that of the
-            best score, or `"consensus"`, the `kt.parsing.consensus` of all that the search finds,
-            each weighed by its probability; its own score is their agreement. Pictures and a
-            SavedModel have the best. Defaults to what `metadata` has as `"decision"`, and without
-            that to `"best"`.
+        tag_dictionary: the `TagDictionary` of a constrained search and of presets. With True, the
+            dictionary of `metadata`, if there is one. With False, the search uses no dictionary,
+            but presets still store the dictionary of `metadata`.
+        linearization: the `Linearization` of the symbols. Defaults to `"linearization"` of
+            `metadata`, and without it to `LabelledBrackets()`.
+        decision: how the tree of a sentence is selected if one result is requested: `"best"`
+            selects the best score; `"consensus"` builds the `kt.parsing.consensus` of all results
+            of the search, weighted by their probabilities, whose score is their agreement. Pictures
+            and a SavedModel use the best. Defaults to `"decision"` of `metadata`, and without it to
+            `"best"`.
         **options: attributes to replace: of the search, such as `beam_size`, `alpha` and
-            `extra_length`, and `max_source_length`, the largest number of tokens of a sentence,
-            including its end token (1024). Longer sentences get no tree, since the tree of a part
-            would not be one. None: no limit.
+            `extra_length`; and `max_source_length`, the largest number of tokens of a sentence,
+            including its end token (1024). Longer sentences get no tree, because the tree of a part
+            would be wrong. None sets no limit.
 
     Raises:
-        UserError: if `metadata` has no symbols, one is no token or of another linearisation, or
-            `metadata` is of another linearisation than the given one; if the search has no such
-            option, or an option is out of its range; if there is no such `decision`.
+        UserError: if `metadata` has no symbols, a symbol is not a token or does not match the
+            linearization, or `linearization` contradicts `metadata`; if the search has no such
+            option, or an option is out of its range; if `decision` is unknown.
     """
 
     default_search = BeamSearch(beam_size=21, alpha=0.3, extra_length=300)
 
     def __init__(
         self,
-        model,
-        preprocessor,
-        metadata,
-        batch_tokens=1024,
-        search=None,
-        constrained=True,
-        tag_dictionary=True,
-        linearization=None,
-        decision=None,
-        **options,
+        model: Any,
+        preprocessor: TranslationPreprocessor | Tokenizer,
+        metadata: Mapping[str, Any],
+        batch_tokens: int = 1024,
+        search: Search | type[Search] | str | None = None,
+        constrained: bool = True,
+        tag_dictionary: TagDictionary | bool = True,
+        linearization: Linearization | None = None,
+        decision: Literal["best", "consensus"] | None = None,
+        **options: Any,
     ):
         super().__init__(model, preprocessor, metadata, batch_tokens, search, **options)
         tokenizer = self.tokenizer
@@ -115,7 +137,7 @@ class ConstituencyParser(Task):
         self._check_logits()
         self.source_tokenizer = WordTokenizer(tokenizer)
         self.word_tokenizer = self.metadata.get("word_tokenizer", DEFAULT_WORD_TOKENIZER)
-        tokenize_words("", self.word_tokenizer)  # refuses a name that is none
+        tokenize_words("", self.word_tokenizer)  # raises an error for an unknown name
         self.decision = self._kept("decision", decision, "best")
         check_choice("decision", self.decision, ("best", "consensus"))
         self.constrained = constrained
@@ -123,19 +145,19 @@ class ConstituencyParser(Task):
         self.word_tags = WordTags(self.symbols, self.tag_dictionary)
         self.grammar = self._grammar(self.word_tags.leaf_sets) if constrained else None
 
-    def _kept(self, name, given, default):
-        """An argument's value, given or the metadata's; the metadata keep what is given."""
+    def _kept(self, name: str, given: str | None, default: str) -> str:
+        """Return an argument's value, given or from the metadata, which store a given value."""
         if given is not None:
             self.metadata[name] = given
         return self.metadata.get(name, default)
 
-    def _known_linearization(self, given):
-        """The given linearisation or the metadata's, which it leaves in the metadata."""
+    def _known_linearization(self, given: Linearization | None) -> Linearization:
+        """Return the linearization, given or from the metadata, which store a given one."""
         if given is not None:
             serialized = given.serialize()
             if self.metadata.setdefault("linearization", serialized) != serialized:
                 raise UserError(
-                    f"The parser's `metadata` is of the linearization "
+                    f"`linearization` contradicts the parser's `metadata`, which has "
                     f"{self.metadata['linearization']}. Received: linearization={given}"
                 )
             return given
@@ -147,18 +169,18 @@ class ConstituencyParser(Task):
         size = self.model.config.vocabulary_size
         if size < self.symbols.vocabulary_size:
             raise UserError(
-                f"The model has logits of {size} tokens, and the symbols of its trees are among "
-                f"the first {self.symbols.vocabulary_size}: they do not belong together."
+                f"The model does not match the symbols of the trees. Expected logits for at least "
+                f"{self.symbols.vocabulary_size} tokens. Received: {size}"
             )
         untagged = self._untagged_leaf_id
         if self.has_tagger and untagged not in self.symbols.leaves().values():
             raise UserError(
-                f"The model writes the token {untagged} for each word, which is none of the "
-                "parser's leaves: they do not belong together."
+                "The model does not match the symbols of the trees. Expected an `untagged_leaf_id` "
+                f"among the parser's leaves. Received: untagged_leaf_id={untagged}"
             )
 
-    def _take_tag_dictionary(self, given):
-        """The given dictionary or the metadata's, which it takes out of the metadata."""
+    def _take_tag_dictionary(self, given: TagDictionary | bool) -> TagDictionary | None:
+        """Return the dictionary, given or from the metadata, and remove it from the metadata."""
         values = self.metadata.pop("tag_dictionary", None)
         if isinstance(given, TagDictionary):
             return given
@@ -190,26 +212,27 @@ class ConstituencyParser(Task):
         own = self._own_tag_dictionary
         return {"tag_dictionary": None if own is None else own.to_dict()}
 
-    def _grammar(self, leaf_sets):
+    def _grammar(self, leaf_sets: Sequence[Sequence[int]]) -> TreeGrammar:
         leaves = tuple(self.word_tags.leaves.values())
-        if self.has_tagger:
-            # Tags are no business of the search.
-            leaves, leaf_sets = (self._untagged_leaf_id,), ()
+        untagged = self._untagged_leaf_id
+        if untagged is not None:
+            # The tagger predicts tags, not the search.
+            leaves, leaf_sets = (untagged,), ()
         return _GRAMMARS[self.symbols.linearization.order](
             *self.symbols.brackets(),
             leaves,
             max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
-            leaf_sets=leaf_sets,
+            leaf_sets=tuple(map(tuple, leaf_sets)),
         )
 
     @functools.cached_property
-    def _grammar_of_tags(self):
-        """The grammar for words whose tag is given."""
+    def _grammar_of_tags(self) -> TreeGrammar:
+        """The grammar for sentences with given tags."""
         return self._grammar(self.word_tags.leaf_sets_of_given())
 
     @property
-    def has_tagger(self):
-        """Whether tags are no part of the trees that the decoder writes: a tagger finds them."""
+    def has_tagger(self) -> bool:
+        """Whether a tagger predicts the tags, and the decoder writes trees without tags."""
         return self._untagged_leaf_id is not None
 
     @property
@@ -218,7 +241,14 @@ class ConstituencyParser(Task):
         return getattr(self.model.config, "untagged_leaf_id", None)
 
     @classmethod
-    def train(cls, train, val, extra=None, test=None, **options):
+    def train(
+        cls,
+        train: "Treebank",
+        val: "Treebank",
+        extra: "Treebank | None" = None,
+        test: "Treebank | None" = None,
+        **options: Any,
+    ) -> Self:
         """Train a parser: vocabulary, model, checkpoints, average and preset (section 6.3).
 
         ```python
@@ -227,7 +257,7 @@ class ConstituencyParser(Task):
         parser = kt.ConstituencyParser.train(train, val, steps=8000, output_dir="runs/x")
         ```
 
-        Seeds and devices that it sets are the whole process's.
+        The training sets seeds and devices of the whole process.
 
         Args:
             train: `kt.parsing.Treebank` to train on.
@@ -236,31 +266,31 @@ class ConstituencyParser(Task):
             test: `kt.parsing.Treebank` to score at the end, for `results.json` and the model card.
             **options: the options of `kt.parsing.ParserTrainingOptions` by their names, such as
                 `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`, with
-                the recipe's defaults. Those used most:
+                the recipe's defaults. Used most often:
                 `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
-                preset. It must be given.
-                `resume`: whether to resume from the newest checkpoint in that folder, exactly;
-                without one the training starts.
-                `overwrite`: whether to start again, and replace an earlier training there.
+                preset. Required.
+                `resume`: whether to resume exactly from the newest checkpoint in that folder;
+                without a checkpoint, the training starts from the beginning.
+                `overwrite`: whether to start again and replace an earlier training there.
 
         Returns:
             A `ConstituencyParser` with the trained model.
 
         Raises:
-            UserError: if an option or a tree is wrong, or if `output_dir` holds another training,
-                or any without `resume` or `overwrite`.
-            TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
+            UserError: if an option or a tree is wrong; if `output_dir` holds another training, or
+                any training without `resume` or `overwrite`.
+            TrainingStopped: after SIGTERM or Ctrl-C, once a checkpoint is written.
         """
         from keras_transformer.parsing.train_parser import ParserTrainingOptions, train_parser
 
-        options = from_keywords(ParserTrainingOptions, options)
-        return train_parser(cls, train, val, extra, test, options=options)[0]
+        training_options: Any = from_keywords(ParserTrainingOptions, options)
+        return train_parser(cls, train, val, extra, test, options=training_options)[0]
 
-    def export(self, path):
+    def export(self, path: str | PathLike) -> None:
         """Write a TensorFlow SavedModel: see `keras_transformer.parsing.parser_saved_model`.
 
         Args:
-            path: the folder to write: whole, or not at all.
+            path: the folder, which is written completely or not at all.
 
         Raises:
             UserError: if the backend is not TensorFlow.
@@ -270,67 +300,70 @@ class ConstituencyParser(Task):
         with spinner("exporting"):
             export_parser(self, path)
 
-    def __call__(self, sentences):
-        """Parse.
+    def __call__(self, sentences: Sequence[Sentence]) -> "list[Tree | None]":
+        """Parse sentences.
 
         Args:
-            sentences: list of sentences. A string is split into words by the rules of the treebank
-                that the parser was trained on; a list of strings holds the words themselves, in
-                that treebank's spelling. No word is empty, or has ASCII white space in it. In
-                place of a word there may be a pair (word, tag): then the word has that tag, be it
-                one of the parser's or not. With None for a tag the parser finds it, as without one.
+            sentences: list of sentences. A string is split into words by the rules of the parser's
+                treebank. A list of strings holds the words themselves, in that treebank's
+                spelling; a word must not be empty or contain ASCII white space. A word can be
+                replaced by a pair (word, tag): the word then has that tag, which may be unknown to
+                the parser. For the tag None, the parser predicts the tag.
 
         Returns:
-            The list of trees (`nltk.Tree`), in the same order; None for a sentence without words,
-            and for one that is longer than `max_source_length`.
+            The list of trees (`nltk.Tree`), in the same order; None for a sentence that has no
+            words or is longer than `max_source_length`.
 
         Raises:
-            UserError: if a word is no string, empty, or has ASCII white space in it, or a tag is
-                neither a string nor None.
+            UserError: if a word is not a string, is empty or contains ASCII white space, or a tag
+                is neither a string nor None.
         """
         return [parse.tree for parse in self.parse(sentences)]
 
-    def parse(self, sentences, num_results=1):
-        """Parse a stream of any length, holding only a few thousand sentences at a time.
+    def parse(self, sentences: Iterable[Sentence], num_results: int = 1) -> Iterator[Parse]:
+        """Parse a stream of any length, with only a few thousand sentences in memory at a time.
 
-        Progress is shown on a terminal, from the fifth second on, and elsewhere logged each minute.
+        On a terminal, progress is shown from the fifth second on; elsewhere it is logged each
+        minute.
 
         Args:
-            sentences: iterable of sentences, as above.
-            num_results: how many parses of each sentence, no more than the search's `beam_size`.
-                More than one are what the search finds, without a consensus.
+            sentences: iterable of sentences, as in a call.
+            num_results: the number of parses per sentence, at most the search's `beam_size`. With
+                more than one, the results of the search are returned without a consensus.
 
         Returns:
-            An iterator of `Parse`, in the same order: the best of each sentence, or the consensus,
-            as `decision` says; the best has those that come next as its `others`.
+            An iterator of `Parse`, in the same order: the best parse of each sentence, or the
+            consensus, depending on `decision`. The best parse has the next best ones as `others`.
         """
         check_is_no_string(sentences, "parsed")
-        total = len(sentences) if hasattr(sentences, "__len__") else None
+        total = len(sentences) if isinstance(sentences, Sized) else None
         windows = self._search_windows(in_windows(sentences), num_results, total)
         return itertools.chain.from_iterable(windows)
 
-    def parse_windows(self, windows, num_results=1):
-        """As `parse`, for who reads the stream: what is searched together is given together.
+    def parse_windows(
+        self, windows: Iterable[Sequence[Sentence]], num_results: int = 1
+    ) -> Iterator[list[Parse]]:
+        """Parse a stream of lists of sentences, each of which is searched together.
 
         Args:
-            windows: iterable of lists of sentences. The next list is asked for when the parses of
-                the one before have been taken.
+            windows: iterable of lists of sentences. The next list is read after the parses of the
+                list before it have been consumed.
             num_results: as for `parse`.
 
         Returns:
-            An iterator of lists of `Parse`, one for each window.
+            An iterator of lists of `Parse`, one per window.
         """
         return self._search_windows(windows, num_results, None)
 
-    def tag(self, sentences):
-        """Find the words' tags alone, by the model's tagger: one pass of the encoder, no search.
+    def tag(self, sentences: Iterable[Sentence]) -> Iterator[list[str] | None]:
+        """Predict only the tags of words, by one pass of the model's tagger, without a search.
 
         Args:
-            sentences: iterable of sentences, as a call takes them. A tag that is given stays.
+            sentences: iterable of sentences, as in a call. Given tags are kept.
 
         Returns:
-            An iterator of lists of tags, one for each word, in the same order; None for a sentence
-            without words, and for one that is longer than `max_source_length`.
+            An iterator of lists of tags, one per word, in the same order; None for a sentence that
+            has no words or is longer than `max_source_length`.
 
         Raises:
             UserError: if the model was trained without a tagger.
@@ -350,121 +383,137 @@ class ConstituencyParser(Task):
 
     def search_trees(
         self,
-        token_ids,
-        num_words,
-        word_kinds=None,
-        num_results=1,
-        grammar=None,
-        run=None,
-        sentence_numbers=None,
-    ):
-        """Search for linearised trees.
+        token_ids: Tensor,
+        num_words: Tensor,
+        word_kinds: Tensor | None = None,
+        num_results: int = 1,
+        grammar: TreeGrammar | None = None,
+        run: Callable[..., Any] | None = None,
+        sentence_numbers: Tensor | None = None,
+    ) -> Any:
+        """Search for linearized trees.
 
         Args:
             token_ids: int array `(batch, source)`.
             num_words: int array `(batch,)`.
             word_kinds: with a tag dictionary, int array `(batch, words)`: its kinds of the words.
-            num_results: how many of each sentence.
-            grammar: of the trees. Defaults to the parser's `grammar`.
-            run: what runs the search: see `search_batch`.
+            num_results: the number of results per sentence.
+            grammar: the `TreeGrammar`. Defaults to the parser's `grammar`.
+            run: function that runs the search: see `search_batch`.
             sentence_numbers: as in the call of a `Search`.
 
         Returns:
-            `(token_ids, scores)`, as `beam_search`; or what `run` gives.
+            `(token_ids, scores)`, as from a `Search`; or the result of `run`.
         """
         grammar = grammar or self.grammar
-        trees = (grammar.over(num_words, word_kinds),) if self.constrained else ()
+        trees = () if grammar is None else (grammar.over(num_words, word_kinds),)
         return self.search_batch(token_ids, num_results, trees, run, sentence_numbers)
 
-    def source_ids(self, sentence):
-        """The ids of a sentence as the model reads it: a list.
+    def source_ids(self, sentence: Sentence) -> list[int]:
+        """Return the ids of a sentence as the model reads it.
 
         Args:
-            sentence: a sentence, as a call takes it.
+            sentence: a sentence, as in a call.
+
+        Returns:
+            A list of ids.
 
         Raises:
-            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+            UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
         """
         (token_ids,) = self._encode([words_of(sentence, self.word_tokenizer)])
         check_has_tokens(sentence, token_ids)
         return token_ids
 
-    def search_sentence(self, sentence, num_results=1, run=None):
-        """Search for the linearised trees of one sentence.
+    def search_sentence(
+        self, sentence: Sentence, num_results: int = 1, run: Callable[..., Any] | None = None
+    ) -> tuple[list[int], Any]:
+        """Search for the linearized trees of one sentence.
 
         Args:
-            sentence: a string, or a list of words, as above.
-            num_results: how many.
-            run: what runs the search: see `search_batch`.
+            sentence: a sentence, as in a call.
+            num_results: the number of results.
+            run: function that runs the search: see `search_batch`.
 
         Returns:
-            The pair of the source's token ids, a list, and of what `search_batch` gives.
+            The pair of the source's token ids, a list, and of the result of `search_batch`.
 
         Raises:
-            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+            UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
         """
         token_ids = self.source_ids(sentence)
         words = words_of(sentence, self.word_tokenizer)
         return token_ids, self._search(np.array([token_ids]), [words], num_results, run)
 
-    def output_ids(self, tree):
-        """The ids of a tree as the model predicts it, with the end token: a list.
+    def output_ids(self, tree: "Tree") -> list[int]:
+        """Return the ids of a tree as the model predicts it, with the end token.
 
         Args:
             tree: an `nltk.Tree`.
+
+        Returns:
+            A list of ids.
         """
         _, symbols = self.symbols.linearization.linearize(tree)
         return [*self.symbols.encode([" ".join(symbols)])[0], END_ID]
 
-    def output_tokens(self, token_ids):
-        """The symbols of outputs' ids, `</s>` for the end token: a list of strings.
+    def output_tokens(self, token_ids: Iterable[int]) -> list[str]:
+        """Return the symbols of ids, and `</s>` for the end token.
 
         Args:
             token_ids: iterable of ids, without padding.
+
+        Returns:
+            A list of strings.
         """
         return self.tokenizer.tokens_of(token_ids)
 
-    def tree_of(self, sentence, token_ids):
-        """The tree over a sentence's words that the ids of an output say, repaired if need be.
+    def tree_of(self, sentence: Sentence, token_ids: Sequence[int]) -> "Tree | None":
+        """Return the tree over a sentence's words from the ids of an output, repaired if necessary.
 
         Args:
-            sentence: a sentence, as a call takes it.
-            token_ids: iterable of ids, without padding. Where the parser has a tagger they say no
-                tags: these are its own.
+            sentence: a sentence, as in a call.
+            token_ids: iterable of ids, without padding. If the parser has a tagger, the tagger
+                predicts the tags.
+
+        Returns:
+            An `nltk.Tree`.
         """
         words = words_of(sentence, self.word_tokenizer)
         if self.has_tagger and (tags := next(self.tag([sentence]))):
             words.tags[:] = tags
         return self._parse_of(words, [(token_ids, 0.0)]).tree
 
-    def explain(self, sentence, tree=None):
+    def explain(self, sentence: Sentence, tree: "Tree | None" = None) -> "Explanation":
         """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
 
-        The tree is the search's best. Where the parser decides by consensus, a call may return
-        another.
+        The tree is the best result of the search. With the decision `"consensus"`, a call may
+        return another tree.
 
         Args:
-            sentence: a string, or a list of words, as a call takes it.
-            tree: the gold tree (`nltk.Tree`), to be set beside the parser's.
+            sentence: a sentence, as in a call.
+            tree: the gold tree (`nltk.Tree`), to show next to the parser's.
 
         Returns:
             A `kt.visualization.Explanation`.
 
         Raises:
-            UserError: if it is no sentence, has no words, or is longer than `max_source_length`.
+            UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
         """
         from keras_transformer.visualization.explanation import explain_parse
 
         return explain_parse(self, sentence, tree)
 
-    def search_of_outputs(self):
-        """A search by words is told which symbols stand for one."""
+    def search_of_outputs(self) -> Search:
+        """Return the search, with the symbols that stand for a word if it searches word by word."""
         search = self.search
         if isinstance(search, WordSynchronousBeamSearch) and not search.word_ids:
             search = dataclasses.replace(search, word_ids=tuple(self.symbols.leaves().values()))
         return search
 
-    def _search_windows(self, windows, num_results, total):
+    def _search_windows(
+        self, windows: Iterable[Sequence[Sentence]], num_results: int, total: int | None
+    ) -> Iterator[list[Parse]]:
         agree = self.decision == "consensus" and num_results == 1
         num_found = self.search.most_results or 1 if agree else num_results
         results = search_stream(
@@ -481,7 +530,13 @@ class ConstituencyParser(Task):
         for window in results:
             yield [self._parse_of(*found, num_results, agree) for found in window]
 
-    def _parse_of(self, sentence, outputs, num_results=1, agree=False):
+    def _parse_of(
+        self,
+        sentence: Words,
+        outputs: Sequence[Output] | None,
+        num_results: int = 1,
+        agree: bool = False,
+    ) -> Parse:
         if outputs is None:
             return no_parse(sentence)
         if agree and outputs:
@@ -490,8 +545,8 @@ class ConstituencyParser(Task):
         best, *others = parses_of(sentence, outputs[:num_results], self.symbols)
         return best._replace(others=tuple(others))
 
-    def _encode(self, sentences):
-        # As in trees, and so in training: a bracket is no symbol there.
+    def _encode(self, sentences: Iterable[Words]) -> list[list[int]]:
+        # Escape brackets, as in the training trees.
         escaped = [[*map(escape, words)] for words, _ in sentences]
         token_ids = self.source_tokenizer.encode_words(escaped)
         return [
@@ -499,11 +554,18 @@ class ConstituencyParser(Task):
             for (words, _), ids in zip(sentences, token_ids)
         ]
 
-    def _can_be_parsed(self, words, token_ids):
+    def _can_be_parsed(self, words: Sequence[str], token_ids: Sequence[int]) -> bool:
         limit = self.source_limit()
         return bool(words) and (limit is None or len(token_ids) + 1 <= limit)
 
-    def _search(self, batch, sentences, num_results, run=None, sentence_numbers=None):
+    def _search(
+        self,
+        batch: np.ndarray,
+        sentences: Sequence[Words],
+        num_results: int,
+        run: Callable[..., Any] | None = None,
+        sentence_numbers: Tensor | None = None,
+    ) -> Any:
         num_words, kinds = self._word_kinds(batch, sentences)
         grammar = self.grammar
         if self.has_tagger:
@@ -520,21 +582,25 @@ class ConstituencyParser(Task):
             batch, num_words, kinds, num_results, grammar, run, sentence_numbers
         )
 
-    def _search_tags(self, batch, sentences, _):
-        """As if the tagger's leaves were found by a search: one result, of score 0."""
+    def _search_tags(
+        self, batch: np.ndarray, sentences: Sequence[Words], _: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tagger's leaves in the form of a search: one result with the score 0."""
         leaves = self._best_leaves(batch, self._word_kinds(batch, sentences)[1])
         return leaves[:, None], np.zeros((len(batch), 1))
 
-    def _word_kinds(self, batch, sentences):
+    def _word_kinds(
+        self, batch: np.ndarray, sentences: Sequence[Words]
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         num_words = np.zeros(len(batch), "int32")
         num_words[: len(sentences)] = [len(words) for words, _ in sentences]
         escaped = [[*map(escape, words)] for words, _ in sentences]
         return num_words, self.word_tags.kinds(num_words, escaped)
 
-    def _best_leaves(self, batch, kinds):
+    def _best_leaves(self, batch: np.ndarray, kinds: np.ndarray | None) -> np.ndarray:
         return ops.convert_to_numpy(self.word_tags.tag(self.model, batch, kinds))
 
-    def _with_found_tags(self, sentence, leaves):
-        """A sentence's tags, with the tagger's in the places of those that are not given."""
+    def _with_found_tags(self, sentence: Words, leaves: np.ndarray) -> list[str]:
+        """Return the tags of a sentence: the given ones, and otherwise the tagger's."""
         found = self.word_tags.tags_of(leaves[: len(sentence.tags)])
         return [tag or best for tag, best in zip(sentence.tags, found)]

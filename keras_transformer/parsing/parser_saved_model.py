@@ -1,5 +1,9 @@
 """Export of a parser as a TensorFlow SavedModel, from sentences to bracketed trees."""
 
+from collections.abc import Callable
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from keras import ops
 
@@ -10,12 +14,16 @@ from keras_transformer.export.saved_model import (
     string_tokenizer,
     text_signature,
 )
-from keras_transformer.parsing.parser_tokens import PLACEHOLDER
+from keras_transformer.parsing.parser_tokens import PLACEHOLDER, TreeSymbols
 from keras_transformer.parsing.trees import escape
+from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.reserved_ids import END_ID
 
+if TYPE_CHECKING:
+    from keras_transformer.parsing.constituency_parser import ConstituencyParser
 
-def export_parser(parser, path):
+
+def export_parser(parser: "ConstituencyParser", path: str | PathLike) -> None:
     """Write a SavedModel that parses, with this signature:
 
     ```
@@ -46,10 +54,10 @@ def export_parser(parser, path):
     save_module(_parsing_module, parser, path)
 
 
-def _parsing_module(parser):
+def _parsing_module(parser: "ConstituencyParser") -> tuple[Any, dict[str, Any]]:
     import tensorflow as tf
 
-    module = tf.Module()
+    module: Any = tf.Module()
     module.tokenizer = string_tokenizer(parser.tokenizer, add_eos=False)
     tokens_of = word_tokenizer(module.tokenizer, parser.source_tokenizer.starts_word)
     module.kinds = kinds_table(parser.tag_dictionary)
@@ -86,7 +94,7 @@ def _parsing_module(parser):
     return module, {"serving_default": parse}
 
 
-def word_tokenizer(tokenizer, starts_word):
+def word_tokenizer(tokenizer: Any, starts_word: np.ndarray) -> Callable[[Any], Any]:
     """Return the `WordTokenizer` in TensorFlow.
 
     Args:
@@ -111,7 +119,7 @@ def word_tokenizer(tokenizer, starts_word):
     return tokens_of
 
 
-def kinds_table(tag_dictionary):
+def kinds_table(tag_dictionary: TagDictionary | None) -> Any:
     """Return the dictionary's kinds of words as a TensorFlow table; None without a dictionary."""
     import tensorflow as tf
 
@@ -131,7 +139,7 @@ def _dense(words):
     return tf.pad(words.to_tensor(), [[0, 0], [0, 1]], constant_values="")
 
 
-def tree_writer(symbols):
+def tree_writer(symbols: TreeSymbols) -> Callable[..., Any]:
     """Return a writer of bracketed trees in TensorFlow.
 
     Args:
@@ -172,7 +180,7 @@ def tree_writer(symbols):
     return write
 
 
-def top_down_order(is_leaf, change):
+def top_down_order(is_leaf: Any, change: Any) -> Any:
     """Return the top-down order of the symbols of trees that are written in-order.
 
     Each symbol belongs to a leaf: an opening symbol to the first leaf in its constituent, a closing

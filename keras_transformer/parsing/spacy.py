@@ -1,4 +1,4 @@
-"""A parser as a component of spaCy's pipelines. Importing this module makes it known to spaCy.
+"""Parser as a component of spaCy's pipelines. Importing this module registers it with spaCy.
 
 ```python
 import spacy
@@ -14,60 +14,72 @@ sentence._.parse_string  # "(S (NP (DT The) (NN dog)) (VP (VBZ runs)) (. .))"
 
 Extensions of spans, and of tokens as spans of one token:
 
-- `labels`: tuple of the labels of the constituents that are exactly the span, the outermost first.
-  Empty where there is none.
-- `parse_string`: its tree in brackets, or None for a span that is neither a constituent nor a word.
-- `constituents`: tuple of spans: those of all constituents inside, itself included, and of words.
-- `children`: tuple of the spans of the largest of them that are smaller than the span.
-- `parent`: the span of the smallest constituent around, or None.
+- `labels`: tuple of the labels of the constituents that cover exactly the span, the outermost
+  first. Empty if there are none.
+- `parse_string`: the tree of the span in brackets, or None if it is neither a constituent nor a
+  word.
+- `constituents`: tuple of the spans of all constituents and words inside, including the span
+  itself.
+- `children`: tuple of the largest of these spans that are smaller than the span.
+- `parent`: the span of the smallest constituent around the span, or None.
 
-spaCy's tokens are the words, but for straight quotation marks, which the parser reads as two
-backquotes or two apostrophes, as in treebanks. A token of white space is in no tree, neither is a
-sentence that is longer than `max_source_length`. White space at the ends of a span is ignored.
+The words are spaCy's tokens, except that the parser reads straight quotation marks as two
+backquotes or two apostrophes, as in treebanks. Tokens of white space and sentences longer than
+`max_source_length` have no tree. White space at the ends of a span is ignored.
 
 Trees are stored by the characters that they cover, so `span.as_doc(copy_user_data=True)`,
-`Doc.from_docs` and the retokenizer keep them. If tokens are merged, `parse_string` still has the
-words that were parsed, and a constituent that begins or ends within a token is not a span.
+`Doc.from_docs` and the retokenizer keep them. If tokens are merged, `parse_string` still returns
+the words that were parsed, and a constituent that begins or ends within a token is not a span.
 
-(This is no entry point of spaCy: it loads those wherever it makes a pipeline, and each would load
-Keras.)
+(This module is not registered as an entry point of spaCy, because spaCy loads all entry points with
+every pipeline, and this one would load Keras.)
 """
 
 import itertools
 import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, walk
 
 try:
     from spacy.language import Language
-    from spacy.tokens import Span, Token
+    from spacy.tokens import Doc, Span, Token
     from spacy.util import minibatch
 except ImportError as error:
     raise UserError('spaCy is missing: pip install "keras-transformer[spacy]".') from error
 
+if TYPE_CHECKING:
+    from nltk import Tree
+
+    from keras_transformer.parsing.constituency_parser import ConstituencyParser
+
 NAME = "keras_transformer_parser"
 # spaCy moves an entry of `user_data` together with its text if the key has this form: ("._.", name,
-# first character, character after the last). The name needs no extension.
+# first character, character after the last). The name does not need to be an extension.
 _KEY = f"{NAME}_nodes"
-_DOCS = 64  # docs parsed together, where `nlp.pipe` does not say
+# First character, character after the last, labels, and tag of a word or None.
+_Node: TypeAlias = tuple[int, int, list[str], str | None]
+_DOCS = 64  # docs parsed together by default
 
 
 class ParserComponent:
-    """Writes the trees of a doc's sentences into it.
+    """Component that adds trees to the sentences of a doc.
 
     Args:
         parser: a `ConstituencyParser`.
     """
 
-    def __init__(self, parser):
+    def __init__(self, parser: "ConstituencyParser"):
         self.parser = parser
 
-    def __call__(self, doc):
+    def __call__(self, doc: Doc) -> Doc:
+        """Return a doc with its trees."""
         return next(self.pipe([doc]))
 
-    def pipe(self, stream, batch_size=_DOCS):
-        """The docs of a stream with their trees; the sentences of `batch_size` of them together."""
+    def pipe(self, stream: Iterable[Doc], batch_size: int = _DOCS) -> Iterator[Doc]:
+        """Yield the docs of a stream with their trees, parsing `batch_size` docs together."""
         for docs in minibatch(stream, batch_size):
             tokens = [[_words_of(sentence) for sentence in doc.sents] for doc in docs]
             words = [[*map(_spelling, sentence)] for doc in tokens for sentence in doc]
@@ -76,7 +88,7 @@ class ParserComponent:
                 trees = [parse.tree for parse in itertools.islice(parses, len(sentences))]
                 _remove_trees(doc)
                 for span, words, tree in zip(doc.sents, sentences, trees):
-                    # A sentence without a tree has an entry too: the component ran.
+                    # A sentence without a tree has an entry too, as a sign that the component ran.
                     nodes = {_characters(span): [[], None]}
                     if tree is not None:
                         nodes |= _nodes(tree, words)
@@ -91,9 +103,14 @@ class ParserComponent:
     requires=["doc.sents"],
 )
 def make_component(
-    nlp, name, preset: str, beam_size: int | None, batch_tokens: int, dtype: str | None
+    nlp: Language,
+    name: str,
+    preset: str,
+    beam_size: int | None,
+    batch_tokens: int,
+    dtype: str | None,
 ):
-    """The component of a preset: see `ConstituencyParser.from_preset`."""
+    """Create the component of a preset: see `ConstituencyParser.from_preset`."""
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
 
     options = {} if beam_size is None else {"beam_size": beam_size}
@@ -103,12 +120,12 @@ def make_component(
     return ParserComponent(parser)
 
 
-def _words_of(sentence):
+def _words_of(sentence: Span) -> list[Token]:
     return [token for token in sentence if not token.is_space]
 
 
-def _spelling(token):
-    """A word as treebanks spell it: a straight quotation mark opens or closes there."""
+def _spelling(token: Token) -> str:
+    """Return a word in the spelling of treebanks, with opening and closing quotation marks."""
     if token.text != '"':
         return _one_word(token.text)
     before = token.nbor(-1) if token.i else None
@@ -116,21 +133,22 @@ def _spelling(token):
     return "``" if opens else "''"
 
 
-def _one_word(text):
-    """Tokens that were merged have a space in them; a word of a tree may have one of Unicode's."""
+def _one_word(text: str) -> str:
+    """Replace ASCII spaces, which merged tokens contain, by a space that a word may contain."""
     return re.sub(r"\s", "\u00a0", text, flags=re.ASCII)
 
 
-def _nodes(tree, words):
-    """The nodes of a tree: a dict of (first character, character after the last) -> the labels of
-    the constituents there, the outermost first, and the tag of the word there or None.
-
-    The nodes are in the order of a walk. Their values are plain lists: a doc is written to disk
-    with them.
+def _nodes(tree: "Tree", words: list[Token]) -> dict[tuple[int, int], list[Any]]:
+    """Return the nodes of a tree, in the order of a walk.
 
     Args:
         tree: the tree.
         words: the token of each of its words.
+
+    Returns:
+        A dict of (first character, character after the last) -> the labels of the constituents of
+        these characters, the outermost first, and the tag of a word or None. The values are plain
+        lists, because they are written to disk with the doc.
     """
     nodes, around, position = [], [], 0
     for step, node in walk(tree):
@@ -153,31 +171,33 @@ def _nodes(tree, words):
     return found
 
 
-def _end(token):
+def _end(token: Token) -> int:
     return token.idx + len(token.text)
 
 
-def _characters(span):
-    """The first character and the one after the last, without white space around them."""
+def _characters(span: Span) -> tuple[int, int]:
+    """Return the first character and the character after the last, without white space around."""
     words = _words_of(span)
     return (words[0].idx, _end(words[-1])) if words else (span.start_char, span.end_char)
 
 
-def _is_tree_key(key):
+def _is_tree_key(key: Any) -> bool:
     return isinstance(key, tuple) and len(key) == 4 and key[:2] == ("._.", _KEY)
 
 
-def _remove_trees(doc):
+def _remove_trees(doc: Doc) -> None:
     for key in [*filter(_is_tree_key, doc.user_data)]:
         del doc.user_data[key]
 
 
-def _nodes_of(doc):
-    """(First character, character after the last, labels, tag) of each node in the doc."""
-    found = [(*key[2:], *node) for key, node in doc.user_data.items() if _is_tree_key(key)]
+def _nodes_of(doc: Doc) -> list[_Node]:
+    """Return (first character, character after the last, labels, tag) of each node in the doc."""
+    found: list[Any] = [
+        (*key[2:], *node) for key, node in doc.user_data.items() if _is_tree_key(key)
+    ]
     if not found and len(doc):
-        raise UserError(f"The doc has no trees: the pipeline has no component {NAME!r} that ran.")
-    # A doc that was made of a span has entries of the text around it, too.
+        raise UserError(f"The doc has no trees. Expected a pipeline with the component {NAME!r}.")
+    # A doc created from a span also has entries of the text around the span.
     length = _end(doc[-1]) if len(doc) else 0
     return [
         (start, end, labels, tag)
@@ -186,24 +206,24 @@ def _nodes_of(doc):
     ]
 
 
-def _inside(span):
-    """The nodes inside a span in the order of a walk, without those around it."""
+def _inside(span: Span) -> list[_Node]:
+    """Return the nodes inside a span, in the order of a walk."""
     begin, stop = _characters(span)
     return [node for node in _nodes_of(span.doc) if begin <= node[0] and node[1] <= stop]
 
 
-def _spans(doc, nodes):
-    """The nodes' spans, without the nodes that begin or end within a token."""
+def _spans(doc: Doc, nodes: Iterable[_Node]) -> tuple[Span, ...]:
+    """Return the spans of nodes, without nodes that begin or end within a token."""
     spans = [doc.char_span(start, end) for start, end, *_ in nodes]
     return tuple(span for span in spans if span is not None)
 
 
-def _labels(span):
+def _labels(span: Span) -> tuple[str, ...]:
     nodes = _inside(span)
     return tuple(nodes[0][2]) if nodes and nodes[0][:2] == _characters(span) else ()
 
 
-def _parse_string(span):
+def _parse_string(span: Span) -> str | None:
     from keras_transformer.parsing.trees import escape
 
     nodes = _inside(span)
@@ -224,11 +244,11 @@ def _parse_string(span):
     return " ".join(parts)
 
 
-def _constituents(span):
+def _constituents(span: Span) -> tuple[Span, ...]:
     return _spans(span.doc, _inside(span))
 
 
-def _children(span):
+def _children(span: Span) -> tuple[Span, ...]:
     children, end = [], 0
     for child in _constituents(span):
         if child.start_char >= end and _characters(child) != _characters(span):
@@ -237,7 +257,7 @@ def _children(span):
     return tuple(children)
 
 
-def _parent(span):
+def _parent(span: Span) -> Span | None:
     begin, stop = _characters(span)
     around = [
         node
@@ -248,7 +268,7 @@ def _parent(span):
     return spans[0] if spans else None
 
 
-def _of_token(get):
+def _of_token(get: Callable[[Span], Any]) -> Callable[[Token], Any]:
     return lambda token: get(token.doc[token.i : token.i + 1])
 
 

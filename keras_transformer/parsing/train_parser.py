@@ -1,14 +1,16 @@
 """Training of a constituency parser, from trees to a model folder (section 6.3)."""
 
 import copy
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.options import mutable_on_resume
-from keras_transformer.parsing.evalb import Parameters, evaluate_trees
+from keras_transformer.parsing.evalb import EvalbScores, Parameters, evaluate_trees
 from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
 from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.tree_pairs import TreePairs
@@ -17,6 +19,7 @@ from keras_transformer.parsing.trees import (
     UNKNOWN_TAG,
     InOrderBrackets,
     LabelledBrackets,
+    Linearization,
     tagged_words,
     to_bracketed,
 )
@@ -42,6 +45,11 @@ from keras_transformer.validation import (
     whole_number,
 )
 
+if TYPE_CHECKING:
+    from nltk import Tree
+
+    from keras_transformer.parsing.constituency_parser import ConstituencyParser
+
 
 @dataclass(kw_only=True)
 class TreeVocabularyOptions(VocabularyOptions):
@@ -57,8 +65,8 @@ class TreeOptions:
     """Options of what a parser predicts, and of the trees it learns from."""
 
     tags: Literal["tree", "tagger", "none"] = "tree"
-    """How tags of words are predicted: by the decoder, as symbols of the tree; by a tagger, from the
-    encoder's output of each word; or not at all. In the last two cases one symbol of the tree
+    """How tags of words are predicted: by the decoder, as symbols of the tree; by a tagger, from
+    the encoder's output of each word; or not at all. In the last two cases one symbol of the tree
     stands for all words (Vinyals et al., 2015)."""
     tag_loss_weight: float | None = None
     """Weight of the cross-entropy of tags with `tags=tagger`, 1 by default. With `tags=tree`, it
@@ -83,7 +91,7 @@ class TreeOptions:
     """Rules that split raw text into words, which must match the words of the trees. Defaults to
     craft for the dataset of that name, else to treebank, the Penn Treebank's rules."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -107,7 +115,7 @@ class ParsingOptions:
     val_sentences: int = 500
     """Number of validation sentences to parse at each interval."""
 
-    def check(self):
+    def check(self) -> None:
         """Check the options.
 
         Raises:
@@ -116,7 +124,7 @@ class ParsingOptions:
         positive_integer("val_sentences", self.val_sentences)
         self.search()
 
-    def search(self):
+    def search(self) -> BeamSearch:
         """Return the `BeamSearch` of these options."""
         return BeamSearch(self.beam_size, self.alpha, extra_length=self.extra_length)
 
@@ -223,7 +231,7 @@ def train_parser(
     return parser, "\n".join(report)
 
 
-def make_linearization(options):
+def make_linearization(options: TreeOptions) -> Linearization:
     """Return the `Linearization` of trees for some `TreeOptions`.
 
     Args:
@@ -243,7 +251,7 @@ def make_linearization(options):
     return forms[options.linearization](keep_tags=tags_from(options) != "none")
 
 
-def tags_from(options):
+def tags_from(options: TreeOptions) -> str:
     """Return the option `tags`, or its value by the earlier name `keep_tags`.
 
     Args:
@@ -278,7 +286,9 @@ def tags_from(options):
     return tags
 
 
-def make_tree_pairs(train, options, extra=None):
+def make_tree_pairs(
+    train: Treebank, options: TreeOptions, extra: Treebank | None = None
+) -> TreePairs:
     """Return the pairs (words, symbols) to train on.
 
     Args:
@@ -328,7 +338,9 @@ def make_tree_tokenizer(
     return tokenizer, TreeSymbols(symbols, tokenizer, pairs.linearization)
 
 
-def _initial_symbols(init, symbols, linearization):
+def _initial_symbols(
+    init: str | Path, symbols: Iterable[str], linearization: Linearization
+) -> list[str]:
     """Return the symbols of the trees of a preset, which must include those to train on."""
     contents, path = initial_preset(init)
     known = contents.metadata.get("symbols")
@@ -351,7 +363,9 @@ def _initial_symbols(init, symbols, linearization):
     return known
 
 
-def parser_hyperparameters(tokenizer, symbols, options):
+def parser_hyperparameters(
+    tokenizer: Tokenizer, symbols: TreeSymbols, options: TreeOptions
+) -> dict[str, Any]:
     """Return the arguments of a parser's model that depend on its words and symbols.
 
     The words are never targets, so they have an embedding of their own.
@@ -377,7 +391,7 @@ def parser_hyperparameters(tokenizer, symbols, options):
     }
 
 
-def parser_metadata(pairs, symbols, options):
+def parser_metadata(pairs: TreePairs, symbols: TreeSymbols, options: TreeOptions) -> dict[str, Any]:
     """Return the facts about its training trees that a `ConstituencyParser` needs.
 
     Args:
@@ -404,7 +418,9 @@ def parser_metadata(pairs, symbols, options):
     return metadata
 
 
-def validation_parser(parser, options):
+def validation_parser(
+    parser: "ConstituencyParser", options: ParsingOptions
+) -> "ConstituencyParser":
     """Return a copy of a parser with the search that scores trees during the training.
 
     Args:
@@ -422,7 +438,7 @@ def validation_parser(parser, options):
     return scored
 
 
-def score_trees(parser, trees):
+def score_trees(parser: "ConstituencyParser", trees: "Sequence[Tree]") -> EvalbScores:
     """Score a parser's trees with EVALB and the parameters of COLLINS.prm.
 
     Args:
@@ -438,7 +454,7 @@ def score_trees(parser, trees):
     return evaluate_trees(map(to_bracketed, trees), lines, Parameters.named("COLLINS"))
 
 
-def describe_evalb(result):
+def describe_evalb(result: EvalbScores) -> str:
     """Format the result of `score_trees` in one line.
 
     Args:

@@ -309,7 +309,7 @@ def _tag(
     leaf_sets: tuple[tuple[int, ...], ...],
 ) -> Tensor:
     log_probs = model.tag(token_ids)
-    leaf_ids = np.array(model.decoder.tagger.leaf_ids, "int32")
+    leaf_ids = np.array(sorted({*(model.config.leaf_ids or ())}), "int32")
     # Pad to one kind per token: a sentence has at least as many tokens as words.
     padding = ops.zeros_like(ops.cast(token_ids, "int32"))
     kinds = ops.concatenate([ops.cast(kinds, "int32"), padding], axis=1)

@@ -316,7 +316,7 @@ def test_leaves_must_be_counted_step_by_step():
     model = model_of(**COUNTED)
     encoded = model.encode(SOURCE)
     cache = model.make_cache(encoded, 5)
-    with pytest.raises(ValueError, match="pass `word_vectors` and `next_words`"):
+    with pytest.raises(ValueError, match="needs `word_vectors` and `next_words`"):
         model.decode(TARGET[:, :1], SOURCE, cache=cache, cache_index=0)
 
 

@@ -74,3 +74,8 @@ def test_craft_s_own_sentences():
         num += 1
         num_same += tokenize_words(text, "craft") == tree.leaves()
     assert num_same / num > 0.95
+
+
+def test_unknown_rules_are_rejected():
+    with pytest.raises(ValueError, match="`word_tokenizer` must be one of .*Received: .*'alien'"):
+        tokenize_words("He runs.", "alien")
