@@ -24,6 +24,7 @@ from keras_transformer.parsing.parses import (
     consensus_parse,
     log_probabilities,
     no_parse,
+    output_tree,
     parses_of,
 )
 from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar, TreeGrammar
@@ -468,7 +469,7 @@ class ConstituencyParser(Task):
         """
         return self.tokenizer.tokens_of(token_ids)
 
-    def tree_of(self, sentence: Sentence, token_ids: Sequence[int]) -> "Tree | None":
+    def tree_of(self, sentence: Sentence, token_ids: Sequence[int]) -> "Tree":
         """Return the tree over a sentence's words from the ids of an output, repaired if necessary.
 
         Args:
@@ -482,7 +483,7 @@ class ConstituencyParser(Task):
         words = words_of(sentence, self.word_tokenizer)
         if self.has_tagger and (tags := next(self.tag([sentence]))):
             words.tags[:] = tags
-        return self._parse_of(words, [(token_ids, 0.0)]).tree
+        return output_tree(words, token_ids, self.symbols)[0]
 
     def explain(self, sentence: Sentence, tree: "Tree | None" = None) -> "Explanation":
         """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.

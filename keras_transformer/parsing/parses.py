@@ -46,12 +46,32 @@ def parses_of(sentence: Words, outputs: Sequence[Output], symbols: TreeSymbols) 
     Returns:
         A list, not empty.
     """
-    leaves, parses = [escape(word) for word in sentence.words], []
     # An unconstrained search may find no output.
-    for token_ids, score in outputs or [([], -np.inf)]:
-        tree, repairs = repair(leaves, symbols.decode(token_ids), symbols.linearization)
-        parses.append(Parse(_tagged(tree, sentence.tags), score, repairs))
-    return parses
+    outputs = outputs or [([], -np.inf)]
+    return [
+        Parse(tree, score, repairs)
+        for token_ids, score in outputs
+        for tree, repairs in [output_tree(sentence, token_ids, symbols)]
+    ]
+
+
+def output_tree(
+    sentence: Words, token_ids: Sequence[int] | np.ndarray, symbols: TreeSymbols
+) -> tuple["Tree", Counter[str]]:
+    """Return the tree of an output, with the given tags, and the repairs by kind.
+
+    Args:
+        sentence: `Words`.
+        token_ids: int array, padded with 0.
+        symbols: the `TreeSymbols`.
+    """
+    words = [escape(word) for word in sentence.words]
+    tree, repairs = repair(words, symbols.decode(token_ids), symbols.linearization)
+    leaves = (node for step, node in walk(tree) if step == LEAF)
+    for leaf, tag in zip(leaves, sentence.tags):
+        if tag is not None:
+            leaf.set_label(tag)
+    return tree, repairs
 
 
 def consensus_parse(parses: Sequence[Parse], log_probabilities: np.ndarray) -> Parse:
@@ -68,15 +88,6 @@ def consensus_parse(parses: Sequence[Parse], log_probabilities: np.ndarray) -> P
     trees = [parse.tree for parse in parses if parse.tree is not None]
     tree, agreement = consensus(trees, weights.tolist())
     return parses[0]._replace(tree=tree, score=agreement)
-
-
-def _tagged(tree: "Tree", tags: Sequence[str | None]) -> "Tree":
-    """Set the tags that are given, and return the tree."""
-    leaves = (node for step, node in walk(tree) if step == LEAF)
-    for leaf, tag in zip(leaves, tags):
-        if tag is not None:
-            leaf.set_label(tag)
-    return tree
 
 
 def log_probabilities(outputs: Sequence[Output], search: Search) -> np.ndarray:

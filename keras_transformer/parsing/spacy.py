@@ -109,7 +109,7 @@ def make_component(
     beam_size: int | None,
     batch_tokens: int,
     dtype: str | None,
-):
+) -> ParserComponent:
     """Create the component of a preset: see `ConstituencyParser.from_preset`."""
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
 

@@ -1,7 +1,6 @@
 """The explanation of one output: attention, alignment, beam and trees together."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from nltk import Tree
 
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
+    from keras_transformer.parsing.words import Sentence
     from keras_transformer.translation.translator import Translator
 
 
@@ -100,7 +100,7 @@ def explain_translation(
 
 
 def explain_parse(
-    parser: "ConstituencyParser", sentence: str | Sequence[str], tree: "Tree | None" = None
+    parser: "ConstituencyParser", sentence: "Sentence", tree: "Tree | None" = None
 ) -> Explanation:
     """Return the result of `ConstituencyParser.explain`."""
     source, target, beam = _searched(parser, sentence)
