@@ -43,7 +43,7 @@ _WITHOUT_EFFECT = {
     "scale_outputs": 1,
     "layer_scalar": 1,
 }
-# Patterns of the names of unsupported variables, and what they mean.
+# Patterns of the names of unsupported variables -> the feature that they belong to.
 _LACKING = {
     r"relative_": "relative positions",
     r"rotary_|max_position_embeddings": "rotary positions",

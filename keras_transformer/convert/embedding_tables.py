@@ -1,8 +1,8 @@
 """Vocabularies and embeddings of other models in our order of tokens.
 
 Our order is 0 padding, 1 start, 2 end, 3 unknown, and then the other tokens. Embeddings and
-SentencePiece models are permuted once, at conversion, so that neither the model nor the tokenizer
-(nor the SavedModel) knows of the other order.
+SentencePiece models are permuted once, at conversion, so that the model, the tokenizer and the
+SavedModel need no code for the other order.
 """
 
 from collections.abc import Callable, Sequence

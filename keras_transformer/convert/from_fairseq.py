@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
-from keras_transformer.convert.generation import forced_prefix, generation_option, search_of
+from keras_transformer.convert.generation import forced_prefix, generation_option, generation_search
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.m2m_vocabulary import M2mVocabulary, read_vocabulary
 from keras_transformer.convert.weights import (
@@ -14,7 +14,7 @@ from keras_transformer.convert.weights import (
     assign,
     halves_to_interleaved,
     hyperparameters,
-    names_of_shared,
+    shared_table_names,
     stack_mappings,
 )
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
@@ -94,7 +94,7 @@ def fsmt(source: str | Path) -> Translator:
         source_tokenizer=source_tokenizer,
         metadata=languages,
         target_prefix=forced_prefix(folder, order, tokenizer.tokens),
-        search=search_of(folder, order.rows),
+        search=generation_search(folder, order.rows),
     )
 
 
@@ -196,7 +196,7 @@ def m2m100(
     vocabulary = read_vocabulary(folder)
     order, tokenizer, tokens = vocabulary.in_our_order(_m2m_order(folder, vocabulary))
     languages = _m2m_languages(folder, vocabulary, source_language, target_language)
-    names = names_of_shared(folder, folder.option("tie_word_embeddings", True, False))
+    names = shared_table_names(folder, folder.option("tie_word_embeddings", True, False))
     model = _build_model(folder, names, order, order, normalize_first=True, needless=TABLES)
     return Translator(
         model,
@@ -204,7 +204,7 @@ def m2m100(
         source_prefix=(tokens[languages["source"]],),
         target_prefix=(tokens[languages["target"]],),
         metadata=languages,
-        search=search_of(folder, order.rows),
+        search=generation_search(folder, order.rows),
     )
 
 

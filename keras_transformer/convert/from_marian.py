@@ -12,7 +12,7 @@ from keras_transformer.convert.generation import (
     forced_prefix,
     generation_option,
     renormalizes_without_padding,
-    search_of,
+    generation_search,
 )
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.weights import (
@@ -21,7 +21,7 @@ from keras_transformer.convert.weights import (
     assign,
     halves_to_interleaved,
     hyperparameters,
-    names_of_shared,
+    shared_table_names,
     stack_mappings,
 )
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
@@ -107,7 +107,7 @@ def marian(source: str | Path, target_language: str | None = None) -> Translator
         source_prefix=prefix,
         target_prefix=forced_prefix(folder, target_side.order, target_side.pieces),
         metadata={name: language for name, language in metadata.items() if language},
-        search=search_of(folder, target_side.order.rows),
+        search=generation_search(folder, target_side.order.rows),
     )
 
 
@@ -265,7 +265,7 @@ def _names(folder: HFCheckpoint) -> tuple[str, str, str]:
     is_shared = folder.option("share_encoder_decoder_embeddings", True, False)
     is_tied = folder.option("tie_word_embeddings", True, False)
     if is_shared:
-        return names_of_shared(folder, is_tied)
+        return shared_table_names(folder, is_tied)
     _, source, target, output = TABLES
     if target not in folder.names:
         target = output

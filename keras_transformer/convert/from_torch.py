@@ -267,14 +267,14 @@ def _guess_positions(names: Iterable[str]) -> list[str]:
 
 def _guess_output(state: _StateDict, matrices: Iterable[str]) -> str | None:
     """Return the matrix with a bias, or the matrix with a typical name."""
-    found = [name for name in matrices if bias_of(state, name)]
+    found = [name for name in matrices if bias_name(state, name)]
     found = found or [name for name in matrices if _OF_OUTPUT.search(name)]
     if len(found) > 1:
         raise _unclear(found, "projects to the logits", "output")
     return found[0] if found else None
 
 
-def bias_of(state: _StateDict, name: str | None) -> str | None:
+def bias_name(state: _StateDict, name: str | None) -> str | None:
     """Return the name of the bias that belongs to a matrix, or None."""
     bias = f"{name.removesuffix('weight')}bias" if name and name.endswith("weight") else None
     return bias if bias is not None and bias in state else None
@@ -386,8 +386,8 @@ def _tables(state: _StateDict, names: Names, reserved_ids: Sequence[int]) -> Tab
         names.target_embedding,
         names.output or names.target_embedding,
     )
-    bias_name = bias_of(state, names.output)
-    bias = None if bias_name is None else state[bias_name]
+    name_of_bias = bias_name(state, names.output)
+    bias = None if name_of_bias is None else state[name_of_bias]
     return Tables.of_names(state.__getitem__, matrices, order, source_order, bias)
 
 

@@ -98,7 +98,7 @@ def forced_prefix(
     return (pieces[int(places[0])],)
 
 
-def search_of(folder: HFCheckpoint, rows: np.ndarray) -> BeamSearch | Sampling:
+def generation_search(folder: HFCheckpoint, rows: np.ndarray) -> BeamSearch | Sampling:
     """Return the search of a folder's options: a `BeamSearch` or a `Sampling`.
 
     As in `generate`, options come from `generation_config.json`, or from `config.json` if that

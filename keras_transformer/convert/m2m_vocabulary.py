@@ -111,13 +111,13 @@ def read_vocabulary(folder: HFCheckpoint) -> M2mVocabulary:
             "come after the source's end token. Expected false."
         )
     if folder.has(_VOCABULARY):
-        return _of_m2m100(folder, config)
+        return _read_m2m100(folder, config)
     if folder.has(_JSON):
-        return _of_json(folder)
-    return _of_nllb(folder, config)
+        return _read_json(folder)
+    return _read_nllb(folder, config)
 
 
-def _of_m2m100(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary:
+def _read_m2m100(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary:
     names = [*folder.vocabulary(_VOCABULARY)]
     codes = config.get("language_codes", "m2m100")
     if codes not in [*_LANGUAGES]:
@@ -132,15 +132,15 @@ def _of_m2m100(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary
     )
 
 
-def _of_json(folder: HFCheckpoint) -> M2mVocabulary:
+def _read_json(folder: HFCheckpoint) -> M2mVocabulary:
     """Read `tokenizer.json`. If the SentencePiece model is there too, it splits the text, as in
     training.
     """
     values = folder.json(_JSON)
     try:
-        names = names_of(values)
-        special = special_tokens_of(values)
-        proto = folder.file(_SPM).read_bytes() if folder.has(_SPM) else proto_of(values)
+        names = token_names(values)
+        special = special_token_names(values)
+        proto = folder.file(_SPM).read_bytes() if folder.has(_SPM) else sentencepiece_proto(values)
     except UserError as error:
         raise UserError(f"{folder.path}: {error}") from error
     except _OF_ANOTHER_FORM as error:
@@ -148,10 +148,10 @@ def _of_json(folder: HFCheckpoint) -> M2mVocabulary:
     if sorted(names) != [*range(len(names))]:
         raise UserError(f"{folder.path / _JSON} is damaged. Expected the ids 0, 1, 2, ...")
     in_order = [names[i] for i in range(len(names))]
-    return M2mVocabulary(in_order, _languages_of(special, in_order), proto)
+    return M2mVocabulary(in_order, _language_ids(special, in_order), proto)
 
 
-def _of_nllb(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary:
+def _read_nllb(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary:
     proto = folder.file(_SPM).read_bytes()
     names = [*_NLLB_FIRST, *(piece.piece for piece in parse_proto(proto).pieces[_SPM_FIRST:])]
     try:
@@ -162,7 +162,7 @@ def _of_nllb(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary:
         raise UserError(f"{folder.path / _CONFIG} is damaged: {error!r}") from error
     names += [token for token in special if token not in names]
     names += [token for token in (_MASK,) if token not in names]
-    return M2mVocabulary(names, _languages_of(special, names), proto)
+    return M2mVocabulary(names, _language_ids(special, names), proto)
 
 
 def _special_tokens(folder: HFCheckpoint, config: Mapping[str, Any], size: int) -> list[str]:
@@ -187,7 +187,7 @@ def _special_tokens(folder: HFCheckpoint, config: Mapping[str, Any], size: int) 
     )
 
 
-def _languages_of(special: Iterable[str], names: Sequence[str]) -> dict[str, int]:
+def _language_ids(special: Iterable[str], names: Sequence[str]) -> dict[str, int]:
     others = {*_NLLB_FIRST, _MASK}
     ids = {name: i for i, name in enumerate(names)}
     return {token: ids[token] for token in special if token not in others}
@@ -203,7 +203,7 @@ def _languages_of(special: Iterable[str], names: Sequence[str]) -> dict[str, int
 _ONE_SPACE = {"pattern": {"Regex": " {2,}"}, "content": " "}
 
 
-def names_of(values: Mapping[str, Any]) -> dict[int, str]:
+def token_names(values: Mapping[str, Any]) -> dict[int, str]:
     """Return the tokens of a `tokenizer.json`: id -> string.
 
     Args:
@@ -222,13 +222,13 @@ def names_of(values: Mapping[str, Any]) -> dict[int, str]:
     return names | {token["id"]: token["content"] for token in values.get("added_tokens") or ()}
 
 
-def special_tokens_of(values: Mapping[str, Any]) -> list[str]:
+def special_token_names(values: Mapping[str, Any]) -> list[str]:
     """Return the tokens that are not part of text, in the order of their ids."""
     added = sorted(values.get("added_tokens") or (), key=lambda token: token["id"])
     return [token["content"] for token in added if token.get("special")]
 
 
-def proto_of(values: Mapping[str, Any]) -> bytes:
+def sentencepiece_proto(values: Mapping[str, Any]) -> bytes:
     """Convert a `tokenizer.json` to a SentencePiece model.
 
     Args:

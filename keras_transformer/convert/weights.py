@@ -79,7 +79,7 @@ def hyperparameters(
     }
 
 
-def names_of_shared(folder: "HFCheckpoint", is_tied: bool) -> tuple[str, str, str]:
+def shared_table_names(folder: "HFCheckpoint", is_tied: bool) -> tuple[str, str, str]:
     """Return the names of the matrices of source, target and logits if both sides share one.
 
     Files written before transformers 5 hold one matrix for both sides if the matrix of logits is

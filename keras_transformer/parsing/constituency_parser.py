@@ -25,7 +25,7 @@ from keras_transformer.parsing.parses import (
     log_probabilities,
     no_parse,
     output_tree,
-    parses_of,
+    parses_from_outputs,
 )
 from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar, TreeGrammar
 from keras_transformer.parsing.trees import (
@@ -39,8 +39,8 @@ from keras_transformer.parsing.words import (
     DEFAULT_WORD_TOKENIZER,
     Sentence,
     Words,
+    read_words,
     tokenize_words,
-    words_of,
 )
 from keras_transformer.presets.format import TAG_DICTIONARY
 from keras_transformer.progress import spinner
@@ -344,7 +344,7 @@ class ConstituencyParser(Task):
     def parse_windows(
         self, windows: Iterable[Sequence[Sentence]], num_results: int = 1
     ) -> Iterator[list[Parse]]:
-        """Parse a stream of lists of sentences, each of which is searched together.
+        """Parse a stream of lists of sentences, searching each list at once.
 
         Args:
             windows: iterable of lists of sentences. The next list is read after the parses of the
@@ -371,7 +371,7 @@ class ConstituencyParser(Task):
         """
         check_is_no_string(sentences, "tagged")
         windows = search_stream(
-            ([words_of(x, self.word_tokenizer) for x in w] for w in in_windows(sentences)),
+            ([read_words(x, self.word_tokenizer) for x in w] for w in in_windows(sentences)),
             self._encode,
             self._search_tags,
             self.batch_tokens,
@@ -422,7 +422,7 @@ class ConstituencyParser(Task):
         Raises:
             UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
         """
-        (token_ids,) = self._encode([words_of(sentence, self.word_tokenizer)])
+        (token_ids,) = self._encode([read_words(sentence, self.word_tokenizer)])
         check_has_tokens(sentence, token_ids)
         return token_ids
 
@@ -443,7 +443,7 @@ class ConstituencyParser(Task):
             UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
         """
         token_ids = self.source_ids(sentence)
-        words = words_of(sentence, self.word_tokenizer)
+        words = read_words(sentence, self.word_tokenizer)
         return token_ids, self._search(np.array([token_ids]), [words], num_results, run)
 
     def output_ids(self, tree: "Tree") -> list[int]:
@@ -480,7 +480,7 @@ class ConstituencyParser(Task):
         Returns:
             An `nltk.Tree`.
         """
-        words = words_of(sentence, self.word_tokenizer)
+        words = read_words(sentence, self.word_tokenizer)
         if self.has_tagger and (tags := next(self.tag([sentence]))):
             words.tags[:] = tags
         return output_tree(words, token_ids, self.symbols)[0]
@@ -518,7 +518,7 @@ class ConstituencyParser(Task):
         agree = self.decision == "consensus" and num_results == 1
         num_found = self.search.most_results or 1 if agree else num_results
         results = search_stream(
-            ([words_of(x, self.word_tokenizer) for x in window] for window in windows),
+            ([read_words(x, self.word_tokenizer) for x in window] for window in windows),
             self._encode,
             lambda batch, sentences, numbers: self._search(
                 batch, sentences, num_found, sentence_numbers=numbers
@@ -541,9 +541,9 @@ class ConstituencyParser(Task):
         if outputs is None:
             return no_parse(sentence)
         if agree and outputs:
-            parses = parses_of(sentence, outputs, self.symbols)
+            parses = parses_from_outputs(sentence, outputs, self.symbols)
             return consensus_parse(parses, log_probabilities(outputs, self.search))
-        best, *others = parses_of(sentence, outputs[:num_results], self.symbols)
+        best, *others = parses_from_outputs(sentence, outputs[:num_results], self.symbols)
         return best._replace(others=tuple(others))
 
     def _encode(self, sentences: Iterable[Words]) -> list[list[int]]:

@@ -35,7 +35,7 @@ def export_parser(parser: "ConstituencyParser", path: str | PathLike) -> None:
     parser.word_tokenizer)`, before it is sent to the model.) The tree is in brackets, on one line,
     and always over exactly the words. It is empty for a text that has no words or is longer than
     the parser's `max_source_length`. The search is the parser's own, and the tree its best,
-    whatever the parser's `decision`. A process that loads the model only needs to import
+    independent of the parser's `decision`. A process that loads the model only needs to import
     `tensorflow` and `tensorflow_text`.
 
     Args:

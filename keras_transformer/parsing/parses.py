@@ -35,7 +35,9 @@ def no_parse(sentence: Words) -> Parse:
     return Parse(None, 0.0, Counter(), is_too_long=bool(sentence.words))
 
 
-def parses_of(sentence: Words, outputs: Sequence[Output], symbols: TreeSymbols) -> list[Parse]:
+def parses_from_outputs(
+    sentence: Words, outputs: Sequence[Output], symbols: TreeSymbols
+) -> list[Parse]:
     """Return one `Parse` per output, in their order; without outputs, one repaired `Parse`.
 
     Args:

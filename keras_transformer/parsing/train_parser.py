@@ -62,7 +62,7 @@ class TreeVocabularyOptions(VocabularyOptions):
 
 @dataclass(kw_only=True)
 class TreeOptions:
-    """Options of what a parser predicts, and of the trees it learns from."""
+    """Options of the symbols and tags that a parser predicts, and of its training trees."""
 
     tags: Literal["tree", "tagger", "none"] = "tree"
     """How tags of words are predicted: by the decoder, as symbols of the tree; by a tagger, from
@@ -165,7 +165,7 @@ def train_parser(
         extra: a second `Treebank` to train on.
         test: `Treebank` to score at the end. None: only `val` is scored.
         options: `ParserTrainingOptions`.
-        dataset: name of the treebank in the results. Defaults to that of `train`.
+        dataset: name of the treebank in the results. Defaults to the name of `train`.
         command: the command that began the training, for the results and the model card.
 
     Returns:

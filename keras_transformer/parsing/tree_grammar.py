@@ -300,7 +300,7 @@ class InOrderTreeGrammar(TreeGrammar):
     must be opened as long as words are left, and may be opened after the last word.
     `InOrderBrackets` are such symbols.
 
-    The arguments are those of `TreeGrammar`. `max_openings` limits chains of constituents with one
+    It has the arguments of `TreeGrammar`. `max_openings` limits chains of constituents with one
     child, which could otherwise be endless.
     """
 

@@ -76,7 +76,7 @@ class TreePairs:
 
     Attributes:
         name: name of the treebank.
-        survey: the `TreeSurvey` of all trees, including those of `extra`.
+        survey: the `TreeSurvey` of all trees, including the trees of `extra`.
 
     Raises:
         UserError: if `extra_ratio` is not positive.

@@ -223,7 +223,7 @@ def fast_tracked_candidates(
     fast_ids: Sequence[int],
     count: int,
 ) -> Candidates:
-    """Return the best continuations with some tokens, whatever their rank, and then the best others
+    """Return the best continuations with some tokens, of any rank, and then the best others
     (Stern, Fried and Klein, 2017).
 
     Args:
@@ -233,7 +233,7 @@ def fast_tracked_candidates(
         count: the number of continuations with one of these tokens.
 
     Returns:
-        `Candidates`: `count` with these tokens, and then as many others as the beam. Equal scores
+        `Candidates`: `count` with these tokens, and then `beam` others. Equal scores
         are ordered by hypothesis, then by token id.
     """
     beam = scores.shape[1]
@@ -282,7 +282,7 @@ class WordSynchronousBeamSearch(Search):
     consumed words compete. Between two words, live hypotheses are continued with every token. A
     continuation that consumes the next word waits. At each step:
 
-    1. The best `fast_track` continuations with a word wait, whatever their rank.
+    1. The best `fast_track` continuations with a word wait, even if others rank higher.
     2. The best `action_beam_size` of the other continuations are kept. Those with a word wait, the
        others stay live.
     3. The best `beam_size` waiting hypotheses are kept.
@@ -311,8 +311,8 @@ class WordSynchronousBeamSearch(Search):
         beam_size: the number of hypotheses kept at each word, and the largest number of results.
         action_beam_size: the number of live hypotheses between two words, at least `beam_size`.
             Defaults to twice `beam_size`.
-        fast_track: the number of continuations with a word that wait at each step, whatever their
-            rank; at most the number of live hypotheses.
+        fast_track: the number of continuations with a word that wait at each step, even if
+            others rank higher; at most the number of live hypotheses.
         word_ids: ids of the tokens that consume a word. A `ConstituencyParser` sets its own.
         alpha: α, the strength of the length penalty among finished hypotheses, from 0 to 10.
         extra_length: the number of tokens, including the end token, that an output may have beyond

@@ -34,8 +34,8 @@ class WordTagger(keras.layers.Layer):
     z'_v = z_v              for other tokens
     ```
 
-    So a token's probability is that of a leaf times that of its tag, and its cross-entropy is the
-    sum of both.
+    So the probability of a leaf is P(leaf) P(tag | leaf), and its cross-entropy is the sum of both
+    cross-entropies.
 
     Args:
         leaf_ids: ids of the target tokens that stand for a word.

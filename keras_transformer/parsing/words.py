@@ -113,7 +113,7 @@ class Words(NamedTuple):
 Sentence: TypeAlias = str | Sequence[str | tuple[str, str | None]]
 
 
-def words_of(sentence: Sentence, word_tokenizer: str = DEFAULT_WORD_TOKENIZER) -> Words:
+def read_words(sentence: Sentence, word_tokenizer: str = DEFAULT_WORD_TOKENIZER) -> Words:
     """Read a sentence in any of its forms.
 
     Args:

@@ -10,7 +10,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer import constraints
-from keras_transformer.convert.generation import search_of
+from keras_transformer.convert.generation import generation_search
 from keras_transformer.convert.hf_checkpoint import open_checkpoint
 
 pytest.importorskip("torch")
@@ -99,7 +99,7 @@ def search(folder, config=None, **options):
     opened.config |= config or {}
     if config is None:
         own.write_text(json.dumps(options))
-    return search_of(opened, np.arange(50))
+    return generation_search(opened, np.arange(50))
 
 
 @pytest.mark.once
@@ -111,7 +111,7 @@ def test_old_folders_have_the_options_in_their_configuration(folder):
     (folder / "generation_config.json").write_text("{}")
     opened = open_checkpoint(folder)
     opened.config["num_beams"] = 6
-    assert search_of(opened, np.arange(50)) == kt.BeamSearch(1, 0.0)
+    assert generation_search(opened, np.arange(50)) == kt.BeamSearch(1, 0.0)
 
 
 @pytest.mark.once

@@ -9,7 +9,7 @@ import keras_transformer as kt
 tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("torch")
 
-from keras_transformer.convert.m2m_vocabulary import names_of, proto_of  # noqa: E402
+from keras_transformer.convert.m2m_vocabulary import sentencepiece_proto, token_names  # noqa: E402
 from keras_transformer.data.sentencepiece_model import RESERVED, parse_proto  # noqa: E402
 from keras_transformer.data.tokenizer import Tokenizer  # noqa: E402
 from tests.convert.fairseq_folders import ODD_TEXT, sentencepiece_model, text  # noqa: E402
@@ -58,9 +58,9 @@ def with_rules(made, proto):
 @pytest.mark.parametrize("make", [bpe, unigram, lambda: bpe(normalizer=False)])
 def test_same_tokens(make):
     theirs, values = make()
-    ours = Tokenizer(proto_of(values))
+    ours = Tokenizer(sentencepiece_proto(values))
     processor = ours._processor
-    assert {"eng_Latn", "<mask>", "<pad>"} <= {*names_of(values).values()}
+    assert {"eng_Latn", "<mask>", "<pad>"} <= {*token_names(values).values()}
     # At the end white space would be a token there, and without a normaliser at the beginning.
     odd = [s.strip() if values["normalizer"] is None else s.rstrip() for s in ODD_TEXT]
     for sentence in filter(None, [*text(100), *text(100, side=1), *odd]):
@@ -77,7 +77,7 @@ def first_of_several(values):
 
 def test_reserved_pieces_come_first():
     _, values = bpe()
-    pieces = parse_proto(proto_of(values)).pieces
+    pieces = parse_proto(sentencepiece_proto(values)).pieces
     assert tuple(piece.piece for piece in pieces[:4]) == RESERVED
 
 
@@ -98,10 +98,10 @@ def test_what_is_no_sentencepiece_model_is_named():
         _, values = bpe()
         change(values)
         if word is None:  # another order of merges is another SentencePiece model
-            proto_of(values)
+            sentencepiece_proto(values)
             continue
         with pytest.raises(kt.UserError) as error:
-            proto_of(values)
+            sentencepiece_proto(values)
         assert word in str(error.value) and "\n" not in str(error.value)
 
 
@@ -110,4 +110,4 @@ def test_merges_of_a_piece_that_others_lie_between_are_refused():
     merges = values["model"]["merges"]
     merges.append(merges.pop(first_of_several(values)))
     with pytest.raises(kt.UserError, match="merges"):
-        proto_of(values)
+        sentencepiece_proto(values)

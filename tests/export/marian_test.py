@@ -13,7 +13,7 @@ import sentencepiece
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.convert.generation import search_of
+from keras_transformer.convert.generation import generation_search
 from keras_transformer.convert.hf_checkpoint import open_checkpoint
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
@@ -240,7 +240,7 @@ def test_searches_come_back(tmp_path, caplog):
         translator.search = search
         options = _generation(translator)
         (folder.path / "generation_config.json").write_text(json.dumps(options))
-        return search_of(folder, np.arange(60))
+        return generation_search(folder, np.arange(60))
 
     limits = (rules.NoRepeatedNgrams(2), rules.BannedTokens((5, 7)), rules.MinLength(2))
     of_beams = (rules.RepetitionPenalty(1.5, "log_probs"), *limits, rules.MaxLength(9))

@@ -17,7 +17,7 @@ from keras_transformer.parsing.trees import (
     unescape,
 )
 from keras_transformer.parsing.word_tags import TagDictionary
-from keras_transformer.parsing.words import words_of
+from keras_transformer.parsing.words import read_words
 from tests.parsing.small_trees import (
     new_parser,
     new_parser_of,
@@ -109,10 +109,10 @@ def test_windows_are_answered_one_by_one(parser):
 
 @pytest.mark.once
 def test_text_is_split_as_in_the_penn_treebank():
-    assert words_of('He can\'t (really) say "no".').words == [
+    assert read_words('He can\'t (really) say "no".').words == [
         *("He", "ca", "n't", "-LRB-", "really", "-RRB-", "say", "``", "no", "''", "."),
     ]
-    assert words_of(["as", ("it", "PRP"), ("is.", None)]) == (
+    assert read_words(["as", ("it", "PRP"), ("is.", None)]) == (
         ["as", "it", "is."],
         [None, "PRP", None],
     )

@@ -1,4 +1,4 @@
-"""Score a file of predicted trees against a gold file, and print what the C program evalb prints.
+"""Score a file of predicted trees against a gold file, and print the output of the C program.
 
 Both files have one tree per line; an empty line is an empty tree.
 """

@@ -127,7 +127,7 @@ def named_parameters() -> list[str]:
 def read_lines(path: str | Path) -> list[str]:
     """Return the lines of a file, split only at "\\n", as the C program splits them.
 
-    Bytes that are not UTF-8 are kept: EVALB compares bytes, in whatever encoding.
+    Bytes that are not UTF-8 are kept: EVALB compares bytes, in any encoding.
     """
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:

@@ -25,7 +25,7 @@ class _Constituent(NamedTuple):
     start: int
     end: int  # the first word after it
     label: str
-    number: int  # among those of the same words and label, counted outwards from the innermost, 0
+    number: int  # among equal words and label, counted outwards from the innermost, 0
 
 
 def consensus(trees: Sequence["Tree"], weights: Sequence[float]) -> Consensus:

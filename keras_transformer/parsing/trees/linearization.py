@@ -39,7 +39,7 @@ _PACKAGE = "keras_transformer"
 
 
 class SymbolsByLabel(NamedTuple):
-    """Symbols grouped by what they do, from which the grammar of a search is made."""
+    """Symbols grouped by their step, from which the grammar of a search is made."""
 
     opening: dict[str, str]  # label -> the symbol that opens a constituent
     closing: dict[str, str]  # the same labels in the same order -> the symbol that closes it
@@ -90,7 +90,7 @@ class Linearization(ABC):
 
         Returns:
             `("open", label)`, `("leaf", tag)` or `("close", label)`; `("close", None)` if the
-            symbol closes the innermost constituent, whatever its label; `(None, None)` if it is
+            symbol closes the innermost constituent of any label; `(None, None)` if it is
             not a symbol of a tree.
         """
 
@@ -181,7 +181,7 @@ class Linearization(ABC):
         return builder.tree()
 
     def by_label(self, symbols: Iterable[str]) -> SymbolsByLabel:
-        """Group symbols by what they do.
+        """Group symbols by their step.
 
         Args:
             symbols: the symbols of a vocabulary.

@@ -21,8 +21,8 @@ The kinds of repairs of brackets are:
 - `"several_roots"`: trees side by side are joined. If all but one are single leaves, they become
   children of the other one. Otherwise TOP is put around all of them.
 
-A closer that does not fit has up to three readings: it also closes what is open inside its
-constituent, it has a wrong label, or it is one too many. The reading is chosen for which, with the
+A closer that does not fit has up to three readings: it also closes all open constituents
+inside its own, it has a wrong label, or it is one too many. The reading is chosen for which, with the
 closers still to come, the fewest repairs are expected. A closer without a label fits every
 constituent.
 """
@@ -396,7 +396,7 @@ class _Remainder(NamedTuple):
     """The steps from a position on."""
 
     has_content: bool  # a leaf, or an opener that is not around what stands before it
-    num_closers: int  # of constituents opened before the position, whatever their labels
+    num_closers: int  # of constituents opened before the position, ignoring labels
     last_closer: str | None  # the label of the last of these closers; None without one
 
 

@@ -13,7 +13,7 @@ OPEN: Step = "open"
 LEAF: Step = "leaf"
 CLOSE: Step = "close"
 # The meaning of a symbol: a step, and the label of the constituent or the tag of the leaf. The
-# label is None if the symbol closes a constituent of any label; the step of an unknown symbol is
+# label is None if the symbol closes a constituent of any label; an unknown symbol has the step
 # None.
 LabelledStep = tuple[Step | None, str | None]
 # Whether a constituent is opened before its first child or after it.
