@@ -11,8 +11,8 @@ from keras_transformer.convert.embedding_tables import Tables, VocabPermutation,
 from keras_transformer.convert.generation import (
     forced_prefix,
     generation_option,
-    renormalizes_without_padding,
     generation_search,
+    renormalizes_without_padding,
 )
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.weights import (
