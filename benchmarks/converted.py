@@ -1,5 +1,7 @@
-"""Time a converted model beside what it was made for: a Marian model of the size of OPUS-MT's, as
-transformers writes it, read by `kt.convert.marian`; and as a SavedModel and in CTranslate2.
+"""Time a converted Marian model next to the original.
+
+The model has the size of OPUS-MT's models. It runs in transformers, converted by
+`kt.convert.marian`, as a SavedModel, and in CTranslate2.
 """
 
 import os
@@ -21,7 +23,7 @@ from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.export.marian import export_marian
 from keras_transformer.export.tokenizer_files import pieces_of
 
-# A process of its own, for only the tensorflow backend writes one.
+# A separate process, because only the tensorflow backend can write a SavedModel.
 _EXPORT = """
 import sys
 import keras_transformer as kt
@@ -32,23 +34,23 @@ kt.Translator.from_preset(sys.argv[1]).export(sys.argv[2])
 @dataclass
 class Options:
     vocabulary_size: int = 58_101
-    """Tokens; opus-mt-en-de has so many."""
+    """Size of the vocabulary, by default the size of opus-mt-en-de."""
     sentences: int = 64
     """Number of sentences, of random tokens."""
     source_length: int = 20
-    """Tokens of a source."""
+    """Tokens per source."""
     output_length: int = 30
-    """Tokens of an output."""
+    """Tokens per output."""
     batch_size: int = 64
-    """Sentences of a batch."""
+    """Sentences per batch."""
     beam_size: int = 4
-    """Live hypotheses of a sentence."""
+    """Beam size."""
     repeats: int = 3
-    """Rounds. In each, every system translates all sentences once."""
+    """Number of rounds. In each round every system translates all sentences once."""
 
 
 class Original(Transformers):
-    """A folder as transformers reads it."""
+    """A folder read by transformers."""
 
     def __init__(self, path, search, threads):
         import torch
@@ -61,7 +63,7 @@ class Original(Transformers):
 
 
 class SavedModel:
-    """The `token_ids` signature of a SavedModel, which has the search inside."""
+    """The `token_ids` signature of a SavedModel, which includes the search."""
 
     def __init__(self, path):
         import tensorflow as tf
@@ -133,7 +135,7 @@ def main(options):
 
 
 def write_marian(path, vocabulary_size):
-    """A Marian folder with the sizes of the paper's base model, and random weights."""
+    """Write a Marian folder with the sizes of the paper's base model and random weights."""
     import json
 
     import torch

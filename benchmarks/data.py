@@ -1,4 +1,4 @@
-"""Time tokenising, storing and batching a corpus of any size, and its memory."""
+"""Time tokenizing, storing and batching a corpus of any size, and measure the memory."""
 
 import itertools
 import resource
@@ -22,11 +22,11 @@ class Options:
     vocabulary_size: int = 32_000
     """Size of the BPE vocabulary."""
     words: int = 50_000
-    """Distinct words of the made-up corpus, used as often as Zipf's law has it."""
+    """Distinct words of the random corpus, with frequencies by Zipf's law."""
     batch_tokens: int = 25_000
-    """Source tokens in a batch at most, and target tokens at most."""
+    """Largest number of source tokens and of target tokens per batch."""
     batches: int = 200
-    """Batches to make."""
+    """Number of batches to make."""
 
 
 def main(options):
@@ -35,7 +35,7 @@ def main(options):
         itertools.chain.from_iterable(text.pairs(100_000)), options.vocabulary_size
     )
     before = peak_memory()
-    clock = Clock()  # Making the corpus is not what is timed.
+    clock = Clock()  # The time of creating the corpus is excluded.
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         store = TokenStore.build(
@@ -63,7 +63,7 @@ def main(options):
 
 
 class MadeUpText:
-    """Random sentences of random words."""
+    """Yield random sentences of random words."""
 
     def __init__(self, num_words, seed=0):
         self.rng = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ class MadeUpText:
 
 
 class Clock:
-    """The seconds that an iterable takes for itself."""
+    """A clock of the seconds that an iterable itself takes."""
 
     seconds = 0.0
 

@@ -1,5 +1,6 @@
-"""Time beam search beside CTranslate2 and HuggingFace's transformers: the same weights, the same
-sentences, all cores for each, taking turns.
+"""Time beam search next to CTranslate2 and HuggingFace's transformers.
+
+All systems have the same weights and sentences, use all cores, and take turns.
 """
 
 import functools
@@ -28,31 +29,30 @@ class Options:
     size: Literal["tiny", "base"] = "tiny"
     """Size of a model with random weights. Its outputs are forced to one length."""
     preset: Path | None = None
-    """Trained model to time instead, on the test set it was made for. Its outputs end by
-    themselves."""
+    """Trained model to time instead, on its own test set, with outputs of any length."""
     data_dir: Path | None = None
     """Folder that holds the preset's corpus. Without it, the corpus is fetched if it can be."""
     peers: tuple[Literal["ctranslate2", "transformers"], ...] = ("ctranslate2", "transformers")
-    """Whom to run beside."""
+    """Systems to compare with."""
     sentences: int | None = None
     """Number of sentences. Defaults to two batches, or to the preset's whole test set."""
     source_length: int = 20
-    """With random weights: tokens of a source."""
+    """Tokens per source, with random weights."""
     output_length: int = 30
-    """With random weights: tokens of an output."""
+    """Tokens per output, with random weights."""
     batch_size: int = 64
-    """Sentences of a batch."""
+    """Sentences per batch."""
     beam_size: int = 4
-    """Live hypotheses of a sentence."""
+    """Beam size."""
     alpha: float = 0.6
     """Strength of the length penalty |y|^alpha."""
     repeats: int = 5
-    """Rounds. In each, every system translates all sentences once."""
+    """Number of rounds. In each round every system translates all sentences once."""
 
 
 @dataclass
 class Work:
-    """A model, and what it is to translate."""
+    """A model, and the sentences to translate."""
 
     name: str
     model: kt.Transformer
@@ -84,7 +84,7 @@ def main(options):
 
 
 def random_work(options):
-    """Random weights, random sentences of one length, and outputs of one length."""
+    """Create random weights, random sentences of one length, and outputs of one length."""
     extra_length = options.output_length - options.source_length
     if extra_length < 1:
         raise ValueError(
@@ -104,7 +104,7 @@ def random_work(options):
 
 
 def trained_work(options):
-    """A trained model and the sentences of its test set."""
+    """Load a trained model and the sentences of its test set."""
     import sentencepiece
 
     translator = kt.Translator.from_preset(options.preset)
@@ -128,16 +128,16 @@ def batches_by_length(sentences, batch_size):
 
 @dataclass
 class Result:
-    """What one system did."""
+    """The result of one system."""
 
     name: str
     seconds: list[float]  # of each round
-    outputs: list[list[int]]  # token ids, end tokens included
+    outputs: list[list[int]]  # token ids, including end tokens
     steps: int  # of the decoder, over all batches
 
 
 def measure(systems, batches, repeats):
-    """Let the systems take turns, so that what else the machine does meets all of them alike."""
+    """Run the systems in turns, so that other load on the machine affects all of them alike."""
     prepared = [[system.prepare(batch) for batch in batches] for system in systems]
     results = []
     for system, inputs in zip(systems, prepared):
@@ -163,7 +163,7 @@ def run_all(system, inputs):
 
 
 def print_table(work, results):
-    """Print a Markdown table: one row a peer."""
+    """Print a Markdown table with one row per peer."""
     ours, *peers = results
     print("| Work | Ours | Peer | Ours / peer | Same tokens | Steps |")
     print("|---|---|---|---|---|---|")
@@ -177,7 +177,7 @@ def print_table(work, results):
 
 
 def speed(result):
-    """Sentences and tokens in a second, end tokens included."""
+    """Return sentences and tokens per second, including end tokens."""
     rates = [len(result.outputs) / seconds for seconds in result.seconds]
     tokens = statistics.median(rates) * np.mean([len(ids) for ids in result.outputs])
     return f"{result.name}: {spread(rates, '.3g')} sentences/s, {tokens:,.0f} tokens/s"

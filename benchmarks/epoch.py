@@ -1,4 +1,4 @@
-"""Time whole epochs of a recipe's training: how much of the first goes to tracing and compiling."""
+"""Time whole epochs of a recipe's training, and the cost of tracing and compiling in the first."""
 
 import time
 from dataclasses import dataclass, field
@@ -20,15 +20,14 @@ class Corpus:
     target: str = "de"
     """Language to translate into."""
     data_dir: Path | None = None
-    """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
+    """Folder that holds the corpus. Without it, the corpus is downloaded if possible."""
 
 
 @dataclass(kw_only=True)
 class Options(CommonOptions, kt.training.TrainingOptions):
     corpus: Corpus = field(default_factory=Corpus)
     epochs: int = 2
-    """Passes over the corpus from the beginning, before the steady rate is shown by one with all
-    shapes, whose programs have been compiled."""
+    """Number of epochs before the steady rate is measured, with all programs compiled."""
 
 
 def main(options):
@@ -47,10 +46,10 @@ def main(options):
     print(f"{tokens:,} target tokens an epoch, without padding")
     seconds = [fit_epoch(model, batches, epoch) for epoch in range(options.epochs)]
     if training.devices.jit_compile and not model.jit_compile:
-        model.jit_compile = True  # as a longer training does by itself
+        model.jit_compile = True  # as a longer training does automatically
         model.make_train_function(force=True)
     last = first_with_all_shapes(batches.plans)
-    print("Compiling what is left:")
+    print("Compiling the remaining shapes:")
     fit_epoch(model, batches, last)
     print("All is compiled:")
     steady = fit_epoch(model, batches, last)
@@ -58,12 +57,12 @@ def main(options):
 
 
 def first_with_all_shapes(plans):
-    """The first epoch that has them."""
+    """Return the first epoch with batches of all shapes."""
     return next(epoch for epoch in count() if plans.num_shapes(epoch) == len(plans.shapes))
 
 
 def fit_epoch(model, batches, epoch):
-    """Train for an epoch. Returns its seconds."""
+    """Train for an epoch, and return its seconds."""
     plans = batches.plans
     began = time.perf_counter()
     model.fit(

@@ -1,4 +1,4 @@
-"""The same weights in KerasHub's encoder and decoder layers, put together as its guides do."""
+"""The same weights in KerasHub's encoder and decoder layers, combined as in its guides."""
 
 import keras
 import keras_nlp
@@ -6,7 +6,7 @@ from keras import ops
 
 
 def keras_hub_model(model):
-    """A functional `keras.Model` of KerasHub's layers that computes what `model` does."""
+    """Return a functional `keras.Model` of KerasHub's layers that computes the same as `model`."""
     config = model.config
     token_ids = {
         name: keras.Input((None,), dtype="int32", name=name)
@@ -51,7 +51,7 @@ def _layers(layer_class, config):
 
 
 def _copy(variable, our_layer):
-    """KerasHub's names are ours but for a few words; its kernels have an axis for the heads."""
+    """Copy a weight. KerasHub's names differ in a few words, and its kernels have a head axis."""
     path = variable.path
     for theirs, ours in (
         ("self_attention_layer", "self_attention"),

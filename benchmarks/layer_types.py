@@ -1,4 +1,4 @@
-"""Table 1 measured: the time of one layer of each type against the length of the sequence."""
+"""Measure Table 1: the time of one layer of each type, by sequence length."""
 
 import statistics
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ class Options:
     num_heads: int = 8
     """Heads of the two self-attentions."""
     window: int = 65
-    """r, the neighbourhood of the restricted self-attention."""
+    """r, the neighborhood of the restricted self-attention."""
     kernel_size: int = 3
     """k, the width of the convolution."""
     lengths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)
     """n, the lengths of the sequences."""
     repeats: int = 5
-    """Rounds. In each, every layer is called once at every length."""
+    """Number of rounds. In each round every layer is called once at every length."""
     output: Path | None = None
-    """PNG or SVG file to draw the times in."""
+    """PNG or SVG file for a plot of the times."""
 
 
 def main(options):
@@ -47,7 +47,7 @@ def main(options):
 
 
 def measure(options):
-    """Name -> the median seconds at each length."""
+    """Return a dict of name -> median seconds at each length."""
     sizes = (options.hidden_dim, options.num_heads, options.window, options.kernel_size)
     layers = make_layer_types(*sizes)
     calls = layer_calls(layers, options.lengths, options.hidden_dim)
@@ -59,7 +59,7 @@ def measure(options):
 
 
 def print_table(times, lengths):
-    """Print a Markdown table, with the growth over the last doubling: 1 is linear, 2 square."""
+    """Print a Markdown table with the growth over the last doubling: 1 is linear, 2 quadratic."""
     print("| Layer type | " + " | ".join(f"n = {n:,}" for n in lengths) + " | growth |")
     print("|---" * (len(lengths) + 2) + "|")
     for name, seconds in times.items():

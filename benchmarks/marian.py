@@ -12,7 +12,7 @@ _POSITIONS = 1024
 
 
 def marian_model(model):
-    """A `MarianMTModel` that computes what `model`, a `Transformer` of the paper's kind, does."""
+    """Return a `MarianMTModel` that computes the same as `model`, a `Transformer` of the paper."""
     config = model.config
     _check(config)
     logging.set_verbosity_error()

@@ -10,12 +10,12 @@ _POSITIONS = 1024
 
 
 class TorchTransformer(torch.nn.Module):
-    """What a user of `torch.nn.Transformer` writes around it to have what `model` is.
+    """The code around `torch.nn.Transformer` that a user needs for the same model.
 
     Args:
-        model: a `Transformer` of `num_heads` times `key_dim` the size of `hidden_dim`.
-        dropout: P_drop, where the paper has it: PyTorch's layers also drop attention weights and
-            inner activations of the feed-forward network, which is turned off here.
+        model: a `Transformer` in which `num_heads` times `key_dim` equals `hidden_dim`.
+        dropout: P_drop, applied as in the paper. PyTorch's dropout of attention weights and inner
+            activations of the feed-forward network is disabled.
     """
 
     def __init__(self, model, dropout=0.0):
@@ -72,7 +72,7 @@ class TorchTransformer(torch.nn.Module):
 
 
 def copy_layer(layer, torch_layer):
-    """Of the encoder or the decoder."""
+    """Assign the weights of the encoder or the decoder."""
     copy_attention(layer.self_attention, torch_layer.self_attn)
     norms = [layer.self_attention_norm, layer.feed_forward_norm]
     if hasattr(layer, "cross_attention"):

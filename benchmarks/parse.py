@@ -1,7 +1,7 @@
-"""Time a parser on the sentences of a treebank, from words to trees, beside SuPar's chart parser.
+"""Time a parser on the sentences of a treebank, from words to trees, next to SuPar's chart parser.
 
-SuPar runs in a process of its own, by a Python that has it. How long it takes does not depend on
-what it has learned, so that a few trees are enough to make a model of the same size.
+SuPar runs in its own process, with a Python that has it installed. Its speed does not depend on
+its training, so a few trees are enough to create a model of the same size.
 """
 
 import functools
@@ -28,19 +28,19 @@ class Options:
     data_dir: Path
     """Folder that holds the treebank."""
     dataset: str = "craft"
-    """Treebank, of which the test sentences are parsed."""
+    """Treebank whose test sentences are parsed."""
     model: str = "craft_parser"
     """Trained parser, a folder or a name."""
     sentences: int = 500
     """Number of sentences."""
     beam_sizes: tuple[int, ...] = (1, 4)
-    """Live hypotheses of a sentence."""
+    """Beam sizes to time."""
     repeats: int = 3
-    """Rounds. In each, every parser parses all sentences once."""
+    """Number of rounds. In each round every parser parses all sentences once."""
     supar_python: Path | None = None
-    """Python that has SuPar. Without it only ours is timed."""
+    """Python with SuPar installed. Without it, only our parser is timed."""
     supar_trees: int = 2000
-    """Trees that SuPar learns from first, for one epoch."""
+    """Number of trees on which SuPar is trained first, for one epoch."""
 
 
 def main(options):
@@ -58,7 +58,7 @@ def main(options):
             supar = SuPar(options, Path(folder), threads)
             functions["SuPar"] = functools.partial(supar, [tree.pos() for tree in trees])
         for function in functions.values():
-            function()  # Compiles, and makes what is kept.
+            function()  # Compile and fill caches.
         seconds = take_turns(functions, options.repeats)
     print_table(seconds, options, threads, words)
 
@@ -73,7 +73,7 @@ class SuPar:
 
     def __init__(self, options, folder, threads):
         for split, count in (("train", options.supar_trees), ("val", 100)):
-            # Without the treebank's outer bracket SuPar takes the first child for the tree.
+            # SuPar expects the treebank's outer bracket; without it, it reads only the first child.
             lines = (f"({kt.parsing.to_bracketed(tree)})\n" for tree in load(options, split, count))
             (folder / f"{split}.pid").write_text("".join(lines), "utf-8")
         model = folder / "supar.model"
@@ -93,7 +93,7 @@ class SuPar:
         self.process.stdin.flush()
         expected = f"parsed {len(sentences)}\n"
         if expected not in iter(self.process.stdout.readline, ""):
-            raise RuntimeError("SuPar has not parsed what it was given.")
+            raise RuntimeError("SuPar did not return the expected parses.")
 
 
 def print_table(seconds, options, threads, sentences):

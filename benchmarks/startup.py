@@ -1,6 +1,6 @@
-"""Time what passes before the first result: importing, loading a model, translating one sentence.
+"""Time the start of a program: importing, loading a model, translating one sentence.
 
-Every figure is of processes of their own, taking turns. The user's own cache is left alone.
+Each figure is measured in processes of its own, which take turns. The user's cache is not used.
 """
 
 import functools
@@ -44,7 +44,7 @@ class Options:
     preset: Path = Path("saved_models/multi30k_tok_en_de")
     """Trained model to translate a sentence with."""
     repeats: int = 5
-    """Rounds."""
+    """Number of rounds."""
 
 
 def main(options):
@@ -52,7 +52,7 @@ def main(options):
         imports = {name: functools.partial(python, code) for name, code in IMPORTS.items()}
         calls = {**imports, **translations(options.preset, Path(folder))}
         for call in calls.values():
-            call()  # Files come from the disk only once, and the cache is filled.
+            call()  # Warm up the file cache and the compilation cache.
         seconds = take_turns(
             {"nothing": functools.partial(python, "pass"), **calls}, options.repeats
         )

@@ -1,11 +1,11 @@
-"""SuPar's CRF constituency parser, run by a Python that has it: `pip install supar==1.1.4`.
+"""SuPar's CRF constituency parser, run by a Python with `pip install supar==1.1.4`.
 
 python supar_peer.py train TRAIN DEV MODEL EPOCHS [OPTIONS]
-                                            trees in brackets, one a line; a model file; other
-                                            options than its own, as JSON
-python supar_peer.py parse MODEL THREADS    lines of JSON on standard input, a list of sentences; a
-                                            line when they are parsed
-python supar_peer.py trees MODEL THREADS    lines of JSON, a sentence with its tags; its tree
+    Train on files of trees in brackets, one per line, and write a model file. OPTIONS is JSON.
+python supar_peer.py parse MODEL THREADS
+    Read lines of JSON, a list of sentences each, and print a line when they are parsed.
+python supar_peer.py trees MODEL THREADS
+    Read lines of JSON, a sentence with its tags each, and print its tree.
 """
 
 import functools
@@ -15,11 +15,11 @@ import sys
 
 import torch
 
-# It reads its own files, which hold more than tensors; PyTorch's default was another then.
+# SuPar's files hold more than tensors, and it relies on PyTorch's earlier default.
 torch.load = functools.partial(torch.load, weights_only=False)
 
 
-# What its command line has where nothing else is said: Adam (Kingma and Ba, 2015), annealed.
+# The defaults of SuPar's command line: Adam (Kingma and Ba, 2015) with an annealed rate.
 _TRAINING = {
     **{"lr": 2e-3, "mu": 0.9, "nu": 0.9, "eps": 1e-12, "weight_decay": 0, "decay": 0.75},
     **{"decay_steps": 5000, "batch_size": 5000, "checkpoint": False, "verbose": False},
@@ -27,7 +27,7 @@ _TRAINING = {
 
 
 def train(train_trees, dev_trees, path, epochs, options="{}"):
-    """A BiLSTM over words and characters, without pretrained vectors."""
+    """Train a BiLSTM over words and characters, without pretrained vectors."""
     from supar import CRFConstituencyParser
 
     text = {"train": train_trees, "dev": dev_trees, "test": dev_trees}
@@ -38,14 +38,14 @@ def train(train_trees, dev_trees, path, epochs, options="{}"):
 
 
 def parse(path, threads):
-    """Parse what each line asks for, and tell when it is done."""
+    """Parse the sentences of each line, and report when they are done."""
     parse = load(path, threads)
     for line in sys.stdin:
         print(f"\nparsed {len(parse(json.loads(line)))}", flush=True)
 
 
 def trees(path, threads):
-    """Print the tree of each line, on one. A sentence that has several in a row has none."""
+    """Print the tree of each line. Sentences with several trees are skipped."""
     parse = load(path, threads)
     while lines := [*itertools.islice(sys.stdin, 2000)]:
         for tree in parse(map(json.loads, lines)):
@@ -54,7 +54,7 @@ def trees(path, threads):
 
 
 def load(path, threads):
-    """A function of sentences, lists of pairs (word, tag), that returns their trees."""
+    """Return a function from sentences, lists of pairs (word, tag), to their trees."""
     from supar import CRFConstituencyParser
 
     torch.set_num_threads(int(threads))

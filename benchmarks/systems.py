@@ -1,10 +1,10 @@
-"""The systems that are compared: each translates batches of token ids with the same weights.
+"""The systems to compare, which translate batches of token ids with the same weights.
 
-All have three methods, of which only `run` is timed:
-`prepare(sentences)`: lists of token ids without the end token, to what `run` takes;
-`run(batch)`: beam search;
-`token_ids(outputs)`: what `run` returns, to lists of token ids, the end token included;
-and `count_steps(batch)`: how many steps of the decoder `run` makes.
+All have these methods, of which only `run` is timed:
+`prepare(sentences)`: convert lists of token ids without the end token to the input of `run`;
+`run(batch)`: run beam search;
+`token_ids(outputs)`: convert the output of `run` to lists of token ids with the end token;
+`count_steps(batch)`: return the number of decoder steps of `run`.
 """
 
 import tempfile
@@ -23,10 +23,10 @@ from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 @dataclass(frozen=True)
 class Search:
-    """What all systems search for.
+    """The search of all systems.
 
-    An output has at most as many tokens as its source and `extra_length` more, and if `length` is
-    given exactly `length` tokens: the end token, which counts, comes there or nowhere.
+    An output has at most `extra_length` tokens more than its source. If `length` is given, it has
+    exactly `length` tokens, including the end token.
     """
 
     beam_size: int
@@ -35,13 +35,13 @@ class Search:
     length: int | None = None
 
     def limits(self, sentences):
-        """The smallest and the largest number of tokens, for systems that have one for a batch."""
+        """Return the smallest and the largest number of tokens of a batch."""
         longest = max(len(sentence) for sentence in sentences) + self.extra_length
         return (self.length or 1, longest)
 
 
 def pad(sentences):
-    """Lists of token ids to an int32 array `(batch, source)`, with end tokens."""
+    """Convert lists of token ids to an int32 array `(batch, source)`, with end tokens."""
     batch = np.zeros((len(sentences), max(map(len, sentences)) + 1), "int32")
     for row, sentence in zip(batch, sentences):
         row[: len(sentence) + 1] = [*sentence, END_ID]
@@ -87,10 +87,10 @@ class KerasTransformer:
 
 
 class CTranslate2:
-    """Float32, on `threads` threads.
+    """CTranslate2 in float32, on `threads` threads.
 
-    It divides by |y|^alpha, where |y| counts the end token. It stops when as many hypotheses as
-    the beam is wide have ended.
+    It divides scores by |y|^alpha, where |y| includes the end token. It stops when `beam_size`
+    hypotheses have ended.
     """
 
     def __init__(self, model, pieces, search, threads):
@@ -136,9 +136,9 @@ class CTranslate2:
 
 
 class Transformers:
-    """`generate` of HuggingFace's Marian model, with its default rule to stop.
+    """`generate` of HuggingFace's Marian model, with its default stopping rule.
 
-    It divides by |y|^alpha, where |y| counts the end token.
+    It divides scores by |y|^alpha, where |y| includes the end token.
     """
 
     def __init__(self, model, search, threads):

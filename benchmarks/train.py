@@ -1,8 +1,8 @@
-"""Time a training step beside PyTorch's nn.Transformer, HuggingFace's Marian and KerasHub: the same
-weights, the same batch, all cores for each, taking turns.
+"""Time a training step next to PyTorch's nn.Transformer, HuggingFace's Marian and KerasHub.
 
-Each system has a process of its own, so that none has what another did to threads or memory, and
-the memory of each can be told. Ours keeps freed memory, as in the recipes.
+All systems have the same weights and batch, use all cores, and take turns. Each system has its own
+process, so that threads and memory do not affect the others and memory can be measured. Ours keeps
+freed memory, as in the recipes.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from keras_transformer.training.cost import training_flops
 # Vocabulary, source tokens and target tokens of a batch.
 WORK = {"tiny": (10_000, 4096), "base": (32_000, 2048), "big": (32_000, 2048)}
 
-# Writing 5 to it begins the account of the largest memory anew.
+# Writing 5 to this file resets the peak of memory.
 LINUX_PEAK = Path("/proc/self/clear_refs")
 
 Peer = Literal["nn_transformer", "nn_transformer_compiled", "marian", "keras_hub"]
@@ -40,18 +40,17 @@ class Options:
     size: Literal["tiny", "base", "big"] = "tiny"
     """Size of the model."""
     tokens: int | None = None
-    """Source tokens of a batch, and as many target tokens. Defaults to 4,096 for tiny, else
-    2,048."""
+    """Source tokens and target tokens per batch. Defaults to 4,096 for tiny, else 2,048."""
     length: int = 32
-    """Tokens of each source and each target: there is no padding."""
+    """Tokens of each source and each target, without padding."""
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
-    """What ours and KerasHub's layers compute in; PyTorch's peers follow with autocast."""
+    """Dtype policy of our and KerasHub's layers; PyTorch's peers use autocast."""
     peers: tuple[Peer, ...] = ("nn_transformer", "nn_transformer_compiled", "marian", "keras_hub")
-    """Whom to run beside."""
+    """Systems to compare with."""
     steps: int = 3
-    """Training steps of a round."""
+    """Training steps per round."""
     repeats: int = 5
-    """Rounds."""
+    """Number of rounds."""
 
 
 def main(options):
@@ -62,7 +61,7 @@ def main(options):
         for name in names:
             process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
             processes[name] = stack.enter_context(process)
-        # One after another: compiling takes all cores.
+        # One after another, because compiling uses all cores.
         facts = {
             name: process.submit(start, name, options).result()
             for name, process in processes.items()
@@ -87,7 +86,7 @@ def main(options):
 
 
 def product_speed(options):
-    """GFLOP/s of matrix products: the limit."""
+    """Return the GFLOP/s of matrix products, the upper limit."""
     import torch
 
     if torch.cuda.is_available():
@@ -106,15 +105,15 @@ class Running:
 
     system: object
     batch: tuple
-    memory_before: int  # MiB, before there was a model
+    memory_before: int  # MiB, before the model was created
 
 
 def start(name, options):
-    """Make a system and warm it up; returns facts about it."""
+    """Create a system and warm it up; return facts about it."""
     global _running
     if name == "ours":
         keep_freed_memory()
-    # What the libraries take for themselves does not count.
+    # Exclude the memory of the libraries themselves.
     small = kt.Transformer.from_variant("tiny", vocabulary_size=100, hidden_dim=16)
     make_system(name, small, os.cpu_count()).step((np.ones((2, 4), "int32"),) * 2)
     memory_before = memory_status("VmRSS")
@@ -126,8 +125,8 @@ def start(name, options):
     _running = Running(system, batch, memory_before)
     train(2)  # compiles
     if LINUX_PEAK.exists():
-        ctypes.CDLL(None).malloc_trim(0)  # what compiling took goes back
-        LINUX_PEAK.write_text("5")  # begin the peak anew
+        ctypes.CDLL(None).malloc_trim(0)  # return the memory of the compilation
+        LINUX_PEAK.write_text("5")  # reset the peak
     return {"name": system.name, "loss": loss, "flops": flops, "shape": batch[0].shape}
 
 
@@ -137,12 +136,12 @@ def train(steps):
 
 
 def memory_used():
-    """MiB at the worst moment of a step: weights, optimizer, activations."""
+    """Return the peak memory of a step in MiB: weights, optimizer, activations."""
     return memory_status("VmHWM") - _running.memory_before
 
 
 def memory_status(name):
-    """A line of Linux's account of this process, in MiB."""
+    """Return a line of this process's memory status in Linux, in MiB."""
     if not LINUX_PEAK.exists():
         return 0
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -167,7 +166,7 @@ def random_batch(options):
 
 
 def flops_of(model, batch):
-    """Operations of a step: matrix products, forward and backward."""
+    """Return the operations of a step: matrix products, forward and backward."""
     lengths = np.full(len(batch[0]), batch[0].shape[1])
     return training_flops(model.hyperparameters, model.config.vocabulary_size, lengths, lengths)
 
@@ -176,7 +175,7 @@ def flops_of(model, batch):
 
 
 def print_table(names, facts, seconds, memory, options, product_speed):
-    """Print a Markdown table: one row a system."""
+    """Print a Markdown table with one row per system."""
     print(
         "| System | tokens/s | Ours / system | Of matrix products | MiB of a step | Loss before |"
     )

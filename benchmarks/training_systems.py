@@ -1,8 +1,8 @@
-"""The systems whose training is compared: the same weights, batches, dropout and optimizer.
+"""The systems whose training is compared, with the same weights, batches, dropout and optimizer.
 
-All have a `name`, `evaluate(batch)`, the label-smoothed loss of a batch without dropout, and
-`step(batch)`, a training step that returns when it is done. A batch is a pair of int32 arrays
-`(source, target)`, each `(rows, length)`; the target begins with the start token.
+All have a `name`; `evaluate(batch)`, which returns the label-smoothed loss of a batch without
+dropout; and `step(batch)`, a training step that returns when it is done. A batch is a pair of int32
+arrays `(source, target)`, each `(rows, length)`; the target begins with the start token.
 """
 
 import keras
@@ -31,8 +31,8 @@ class KerasTransformer:
 
 
 class KerasHub(KerasTransformer):
-    """KerasHub's layers on the same backend, with the same loss. They drop attention weights too,
-    which the paper does not.
+    """KerasHub's layers on the same backend, with the same loss. Unlike the paper, they also apply
+    dropout to attention weights.
     """
 
     def __init__(self, model):
