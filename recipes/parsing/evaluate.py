@@ -30,22 +30,21 @@ class Options(OneTreeOptions, CommonOptions):
     parameters: str = "COLLINS"
     """EVALB's parameters: COLLINS, new, nk, or a parameter file."""
     beam_size: tuple[int, ...] | None = None
-    """Live hypotheses of a sentence: one width or several, each of which is scored. Defaults, as
-    `alpha` and `extra_length`, to what the model was saved with, and to section 6.3's if it was
-    with nothing: 21."""
+    """Beam size, or several to score one after the other. Like `alpha` and `extra_length`, it
+    defaults to the model's own option, and to section 6.3's 21 if the model has none."""
     tag_dictionary: bool = True
-    """Search among trees whose tags are in the model's tag dictionary only."""
+    """Limit the tags of words to the model's tag dictionary."""
     given_tags: bool = False
-    """Tell the parser the tags of the gold trees."""
+    """Give the tags of the gold trees to the parser."""
     constrained: bool = True
-    """Search among trees only. Otherwise what comes out is repaired, and repairs are counted."""
+    """Limit the search to trees. Otherwise outputs are repaired, and repairs are counted."""
     limit: int | None = None
-    """Score only the first so many sentences."""
+    """Number of sentences to score, from the first on. Defaults to all."""
     output_json: Path | None = None
-    """File for the scores: a list, an item for each width of the beam."""
+    """JSON file for the scores: a list with one item per beam size."""
     trees: Path | None = None
-    """File for the trees that the first width predicts, one a line. Defaults to
-    MODEL.SPLIT.trees.txt, beside the model."""
+    """File for the trees of the first beam size, one per line. Defaults to MODEL.SPLIT.trees.txt,
+    next to the model."""
 
 
 def main(options):
@@ -64,7 +63,7 @@ def main(options):
         parser = load(dataclasses.replace(options, beam_size=beam_size))
         scores, facts, predicted = parse_and_score(parser, gold, parameters, options.given_tags)
         facts |= settings(options, parser)
-        tell(options, parser, scores, facts)
+        print_scores(options, parser, scores, facts)
         if not results:
             with atomic_write(path) as new:
                 new.write_text("".join(f"{line}\n" for line in predicted), "utf-8")
@@ -75,7 +74,7 @@ def main(options):
 
 
 def load(options):
-    """The parser with the search that the options describe, of one width."""
+    """Return the parser with the search of the options, for one beam size."""
     return kt.ConstituencyParser.from_preset(
         options.model,
         max_source_length=None,
@@ -86,21 +85,21 @@ def load(options):
 
 
 def parse_and_score(parser, gold, parameters, given_tags=False):
-    """The scores of the parser's trees, other facts of them, and the trees in brackets."""
+    """Return the scores of the parser's trees, further facts, and the trees in brackets."""
     start = time.time()
     sentences = [*map(tagged_words, gold)]
     if not given_tags:
         sentences = [[word for word, _ in words] for words in sentences]
     parses = list(parser.parse(sentences))
     seconds = time.time() - start
-    # Only where a model learned too few positions, a tree is missing.
+    # A tree is missing only if the model learned too few positions.
     predicted = [to_bracketed(parse.tree) if parse.tree else "" for parse in parses]
     scores = evaluate_trees([to_bracketed(tree) for tree in gold], predicted, parameters)
     return scores, {**facts_of(parses), "seconds": round(seconds, 1)}, predicted
 
 
-def tell(options, parser, scores, facts):
-    """Print the scores and what belongs to them."""
+def print_scores(options, parser, scores, facts):
+    """Print the scores with the search, the time and the repairs."""
     search = "constrained" if options.constrained else "unconstrained"
     print(f"{search} {parser.search}, {parser.decision}, {facts['seconds']:.0f} s")
     repairs = dict(facts["repairs"])
@@ -110,20 +109,20 @@ def tell(options, parser, scores, facts):
 
 
 def facts_of(parses):
-    """How many of the trees had to be repaired, and how."""
+    """Return the number of repaired trees, and of repairs by kind."""
     repairs = sum((parse.repairs for parse in parses), Counter())
     return {"repaired_trees": sum(bool(parse.repairs) for parse in parses), "repairs": repairs}
 
 
 def settings(options, parser):
-    """What the scores depend on, to be kept beside them."""
+    """Return the settings on which the scores depend."""
     names = ("tag_dictionary", "given_tags", "constrained", "parameters")
     told = {name: getattr(options, name) for name in names}
     return {**parser.search.get_config(), "decision": parser.decision, **told}
 
 
 def evalb_parameters(name):
-    """By name, or from a file."""
+    """Return EVALB's parameters, by name or from a file."""
     if Path(name).suffix or Path(name).is_file():
         return Parameters.from_file(name)
     return Parameters.named(name)

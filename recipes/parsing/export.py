@@ -1,4 +1,4 @@
-"""Export a trained parser as a TensorFlow SavedModel: a sentence in, a bracketed tree out."""
+"""Export a trained parser as a TensorFlow SavedModel, from sentences to bracketed trees."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,14 @@ class Options(ProgressOptions):
     output: Path
     """Folder for the SavedModel, such as saved_models/x/saved_model."""
     beam_size: int | None = None
-    """Live hypotheses of a sentence. Defaults, as the two that follow, to what the model was saved
-    with, and to section 6.3's if it was with nothing: 21."""
+    """Beam size. Like the next two options, it defaults to the model's own option, and to section
+    6.3's 21 if the model has none."""
     alpha: float | None = None
-    """Strength of the length penalty. Section 6.3's: 0.3."""
+    """Strength of the length penalty. Section 6.3 uses 0.3."""
     extra_length: int | None = None
-    """How many tokens longer than its sentence a tree may be. Section 6.3's: 300."""
+    """Number of tokens by which a tree may exceed its sentence. Section 6.3 uses 300."""
     tag_dictionary: bool = True
-    """Search among trees whose tags are in the model's tag dictionary only."""
+    """Limit the tags of words to the model's tag dictionary."""
 
 
 def main(options):

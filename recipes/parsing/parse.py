@@ -1,4 +1,4 @@
-"""Parse sentences, one a line, from standard input to trees on standard output."""
+"""Parse sentences, one per line, from standard input to trees on standard output."""
 
 import json
 import math
@@ -22,28 +22,29 @@ class Options(OneTreeOptions, StreamOptions):
     model: str
     """Model folder, such as runs/x/model, or hf://user/repository."""
     format: Literal["brackets", "pretty", "svg", "json"] = "brackets"
-    """Brackets, one tree a line; a drawing of letters; one SVG picture, with all trees below one
-    another; or JSON, a line for each sentence, with its trees, spans, tags, scores and repairs."""
+    """Brackets, one tree per line; a drawing in text; one SVG picture of all trees, below one
+    another; or JSON, one line per sentence, with its trees, spans, tags, scores and repairs."""
     tokenized: bool = False
-    """The lines hold words with spaces between them, in the spelling of the model's treebank.
-    Otherwise they are split into words as in that treebank."""
+    """Read words separated by spaces, in the spelling of the model's treebank. Otherwise lines are
+    split into words by the rules of that treebank."""
     tagged: bool = False
-    """The same, with a tag behind each word: `The/DT dog/NN runs/VBZ ./.`. The trees have them."""
+    """Read words with their tags: `The/DT dog/NN runs/VBZ ./.`. The trees have these tags."""
     split_sentences: bool = False
-    """The lines are paragraphs, in English: split them into sentences, each with its own tree."""
+    """Split lines, which are paragraphs in English, into sentences, each with its own tree."""
     num_results: int | None = None
-    """Give so many trees of each sentence: in brackets the number of its line, score and tree, tabs
-    between; in JSON all in one line. More than one are the beam's, without a consensus."""
+    """Number of trees per sentence. In brackets, each line then has the number of the sentence's
+    line, the score and the tree, separated by tabs. More than one are results of the beam, without
+    a consensus."""
     tag_dictionary: bool = True
-    """Search among trees whose tags are in the model's tag dictionary only."""
+    """Limit the tags of words to the model's tag dictionary."""
     constrained: bool = True
-    """Search among trees only. Otherwise what comes out is repaired, and repairs are counted."""
+    """Limit the search to trees. Otherwise outputs are repaired, and repairs are counted."""
     batch_tokens: int | None = None
-    """The most tokens, padding included, that are parsed at once. Defaults to 1024."""
+    """Largest number of tokens, including padding, that are parsed at once. Defaults to 1024."""
     dtype: Literal["float32", "bfloat16", "mixed_bfloat16", "float16", "mixed_float16"] | None = (
         None
     )
-    """What the model computes in. Defaults to what it was saved with."""
+    """Dtype policy of the model. Defaults to the policy it was saved with."""
 
 
 def main(options):
@@ -59,7 +60,7 @@ def main(options):
     drawn = []  # trees of the picture, which is written at the end
     write = writer(options, drawn)
     lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
-    repairs, numbers = Counter(), deque()  # the numbers of the lines that sentences are from
+    repairs, numbers = Counter(), deque()  # line numbers of the sentences
     windows = sentences_of(lines, options, numbers)
     num_results = 1 if options.num_results is None else options.num_results
     with LineNotes() as notes:
@@ -82,8 +83,8 @@ def check(options):
     forms = ("tokenized", "tagged", "split_sentences")
     if sum(getattr(options, name) for name in forms) > 1:
         raise kt.UserError(
-            "A line is either `tokenized`, `tagged` or, with `split_sentences`, running text: pass "
-            f"one of them. Received: {', '.join(n for n in forms if getattr(options, n))}"
+            "Only one of `tokenized`, `tagged` and `split_sentences` may be set. "
+            f"Received: {', '.join(n for n in forms if getattr(options, n))}"
         )
     if options.num_results is not None and options.format in ("pretty", "svg"):
         raise kt.UserError(
@@ -91,11 +92,11 @@ def check(options):
             f"Received: `format={options.format}`"
         )
     if options.format == "svg":
-        load_svgling()  # or say that it is not there, before anything is parsed
+        load_svgling()  # raises an error for a missing package before anything is parsed
 
 
 def sentences_of(windows, options, numbers):
-    """The sentences of windows of lines; the numbers of their lines are added to `numbers`."""
+    """Yield the sentences of windows of lines, and append their line numbers to `numbers`."""
     number, read = 0, str
     if options.tokenized or options.tagged:
         read = tagged_words_of_line if options.tagged else words_of_line
@@ -126,7 +127,7 @@ def tagged_words_of_line(line):
 
 
 def facts(parse):
-    """A `Parse` as JSON values. The words of a span are those from `start` to before `end`."""
+    """Return a `Parse` as JSON values. A span has the words from `start` to `end - 1`."""
     spans, around, num_words = [], [], 0
     for step, node in walk(parse.tree):
         if step == LEAF:
@@ -146,7 +147,7 @@ def facts(parse):
 
 
 def writer(options, drawn):
-    """The function that prints a `Parse` with its line's number, or adds its tree to `drawn`."""
+    """Return a function that prints a `Parse` with its line number, or adds its tree to `drawn`."""
     draw = FORMATS.get(options.format)
 
     def write_json(parse, number):
@@ -160,7 +161,7 @@ def writer(options, drawn):
             print(number, f"{each.score:.4f}", draw(each.tree), sep="\t")
 
     def write_tree(parse, number):
-        # An empty line for a sentence without words, and for one that is too long.
+        # Print an empty line for a sentence that has no words or is too long.
         print(draw(parse.tree) if parse.tree else "")
 
     def add_tree(parse, number):
@@ -174,7 +175,7 @@ def writer(options, drawn):
     return write_tree if options.num_results is None else write_n_best
 
 
-# What turns a tree into text.
+# Functions from a tree to text.
 FORMATS = {"brackets": to_bracketed, "pretty": tree_text}
 
 

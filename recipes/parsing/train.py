@@ -15,11 +15,11 @@ class Corpus:
     dataset: str
     """synthetic, ptb, craft or trees."""
     collapse_unary: bool = False
-    """Take unary loops, X over X, out of the training trees; all others are scored as they are."""
+    """Remove unary loops, X over X, from the training trees. Other splits are scored unchanged."""
     extra_trees: Path | None = None
     """File with more trees to train on, such as another parser's output (section 6.3)."""
     data_dir: Path | None = kt.training.mutable_on_resume(None)
-    """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
+    """Folder that holds the corpus. Without it, the corpus is downloaded if possible."""
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ def main(options):
 
 
 def load(corpus, split):
-    # Gold trees are what they are, whatever is trained on.
+    # Validation and test trees are never changed.
     collapse_unary = corpus.collapse_unary and split == "train"
     return kt.parsing.load_treebank(corpus.dataset, split, corpus.data_dir, collapse_unary)
 

@@ -1,4 +1,4 @@
-"""Show how a sentence is parsed: its tree, perhaps beside the gold one, attention and the beam."""
+"""Show how a sentence is parsed: its tree, compared with a gold tree, attention and the beam."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +17,19 @@ from keras_transformer.visualization.trees import load_svgling
 @dataclass(kw_only=True)
 class Options(ParserSearchOptions, CommonOptions):
     sentence: tyro.conf.Positional[str]
-    """The sentence; or its gold tree in brackets, whose words are parsed and set beside it."""
+    """The sentence; or its gold tree in brackets, whose words are parsed and compared with it."""
     model: str
     """Model folder, such as runs/x/model, or hf://user/repository."""
     output_dir: Path
     """Folder to write the pictures into."""
     layer: int = -1
-    """Number of the layer whose attention is drawn, from 0; -1 is the last. The page has all."""
+    """Number of the layer whose attention is drawn, from 0; -1 is the last. The page shows all."""
     heads: tuple[int, ...] | None = None
-    """Numbers of the heads that are drawn. Defaults to all."""
+    """Numbers of the heads to draw. Defaults to all."""
     form: Literal["png", "svg"] = "png"
     """Kind of the pictures of attention."""
     dark: bool = False
-    """Draw attention for a dark page. All else follows the reader's system."""
+    """Draw attention for a dark page. Other pictures follow the reader's system."""
 
 
 def main(options):
@@ -45,7 +45,7 @@ def main(options):
             raise kt.UserError(f"Expected one sentence or one tree. Received: {len(trees)} trees")
         gold = clean_tree(trees[0])
         if gold is None:
-            raise kt.UserError("There are only traces in the tree. Received: " + options.sentence)
+            raise kt.UserError("The tree has only traces. Received: " + options.sentence)
         sentence = [word for word, _ in tagged_words(gold)]
     explanation = parser.explain(sentence, gold)
     print(explanation)
@@ -60,7 +60,7 @@ def main(options):
     for kind in ("encoder", "decoder", "cross"):
         path = folder / f"{kind}.{options.form}"
         plot_attention(explanation.attention, kind, style="heatmap", path=path, **chosen)
-    print(f"\nPictures are in {folder}, and all of them to point at in parse.html.")
+    print(f"\nPictures are in {folder}; parse.html is an interactive page of all.")
 
 
 if __name__ == "__main__":

@@ -301,7 +301,7 @@ def test_paragraphs(trained, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--tokenized", "--split-sentences"), "pass one of them"),
+        (("--tokenized", "--split-sentences"), "may be set"),
         (("--format", "svg", "--num-results", "2"), "needs --format brackets or --format json"),
         (("--format", "svg", "--num-results", "0"), "needs --format brackets or --format json"),
     ],

@@ -21,10 +21,9 @@ The kinds of repairs of brackets are:
 - `"several_roots"`: trees side by side are joined. If all but one are single leaves, they become
   children of the other one. Otherwise TOP is put around all of them.
 
-A closer that does not fit has up to three readings: it also closes all open constituents
-inside its own, it has a wrong label, or it is one too many. The reading is chosen for which, with the
-closers still to come, the fewest repairs are expected. A closer without a label fits every
-constituent.
+A closer that does not fit has up to three readings: it also closes all open constituents inside its
+own, it has a wrong label, or it is one too many. The reading is chosen for which, with the closers
+still to come, the fewest repairs are expected. A closer without a label fits every constituent.
 """
 
 from collections import Counter
