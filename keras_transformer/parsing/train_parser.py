@@ -297,13 +297,13 @@ def make_tree_pairs(
         extra: a second `Treebank`, such as the output of another parser.
 
     Raises:
-        UserError: if both `constituents` and `constituent_steps` are set.
+        UserError: if `constituent_steps` is negative, or `constituents` is set too.
     """
     steps = options.constituent_steps
     if steps < 0 or (steps and options.constituents):
         raise UserError(
-            "`constituents`, which trains on constituents to the end, and `constituent_steps` must "
-            f"not both be set. Received: constituents={options.constituents}, "
+            "`constituent_steps` must be 0 or larger, and 0 with `constituents`, which trains on "
+            f"constituents to the end. Received: constituents={options.constituents}, "
             f"constituent_steps={steps}"
         )
     return TreePairs(
