@@ -100,7 +100,7 @@ def write_model(folder, model_class, index, seed, end, tie=None, **config):
 def randomize(model, seed, end):
     """Random weights of a model of transformers, with which a search has much to decide, and ends.
 
-    Embeddings are small and the last normalisation is large, or each token would be followed by
+    Embeddings are small and the last normalization is large, or each token would be followed by
     itself for ever.
     """
     generator = torch.Generator().manual_seed(seed)

@@ -359,7 +359,7 @@ def test_files_that_do_not_belong_together(folder):
     save_file(weights, path)
     vocabulary = json.loads((folder / "vocab.json").read_text())
     for changed, message in (
-        ({**vocabulary, "one more": len(vocabulary)}, "tokens, and config.json says"),
+        ({**vocabulary, "one more": len(vocabulary)}, "tokens; config.json expects"),
         ({**vocabulary, "</s>": 9}, "Expected the ids 0, 1, 2"),
         ({f"{name}!": i for name, i in vocabulary.items()}, "no token '</s>'"),
     ):

@@ -553,7 +553,7 @@ def test_float16_scales_the_loss(tmp_path):
             "are options of sinusoids.*first_position=2",
         ),
         ({"attention_window": 4}, "positive odd integer.*attention_window=4"),
-        ({"leaf_ids": [3]}, "pass both or neither.*word_start_ids=None"),
+        ({"leaf_ids": [3]}, "must be given together.*word_start_ids=None"),
         ({"leaf_ids": [3], "word_start_ids": [12]}, "`word_start_ids` must be below 12.* 12"),
         ({"leaf_ids": [12], "word_start_ids": [3]}, "`leaf_ids` must be below 12.* 12"),
         ({"leaf_ids": [], "word_start_ids": [3]}, "`leaf_ids` must be ids of tokens"),

@@ -93,5 +93,5 @@ def test_config():
 @pytest.mark.parametrize("name", ["word_start_ids", "leaf_ids"])
 @pytest.mark.parametrize("wrong", [[], [-1], [0.5]])
 def test_ids_are_checked(name, wrong):
-    with pytest.raises(ValueError, match=f"`{name}` must be ids of tokens"):
+    with pytest.raises(ValueError, match=f"`{name}` must be one or more token ids"):
         DeterministicAttention(**{**LAYER, name: wrong})

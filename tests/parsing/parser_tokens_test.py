@@ -9,7 +9,7 @@ from tests.parsing.small_trees import symbols, tokenizer, trees
 pytestmark = pytest.mark.once
 
 SENTENCES = [tree.leaves() for tree in trees()[:50]]
-# Left out by SentencePiece's normalisation, cut in two by it, unknown to the vocabulary, a mark of
+# Left out by SentencePiece's normalization, cut in two by it, unknown to the vocabulary, a mark of
 # its own, of many tokens, and two letters that become one.
 ODD = [
     "\u200b",

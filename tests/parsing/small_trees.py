@@ -53,7 +53,7 @@ def new_parser(**options):
 
 
 def new_parser_of(linearization, **options):
-    """As `new_parser`, with another linearisation and without a tag dictionary."""
+    """As `new_parser`, with another linearization and without a tag dictionary."""
     symbols = list(symbols_of(linearization))
     metadata = {"symbols": symbols, "linearization": linearization.serialize()}
     return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)

@@ -174,7 +174,7 @@ def test_a_preset_keeps_it(parser, tmp_path):
 def test_symbols_of_another_parser():
     parser, other = new_tagging_parser(), new_parser(counts_words=True)
     symbols = [symbol for symbol in other.symbols.symbols if symbol[-1] != ")"]
-    with pytest.raises(ValueError, match="none of the parser's leaves: they do not belong"):
+    with pytest.raises(ValueError, match="among the parser's leaves. Received: untagged_leaf_id="):
         kt.ConstituencyParser(parser.model, parser.tokenizer, {"symbols": symbols})
 
 

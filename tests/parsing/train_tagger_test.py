@@ -88,9 +88,15 @@ def test_the_earlier_name_of_no_tags(treebanks):
     ("options", "message"),
     [
         ({"tags": "tagger", "keep_tags": False}, '`keep_tags=False` means `tags="none"`'),
-        ({"tags": "tagger", "deterministic_attention": False}, "reads the vectors that determin"),
-        ({"tags": "none", "tag_loss_weight": 1.0}, "needs tags and deterministic attention"),
-        ({"tag_loss_weight": 1.0, "deterministic_attention": False}, "needs tags and determini"),
+        (
+            {"tags": "tagger", "deterministic_attention": False},
+            "requires `deterministic_attention`",
+        ),
+        ({"tags": "none", "tag_loss_weight": 1.0}, "requires tags and `deterministic_attention`"),
+        (
+            {"tag_loss_weight": 1.0, "deterministic_attention": False},
+            "requires tags and `determini",
+        ),
         ({"tag_loss_weight": 0.0}, "must be a positive number. Received: tag_loss_weight=0.0"),
         ({"tag_loss_weight": float("inf")}, "must be a positive number. Received: .*=inf"),
         ({"tags": "taggers"}, "`tags` must be .*'taggers'"),

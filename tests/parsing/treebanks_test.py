@@ -75,7 +75,7 @@ def test_trees_of_nothing_but_traces_are_left_out_and_counted(tmp_path):
     assert brackets(treebank) == ["(S (NN a))", "(S (NN b))"]
     assert (len(treebank), treebank.num_left_out) == (2, 1)
     assert repr(treebank) == "<Treebank trees train: 2 trees, 1 without words left out>"
-    assert "'test' of trees is empty" in error_of("trees", "test", tmp_path)
+    assert "'test' of trees has no tree with words" in error_of("trees", "test", tmp_path)
 
 
 def test_fingerprint_tells_clean_trees_apart(tmp_path):
@@ -120,7 +120,7 @@ def test_craft_without_enough_articles(tmp_path):
         "(TITLE (NN b))",
         "(UH c)",
     ]
-    assert "'train' of craft is empty" in error_of("craft", "train", tmp_path)
+    assert "'train' of craft has no tree with words" in error_of("craft", "train", tmp_path)
 
 
 def test_penn_treebank(tmp_path):

@@ -1,4 +1,4 @@
-"""A second linearisation: what the package takes in the place of its own is one class."""
+"""A linearization that is defined outside the package."""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""A search constrained to trees whose linearisation closes every constituent by one symbol."""
+"""A search constrained to trees whose linearization closes every constituent by one symbol."""
 
 import keras
 import numpy as np

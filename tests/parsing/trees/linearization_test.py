@@ -1,4 +1,4 @@
-"""A linearisation is one class: another one works with all that takes a linearisation."""
+"""Linearizations, including one that is defined outside the package."""
 
 import random
 
@@ -78,7 +78,7 @@ def test_one_symbol_closes_every_label():
 
 
 def test_symbols_of_another_linearization():
-    with pytest.raises(UserError, match=r"'\)S' is no symbol of the linearization"):
+    with pytest.raises(UserError, match=r"'\)S' is not a symbol of the linearization"):
         TreeSymbols(["(S", ")S"], Names(["(S", ")S"]), UNLABELLED)
 
 
