@@ -124,7 +124,8 @@ def _fsmt_languages(folder: HFCheckpoint) -> dict[str, str]:
     return dict(zip(("source", "target"), languages))
 
 
-def _fsmt_tokenizer(folder: HFCheckpoint, pieces: list[str], language: str) -> MosesTokenizer:
+def _fsmt_tokenizer(folder: HFCheckpoint, pieces: list[str], language: str) -> Any:
+    """Return a `MosesTokenizer`, which takes the place of a `Tokenizer`."""
     try:
         rows = folder.file(_MERGES).read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:

@@ -4,14 +4,14 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.text_lines import in_windows
 from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.text_lines import in_windows
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.search import Search
@@ -287,7 +287,7 @@ class ConstituencyParser(Task):
         training_options: Any = from_keywords(ParserTrainingOptions, options)
         return train_parser(cls, train, val, extra, test, options=training_options)[0]
 
-    def export(self, path: str | PathLike) -> None:
+    def export(self, path: str | Path) -> None:
         """Write a TensorFlow SavedModel: see `keras_transformer.parsing.parser_saved_model`.
 
         Args:

@@ -1,7 +1,7 @@
 """Export of a parser as a TensorFlow SavedModel, from sentences to bracketed trees."""
 
 from collections.abc import Callable
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
 
 
-def export_parser(parser: "ConstituencyParser", path: str | PathLike) -> None:
+def export_parser(parser: "ConstituencyParser", path: str | Path) -> None:
     """Write a SavedModel that parses, with this signature:
 
     ```

@@ -113,7 +113,7 @@ def make_component(
     """Create the component of a preset: see `ConstituencyParser.from_preset`."""
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
 
-    options = {} if beam_size is None else {"beam_size": beam_size}
+    options: dict[str, Any] = {} if beam_size is None else {"beam_size": beam_size}
     parser = ConstituencyParser.from_preset(
         preset, dtype=dtype, batch_tokens=batch_tokens, **options
     )
