@@ -209,7 +209,7 @@ def test_an_output_may_be_just_long_enough():
         small_model(), token_ids, extra_length=3, constraints=GRAMMAR.over(words)
     )
     assert_is_tree(to_numpy(outputs)[0, 0], 4, limit=7)
-    with pytest.raises(ValueError, match="row 0 of 4 words, for an output of 6 at most"):
+    with pytest.raises(ValueError, match="row 0 with 4 words, for an output of at most 6"):
         beam_search(small_model(), token_ids, extra_length=2, constraints=GRAMMAR.over(words))
 
 
@@ -246,8 +246,8 @@ WORDS = np.array([2, 1])
     [
         (GRAMMAR, "Received: the grammar alone"),  # without words
         (GRAMMAR.over(np.array([2])), "one number per source"),
-        (GRAMMAR.over(np.array([2, -1])), "row 1 of -1 words"),
-        (GRAMMAR.over(np.array([2, 60])), "row 1 of 60 words, for an output of 51 at most"),
+        (GRAMMAR.over(np.array([2, -1])), "row 1 with -1 words"),
+        (GRAMMAR.over(np.array([2, 60])), "row 1 with 60 words, for an output of at most 51"),
         (kt.parsing.TreeGrammar((4,), (5,), (12,)).over(WORDS), "below 12"),
         (GRAMMAR.over(WORDS, np.zeros((2, 2), int)), "`leaf_sets` and `word_kinds` must be given"),
         (OF_SETS.over(WORDS), "`leaf_sets` and `word_kinds` must be given"),
