@@ -70,7 +70,7 @@ def export_ctranslate2(
             file `vmap` does not exist; if `path` exists and `force` is false, or it contains other
             files.
     """
-    # First, so that nothing is computed in vain.
+    # Before any computation.
     _check_options(path, quantization, vmap, force)
     check_protos(translator)
     converter = ctranslate2_converter(translator)
@@ -130,7 +130,7 @@ def ctranslate2_spec(
     """
     spec = _new_spec(model, pieces, source_pieces or pieces)
     spec.validate()
-    spec.optimize()  # Stores what is there several times, such as the tied embeddings, once.
+    spec.optimize()  # Stores repeated arrays, such as the tied embeddings, once.
     return spec
 
 
@@ -163,7 +163,7 @@ def _specs():
         from ctranslate2.specs import transformer_spec  # noqa: F401
     except ImportError as error:
         raise UserError(
-            "A CTranslate2 model is written with the package `ctranslate2`, which cannot be "
+            "Writing a CTranslate2 model needs the package `ctranslate2`, which cannot be "
             f"imported here ({error}). Install it: pip install ctranslate2"
         ) from error
     return specs
@@ -177,9 +177,9 @@ def _check_options(path, quantization, vmap, force):
             f"Received: quantization={quantization!r}"
         )
     if vmap is not None and not Path(vmap).is_file():
-        raise UserError(f"There is no vocabulary map {vmap}.")
+        raise UserError(f"`vmap` must be an existing file. Received: vmap={str(vmap)!r}")
     if not force and Path(path).exists():
-        raise UserError(f"{path} is there already. Pass `force=True` to replace it.")
+        raise UserError(f"{path} exists. Pass `force=True` to replace it.")
 
 
 def _check_model(model, pieces, source_pieces):
@@ -194,22 +194,23 @@ def _check_model(model, pieces, source_pieces):
     # What is no string is the serialised form of a function of the user's own.
     if config.activation not in list(_ACTIVATIONS):
         raise UserError(
-            f"CTranslate2 can run the activations {', '.join(_ACTIVATIONS)}. "
+            f"CTranslate2 only supports the activations {', '.join(_ACTIVATIONS)}. "
             f"Received a model with activation={config.activation!r}"
         )
     if config.attention_window is not None:
         raise UserError(
-            "CTranslate2 has no restricted self-attention. Received a model with "
+            "CTranslate2 does not support restricted self-attention. Received a model with "
             f"attention_window={config.attention_window}"
         )
     if getattr(config, "leaf_ids", None) is not None:
         raise UserError(
-            "CTranslate2 has no deterministic attention. Received a model with `leaf_ids`."
+            "CTranslate2 does not support deterministic attention. Received a model with "
+            "`leaf_ids`."
         )
     if is_quantized(model):
         raise UserError(
-            "A quantized model cannot be exported to CTranslate2, which quantizes by itself: "
-            'export the model in floats, with `quantization="int8"`.'
+            "Cannot export a quantized model to CTranslate2. Export the model in floats with "
+            '`quantization="int8"`.'
         )
 
 

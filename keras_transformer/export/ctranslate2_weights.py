@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.layers import SinePositionEncoding
 
-# Sinusoids go on for ever, but CTranslate2 reads ours from a table: its own are laid out otherwise.
+# Sinusoids have no last position, but CTranslate2 needs a table: its own have another layout.
 _SINE_POSITIONS = 2048
 
 
@@ -45,7 +45,7 @@ def _positions(stack):
     """Return the table that is added to the embeddings, `(positions, hidden_dim)`."""
     if not isinstance(stack.position_encoding, SinePositionEncoding):
         return _array(stack.position_encoding.embeddings)
-    # What the layer adds to zeros, in float32 whatever the model's dtype.
+    # The layer's output for zeros, in float32 independent of the model's dtype.
     config = {**stack.position_encoding.get_config(), "dtype": "float32"}
     sinusoids = SinePositionEncoding.from_config(config)
     return _array(sinusoids(ops.zeros((1, _SINE_POSITIONS, stack.token_embedding.output_dim)))[0])

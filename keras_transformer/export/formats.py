@@ -40,6 +40,6 @@ def export_as(translator: Translator, path: str | Path, format: str, **options: 
     for option in options:
         if option not in known:
             others = f"It has {', '.join(f'`{x}`' for x in known)}." if known else "It has none."
-            raise UserError(f'`{option}` is no option of format="{format}". {others}')
+            raise UserError(f'`{option}` is not an option of format="{format}". {others}')
     with spinner("exporting"):
         export(translator, path, **options)

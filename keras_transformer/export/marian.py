@@ -120,29 +120,30 @@ def _check(translator):
             _refuse(name, actual, size)
     if is_quantized(model):
         raise UserError(
-            "A quantized model cannot be exported to transformers, which quantizes by itself: "
-            "export the model in floats."
+            "Cannot export a quantized model to transformers. Export the model in floats."
         )
     if not translator.preprocessor.source_end:
         raise UserError(
-            "transformers ends every source of Marian's with the end token. Received a translator "
-            "with source_end=False"
+            "Marian's tokenizer in transformers ends every source with the end token. Received a "
+            "translator with source_end=False"
         )
     if len(translator.preprocessor.target_prefix) > 1:
         raise UserError(
-            "transformers' `generate` can force one token to come first. Received a translator "
+            "`generate` of transformers can force only one first token. Received a translator "
             f"with target_prefix={translator.preprocessor.target_prefix!r}"
         )
     for tokenizer in (translator.source_tokenizer, translator.tokenizer):
         if not isinstance(tokenizer, Tokenizer):
             raise UserError(
-                "Marian's tokenizer is made of SentencePiece models. Received a translator with "
+                "Marian's tokenizer needs SentencePiece models. Received a translator with "
                 f"a {type(tokenizer).__name__}"
             )
 
 
 def _refuse(name, value, expected):
-    raise UserError(f"Marian has only {name}={expected!r}. Received a model with {name}={value!r}")
+    raise UserError(
+        f"Marian only supports {name}={expected!r}. Received a model with {name}={value!r}"
+    )
 
 
 # Weights
@@ -169,7 +170,7 @@ def _vocabulary_weights(model, order):
         tables["model.encoder.embed_tokens.weight"] = model.encoder.token_embedding.embeddings
     elif layer.tie_weights:
         tables = {"model.shared.weight": layer.embeddings}
-    else:  # since transformers 5 each has its own, whatever the configuration says
+    else:  # since transformers 5 each has its own and ignores the configuration
         for name in ("model.encoder.embed_tokens.weight", "model.shared.weight"):
             tables[name] = layer.embeddings
     inverse = np.argsort(order)
@@ -237,7 +238,7 @@ def _generation(translator):
         left_out.append(f"coverage_penalty={search.coverage_penalty}")
     if left_out:
         logger.warning(
-            "transformers does not have these parts of the search, so that its outputs may differ: "
+            "Outputs may differ, because transformers does not support these parts of the search: "
             "%s",
             ", ".join(map(str, left_out)),
         )
@@ -252,12 +253,12 @@ def _strategy(search):
             **{"top_k": search.top_k or 0, "top_p": float(search.top_p or 1.0)},
         }
     if not isinstance(search, BeamSearch):
-        logger.warning("transformers does not have the search %s.", type(search).__name__)
+        logger.warning("transformers does not support the search %s.", type(search).__name__)
         return {}
     if search.alpha and search.length_penalty != "power":
         logger.warning(
-            "transformers has no length penalty of the form %r: its beam search will rank some "
-            "outputs otherwise.",
+            "Beam search may rank outputs differently, because transformers does not support the "
+            "length penalty %r.",
             search.length_penalty,
         )
     return {"num_beams": search.beam_size, "length_penalty": float(search.alpha)}

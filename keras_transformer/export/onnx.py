@@ -51,9 +51,8 @@ def export_onnx(translator: Translator, path: str | Path) -> None:
 def _check(translator):
     if keras.backend.backend() != "tensorflow":
         raise UserError(
-            "ONNX with free lengths is made by the tensorflow backend. This is "
-            f"{keras.backend.backend()}: run again with KERAS_BACKEND=tensorflow, which loads the "
-            "same model folder."
+            "Exporting ONNX with free lengths needs KERAS_BACKEND=tensorflow, which loads the same "
+            f"model folder. Received: KERAS_BACKEND={keras.backend.backend()}"
         )
     try:
         import tf2onnx  # noqa: F401
@@ -65,13 +64,13 @@ def _check(translator):
     model = translator.model
     if is_quantized(model) or model.dtype_policy.name != "float32":
         raise UserError(
-            "ONNX is written in float32. Received a model with "
-            f'dtype={model.dtype_policy.name!r}: load it with `dtype="float32"`.'
+            'The model must be in float32: load it with `dtype="float32"`. Received a model with '
+            f"dtype={model.dtype_policy.name!r}"
         )
     if getattr(model.config, "leaf_ids", None) is not None:
         raise UserError(
-            "ONNX is written of models without deterministic attention. Received one with "
-            "`leaf_ids`: export a SavedModel."
+            "Cannot export deterministic attention to ONNX. Export a SavedModel instead. Received "
+            "a model with `leaf_ids`."
         )
     check_protos(translator)
 

@@ -17,8 +17,8 @@ from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
 from keras_transformer.translation.translator import Translator
 from keras_transformer.typing import Shape, Tensor
 
-# What `str.isspace` takes for white space, and the empty text: an expression of RE2, which has its
-# own idea of it.
+# The white space of `str.isspace`, and the empty text, as an expression of RE2, whose own class of
+# white space is smaller.
 WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 
 
@@ -73,9 +73,8 @@ def save_module(make_module: Callable, task: Any, path: str | Path) -> None:
     """
     if keras.backend.backend() != "tensorflow":
         raise UserError(
-            "A SavedModel is made by the tensorflow backend. This is "
-            f"{keras.backend.backend()}: run again with KERAS_BACKEND=tensorflow, which loads the "
-            "same model folder."
+            "Exporting a SavedModel needs KERAS_BACKEND=tensorflow, which loads the same model "
+            f"folder. Received: KERAS_BACKEND={keras.backend.backend()}"
         )
     import tensorflow as tf
 
@@ -83,7 +82,7 @@ def save_module(make_module: Callable, task: Any, path: str | Path) -> None:
         path, ["saved_model.pb", "fingerprint.pb", "variables", "assets*"]
     ) as folder:
         module, signatures = make_module(task)
-        # A SavedModel holds what hangs on it by name.
+        # A SavedModel contains the attributes of its module.
         module.weights = [variable.value for variable in task.model.variables]
         tf.saved_model.save(module, str(folder), signatures=signatures)
 
@@ -163,10 +162,10 @@ def string_tokenizer(tokenizer: Tokenizer, add_eos: bool = True) -> Any:
 
     if not hasattr(tokenizer, "proto"):
         raise UserError(
-            "A SavedModel of strings needs a tokenizer that is a SentencePiece model: TensorFlow "
-            f"can run no other. Received: {type(tokenizer).__name__}"
+            "A SavedModel of strings needs a SentencePiece tokenizer, the only kind that "
+            f"TensorFlow can run. Received: {type(tokenizer).__name__}"
         )
-    # Without names of their own, two tokenizers are one when the SavedModel is loaded.
+    # Two tokenizers of the same name become one when a SavedModel is loaded.
     name = f"sentencepiece_{tokenizer.fingerprint()[:16]}"
     return tf_text.SentencepieceTokenizer(
         model=tokenizer.proto, out_type=tf.int32, add_eos=add_eos, name=name
@@ -272,6 +271,6 @@ def _detokenize(tokenizer, token_ids):
 
     num_results, length = token_ids.shape[1], tf.shape(token_ids)[2]
     flat_ids = tf.reshape(token_ids, [tf.shape(token_ids)[0] * num_results, length])
-    # Padding and end leave no trace in the text.
+    # The text does not contain padding and end.
     texts = tokenizer.detokenize(tf.ragged.boolean_mask(flat_ids, flat_ids > END_ID))
     return tf.reshape(texts, [-1, num_results])

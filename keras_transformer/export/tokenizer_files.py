@@ -8,7 +8,7 @@ from keras_transformer.translation.translator import Translator
 
 TOKENIZER_FILES = "tokenizer.spm", "source.spm", "target.spm"
 _SPACE = "▁"  # SentencePiece's mark before a word
-# A text that any normalization or other treatment of spaces would change, and its form without.
+# A text that every normalization or other treatment of spaces changes, and its plain tokens.
 _ODD_TEXT, _SPLIT_AT_SPACES = "  Ａ ½  b ", "▁Ａ▁½▁b"
 
 
@@ -17,8 +17,7 @@ def check_protos(translator: Translator) -> None:
     for tokenizer in (translator.source_tokenizer, translator.tokenizer):
         if not hasattr(tokenizer, "proto"):
             raise UserError(
-                "An exported folder holds SentencePiece models. Received a tokenizer that is none: "
-                f"{type(tokenizer).__name__}"
+                f"Exporting needs SentencePiece tokenizers. Received: {type(tokenizer).__name__}"
             )
 
 

@@ -19,9 +19,9 @@ try:
     import keras_hub  # noqa: F401
 except ImportError as error:
     raise UserError(
-        "`keras_transformer.hub` needs the package `keras_hub`, which cannot be imported here "
-        f"({error}). Install it: pip install keras-hub. (Presets are loaded without it: see "
-        "`kt.Translator.from_preset`.)"
+        "`keras_transformer.hub` needs the package `keras_hub`, which cannot be imported "
+        f"({error}). Install it: pip install keras-hub. (`kt.Translator.from_preset` loads presets "
+        "without it.)"
     ) from error
 
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone

@@ -71,7 +71,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
     ):
         check_config_file(kwargs, PREPROCESSOR)
         super().__init__(tokenizer, encoder_sequence_length, decoder_sequence_length, **kwargs)
-        self.source_tokenizer = source_tokenizer  # Keras saves it, as an attribute.
+        self.source_tokenizer = source_tokenizer  # As an attribute, so that Keras saves it.
         self.texts = TranslationPreprocessor(
             *(tokenizer, source_tokenizer, source_prefix, target_prefix),
             *(source_end, max_source_length),
@@ -83,7 +83,7 @@ class TransformerSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
         return self.tokenizer if self.source_tokenizer is None else self.source_tokenizer
 
     def build(self, input_shape: Any) -> None:
-        # Here, and not earlier: the tokenizers of a preset get their vocabularies late.
+        # Not earlier, because KerasHub loads the vocabularies of a preset late.
         self.encoder_packer = _packer(
             *(self.texts.source_prefix_ids, self.encoder_sequence_length),
             self.texts.source_end,

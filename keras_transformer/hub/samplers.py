@@ -11,7 +11,7 @@ from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 
-# A class of KerasHub -> the options of the search that does the same.
+# A class of KerasHub -> the options of the corresponding search.
 _OPTIONS = {
     samplers.GreedySampler: lambda x: {"beam_size": 1, "alpha": 0.0},
     samplers.BeamSampler: lambda x: {"beam_size": x.num_beams, "alpha": 0.0},
@@ -46,9 +46,9 @@ def as_search(sampler: Any, default: Search) -> Search:
         return resolve_search(sampler, default)
     if type(sampler) not in _OPTIONS or getattr(sampler, "return_all_beams", False):
         raise UserError(
-            f"A `TransformerSeq2SeqLM` has no sampler {type(sampler).__name__} with these options. "
-            'Expected "greedy", "beam", "random", "top_k", "top_p", a '
-            "`kt.BeamSearch` or a `kt.Sampling`."
+            'Unsupported sampler. Expected "greedy", "beam", "random", "top_k", "top_p", a '
+            f"`kt.BeamSearch` or a `kt.Sampling`. Received: {type(sampler).__name__} with these "
+            "options"
         )
     options = _OPTIONS[type(sampler)](sampler)
     search_class = BeamSearch if "beam_size" in options else Sampling
@@ -62,6 +62,6 @@ def _named(sampler):
         return keras_hub.samplers.get(sampler)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            'There is no such sampler. Expected "greedy", "beam", "random", "top_k", "top_p", a '
+            'Unsupported sampler. Expected "greedy", "beam", "random", "top_k", "top_p", a '
             f"`kt.BeamSearch` or a `kt.Sampling`. Received: sampler={sampler!r}"
         ) from error

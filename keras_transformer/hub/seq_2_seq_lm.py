@@ -75,7 +75,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         task: str = "Translator",
         **kwargs: Any,
     ):
-        # A parser's tag dictionary is for its own class, which finds it in its own preset.
+        # Only a parser's own class reads the tag dictionary of a preset.
         kwargs.pop("has_tag_dictionary", None)
         self.backbone = backbone
         self.preprocessor = preprocessor
@@ -151,8 +151,8 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         """
         if strip_prompt:
             raise UserError(
-                "`strip_prompt` must be False: outputs contain the `decoder_text` that they begin "
-                f"with. Received: strip_prompt={strip_prompt!r}"
+                "`strip_prompt` must be False: outputs contain their `decoder_text`. "
+                f"Received: strip_prompt={strip_prompt!r}"
             )
         texts = inputs.get("encoder_text") if isinstance(inputs, dict) else inputs
         is_empty = isinstance(texts, list | tuple | np.ndarray) and len(texts) == 0
@@ -306,7 +306,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             constraints = (*constraints, _NoEnd())
         elif {*stop_token_ids} != {END_ID}:
             raise UserError(
-                f"Outputs end with the end token, {END_ID}, alone. "
+                f"`stop_token_ids` must be None or the end token {END_ID}. "
                 f"Received: stop_token_ids={stop_token_ids}"
             )
         length = max(1, min(search.extra_length + max(prompt, 0), most))
@@ -341,7 +341,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
             rows = np.zeros((len(batch), prompts.shape[1]), "int32")
             rows[: len(prompts)] = prompts
             constraints = (ForcedPrefix(rows, is_scored=False),)
-        numbers = np.resize(numbers, len(batch))  # those of padding do not matter
+        numbers = np.resize(numbers, len(batch))  # the numbers of padding do not matter
         token_ids, _ = search(self.backbone, batch, 1, constraints, sentence_numbers=numbers)
         return ops.convert_to_numpy(token_ids)[: len(source), 0]
 

@@ -36,7 +36,7 @@ class TransformerTokenizer(keras_hub.tokenizers.SentencePieceTokenizer):
         super().__init__(proto=proto, **kwargs)
 
     def _update_special_token_ids(self):
-        Tokenizer(self.proto)  # whose first ids are these, whatever their names
+        Tokenizer(self.proto)  # checks the first ids, whose tokens may have any names
         for name, token_id in _SPECIAL.items():
             setattr(self, name, self.get_vocabulary()[token_id])
             setattr(self, f"{name}_id", token_id)

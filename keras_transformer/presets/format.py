@@ -173,14 +173,16 @@ def _metadata(model):
 
 
 def check_is_there(path: Path, part: str) -> None:
+    """Raise a `UserError` if a file of a preset is missing."""
     if not (path / part).is_file():
         raise UserError(
-            f"The model folder {path} is not whole: {part} is missing. Copy it again, or train "
-            "the model again."
+            f"{part} is missing in the model folder {path}. Copy the folder again, or train the "
+            "model again."
         )
 
 
 def write_json(path: Path, values: Any) -> None:
+    """Write JSON values to a file."""
     path.write_text(json.dumps(values, indent=2) + "\n", "utf-8")
 
 
@@ -188,7 +190,7 @@ def check_objects(path: Path, config: dict[str, Any], *names: str) -> None:
     """Raise a `UserError` if an entry of a configuration is neither null nor a JSON object."""
     for name in names:
         if not isinstance(config.get(name), dict | None):
-            raise UserError(f'{path} is damaged: its "{name}" is no object of JSON.')
+            raise UserError(f'{path} is damaged: "{name}" must be a JSON object.')
 
 
 def config_of(path: Path, values: Any, class_name: str) -> dict[str, Any]:
@@ -198,11 +200,11 @@ def config_of(path: Path, values: Any, class_name: str) -> dict[str, Any]:
         UserError: if the values are not such an object, or its class is another.
     """
     if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
-        raise UserError(f'{path} is damaged: it has no "config", as an object of Keras has.')
+        raise UserError(f'{path} is damaged: expected a serialized Keras object with "config".')
     expected = f"{PACKAGE}>{class_name}"
     if values.get("registered_name") != expected:
         raise UserError(
-            f"{path} is of the class {values.get('registered_name')!r}. Expected {expected!r}: "
-            "presets of other classes are loaded by KerasHub."
+            f"{path} must describe a {expected!r}. Received: {values.get('registered_name')!r}. "
+            "KerasHub loads presets of other classes."
         )
     return values["config"]

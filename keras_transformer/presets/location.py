@@ -1,5 +1,6 @@
 """The location of a preset: a folder, a name in `saved_models/`, or a repository of a hub."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +20,14 @@ from keras_transformer.presets.format import (
 )
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
-# What is downloaded: what a preset has, and no more of what may be in the repository.
+# Only the files of a preset are downloaded; a repository may contain more.
 _FILES = (
     *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
     *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(f"assets/{name}/*" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(SHARDS, "model_*.weights.h5"),
 )
-# A repository, and perhaps a revision of it.
+# A repository, with an optional revision.
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 _KAGGLE_MODEL = re.compile(r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/\d+)?", re.IGNORECASE)
 
@@ -36,7 +37,7 @@ def saved_models() -> Path:
     return Path(__file__).parents[2] / "saved_models"
 
 
-def locate(preset: str | Path) -> Path:
+def locate(preset: str | os.PathLike) -> Path:
     """Return the folder of a preset, and download it if it is in a hub and not in the hub's cache.
 
     Args:
@@ -68,9 +69,9 @@ def _known_names(name):
     if name != Path(name).name:
         return ""
     if not saved_models().is_dir():
-        return " (Names of `saved_models` are known in a checkout of keras_transformer alone.)"
+        return " (Names of presets are only available in a checkout of keras_transformer.)"
     names = sorted(path.parent.name for path in saved_models().glob(f"*/{CONFIG}"))
-    return f" Names that are known: {', '.join(names)}."
+    return f" Available names: {', '.join(names)}."
 
 
 def download_repository(name: str, patterns: Sequence[str]) -> Path:
@@ -89,7 +90,7 @@ def download_repository(name: str, patterns: Sequence[str]) -> Path:
     repository = name.removeprefix(HUGGING_FACE)
     if not _REPOSITORY.fullmatch(repository):
         raise UserError(
-            f"A repository at Hugging Face is named hf://user/repository. Received: {name}"
+            f"A repository of Hugging Face must be named hf://user/repository. Received: {name}"
         )
     repository, _, revision = repository.partition("@")
     huggingface_hub = _client("huggingface_hub", name)
@@ -97,7 +98,7 @@ def download_repository(name: str, patterns: Sequence[str]) -> Path:
         path = huggingface_hub.snapshot_download(
             repository, revision=revision or None, allow_patterns=list(patterns)
         )
-    # Its errors are of many kinds, some of them of the library that it asks the network with.
+    # It raises many kinds of errors, including those of its network library.
     except Exception as error:
         raise _not_read(name, error) from error
     return Path(path)
@@ -107,7 +108,8 @@ def _from_kaggle(name):
     model = name.removeprefix(KAGGLE)
     if not _KAGGLE_MODEL.fullmatch(model):
         raise UserError(
-            f"A preset at Kaggle is named kaggle://user/model/keras/variation. Received: {name}"
+            f"A preset of Kaggle must be named kaggle://user/model/keras/variation. "
+            f"Received: {name}"
         )
     kagglehub = _client("kagglehub", name)
     try:
@@ -122,14 +124,14 @@ def _client(package, name):
         return __import__(package)
     except ImportError as error:
         raise UserError(
-            f"{name} is read with the package `{package}`, which cannot be imported here "
-            f"({error}). Install it: pip install {package}"
+            f"Reading {name} needs the package `{package}`, which cannot be imported ({error}). "
+            f"Install it: pip install {package}"
         ) from error
 
 
 def _not_read(name, error):
     (reason, *_) = [*str(error).strip().splitlines(), ""]
     return UserError(
-        f"{name} cannot be downloaded, and is not in the cache. Look at the name and the network, "
-        f"or pass a local folder. ({type(error).__name__}: {reason})"
+        f"Cannot download {name}, which is not in the cache. Check the name and the network, or "
+        f"pass a local folder. ({type(error).__name__}: {reason})"
     )

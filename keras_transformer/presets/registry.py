@@ -14,9 +14,9 @@ from keras_transformer.presets.storage import read_preset
 
 logger = logging.getLogger(__name__)
 
-_MOST_LISTED = 8  # entries of a list that are shown
+_MOST_LISTED = 8  # the largest number of entries of a list to show
 _SCORE = re.compile(r"\b(?:BLEU|F1) \d+(?:\.\d+)?")
-# In the front matter of a card, as hubs read it, or among the lines of one.
+# In the front matter of a card, which hubs read, or in its lines.
 _LICENCES = (
     *(r"^license_name: *(.+)$", r"^license: *(.+)$"),
     r"^- licence: *([^\n]+)$",
@@ -38,8 +38,8 @@ def preset_folders(folder: str | Path | None = None) -> list[Path]:
     """
     if folder is None and not saved_models().is_dir():
         raise UserError(
-            "There are no presets beside the package: `saved_models` is in a checkout, and not in "
-            "what pip installs. Name a `folder` of presets."
+            "`folder` must be given: `saved_models` is only in a checkout, and not in an installed "
+            "package."
         )
     folder = Path(folder or saved_models())
     found = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))

@@ -15,6 +15,7 @@ A preset is in KerasHub's format, with its file names and its JSON: see `keras_t
 """
 
 import importlib
+import os
 import re
 import shutil
 from pathlib import Path, PurePosixPath
@@ -145,7 +146,7 @@ def load_preset(path: str | Path, task: str, dtype: DType = None) -> Preset:
     path = locate(path)
     config = read_preset(path)
     if config.task not in (None, task):
-        raise UserError(f"{path} does not hold a model for {task}, but for {config.task}.")
+        raise UserError(f"{path} must be a preset for {task}. Received: one for {config.task}")
     if config.preprocessor is None:
         check_is_there(path, f"{TOKENIZER}.json")
     model = new_model(Transformer, config, dtype)
@@ -155,7 +156,7 @@ def load_preset(path: str | Path, task: str, dtype: DType = None) -> Preset:
 
 
 def load_model(
-    path: str | Path, model_class: type[Transformer], dtype: DType = None
+    path: str | os.PathLike, model_class: type[Transformer], dtype: DType = None
 ) -> Transformer:
     """Load only the model of a preset, which needs no tokenizer.
 
@@ -215,13 +216,13 @@ def _check_form(path, config):
         return
     if "model_type" in config:
         raise UserError(
-            f"{path} is no preset, but a model of transformers (model_type={config['model_type']!r}"
-            "). Some of those are made one by `keras_transformer.convert`."
+            f"{path} is not a preset, but a model of transformers "
+            f"(model_type={config['model_type']!r}). `keras_transformer.convert` converts some."
         )
     if {"format", "task", "model"} <= config.keys():
         raise UserError(
-            f"{path} is a preset of form {config['format']!r}, which is no longer read. Rebuild "
-            "it: train the model again."
+            f"{path} is a preset of form {config['format']!r}, which is not supported any more. "
+            "Rebuild it: train the model again."
         )
 
 
@@ -267,7 +268,7 @@ def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> T
     """
     path, model_class = config.path, _model_class(config, model_class)
     names = model_class.config_class.names()
-    # A translator of an earlier version has the arguments of parsers too, without values.
+    # Translators of earlier versions also have the arguments of parsers, as null.
     hyperparameters = {
         name: value
         for name, value in config.hyperparameters.items()
@@ -280,7 +281,7 @@ def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> T
     try:
         return model_class(**{**hyperparameters, "dtype": dtype})
     except (TypeError, ValueError) as error:
-        raise UserError(f"{path / CONFIG} describes no model: {error}") from error
+        raise UserError(f"{path / CONFIG} does not describe a valid model: {error}") from error
 
 
 def _model_class(config, model_class):
@@ -296,18 +297,18 @@ def _policy(path, saved, dtype):
         if not _is_policy(saved):
             raise TypeError
         if isinstance(saved, dict) and saved["class_name"] == "DTypePolicy":
-            saved = saved["config"]["name"]  # to import no TensorFlow: see `format.py`
+            saved = saved["config"]["name"]  # without importing TensorFlow: see `format.py`
         policies = as_policy_map(saved)
         if len(policies):
             return with_default_policy(policies, dtype)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise UserError(
-            f"{path / CONFIG} is damaged: its model's dtype is no policy of Keras: {saved!r}"
+            f"{path / CONFIG} is damaged: its dtype must be a policy of Keras. Received: {saved!r}"
         ) from error
     if dtype is not None and _quantizes(dtype):
         raise UserError(
-            f"{path} holds floats: load it without this `dtype`, and quantize the model by "
-            f'`quantize("int8")`. Received: dtype={dtype!r}'
+            f"`dtype` must not quantize, because {path} holds floats. Load it without `dtype`, and "
+            f'call `quantize("int8")`. Received: dtype={dtype!r}'
         )
     return dtype
 
@@ -316,7 +317,7 @@ def _quantizes(dtype):
     try:
         return len(as_policy_map(dtype)) > 0
     except (TypeError, ValueError) as error:
-        raise UserError(f"`dtype` is no policy of Keras: {error}") from error
+        raise UserError(f"`dtype` must be a dtype policy of Keras: {error}") from error
 
 
 def _is_policy(saved):
@@ -336,8 +337,8 @@ def _check_activation(path, activation):
     is_function = activation.get("class_name") == "function" and isinstance(name, str)
     if not is_function or keras.saving.get_registered_object(name) is None:
         raise UserError(
-            f"{path / CONFIG} has an activation that is not known here: {activation!r}. Import the "
-            "module that registers it with `keras.saving.register_keras_serializable` first."
+            f"{path / CONFIG} has an unknown activation: {activation!r}. Import the module that "
+            "registers it with `keras.saving.register_keras_serializable` first."
         )
 
 
@@ -356,15 +357,15 @@ def check_vocabularies(config: PresetConfig) -> None:
     target_size = sizes.get("vocabulary_size")
     source_size = sizes.get("source_vocabulary_size") or target_size
     if config.metadata.get("symbols"):
-        target_size = source_size  # A parser's targets are some of the tokens: it checks which.
+        target_size = source_size  # A parser's targets are among the tokens, which it checks.
     for name, size, tokenizer in (
         ("tokenizer", target_size, preprocessor.tokenizer),
         ("source's tokenizer", source_size, preprocessor.source_tokenizer),
     ):
         if size != tokenizer.vocabulary_size:
             raise UserError(
-                f"{config.path}: {CONFIG} and the {name} do not belong together: {size} and "
-                f"{tokenizer.vocabulary_size} tokens."
+                f"{config.path}: {CONFIG} and the {name} must have the same number of tokens. "
+                f"Received: {size} and {tokenizer.vocabulary_size}"
             )
 
 
@@ -404,8 +405,8 @@ def _check_size(path, hyperparameters):
     found = sum(count_weights(path / file) for file in shards or [name])
     if least > found:
         raise UserError(
-            f"{path / CONFIG} and {name} do not belong together: the model has at least {least:,} "
-            f"weights, and the file {found:,}."
+            f"{path / CONFIG} and {name} must describe the same model. Received: a model of at "
+            f"least {least:,} weights, and a file of {found:,}"
         )
 
 
@@ -426,16 +427,16 @@ def load_preset_weights(model: Transformer, path: Path, processes: Processes | N
         load_weights(model, path / name, processes)
         return
     try:
-        # Keras passes over what the model has no layer for.
+        # Keras ignores weights that the model has no layer for.
         found = sum(1 for shard in shards for _ in checked_tensors(path / shard))
         if found != len(model.weights):
-            raise ValueError(f"They have {found} tensors, and the model {len(model.weights)}.")
-        # The same layers and variables, without whatever class the model is of.
+            raise ValueError(f"The files have {found} tensors, and the model {len(model.weights)}.")
+        # A plain model with the same layers, since its own class may load otherwise.
         keras.Model(model.inputs, model.outputs).load_weights(path / name)
     except DAMAGE as error:
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
-            f"{path / name}, or one of the files that it lists, is damaged or of another model. "
+            f"{path / name}, or a file that it lists, is damaged or belongs to another model. "
             f"({reason})"
         ) from error
 
@@ -447,7 +448,7 @@ def _shards(path):
     places = places.values() if isinstance(places, dict) else []
     names = {name for x in places for name in (x if isinstance(x, list) else [x])}
     if not names or not all(isinstance(name, str) and _SHARD.fullmatch(name) for name in names):
-        raise UserError(f"{path} is damaged: it lists no files of weights in its folder.")
+        raise UserError(f"{path} is damaged: it must list files of weights in its folder.")
     return sorted(names)
 
 
@@ -478,8 +479,9 @@ def _name_of(tokenizer):
         if f"keras_transformer.{module}.{python_name}" in bases:
             return class_name, file_name
     raise UserError(
-        f"A preset can hold no {type(tokenizer).__name__}. Expected a tokenizer of one of the "
-        f"classes {', '.join(name for _, name, _ in _CLASSES.values())}."
+        "A preset's tokenizer must be of one of the classes "
+        f"{', '.join(name for _, name, _ in _CLASSES.values())}. "
+        f"Received: {type(tokenizer).__name__}"
     )
 
 
@@ -500,7 +502,8 @@ def _read_tokenizer(path, name):
     if class_name not in _CLASSES:
         known = ", ".join(f"'keras_transformer>{x}'" for x in _CLASSES)
         raise UserError(
-            f"{path / name}.json is of the class {registered_name!r}. Expected one of {known}."
+            f"{path / name}.json must be of one of the classes {known}. "
+            f"Received: {registered_name!r}"
         )
     module, python_name, file_name = _CLASSES[class_name]
     asset = str(PurePosixPath("assets", name, file_name))

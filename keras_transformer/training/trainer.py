@@ -16,7 +16,6 @@ from keras_transformer.training.callbacks import (
     CompileLater,
     LimitInFlightBatches,
     LogScore,
-    PlannedBatches,
     StopOnNonFinite,
     TensorBoard,
     first_compiled_batch,
@@ -70,7 +69,7 @@ class FitOptions:
 class Batches(NamedTuple):
     """The planned training and validation batches."""
 
-    train: PlannedBatches
+    train: Any  # `TokenBatches` or `StagedBatches`
     val: Any  # `TokenBatches`
     # Fingerprints of texts and tokenizers, which must not change when the training resumes.
     fingerprints: dict[str, Any]

@@ -131,8 +131,8 @@ class Translator(Task):
             train_translator,
         )
 
-        options = from_keywords(TranslatorTrainingOptions, options)
-        return train_translator(cls, train, val, test, options=options)[0]
+        training_options = from_keywords(TranslatorTrainingOptions, options)
+        return train_translator(cls, train, val, test, options=training_options)[0]
 
     def tagged(self, *tags: str) -> Self:
         """Return a translator that puts other tags before its sources.

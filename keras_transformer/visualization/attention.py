@@ -127,15 +127,16 @@ def attention_weights(
         source, target = _ids_of_model(model, source, target)
         names = [_RESERVED.get(i, str(i)) for i in (*source, *target)]
         return model_attention(model, source, target, names[: len(source)], names[len(source) :])
+    task: Any = model  # The sentence of a parser may be a list of words.
     if target is None:
-        source, (token_ids, _) = model.search_sentence(source)
+        source, (token_ids, _) = task.search_sentence(source)
         target = ops.convert_to_numpy(token_ids)[0, 0].tolist()
         target = [i for i in target if i != PAD_ID]
         if not target:
             raise UserError("The search found no output for this sentence. Pass a `target`.")
     else:
-        source, target = model.source_ids(source), model.output_ids(target)
-    return task_attention(model, source, target)
+        source, target = task.source_ids(source), task.output_ids(target)
+    return task_attention(task, source, target)
 
 
 def task_attention(

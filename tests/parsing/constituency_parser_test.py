@@ -296,7 +296,7 @@ def test_preset_keeps_the_symbols(parser, tmp_path):
         tmp_path / "preset", extra_length=24, batch_tokens=1024, beam_size=3
     )
     assert loaded(SENTENCES) == parser(SENTENCES)
-    with pytest.raises(ValueError, match="does not hold a model for Translator"):
+    with pytest.raises(ValueError, match="must be a preset for Translator"):
         kt.Translator.from_preset(tmp_path / "preset")
 
 

@@ -27,7 +27,7 @@ def test_a_name_of_a_checkout(tmp_path, monkeypatch):
     assert locate("multi30k_en_de") == Path("multi30k_en_de")
     message = message_of("multi30k_en_ed")
     assert "multi30k_en_ed" in message and "craft_parser, multi30k_de_en, multi30k_en_de" in message
-    assert "known" not in message_of(tmp_path / "none")
+    assert "Available names" not in message_of(tmp_path / "none")
     for name in ("../saved_models", "..", ""):
         if not Path(name).is_dir():
             message_of(name)
@@ -86,7 +86,7 @@ def test_what_a_hub_says_is_one_line(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     message = message_of("hf://user/model")
-    assert "hf://user/model cannot be downloaded" in message and "404 Client Error" in message
+    assert "Cannot download hf://user/model" in message and "404 Client Error" in message
 
 
 def test_a_hub_s_package_that_is_not_installed(monkeypatch):
@@ -101,4 +101,4 @@ def test_no_network(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     message = message_of("hf://nobody/nothing")
-    assert "hf://nobody/nothing cannot be downloaded, and is not in the cache" in message
+    assert "Cannot download hf://nobody/nothing, which is not in the cache" in message

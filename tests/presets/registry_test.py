@@ -52,14 +52,14 @@ def test_list_of_a_folder(monkeypatch, capsys, tmp_path):
     (tmp_path / "another" / "config.json").write_text('{"model_type": "marian"}')
     status, output, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path))
     assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
-    assert status == 0 and "another is no preset" in errors
+    assert status == 0 and "another is not a preset" in errors
     status, _, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path / "mine"))
     assert status == 2 and errors.count("\n") == 1 and "no presets in" in errors
 
 
 def test_list_without_a_checkout(monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "saved_models", lambda: tmp_path / "none")
-    with pytest.raises(kt.UserError, match="in a checkout"):
+    with pytest.raises(kt.UserError, match="only in a checkout"):
         preset_folders()
 
 

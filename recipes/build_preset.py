@@ -1,0 +1,488 @@
+"""Build a preset of `saved_models/` from its corpus, with every training and translation it needs.
+
+    python recipes/build_preset.py multi30k_en_de --data-dir data --output-dir runs/build --dry-run
+
+A stage whose output exists is skipped, and an interrupted training resumes. The models are trained
+on TensorFlow with seed 1. See the models' cards for times and scores.
+"""
+
+import json
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from keras_transformer.command_line import run
+from keras_transformer.errors import UserError
+from keras_transformer.files import atomic_write
+
+ROOT = Path(__file__).parents[1]
+# Options of a training that --steps-scale multiplies.
+SCALED = ("--steps", "--warmup-steps", "--cooldown-steps", "--interval", "--checkpoint-steps")
+
+
+@dataclass(kw_only=True)
+class Options:
+    preset: tyro.conf.Positional[
+        Literal[
+            "multi30k_en_de",
+            "multi30k_en_fr",
+            "multi30k_de_en",
+            "multi30k_tok_en_de",
+            "tatoeba_en_de",
+            "craft_parser",
+        ]
+    ]
+    """The preset to build."""
+    data_dir: Path
+    """Folder that holds the corpus: Multi30k's files, `train.tsv` and `dev.tsv` of Tatoeba, or
+    `train.mrg` and `dev.mrg` of CRAFT."""
+    output_dir: Path
+    """Folder for the runs, and for the preset in the end."""
+    biology_dir: Path | None = None
+    """For craft_parser: `data` of github.com/cambridgeltl/MTL-Bioinformatics-2016."""
+    genia_dir: Path | None = None
+    """For craft_parser: the XML files of github.com/allenai/genia-dependency-trees."""
+    supar_python: Path | None = None
+    """For craft_parser: a Python with SuPar (`pip install supar==1.1.4`), the chart parser."""
+    steps_scale: float = 1.0
+    """Multiplies the updates of every training. Use a small number for a trial."""
+    train_options: str = ""
+    """Further options of every training, such as "--vocabulary-size 300" for a trial."""
+    only: str | None = None
+    """Run this stage alone, whose inputs must exist."""
+    dry_run: bool = False
+    """Print the stages without running them."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a build: a command, or a function without arguments.
+
+    `output` is the file or folder whose existence marks the stage as done. `needs` is the path of
+    a corpus or program that the data folder does not contain, and `source` is where to get it.
+    """
+
+    name: str
+    output: Path
+    command: str | Callable[[], None]
+    stdin: Path | None = None
+    prints: bool = False  # whether the output is what the command prints
+    needs: Path | None = None
+    source: str | None = None
+
+
+def main(options):
+    plan = craft_plan if options.preset == "craft_parser" else translation_plan
+    stages = plan(options)
+    names = [stage.name for stage in stages]
+    if options.only not in (None, *names):
+        raise UserError(f"`only` must be one of {', '.join(names)}. Received: only={options.only}")
+    for number, stage in enumerate(stages, 1):
+        if options.only not in (None, stage.name):
+            continue
+        is_done = stage.output.exists()
+        print(f"{number}/{len(stages)} {stage.name} -> {stage.output}{' (exists)' * is_done}")
+        if options.dry_run:
+            print(
+                "    " + (stage.command if isinstance(stage.command, str) else "(in this script)")
+            )
+        elif not is_done:
+            run_stage(stage)
+    if not options.dry_run and options.only is None:
+        print(f"The preset is in {stages[-1].output}.")
+
+
+def run_stage(stage):
+    if stage.source is not None and (stage.needs is None or not stage.needs.exists()):
+        raise UserError(
+            f"The stage {stage.name!r} needs {stage.source}. Received: "
+            f"{'nothing' if stage.needs is None else stage.needs}"
+        )
+    stage.output.parent.mkdir(parents=True, exist_ok=True)
+    if callable(stage.command):
+        stage.command()
+        return
+    command = shlex.split(stage.command)
+    if command[0] == "python":
+        command[0] = sys.executable
+    environment = {"KERAS_BACKEND": "tensorflow", **os.environ}
+    stdin = None if stage.stdin is None else stage.stdin.open("rb")
+    if stage.prints:
+        with atomic_write(stage.output) as new, open(new, "wb") as stdout:
+            subprocess.run(
+                command, cwd=ROOT, env=environment, stdin=stdin, stdout=stdout, check=True
+            )
+    else:
+        subprocess.run(command, cwd=ROOT, env=environment, stdin=stdin, check=True)
+
+
+class Builder:
+    """Makes the stages of a plan: the paths are absolute, so that commands run in any folder."""
+
+    def __init__(self, options):
+        self.options = options
+        self.data = options.data_dir.resolve()
+        self.runs = options.output_dir.resolve()
+
+    def training(self, recipe, name, arguments):
+        """Return the stage that trains `runs/NAME/model`."""
+        command = f"python recipes/{recipe}/train.py --output-dir {self.runs / name} --resume "
+        words = shlex.split(command + arguments + " " + self.options.train_options)
+        for i, word in enumerate(words[:-1]):
+            if word in SCALED:
+                words[i + 1] = str(max(1, round(int(words[i + 1]) * self.options.steps_scale)))
+        return Stage(name, self.runs / name / "model" / "config.json", shlex.join(words))
+
+    def printed(self, output, command, stdin=None, **needs):
+        """Return the stage that writes what a command prints to a file."""
+        path = self.runs / output
+        return Stage(output, path, command, stdin and Path(stdin), prints=True, **needs)
+
+    def written(self, output, function):
+        """Return the stage of a function that returns the text of a file."""
+        path = self.runs / output
+
+        def write():
+            with atomic_write(path) as new:
+                Path(new).write_text(function(), "utf-8")
+
+        return Stage(output, path, write)
+
+
+# Translation: `translation/train.py`, and for most models translations by an earlier model
+
+
+def translation_plan(options):
+    build = Builder(options)
+    name = options.preset
+    if name == "tatoeba_en_de":
+        training = build.training(
+            "translation",
+            "tatoeba",
+            f"--dataset tatoeba --data-dir {build.data} --scale 2 --dropout 0.15 "
+            "--vocabulary-size 8000 --precision mixed_bfloat16 --batch-tokens 4096 "
+            "--num-shapes 16 --peak-learning-rate 0.002 --warmup-steps 1500 --cooldown-steps 1500 "
+            "--steps 4800 --interval 1000 --checkpoint-steps 200 --average 5",
+        )
+        return [training, preset_stage(build, "tatoeba", alpha=1.0)]
+    if name == "multi30k_de_en":
+        first = build.training("translation", "multi30k_de", published(build, "multi30k", "de"))
+        training = build.training(
+            "translation",
+            "multi30k_de_en",
+            f"--dataset multi30k --source de --target en --data-dir {build.data} "
+            f"--init {build.runs}/multi30k_de/model --precision mixed_bfloat16 "
+            "--batch-tokens 8192 --num-shapes 16 --warmup-steps 1500 --peak-learning-rate 0.005 "
+            "--steps 5200 --interval 1000 --checkpoint-steps 200 --average 10",
+        )
+        return [first, training, preset_stage(build, "multi30k_de_en", alpha=1.5)]
+    if name == "multi30k_tok_en_de":
+        # 2,048 tokens per batch and float32: the training before the published one.
+        first = build.training(
+            "translation",
+            "multi30k_tok",
+            f"--dataset multi30k.lc.norm.tok --data-dir {build.data} --steps 13000 --average 10",
+        )
+        return [first, *own_translations(build, "multi30k_tok", "multi30k.lc.norm.tok", "de")]
+    target = name.rpartition("_")[2]
+    run_name = f"multi30k_{target}"
+    first = build.training("translation", run_name, published(build, "multi30k", target))
+    return [first, *own_translations(build, run_name, "multi30k", target)]
+
+
+def published(build, dataset, target):
+    """Return the options with the batch size of the published model (Wu et al., 2021)."""
+    steps = {"de": 7667, "fr": 7600}[target]
+    return (
+        f"--dataset {dataset} --target {target} --data-dir {build.data} --precision mixed_bfloat16 "
+        f"--batch-tokens 8192 --num-shapes 16 --peak-learning-rate 0.005 --steps {steps} "
+        "--interval 1000 --checkpoint-steps 200 --average 10"
+    )
+
+
+def own_translations(build, first, dataset, target):
+    """Return the stages of a training that also learns from translations by an earlier model.
+
+    Each source has three targets: its own, the earlier model's translation, and the translation of
+    its beam that is nearest to its own.
+    """
+    suffix = dataset.removeprefix("multi30k")  # "" or ".lc.norm.tok"
+    source = build.data / f"train{suffix}.en"
+    translate = (
+        f"python recipes/translation/translate.py --model {build.runs}/{first}/model "
+        "--beam-size 5 --alpha 1"
+    )
+    reference = build.data / f"train{suffix}.{target}"
+    nearest = f"{translate} --n-best 5 --nearest-to {reference}"
+    best_dir, near_dir = f"{first}_best", f"{first}_near"
+    again = build.training(
+        "translation",
+        f"{first}_again",
+        f"--dataset {dataset} --target {target} --data-dir {build.data} "
+        f"--also dataset=text,data_dir={build.runs}/{best_dir} "
+        f"dataset=text,data_dir={build.runs}/{near_dir} --init {build.runs}/{first}/model "
+        "--precision mixed_bfloat16 --dropout 0.25 --batch-tokens 8192 --num-shapes 16 "
+        "--warmup-steps 1000 --peak-learning-rate 0.004 --steps 4800 --interval 800 "
+        "--checkpoint-steps 200 --average 10",
+    )
+    return [
+        *copies(build, best_dir, suffix, target),
+        build.printed(f"{best_dir}/train.{target}", translate, source),
+        *copies(build, near_dir, suffix, target),
+        build.printed(f"{near_dir}/train.{target}", nearest, source),
+        again,
+        preset_stage(build, f"{first}_again", alpha=1.0),
+    ]
+
+
+def copies(build, folder, suffix, target):
+    """Return the stages that copy the other files of a text to a folder."""
+    names = {f"train{suffix}.en": "train.en"}
+    for language in ("en", target):
+        names[f"val{suffix}.{language}"] = f"val.{language}"
+        names[f"test_2016_flickr{suffix}.{language}"] = f"test.{language}"
+    return [
+        build.written(f"{folder}/{new}", lambda old=old: (build.data / old).read_text("utf-8"))
+        for old, new in names.items()
+    ]
+
+
+def preset_stage(build, run_name, alpha):
+    """Return the stage that saves a translator with weights in float16 and its search."""
+    output = build.runs / build.options.preset
+
+    def save():
+        import keras_transformer as kt
+
+        translator = kt.Translator.from_preset(
+            build.runs / run_name / "model", search=kt.BeamSearch(beam_size=5, alpha=alpha)
+        )
+        card = (build.runs / run_name / "model" / "README.md").read_text("utf-8")
+        translator.save_to_preset(output, card=card, weights_dtype="float16")
+
+    return Stage("preset", output, save)
+
+
+# Parsing: `parsing/train.py` on CRAFT's trees, other gold trees and silver trees
+
+_COMMON = (
+    "--dataset craft --precision mixed_bfloat16 --tag-loss-weight 0.5 --subword-sampling 0.1 "
+    "--num-shapes 40 --checkpoint-steps 500 --average 1"
+)
+_AGAIN = "--label-smoothing 0 --val-sentences 20"
+_BIOLOGY = "--biology-dir, `data` of github.com/cambridgeltl/MTL-Bioinformatics-2016 (CC BY 4.0)"
+_GENIA = "--genia-dir, the XML files of github.com/allenai/genia-dependency-trees (CC BY 3.0)"
+_SUPAR = "--supar-python, a Python with SuPar: `pip install supar==1.1.4`"
+
+
+def craft_plan(options):
+    build = Builder(options)
+    runs, trees = build.runs, build.data / "train.mrg"
+
+    def training(name, arguments, init=None):
+        arguments = f"{_COMMON} --data-dir {build.data} {arguments}"
+        if init is not None:
+            arguments += f" {_AGAIN} --init {runs}/{init}"
+        return build.training("parsing", name, arguments)
+
+    def extra(name, ratio):
+        return f"--extra-trees {runs}/{name} --extra-ratio {ratio}"
+
+    supar = f"{options.supar_python} benchmarks/supar_peer.py"
+    needs_supar = {"needs": options.supar_python, "source": _SUPAR}
+    return [
+        training(
+            "craft",
+            "--scale 2 --dropout 0.2 --steps 13000 --warmup-steps 800 --peak-learning-rate 0.002 "
+            "--cooldown-steps 10500 --interval 2000 --val-sentences 100",
+        ),
+        # The trees that `craft` keeps for validation, which later trainings learn from too.
+        build.written("last.mrg", lambda: "".join(lines_of(trees)[-980:])),
+        training(
+            "craft_again",
+            f"{extra('last.mrg', 0.0545)} --dropout 0.1 --steps 11000 --warmup-steps 500 "
+            "--peak-learning-rate 0.0015 --cooldown-steps 10000 --interval 1000",
+            "craft/model",
+        ),
+        # Silver trees: SuPar's, for other sentences of biology
+        build.printed(
+            "sentences.jsonl",
+            f"python recipes/parsing/biology_sentences.py --data-dir {options.biology_dir} "
+            f"--treebanks {trees} {build.data / 'dev.mrg'}",
+            needs=options.biology_dir,
+            source=_BIOLOGY,
+        ),
+        build.written("train.pid", lambda: bracketed(build, "train", 120)),
+        build.written("val.pid", lambda: bracketed(build, "val")),
+        build.written("tagged.jsonl", lambda: tagged(build)),
+        Stage(
+            "supar.model",
+            runs / "supar.model",
+            f"{supar} train {runs}/train.pid {runs}/val.pid {runs}/supar.model 4 "
+            """'{"n_encoder_hidden": 600, "batch_size": 3000, "decay_steps": 130}'""",
+            **needs_supar,
+        ),
+        build.printed(
+            "supar.mrg", f"{supar} trees {runs}/supar.model 2", runs / "tagged.jsonl", **needs_supar
+        ),
+        build.written("silver.mrg", lambda: joined(build, "supar.mrg", "last.mrg", "last.mrg")),
+        training(
+            "craft_silver",
+            f"{extra('silver.mrg', 1.5)} --dropout 0.1 --steps 7000 --warmup-steps 500 "
+            "--peak-learning-rate 0.0015 --cooldown-steps 6300 --interval 1000",
+            "craft_again/model",
+        ),
+        training(
+            "craft_gold",
+            f"{extra('last.mrg', 0.0545)} --dropout 0.1 --steps 1500 --warmup-steps 100 "
+            "--peak-learning-rate 0.001 --cooldown-steps 1400 --interval 1500",
+            "craft_silver/model",
+        ),
+        # GENIA's gold trees
+        build.printed(
+            "genia.mrg",
+            f"python recipes/parsing/genia_trees.py --data-dir {options.genia_dir} "
+            f"--model {runs}/craft_gold/model",
+            needs=options.genia_dir,
+            source=_GENIA,
+        ),
+        build.written(
+            "half.mrg", lambda: drawn(build, "supar.mrg", 27_000) + read(build, "last.mrg")
+        ),
+        training(
+            "craft_half",
+            f"{extra('half.mrg', 1.557)} --dropout 0.15 --steps 3300 --warmup-steps 200 "
+            "--peak-learning-rate 0.0012 --cooldown-steps 3000 --interval 1100",
+            "craft_gold/model",
+        ),
+        build.written("both.mrg", lambda: joined(build, "genia.mrg", "last.mrg")),
+        training(
+            "craft_genia",
+            f"{extra('both.mrg', 1.085)} --dropout 0.1 --steps 2800 --warmup-steps 200 "
+            "--peak-learning-rate 0.0012 --cooldown-steps 2500 --interval 1400",
+            "craft_half/model",
+        ),
+        training(
+            "craft_final",
+            f"{extra('last.mrg', 0.0545)} --dropout 0.1 --steps 1300 --warmup-steps 100 "
+            "--peak-learning-rate 0.0008 --cooldown-steps 1200 --interval 1300",
+            "craft_genia/model",
+        ),
+        # Trees on which two parsers agree, and words with two colons for a hyphen
+        build.written("colons.mrg", lambda: colons(trees)),
+        build.written("other.mrg", lambda: "".join(lines_of(runs / "supar.mrg")[:24_000])),
+        build.printed(
+            "agreed.mrg",
+            f"python recipes/parsing/agreed_trees.py --model {runs}/craft_final/model "
+            f"--trees {runs}/other.mrg",
+        ),
+        build.written("without.mrg", lambda: joined(build, "agreed.mrg", "last.mrg", "colons.mrg")),
+        build.written("with.mrg", lambda: joined(build, "without.mrg", "genia.mrg")),
+        *(
+            training(
+                f"craft_{name}",
+                f"{extra(f'{name}.mrg', ratio)} --dropout 0.1 --steps 3600 --warmup-steps 200 "
+                "--peak-learning-rate 0.0012 --cooldown-steps 3300 --interval 1200",
+                "craft_final/model",
+            )
+            for name, ratio in (("with", 2.438), ("without", 1.407))
+        ),
+        Stage("craft_mean", runs / "craft_mean", lambda: mean_of_weights(build)),
+        build.written("last_colons.mrg", lambda: joined(build, "last.mrg", "colons.mrg")),
+        training(
+            "craft_agreed",
+            f"{extra('last_colons.mrg', 0.0713)} --dropout 0.1 --steps 800 --warmup-steps 50 "
+            "--peak-learning-rate 0.0006 --cooldown-steps 750 --interval 800",
+            "craft_mean",
+        ),
+        Stage("preset", runs / "craft_parser", lambda: parser_preset(build)),
+    ]
+
+
+def lines_of(path):
+    with path.open(encoding="utf-8") as file:
+        return file.readlines()
+
+
+def read(build, name):
+    return (build.runs / name).read_text("utf-8")
+
+
+def joined(build, *names):
+    return "".join(read(build, name) for name in names)
+
+
+def drawn(build, name, count):
+    """Return lines of a file, drawn at random."""
+    lines = lines_of(build.runs / name)
+    return "".join(random.Random(1).sample(lines, min(count, len(lines))))
+
+
+def bracketed(build, split, max_words=None):
+    """Return the trees of CRAFT in the form that SuPar reads."""
+    import keras_transformer as kt
+
+    trees = kt.parsing.load_treebank("craft", split, build.data)
+    kept = [tree for tree in trees if max_words is None or len(tree.leaves()) <= max_words]
+    return "".join(f"({kt.parsing.to_bracketed(tree)})\n" for tree in kept)
+
+
+def tagged(build, count=60_000):
+    """Return the first sentences with tags of our own parser, as lines of JSON."""
+    import keras_transformer as kt
+
+    parser = kt.ConstituencyParser.from_preset(build.runs / "craft_again" / "model")
+    sentences = [json.loads(line) for line in lines_of(build.runs / "sentences.jsonl")[:count]]
+    pairs = zip(sentences, parser.tag(sentences))
+    return "".join(json.dumps([*zip(words, tags)]) + "\n" for words, tags in pairs)
+
+
+def colons(path, count=300):
+    """Return trees in which the hyphen of a word is two colons, as in some articles."""
+    hyphen = re.compile(r"(\(NN [A-Za-z]\w*\)) \(HYPH -\) (\(NN [A-Za-z]\w*\))")
+    lines = [line for line in lines_of(path) if hyphen.search(line)]
+    chosen = random.Random(1).sample(lines, min(count, len(lines)))
+    return "".join(hyphen.sub(r"\1 (HYPH :) (HYPH :) \2", line, count=1) for line in chosen)
+
+
+def mean_of_weights(build):
+    """Save the mean of the weights of two trainings as a preset."""
+    import numpy as np
+
+    import keras_transformer as kt
+
+    parsers = [
+        kt.ConstituencyParser.from_preset(build.runs / f"craft_{name}" / "model")
+        for name in ("with", "without")
+    ]
+    weights = zip(*(parser.model.get_weights() for parser in parsers))
+    parsers[0].model.set_weights([np.mean(arrays, axis=0) for arrays in weights])
+    parsers[0].save_to_preset(build.runs / "craft_mean", weights_dtype="float16")
+
+
+def parser_preset(build):
+    """Save the parser, with a tag dictionary that also counts the trees with two colons."""
+    import keras_transformer as kt
+
+    files = (build.data / "train.mrg", build.runs / "colons.mrg")
+    trees = [tree for path in files for tree in kt.parsing.Treebank.from_file(path)]
+    parser = kt.ConstituencyParser.from_preset(
+        build.runs / "craft_agreed" / "model",
+        tag_dictionary=kt.parsing.TagDictionary.from_trees(trees),
+        decision="consensus",
+    )
+    card = (build.runs / "craft_agreed" / "model" / "README.md").read_text("utf-8")
+    parser.save_to_preset(build.runs / "craft_parser", card=card, weights_dtype="float16")
+
+
+if __name__ == "__main__":
+    run(main, Options)

@@ -1,0 +1,114 @@
+"""The driver that builds the committed presets, at a small scale."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import keras_transformer as kt
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(kt.__file__).parents[1]
+DRIVER = ROOT / "recipes" / "build_preset.py"
+TRIAL = {"steps_scale": 0.002, "train_options": "--vocabulary-size 200 --num-shapes 2"}
+PRESETS = sorted(path.parent.name for path in (ROOT / "saved_models").glob("*/config.json"))
+
+
+@pytest.fixture(scope="module")
+def driver():
+    spec = importlib.util.spec_from_file_location("build_preset", DRIVER)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["build_preset"] = module  # for its dataclasses
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_plan_of_each_committed_preset_is_printed(driver, preset, tmp_path, capsys):
+    folders = {"data_dir": Path("data"), "output_dir": tmp_path}
+    driver.main(driver.Options(preset=preset, **folders, dry_run=True))
+    plan = capsys.readouterr().out
+    assert str(tmp_path / preset) in plan and "train.py" in plan
+    assert not any(tmp_path.iterdir())
+
+
+def test_scaled_steps_are_whole_and_positive(driver, tmp_path, capsys):
+    folders = {"data_dir": Path("data"), "output_dir": tmp_path}
+    driver.main(driver.Options(preset="tatoeba_en_de", **folders, dry_run=True, **TRIAL))
+    plan = capsys.readouterr().out
+    assert "--steps 10 --interval 2 --checkpoint-steps 1" in plan
+    assert "--vocabulary-size 8000" in plan and plan.index("8000") < plan.index("200 --num-shapes")
+
+
+def write_captions(folder, count=200):
+    folder.mkdir()
+    pairs = iter(kt.data.load_parallel_text("synthetic", "train"))
+    for name, number in (("train", count), ("val", 20), ("test_2016_flickr", 20)):
+        rows = [next(pairs) for _ in range(number)]
+        for side, language in enumerate(("en", "de")):
+            lines = [row[side] + "\n" for row in rows]
+            (folder / f"{name}.{language}").write_text("".join(lines), "utf-8")
+
+
+@pytest.mark.slow
+def test_a_translator_is_built_from_end_to_end_and_once(driver, tmp_path, capsys):
+    write_captions(tmp_path / "data")
+    folders = {"data_dir": tmp_path / "data", "output_dir": tmp_path / "runs"}
+    options = driver.Options(preset="multi30k_en_de", **folders, **TRIAL)
+    driver.main(options)
+    translator = kt.Translator.from_preset(tmp_path / "runs" / "multi30k_en_de")
+    assert translator.search == kt.BeamSearch(beam_size=5, alpha=1.0)
+    again = tmp_path / "runs" / "multi30k_de_again" / "results.json"
+    mixture = json.loads(again.read_text("utf-8"))["mixture"]
+    assert [text["pairs"] for text in mixture] == [200] * 3
+    before = again.stat().st_mtime_ns
+    capsys.readouterr()
+    driver.main(options)
+    assert capsys.readouterr().out.count("(exists)") == 15
+    assert again.stat().st_mtime_ns == before
+
+
+@pytest.fixture
+def parser_options(driver, tmp_path):
+    (tmp_path / "data").mkdir()
+    tree = "( (S (NP (NN Prx1) (HYPH -) (NN cre)) (VP (VBZ binds)) (. .)) )\n"
+    (tmp_path / "data" / "train.mrg").write_text(tree * 1000, "utf-8")
+    (tmp_path / "data" / "dev.mrg").write_text(tree * 10, "utf-8")
+    folders = {"data_dir": tmp_path / "data", "output_dir": tmp_path / "runs"}
+    return {"preset": "craft_parser", **folders}
+
+
+def test_functions_of_the_parser_s_plan_write_trees(driver, parser_options, tmp_path):
+    for only in ("colons.mrg", "last.mrg"):
+        driver.main(driver.Options(**parser_options, only=only))
+    colons = (tmp_path / "runs" / "colons.mrg").read_text("utf-8").splitlines()
+    assert len(colons) == 300 and all("(HYPH :) (HYPH :)" in line for line in colons)
+    assert len((tmp_path / "runs" / "last.mrg").read_text("utf-8").splitlines()) == 980
+
+
+@pytest.mark.parametrize(
+    ("stage", "source"),
+    [
+        ("sentences.jsonl", "MTL-Bioinformatics-2016"),
+        ("genia.mrg", "genia-dependency-trees"),
+        ("supar.model", "supar"),
+    ],
+)
+def test_a_stage_whose_corpus_is_missing_names_its_source(driver, parser_options, stage, source):
+    with pytest.raises(kt.UserError, match=f"'{stage}' needs .*{source}"):
+        driver.main(driver.Options(**parser_options, only=stage))
+
+
+def test_a_stage_that_is_not_in_the_plan_is_an_error(driver, parser_options):
+    with pytest.raises(kt.UserError, match="craft_final.*Received: only=craft_last"):
+        driver.main(driver.Options(**parser_options, only="craft_last"))
+
+
+@pytest.mark.slow
+def test_a_training_of_the_parser_s_plan_runs(driver, parser_options, tmp_path):
+    small = {"steps_scale": 0.0002, "train_options": "--vocabulary-size 60 --scale 0.25"}
+    driver.main(driver.Options(**parser_options, **small, only="craft"))
+    assert (tmp_path / "runs" / "craft" / "model" / "config.json").is_file()
