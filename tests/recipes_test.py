@@ -204,7 +204,7 @@ def other_trainings():
     """Options that do not go with the run's folder, and what must be named."""
     yield [], ["--resume", "--overwrite", "--output-dir"]
     yield ["--resume", "--overwrite"], ["not both"]
-    yield ["--resume", "--steps", "4"], ["step-5", "more `steps` than 5"]
+    yield ["--resume", "--steps", "4"], ["step-5", "`steps` must be at least 5"]
     yield ["--resume", "--variant", "small"], ["variant=tiny", "small"]
     yield ["--resume", "--batch-tokens", "600"], ["batch_tokens=512", "600"]
     yield ["--resume", "--seed", "4"], ["seed=3", "4"]
@@ -222,7 +222,7 @@ def test_a_model_without_its_checkpoints_is_not_replaced(trained, tmp_path, monk
     data, run = trained
     shutil.copytree(run / "model", tmp_path / "run" / "model")
     arguments = train_arguments(data, tmp_path / "run")
-    assert_refused(monkeypatch, capsys, arguments, ["run/model is the model", "--overwrite"])
+    assert_refused(monkeypatch, capsys, arguments, ["run/model holds the model", "--overwrite"])
     (tmp_path / "run" / "model" / "notes.txt").touch()
     arguments = [*arguments, "--overwrite"]
     assert_refused(monkeypatch, capsys, arguments, ["other files in it would be lost"])
@@ -506,7 +506,7 @@ def bad_inputs():
     yield "missing folder", {}, {"--data-dir": "nowhere"}, ["nowhere", "--data-dir"]
     yield "unknown data set", {}, {"--dataset": "multi31k"}, ["multi31k", "multi30k"]
     yield "unknown variant", {}, {"--variant": "huge"}, ["huge", "base"]
-    yield "vocabulary", {}, {"--vocabulary-size": "10"}, ["vocabulary of 10", "more than"]
+    yield "vocabulary", {}, {"--vocabulary-size": "10"}, ["(--vocabulary-size)", "greater than"]
     yield "no text", {}, {"--vocabulary-sentences": "0"}, ["vocabulary_sentences=0", "positive"]
     yield "clipping", {}, {"--clip-norm": "-1"}, ["clip_norm=-1", "positive"]
     yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]

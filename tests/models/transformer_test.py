@@ -556,7 +556,7 @@ def test_float16_scales_the_loss(tmp_path):
         ({"leaf_ids": [3]}, "must be given together.*word_start_ids=None"),
         ({"leaf_ids": [3], "word_start_ids": [12]}, "`word_start_ids` must be below 12.* 12"),
         ({"leaf_ids": [12], "word_start_ids": [3]}, "`leaf_ids` must be below 12.* 12"),
-        ({"leaf_ids": [], "word_start_ids": [3]}, "`leaf_ids` must be ids of tokens"),
+        ({"leaf_ids": [], "word_start_ids": [3]}, "`leaf_ids` must be one or more token ids"),
         ({"untagged_leaf_id": 3}, "`untagged_leaf_id` requires `leaf_ids`.*untagged_leaf_id=3"),
         ({"tag_loss_weight": 0.5}, "`tag_loss_weight` requires `leaf_ids`.*tag_loss_weight=0.5"),
         ({**COUNTED, "untagged_leaf_id": 3}, "must be one of `leaf_ids`"),

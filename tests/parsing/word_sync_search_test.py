@@ -255,7 +255,7 @@ def test_as_json_and_from_what_users_pass():
             lambda: kt.parsing.WordSynchronousBeamSearch(4, 3),
             "beam_size=4 or larger.*action_beam_size=3",
         ),
-        (lambda: kt.parsing.WordSynchronousBeamSearch(4, 4, 5), "no larger.*4.*fast_track=5"),
+        (lambda: kt.parsing.WordSynchronousBeamSearch(4, 4, 5), "number of live hypotheses, 4.*fast_track=5"),
         (lambda: kt.parsing.WordSynchronousBeamSearch(fast_track=-1), "fast_track=-1"),
         (
             lambda: kt.parsing.WordSynchronousBeamSearch(word_ids=(8, 2)),
@@ -267,7 +267,7 @@ def test_as_json_and_from_what_users_pass():
         (lambda: word_search(1, 1, 0)(small_model(), [[5, 2]], num_results=2), "num_results=2"),
         (
             lambda: kt.parsing.WordSynchronousBeamSearch(word_ids=(12,))(small_model(), [[5, 2]]),
-            r"below 12.*word_ids=\(12,\)",
+            r"vocabulary size 12.*word_ids=\(12,\)",
         ),
     ],
 )

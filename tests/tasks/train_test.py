@@ -91,7 +91,7 @@ def test_stopped_and_resumed_is_the_same_training(trained, texts, tmp_path, monk
     ("options", "words"),
     [
         ({}, "earlier training. Pass `resume=True`.*`overwrite=True`.*`output_dir`"),
-        ({"resume": True, "steps": 4}, "step-5.*more `steps` than 5"),
+        ({"resume": True, "steps": 4}, "`steps` must be at least 5.*step-5"),
         ({"resume": True, "seed": 4}, "seed=4 in place of seed=3"),
         ({"resume": True, "overwrite": True}, "not both"),
         ({"batch_token": 9}, "no option `batch_token`. The most similar one is `batch_tokens`"),
@@ -222,7 +222,7 @@ def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
     folder, translator = trained
     # What decides the sizes is left to the preset.
     options = {**SMALL, "steps": 2, "output_dir": tmp_path, "init": str(folder / "model")}
-    with pytest.raises(kt.UserError, match="`init`.*`scale`.*vocabulary_size=300"):
+    with pytest.raises(kt.UserError, match="`scale`.*`init`.*vocabulary_size=300"):
         kt.Translator.train(*parallel_texts(texts), **options)
     for name in ("vocabulary_size", "num_layers", "scale"):
         del options[name]
@@ -268,7 +268,7 @@ def test_fine_tuning_a_parser(texts, tmp_path):
         with pytest.raises(kt.UserError, match=words):
             tune(val, **others)
     (tmp_path / "other.mrg").write_text("( (S (QQ (XYZ dog)) (VBZ runs)) )\n")
-    with pytest.raises(kt.UserError, match="symbols that the parser.*does not know: .*QQ"):
+    with pytest.raises(kt.UserError, match="symbols that the parser.*lacks: .*QQ"):
         tune(kt.parsing.Treebank.from_file(tmp_path / "other.mrg"))
 
 
