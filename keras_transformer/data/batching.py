@@ -37,9 +37,9 @@ class BatchingOptions:
     """Options for batches (section 5.1)."""
 
     batch_tokens: int = 2048
-    """The most source tokens in a batch, and the most target tokens, padding included."""
+    """The largest number of source tokens in a batch, and of target tokens, including padding."""
     num_shapes: int = 12
-    """The most distinct batch shapes: with more shapes, batches have less padding but compiling
+    """The largest number of batch shapes. With more shapes, batches have less padding but compiling
     takes longer. On JAX the first epochs use few shapes; more are added when they pay off."""
     subword_sampling: float = 0.0
     """Segment each training sentence differently in each epoch: the probability of skipping a merge
@@ -261,20 +261,16 @@ class TokenBatches(keras.utils.PyDataset):
         part, parts = self.shard
         num_rows = self.plans.rows[shape] // parts
         part = slice(part * num_rows, (part + 1) * num_rows)
-        source, target, *second = self.tokens.padded(self._planned(epoch, index), part)
+        source, target = self.tokens.padded(self._planned(epoch, index), part)
         starts = np.full((len(target[0]), 1), START_ID, "int32")
         decoder_inputs = np.concatenate([starts, target[0][:, :-1]], axis=1)
-        source, *second = (
-            _with_end(*side) if self.source_end else side[0] for side in (source, *second)
+        encoder_inputs = _with_end(*source) if self.source_end else source[0]
+        encoder_inputs, decoder_inputs, targets = (
+            _fill_rows(x, num_rows) for x in (encoder_inputs, decoder_inputs, _with_end(*target))
         )
-        source, decoder_inputs, target, *second = (
-            _fill_rows(x, num_rows) for x in (source, decoder_inputs, _with_end(*target), *second)
-        )
-        weights = (target != 0).astype("float32") / np.float32(self._tokens(epoch, index))
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder_inputs}
-        if second:
-            (inputs["second_encoder_token_ids"],) = second
-        return inputs, target, weights
+        weights = (targets != 0).astype("float32") / np.float32(self._tokens(epoch, index))
+        inputs = {"encoder_token_ids": encoder_inputs, "decoder_token_ids": decoder_inputs}
+        return inputs, targets, weights
 
     def pairs_of_batch(self, epoch: int, index: int) -> tuple[int, np.ndarray]:
         """Return the index of a batch's shape, and the indices of its sentence pairs in the store.

@@ -18,7 +18,7 @@ _SPACE = "▁"  # SentencePiece's mark before a word
 
 
 class SourceCheck(NamedTuple):
-    """The parts of a sentence that a model does not read."""
+    """Whether a model reads all of a sentence."""
 
     is_cut: bool
     """Whether the sentence is longer than `max_source_length`, and is cut."""

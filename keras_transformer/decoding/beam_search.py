@@ -32,14 +32,14 @@ class BeamSearch(Search):
     where |y| counts the end token, and p_ij is the attention to source token i when y_j is
     predicted: the mean over the heads of the last layer.
 
-    At each step the live hypotheses, at most `beam_size`, are continued with every token. Of the
-    best `beam_size` continuations, the ones that end are finished: they are scored once and kept
-    apart. The best `beam_size` continuations that do not end are the next live hypotheses. The
-    search for a sentence stops when no live hypothesis can score more than the finished ones, and
-    the batch stops with its last sentence. An output ends with the end token, or when it is
-    `extra_length` tokens longer than its source. A sentence's result does not depend on the other
-    sentences in the batch. Equal scores are ordered by the rank of the hypothesis, then by the
-    lower token id, on every backend.
+    At each step (`SearchLoop.next_state`), the live hypotheses, at most `beam_size`, are continued
+    with every token. Of the best `beam_size` continuations, the ones that end are finished: they
+    are scored once and kept apart. The best `beam_size` continuations that do not end are the next
+    live hypotheses. The search for a sentence stops when no live hypothesis can score more than the
+    finished ones, and the batch stops with its last sentence. An output ends with the end token, or
+    when it is `extra_length` tokens longer than its source. A sentence's result does not depend on
+    the other sentences in the batch. Equal scores are ordered by the rank of the hypothesis, then
+    by the lower token id, on every backend.
 
     ```python
     search = BeamSearch(beam_size=8, alpha=1.0, constraints=(constraints.NoRepeatedNgrams(3),))

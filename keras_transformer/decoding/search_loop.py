@@ -35,7 +35,7 @@ class Sentences(NamedTuple):
     rows: Tensor  # int32 (batch,): the row of each among all sentences of the search
     token_ids: Tensor  # int32 (batch, source)
     caches: list[Cache]  # one (key, value) per layer, of the source, as in `make_cache`
-    step_inputs: Any  # `StepInputs.of_source`
+    step_inputs: Any  # further inputs of the model's decoder: see `StepInputs.of_source`
     keys: Tensor  # int32 (batch, 1): keys of random numbers; () if unused
 
 
@@ -57,7 +57,7 @@ class State(NamedTuple):
     parents: Tensor  # int32 (batch, length, beam): the hypotheses of the previous step
     ancestors: Tensor  # bool (batch, beam, capacity): the cached positions each descends from
     used: Tensor  # int32: the number of used positions of the cache
-    step_inputs: Any  # `StepInputs.first`
+    step_inputs: Any  # their state: see `StepInputs.first`
     coverage: Tensor  # float32 (batch, beam, source): attention to each source token; () if unused
     ends: Ends  # (batch, num_results)
     finished_scores: Tensor  # float32 (batch, num_results): penalized, the best first
@@ -74,7 +74,7 @@ class RandomStep(NamedTuple):
 
 
 class StepInputs:
-    """Further inputs of a model's decoder at each step: none.
+    """The interface for further inputs of a model's decoder at each step, here without any.
 
     A model whose `decode` needs more than tokens, positions and a cache has an attribute
     `step_inputs`, an object with these methods. It defines the data that a search keeps for the

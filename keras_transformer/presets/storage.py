@@ -69,8 +69,8 @@ from keras_transformer.typing import DType
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
 # The names that Keras gives to several files of weights. No others are opened.
 _SHARD = re.compile(r"model_\d+\.weights\.h5")
-# A class's name in a preset -> where the class is, and the file that it `save`s and is made
-# `from_file`. No other class is ever imported.
+# The name of a tokenizer's class in a preset -> its module, its Python name, and the file that its
+# methods `save` and `from_file` write and read. No other class is ever imported.
 _CLASSES = {
     "TransformerTokenizer": ("data.tokenizer", "Tokenizer", "vocabulary.spm"),
     "MosesTokenizer": ("data.moses_tokenizer", "MosesTokenizer", "vocabulary.json"),

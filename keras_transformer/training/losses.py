@@ -1,4 +1,7 @@
-"""The loss (section 5.4), and the parts that the metrics need too: logits, weights and scores."""
+"""The loss (section 5.4 of the paper), and the weights and scores that metrics share with it.
+
+`fit` usually computes the same values without logits in memory: see `fused_crossentropy.py`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.training.replication import replica_context
 from keras_transformer.typing import DType, Tensor
 
-# The name scope of operations that fail if targets have another shape.
+# The name scope of operations that fail if targets and logits differ in shape.
 OTHER_SHAPE = "targets_of_another_shape"
 
 
@@ -19,7 +22,7 @@ OTHER_SHAPE = "targets_of_another_shape"
 class TokenScores:
     """The values of each true token that loss and metrics need, instead of the logits.
 
-    Keras treats it as one tensor, like logits, and not as a structure of three.
+    It is not a tuple, so that Keras treats it as one tensor, like logits, and not as three outputs.
     """
 
     losses: Tensor  # float32 (batch, target): the smoothed cross-entropies
@@ -63,7 +66,8 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         A float32 scalar.
 
     Raises:
-        UserError: if `label_smoothing` is not in [0, 1), or `y_true` has another shape.
+        UserError: if `label_smoothing` is not in [0, 1), or the shapes of `y_true` and `y_pred`
+            differ.
     """
 
     def __init__(

@@ -255,7 +255,10 @@ def test_as_json_and_from_what_users_pass():
             lambda: kt.parsing.WordSynchronousBeamSearch(4, 3),
             "beam_size=4 or larger.*action_beam_size=3",
         ),
-        (lambda: kt.parsing.WordSynchronousBeamSearch(4, 4, 5), "number of live hypotheses, 4.*fast_track=5"),
+        (
+            lambda: kt.parsing.WordSynchronousBeamSearch(4, 4, 5),
+            "number of live hypotheses, 4.*fast_track=5",
+        ),
         (lambda: kt.parsing.WordSynchronousBeamSearch(fast_track=-1), "fast_track=-1"),
         (
             lambda: kt.parsing.WordSynchronousBeamSearch(word_ids=(8, 2)),
