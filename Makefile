@@ -59,6 +59,7 @@ faults: .venv/installed
 lint: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check --no-cache .
+	.venv/bin/pyright --pythonpath .venv/bin/python
 
 demo: export KERAS_BACKEND = tensorflow
 demo: .venv-demo/installed
