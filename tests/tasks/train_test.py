@@ -288,7 +288,7 @@ def test_presets_that_no_training_begins_with(texts, tmp_path):
     kt.Translator(model, vocabulary, {}).save_to_preset(preset)
     for part in ("tokenizer.json", "preprocessor.json", "task.json"):
         (preset / part).unlink()
-    with pytest.raises(kt.UserError, match="no tokenizer"):
+    with pytest.raises(kt.UserError, match="that has a tokenizer"):
         begin(preset)
     assert not run.exists()
     model.quantize("int8")
