@@ -187,5 +187,5 @@ def test_a_tokenizer_without_a_proto_is_not_exported(tmp_path):
         def ids_of(self, symbols):
             return []
 
-    with pytest.raises(kt.UserError, match="needs a tokenizer that is a SentencePiece.*Words"):
+    with pytest.raises(kt.UserError, match="needs a SentencePiece tokenizer.*Words"):
         kt.Translator(new_model(), Words()).export(tmp_path / "saved_model")
