@@ -136,10 +136,11 @@ class Builder:
     def training(self, recipe, name, arguments):
         """Return the stage that trains `runs/NAME/model`."""
         command = f"python recipes/{recipe}/train.py --output-dir {self.runs / name} --resume "
-        words = shlex.split(command + arguments + " " + self.options.train_options)
+        words = shlex.split(command + arguments)
         for i, word in enumerate(words[:-1]):
             if word in SCALED:
                 words[i + 1] = str(max(1, round(int(words[i + 1]) * self.options.steps_scale)))
+        words += shlex.split(self.options.train_options)
         return Stage(name, self.runs / name / "model" / "config.json", shlex.join(words))
 
     def printed(self, output, command, stdin=None, **needs):

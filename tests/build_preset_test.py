@@ -13,7 +13,8 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(kt.__file__).parents[1]
 DRIVER = ROOT / "recipes" / "build_preset.py"
-TRIAL = {"steps_scale": 0.002, "train_options": "--vocabulary-size 200 --num-shapes 2"}
+SMALL = "--vocabulary-size 200 --num-shapes 2 --precision float32 --batch-tokens 1024 --interval 2"
+TRIAL = {"steps_scale": 0.0005, "train_options": SMALL}
 PRESETS = sorted(path.parent.name for path in (ROOT / "saved_models").glob("*/config.json"))
 
 
@@ -39,11 +40,11 @@ def test_scaled_steps_are_whole_and_positive(driver, tmp_path, capsys):
     folders = {"data_dir": Path("data"), "output_dir": tmp_path}
     driver.main(driver.Options(preset="tatoeba_en_de", **folders, dry_run=True, **TRIAL))
     plan = capsys.readouterr().out
-    assert "--steps 10 --interval 2 --checkpoint-steps 1" in plan
+    assert "--steps 2 --interval 1 --checkpoint-steps 1" in plan
     assert "--vocabulary-size 8000" in plan and plan.index("8000") < plan.index("200 --num-shapes")
 
 
-def write_captions(folder, count=200):
+def write_captions(folder, count=60):
     folder.mkdir()
     pairs = iter(kt.data.load_parallel_text("synthetic", "train"))
     for name, number in (("train", count), ("val", 20), ("test_2016_flickr", 20)):
@@ -63,7 +64,7 @@ def test_a_translator_is_built_from_end_to_end_and_once(driver, tmp_path, capsys
     assert translator.search == kt.BeamSearch(beam_size=5, alpha=1.0)
     again = tmp_path / "runs" / "multi30k_de_again" / "results.json"
     mixture = json.loads(again.read_text("utf-8"))["mixture"]
-    assert [text["pairs"] for text in mixture] == [200] * 3
+    assert [text["pairs"] for text in mixture] == [60] * 3
     before = again.stat().st_mtime_ns
     capsys.readouterr()
     driver.main(options)
@@ -109,6 +110,7 @@ def test_a_stage_that_is_not_in_the_plan_is_an_error(driver, parser_options):
 
 @pytest.mark.slow
 def test_a_training_of_the_parser_s_plan_runs(driver, parser_options, tmp_path):
-    small = {"steps_scale": 0.0002, "train_options": "--vocabulary-size 60 --scale 0.25"}
+    options = "--vocabulary-size 60 --scale 0.25 --precision float32 --batch-tokens 512"
+    small = {"steps_scale": 0.0002, "train_options": options}
     driver.main(driver.Options(**parser_options, **small, only="craft"))
     assert (tmp_path / "runs" / "craft" / "model" / "config.json").is_file()
