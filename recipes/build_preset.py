@@ -56,7 +56,9 @@ class Options:
     steps_scale: float = 1.0
     """Multiplies the updates of every training. Use a small number for a trial."""
     train_options: str = ""
-    """Further options of every training, such as "--vocabulary-size 300" for a trial."""
+    """Further options of every training, such as "--batch-tokens 1024" for a trial."""
+    vocabulary_size: int | None = None
+    """Size of the vocabulary of a training that begins without another model, for a trial."""
     only: str | None = None
     """Run this stage alone, whose inputs must exist."""
     dry_run: bool = False
@@ -141,6 +143,8 @@ class Builder:
             if word in SCALED:
                 words[i + 1] = str(max(1, round(int(words[i + 1]) * self.options.steps_scale)))
         words += shlex.split(self.options.train_options)
+        if self.options.vocabulary_size is not None and "--init" not in words:
+            words += ["--vocabulary-size", str(self.options.vocabulary_size)]
         return Stage(name, self.runs / name / "model" / "config.json", shlex.join(words))
 
     def printed(self, output, command, stdin=None, **needs):
