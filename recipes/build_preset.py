@@ -6,6 +6,7 @@ A stage whose output exists is skipped, and an interrupted training resumes. The
 on TensorFlow with seed 1. See the models' cards for times and scores.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -117,27 +118,46 @@ def run_stage(stage):
     if command[0] == "python":
         command[0] = sys.executable
     environment = {"KERAS_BACKEND": "tensorflow", **os.environ}
-    stdin = None if stage.stdin is None else stage.stdin.open("rb")
-    if stage.prints:
-        with atomic_write(stage.output) as new, open(new, "wb") as stdout:
-            subprocess.run(
-                command, cwd=ROOT, env=environment, stdin=stdin, stdout=stdout, check=True
+    with contextlib.ExitStack() as stack:
+        stdin = stdout = None
+        if stage.stdin is not None:
+            stdin = stack.enter_context(stage.stdin.open("rb"))
+        if stage.prints:
+            # Without an error, the file appears when the stack is closed.
+            new = stack.enter_context(atomic_write(stage.output))
+            stdout = stack.enter_context(open(new, "wb"))
+        status = subprocess.run(
+            command, cwd=ROOT, env=environment, stdin=stdin, stdout=stdout
+        ).returncode
+        if status:
+            raise UserError(
+                f"The stage {stage.name!r} failed with exit status {status}. Run the same command "
+                "again to continue from this stage."
             )
-    else:
-        subprocess.run(command, cwd=ROOT, env=environment, stdin=stdin, check=True)
+
+
+def quoted(path):
+    """Return an absolute path, quoted as in a shell. None is the path of an option left out."""
+    # Not resolved: the `python` of a virtual environment is a link.
+    return shlex.quote("MISSING" if path is None else str(path.absolute()))
 
 
 class Builder:
-    """Makes the stages of a plan: the paths are absolute, so that commands run in any folder."""
+    """Makes the stages of a plan, with absolute paths.
+
+    In commands, `data_arg` and `runs_arg` stand for the folders, quoted as in a shell.
+    """
 
     def __init__(self, options):
         self.options = options
-        self.data = options.data_dir.resolve()
-        self.runs = options.output_dir.resolve()
+        self.data = options.data_dir.absolute()
+        self.runs = options.output_dir.absolute()
+        self.data_arg = quoted(self.data)
+        self.runs_arg = quoted(self.runs)
 
     def training(self, recipe, name, arguments):
         """Return the stage that trains `runs/NAME/model`."""
-        command = f"python recipes/{recipe}/train.py --output-dir {self.runs / name} --resume "
+        command = f"python recipes/{recipe}/train.py --output-dir {self.runs_arg}/{name} --resume "
         words = shlex.split(command + arguments)
         for i, word in enumerate(words[:-1]):
             if word in SCALED:
@@ -173,7 +193,7 @@ def translation_plan(options):
         training = build.training(
             "translation",
             "tatoeba",
-            f"--dataset tatoeba --data-dir {build.data} --scale 2 --dropout 0.15 "
+            f"--dataset tatoeba --data-dir {build.data_arg} --scale 2 --dropout 0.15 "
             "--vocabulary-size 8000 --precision mixed_bfloat16 --batch-tokens 4096 "
             "--num-shapes 16 --peak-learning-rate 0.002 --warmup-steps 1500 --cooldown-steps 1500 "
             "--steps 4800 --interval 1000 --checkpoint-steps 200 --average 5",
@@ -184,8 +204,8 @@ def translation_plan(options):
         training = build.training(
             "translation",
             "multi30k_de_en",
-            f"--dataset multi30k --source de --target en --data-dir {build.data} "
-            f"--init {build.runs}/multi30k_de/model --precision mixed_bfloat16 "
+            f"--dataset multi30k --source de --target en --data-dir {build.data_arg} "
+            f"--init {build.runs_arg}/multi30k_de/model --precision mixed_bfloat16 "
             "--batch-tokens 8192 --num-shapes 16 --warmup-steps 1500 --peak-learning-rate 0.005 "
             "--steps 5200 --interval 1000 --checkpoint-steps 200 --average 10",
         )
@@ -195,7 +215,8 @@ def translation_plan(options):
         first = build.training(
             "translation",
             "multi30k_tok",
-            f"--dataset multi30k.lc.norm.tok --data-dir {build.data} --steps 13000 --average 10",
+            f"--dataset multi30k.lc.norm.tok --data-dir {build.data_arg} --steps 13000 "
+            "--average 10",
         )
         return [first, *own_translations(build, "multi30k_tok", "multi30k.lc.norm.tok", "de")]
     target = name.rpartition("_")[2]
@@ -208,9 +229,10 @@ def published(build, dataset, target):
     """Return the options with the batch size of the published model (Wu et al., 2021)."""
     steps = {"de": 7667, "fr": 7600}[target]
     return (
-        f"--dataset {dataset} --target {target} --data-dir {build.data} --precision mixed_bfloat16 "
-        f"--batch-tokens 8192 --num-shapes 16 --peak-learning-rate 0.005 --steps {steps} "
-        "--interval 1000 --checkpoint-steps 200 --average 10"
+        f"--dataset {dataset} --target {target} --data-dir {build.data_arg} "
+        f"--precision mixed_bfloat16 --batch-tokens 8192 --num-shapes 16 "
+        f"--peak-learning-rate 0.005 --steps {steps} --interval 1000 --checkpoint-steps 200 "
+        "--average 10"
     )
 
 
@@ -223,18 +245,18 @@ def own_translations(build, first, dataset, target):
     suffix = dataset.removeprefix("multi30k")  # "" or ".lc.norm.tok"
     source = build.data / f"train{suffix}.en"
     translate = (
-        f"python recipes/translation/translate.py --model {build.runs}/{first}/model "
+        f"python recipes/translation/translate.py --model {build.runs_arg}/{first}/model "
         "--beam-size 5 --alpha 1"
     )
     reference = build.data / f"train{suffix}.{target}"
-    nearest = f"{translate} --n-best 5 --nearest-to {reference}"
+    nearest = f"{translate} --n-best 5 --nearest-to {quoted(reference)}"
     best_dir, near_dir = f"{first}_best", f"{first}_near"
     again = build.training(
         "translation",
         f"{first}_again",
-        f"--dataset {dataset} --target {target} --data-dir {build.data} "
-        f"--also dataset=text,data_dir={build.runs}/{best_dir} "
-        f"dataset=text,data_dir={build.runs}/{near_dir} --init {build.runs}/{first}/model "
+        f"--dataset {dataset} --target {target} --data-dir {build.data_arg} "
+        f"--also dataset=text,data_dir={build.runs_arg}/{best_dir} "
+        f"dataset=text,data_dir={build.runs_arg}/{near_dir} --init {build.runs_arg}/{first}/model "
         "--precision mixed_bfloat16 --dropout 0.25 --batch-tokens 8192 --num-shapes 16 "
         "--warmup-steps 1000 --peak-learning-rate 0.004 --steps 4800 --interval 800 "
         "--checkpoint-steps 200 --average 10",
@@ -291,18 +313,19 @@ _SUPAR = "--supar-python, a Python with SuPar: `pip install supar==1.1.4`"
 
 def craft_plan(options):
     build = Builder(options)
-    runs, trees = build.runs, build.data / "train.mrg"
+    runs, runs_arg = build.runs, build.runs_arg
+    trees = build.data / "train.mrg"
 
     def training(name, arguments, init=None):
-        arguments = f"{_COMMON} --data-dir {build.data} {arguments}"
+        arguments = f"{_COMMON} --data-dir {build.data_arg} {arguments}"
         if init is not None:
-            arguments += f" {_AGAIN} --init {runs}/{init}"
+            arguments += f" {_AGAIN} --init {runs_arg}/{init}"
         return build.training("parsing", name, arguments)
 
     def extra(name, ratio):
-        return f"--extra-trees {runs}/{name} --extra-ratio {ratio}"
+        return f"--extra-trees {runs_arg}/{name} --extra-ratio {ratio}"
 
-    supar = f"{options.supar_python} benchmarks/supar_peer.py"
+    supar = f"{quoted(options.supar_python)} benchmarks/supar_peer.py"
     needs_supar = {"needs": options.supar_python, "source": _SUPAR}
     return [
         training(
@@ -321,8 +344,8 @@ def craft_plan(options):
         # Silver trees: SuPar's, for other sentences of biology
         build.printed(
             "sentences.jsonl",
-            f"python recipes/parsing/biology_sentences.py --data-dir {options.biology_dir} "
-            f"--treebanks {trees} {build.data / 'dev.mrg'}",
+            f"python recipes/parsing/biology_sentences.py --data-dir {quoted(options.biology_dir)} "
+            f"--treebanks {build.data_arg}/train.mrg {build.data_arg}/dev.mrg",
             needs=options.biology_dir,
             source=_BIOLOGY,
         ),
@@ -332,12 +355,15 @@ def craft_plan(options):
         Stage(
             "supar.model",
             runs / "supar.model",
-            f"{supar} train {runs}/train.pid {runs}/val.pid {runs}/supar.model 4 "
+            f"{supar} train {runs_arg}/train.pid {runs_arg}/val.pid {runs_arg}/supar.model 4 "
             """'{"n_encoder_hidden": 600, "batch_size": 3000, "decay_steps": 130}'""",
             **needs_supar,
         ),
         build.printed(
-            "supar.mrg", f"{supar} trees {runs}/supar.model 2", runs / "tagged.jsonl", **needs_supar
+            "supar.mrg",
+            f"{supar} trees {runs_arg}/supar.model 2",
+            runs / "tagged.jsonl",
+            **needs_supar,
         ),
         build.written("silver.mrg", lambda: joined(build, "supar.mrg", "last.mrg", "last.mrg")),
         training(
@@ -355,8 +381,8 @@ def craft_plan(options):
         # GENIA's gold trees
         build.printed(
             "genia.mrg",
-            f"python recipes/parsing/genia_trees.py --data-dir {options.genia_dir} "
-            f"--model {runs}/craft_gold/model",
+            f"python recipes/parsing/genia_trees.py --data-dir {quoted(options.genia_dir)} "
+            f"--model {runs_arg}/craft_gold/model",
             needs=options.genia_dir,
             source=_GENIA,
         ),
@@ -387,8 +413,8 @@ def craft_plan(options):
         build.written("other.mrg", lambda: "".join(lines_of(runs / "supar.mrg")[:24_000])),
         build.printed(
             "agreed.mrg",
-            f"python recipes/parsing/agreed_trees.py --model {runs}/craft_final/model "
-            f"--trees {runs}/other.mrg",
+            f"python recipes/parsing/agreed_trees.py --model {runs_arg}/craft_final/model "
+            f"--trees {runs_arg}/other.mrg",
         ),
         build.written("without.mrg", lambda: joined(build, "agreed.mrg", "last.mrg", "colons.mrg")),
         build.written("with.mrg", lambda: joined(build, "without.mrg", "genia.mrg")),

@@ -1,6 +1,7 @@
 """The driver that builds the committed presets, at a small scale."""
 
 import importlib.util
+import shlex
 import sys
 from pathlib import Path
 
@@ -79,3 +80,24 @@ def test_a_stage_whose_corpus_is_missing_names_its_source(driver, parser_options
 def test_a_stage_that_is_not_in_the_plan_is_an_error(driver, parser_options):
     with pytest.raises(kt.UserError, match="craft_final.*Received: only=craft_last"):
         driver.main(driver.Options(**parser_options, only="craft_last"))
+
+
+def test_commands_hold_absolute_paths_with_blanks(driver, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = {name: Path(f"my {name}") for name in ("data_dir", "output_dir", "biology_dir")}
+    options = driver.Options(preset="craft_parser", **folders)
+    stages = {stage.name: stage for stage in driver.craft_plan(options)}
+    for name, value in (
+        ("craft", tmp_path / "my data_dir"),
+        ("craft_again", tmp_path / "my output_dir" / "last.mrg"),
+        ("sentences.jsonl", tmp_path / "my biology_dir"),
+    ):
+        assert str(value) in shlex.split(stages[name].command)
+
+
+def test_a_stage_that_fails_is_one_line_and_leaves_no_output(driver, tmp_path):
+    for prints in (False, True):
+        stage = driver.Stage("x", tmp_path / "x", 'python -c "print(1); exit(3)"', prints=prints)
+        with pytest.raises(kt.UserError, match="'x' failed with exit status 3"):
+            driver.run_stage(stage)
+        assert not any(tmp_path.iterdir())
