@@ -1,10 +1,10 @@
-"""The same ten updates, with dropout, on 1, 2 and 4 devices: the losses are the same.
+"""Train ten updates, with dropout, on 1, 2 and 4 devices, and compare the losses.
 
     KERAS_BACKEND=jax python recipes/same_on_many_devices.py
     KERAS_BACKEND=tensorflow python recipes/same_on_many_devices.py 3 6
 
-The devices are the CPU's, which can be as many as one likes. They are made before the backend
-starts, so each number of them has a process of its own: this script again, with `--train-on 3`.
+The devices are parts of the CPU. They are made before the backend starts, so each number of devices
+has its own process, which runs this script with `--train-on N`.
 """
 
 import json
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 NUM_UPDATES = 10
-NUM_ROWS = 12  # of the batch, which the number of devices must divide
+NUM_ROWS = 12  # batch size, which the number of devices must divide
 TOLERANCE = 1e-5
 
 
@@ -29,7 +29,7 @@ def main(counts):
 
 
 def losses_on(count):
-    """The losses on so many devices of the CPU, in a process of its own."""
+    """Return the losses on `count` devices of the CPU, from another process."""
     process = subprocess.run(
         [sys.executable, __file__, "--train-on", str(count)],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"},
@@ -41,7 +41,7 @@ def losses_on(count):
 
 
 def train(count):
-    """Train a small model on so many devices; print the loss of each update."""
+    """Train a small model on `count` devices, and print the loss of each update."""
     import keras
 
     import keras_transformer as kt
@@ -74,7 +74,7 @@ def train(count):
         targets,
         sample_weight=weights,
         batch_size=NUM_ROWS,
-        epochs=NUM_UPDATES,  # of one update each, as the history has a loss an epoch
+        epochs=NUM_UPDATES,  # of one update each, because the history has one loss per epoch
         shuffle=False,
         verbose=0,
     ).history
@@ -82,7 +82,7 @@ def train(count):
 
 
 def make_batch():
-    """Random sentences, far longer in the first rows, which are those of the first device."""
+    """Return random sentences. They are far longer in the rows of the first device."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def make_batch():
     for row in range(NUM_ROWS):
         source[row, 16 - row :] = target[row, 15 - row :] = 0  # padding
     inputs = {"encoder_token_ids": source, "decoder_token_ids": np.roll(target, 1, axis=1)}
-    # Each token's share of the whole batch, so that devices need only add up.
+    # Each token's share of the whole batch, so that the devices' losses only need to be added.
     is_token = (target > 0).astype("float32")
     return inputs, target, is_token / is_token.sum()
 

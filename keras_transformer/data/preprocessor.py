@@ -39,7 +39,7 @@ class TranslationPreprocessor:
 
     ```python
     preprocessor = kt.data.TranslationPreprocessor(tokenizer, source_prefix=["<2de>"])
-    preprocessor.encode_sources(["A dog runs."])  # [[57, 12, 90, 33, 4, 2]]
+    preprocessor.encode_sources(["A dog runs."])  # ids of the tag, of the words, and 2 at the end
     ```
 
     Args:

@@ -191,7 +191,7 @@ def _check_model(model, pieces, source_pieces):
                 "Model and tokenizer must have the same vocabulary. Received: a model of "
                 f"{size} tokens, a tokenizer of {len(tokens)}"
             )
-    # What is no string is the serialised form of a function of the user's own.
+    # An activation that is not a string is the user's own function, serialized.
     if config.activation not in list(_ACTIVATIONS):
         raise UserError(
             f"CTranslate2 only supports the activations {', '.join(_ACTIVATIONS)}. "

@@ -106,7 +106,7 @@ def _check(translator):
         _refuse("final_norm", True, False)
     if config.layer_norm_epsilon > TORCH_NORM_EPSILON:
         _refuse("layer_norm_epsilon", config.layer_norm_epsilon, TORCH_NORM_EPSILON)
-    # What is no string is the serialised form of a function of the user's own.
+    # An activation that is not a string is the user's own function, serialized.
     if config.activation not in [*ACTIVATIONS.values()]:
         names = " or ".join(dict.fromkeys(ACTIVATIONS.values()))
         raise UserError(

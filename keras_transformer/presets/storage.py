@@ -235,12 +235,11 @@ def _optional(path, part, class_name):
 
 def _read_preprocessor(path, class_name):
     config = _optional(path, PREPROCESSOR, class_name)
-    names = {TOKENIZER} if (path / f"{TOKENIZER}.json").is_file() else set()
-    if config.get(SOURCE_TOKENIZER) is not None:
-        names.add(SOURCE_TOKENIZER)
-    tokenizers = {name: _read_tokenizer(path, name) for name in sorted(names)}
-    if TOKENIZER not in tokenizers:
+    if not (path / f"{TOKENIZER}.json").is_file():
         return None
+    tokenizers = {TOKENIZER: _read_tokenizer(path, TOKENIZER)}
+    if config.get(SOURCE_TOKENIZER) is not None:
+        tokenizers[SOURCE_TOKENIZER] = _read_tokenizer(path, SOURCE_TOKENIZER)
     try:
         return TranslationPreprocessor.from_config(config, **tokenizers)
     except UserError as error:

@@ -22,36 +22,37 @@ class Options(CommonOptions):
     dataset: str
     """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text, catalogs or synthetic."""
     data_dir: Path | None = None
-    """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
+    """Folder that holds the corpus. Without it, the corpus is downloaded if it can be."""
     split: str = "test"
-    """val or test; for text, the name of any pair of files before the language."""
+    """val or test. For text, the part of any two files' names before the language."""
     source: str | None = None
-    """Language to translate from. Defaults, as the next, to the model's."""
+    """Language to translate from. Defaults to the model's."""
     target: str | None = None
-    """Language to translate into."""
+    """Language to translate into. Defaults to the model's."""
     tag: tuple[str, ...] | None = None
-    """Tags before each source. Defaults to those that the model was saved with; with --target, of a
-    model that was trained with --tag-target, to <2TARGET>."""
+    """Tags before each source. Defaults to the tags that the model was saved with, and to <2TARGET>
+    with --target and a model that was trained with --tag-target."""
     beam_size: int | None = None
-    """Live hypotheses of a sentence (section 6.1); 1 and no alpha for greedy search. Defaults, as
-    the three that follow, to what the model was saved with, and to 4 if it was with nothing."""
+    """Live hypotheses per sentence (section 6.1). For greedy search, pass 1 and --alpha 0. This
+    option and the next three default to the search that the model was saved with. Without a saved
+    search: 4."""
     alpha: float | None = None
-    """Strength of the length penalty. Without the model's own: 0.6."""
+    """Strength of the length penalty. Without a saved search: 0.6."""
     length_penalty: Literal["gnmt", "power"] | None = None
-    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without the model's own: gnmt."""
+    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without a saved search: gnmt."""
     coverage_penalty: float | None = None
-    """Strength of the coverage penalty. Without the model's own: 0."""
+    """Strength of the coverage penalty. Without a saved search: 0."""
     tokenize: str | None = None
-    """sacreBLEU's tokenizer. Defaults to none for a tokenised corpus, and to the one that fits the
-    language: zh, ja-mecab, ko-mecab, flores200 where there are no spaces, 13a."""
+    """sacreBLEU's tokenizer. Defaults to none for a tokenized corpus, otherwise by the language:
+    zh, ja-mecab, ko-mecab, flores200 for other languages without spaces, else 13a."""
     references: tuple[Path, ...] = ()
-    """Files of further references, line N for sentence N."""
+    """Files with further references: line N is for sentence N."""
     against: Path | None = None
-    """File of another system's translations, to compare with by paired bootstrap resampling."""
+    """File with another system's translations, compared by paired bootstrap resampling."""
     output_json: Path | None = None
-    """File for the scores."""
+    """JSON file for the scores."""
     hypotheses: Path | None = None
-    """File for the translations, one a line. Defaults to MODEL.SPLIT.hypotheses.txt."""
+    """File for the translations, one per line. Defaults to MODEL.SPLIT.hypotheses.txt."""
 
 
 # The options of the search.
@@ -64,13 +65,13 @@ def main(options):
     if options.output_json:
         check_writable("output_json", options.output_json)
     translator = kt.Translator.from_preset(options.model, **given(options, *SEARCH))
-    search = translator.search.get_config()  # kept beside the scores
+    search = translator.search.get_config()  # stored with the scores
     translator, languages = direction(translator, options)
     text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
     sources, *references = [*zip(*text)]
     references += [list(read_lines(path)) for path in options.references]
     how = references, options.tokenize or bleu_tokenize(options.dataset), languages[1]
-    # What is wrong with one of these is told before the search.
+    # Errors in these are raised before the search.
     make_metrics(*how[1:])
     others = None if options.against is None else [*read_lines(options.against)]
     check_lengths(sources if others is None else others, references)
@@ -93,7 +94,7 @@ def main(options):
 
 
 def direction(translator, options):
-    """The translator with the tags, and the languages, that the options say."""
+    """Return the translator with the tags of the options, and the languages to score."""
     metadata = translator.metadata
     languages = tuple(getattr(options, side) or metadata.get(side) for side in ("source", "target"))
     if not all(languages):

@@ -1,4 +1,4 @@
-"""Export a trained model to run without Keras: a SavedModel that takes strings, or other forms."""
+"""Export a trained model to run without Keras: a SavedModel of strings, or another format."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +16,15 @@ class Options(ProgressOptions):
     output: Path
     """Folder to write, such as runs/x/saved_model."""
     format: Literal["saved_model", "ctranslate2", "marian", "onnx"] = "saved_model"
-    """TensorFlow's, with tokenizer and search inside; CTranslate2's; HuggingFace's for Marian; or
-    ONNX of the encoder and a step of the decoder."""
+    """A TensorFlow SavedModel with tokenizer and search inside; CTranslate2; Marian for
+    HuggingFace's transformers; or ONNX files of the encoder and a step of the decoder."""
     n_best: int | None = None
-    """Of a SavedModel: how many translations its signature n_best gives. Defaults to the size of
-    the beam."""
+    """For a SavedModel: the number of translations that its signature n_best returns. Defaults to
+    the beam size."""
     tag: tuple[str, ...] | None = None
-    """Tags before each source, as of translate.py."""
+    """Tags before each source, as in translate.py."""
     quantization: str | None = None
-    """Of CTranslate2: how it stores the weights, such as int8 or float16. Defaults to float32."""
+    """For CTranslate2: the type of the stored weights, such as int8. Defaults to float32."""
 
 
 def main(options):

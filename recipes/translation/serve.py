@@ -1,14 +1,14 @@
 """Translate with an exported SavedModel: `serve.py SAVED_MODEL SENTENCE ...`.
 
-This is all that a server needs: neither Keras nor keras_transformer, only TensorFlow and the
-tokenizer's operations.
+A server needs no more than this: TensorFlow and the tokenizer's operations, without Keras or
+keras_transformer.
 """
 
 import os
 import sys
 import tempfile
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors are raised all the same
 
 
 def main(path, sentences):
@@ -29,18 +29,21 @@ def fail(message):
 
 
 def load(path):
-    """TensorFlow and the SavedModel's functions. What it says of itself is shown if that fails."""
-    with tempfile.TemporaryFile() as said:
+    """Return TensorFlow and the SavedModel's functions.
+
+    TensorFlow's own messages are shown only if this fails.
+    """
+    with tempfile.TemporaryFile() as messages:
         standard_error = os.dup(2)
-        os.dup2(said.fileno(), 2)
+        os.dup2(messages.fileno(), 2)
         try:
             import tensorflow as tf
             import tensorflow_text  # noqa: F401  registers the operations
 
             return tf, tf.saved_model.load(path).signatures
         except BaseException:
-            said.seek(0)
-            os.write(standard_error, said.read())
+            messages.seek(0)
+            os.write(standard_error, messages.read())
             raise
         finally:
             os.dup2(standard_error, 2)

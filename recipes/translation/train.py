@@ -19,7 +19,7 @@ class Corpus(kt.data.MixtureOptions):
     target: str = "de"
     """Language to translate into."""
     data_dir: Path | None = kt.training.mutable_on_resume(None)
-    """Folder that holds the corpus. Without it, a corpus that can be fetched is fetched."""
+    """Folder that holds the corpus. Without it, the corpus is downloaded if it can be."""
 
 
 @dataclass(kw_only=True)

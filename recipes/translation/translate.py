@@ -20,39 +20,40 @@ class Options(StreamOptions):
     model: str
     """Model folder, such as runs/x/model, or hf://user/repository."""
     tag: tuple[str, ...] | None = None
-    """Tags before each source, such as <2fr>, of a model that was trained with them; without any
-    after it, each line has its own. Defaults to those that the model was saved with."""
+    """Tags before each source, such as <2fr>, for a model that was trained with them. Without tags
+    after it, each line contains its own. Defaults to the tags that the model was saved with."""
     beam_size: int | None = None
-    """Live hypotheses of a sentence (section 6.1). Defaults, as all that follow, to what the model
-    was saved with, and to 4 if it was with nothing."""
+    """Live hypotheses per sentence (section 6.1). This option and the next ones default to the
+    search that the model was saved with. Without a saved search: 4."""
     alpha: float | None = None
-    """Strength of the length penalty. Without the model's own: 0.6."""
+    """Strength of the length penalty. Without a saved search: 0.6."""
     length_penalty: Literal["gnmt", "power"] | None = None
-    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without the model's own: gnmt."""
+    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without a saved search: gnmt."""
     coverage_penalty: float | None = None
-    """Strength of the coverage penalty. Without the model's own: 0."""
+    """Strength of the coverage penalty. Without a saved search: 0."""
     min_length: int | None = None
-    """Fewest tokens of a translation, the end token included."""
+    """Smallest number of tokens of a translation, including the end token."""
     extra_length: int | None = None
-    """How many tokens longer than its source a translation may be. Without the model's own: 50."""
+    """Number of tokens by which a translation may exceed its source. Without a saved search: 50."""
     n_best: int | None = None
-    """Print so many translations of each line: its number, score and translation, tabs between."""
+    """Print this number of translations per line: the line's number, the score and the translation,
+    separated by tabs."""
     nearest_to: Path | None = None
-    """File with a reference for each line. Print, in place of all `n_best` translations, the one
-    that is nearest to it, by sentence BLEU (Kim and Rush, 2016: sequence-level interpolation)."""
+    """File with one reference per line. Of the `n_best` translations, print only the one that is
+    nearest to the reference by sentence BLEU (sequence-level interpolation: Kim and Rush, 2016)."""
     sample: bool = False
-    """Draw translations at random, in place of the beam search."""
+    """Sample translations instead of searching with a beam."""
     temperature: float | None = None
-    """With --sample: the higher, the more random."""
+    """With --sample: a higher temperature gives more random translations."""
     top_k: int | None = None
-    """With --sample: draw from this many of the likeliest tokens."""
+    """With --sample: draw only from this number of most probable tokens."""
     top_p: float | None = None
-    """With --sample: draw from the likeliest tokens whose probabilities sum up to this."""
+    """With --sample: draw only from the most probable tokens whose probabilities add up to this."""
     seed: int | None = None
     """With --sample: another seed gives other translations. Defaults to 0."""
 
 
-# The options of the search: of the beam search, of sampling, and of both.
+# The options of a beam search, of sampling, and of both.
 BEAM = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 ALWAYS = ("min_length", "extra_length")
@@ -78,7 +79,7 @@ def main(options):
                     print(references.nearest(number, results))
                     continue
                 if options.n_best is None:
-                    # A line for each line, even where the search finds nothing.
+                    # One line per input line, even if the search finds nothing.
                     print(results[0][0] if results else "")
                     continue
                 for translation, score in results:
@@ -89,7 +90,7 @@ def main(options):
 
 
 def noted(windows, translator, notes):
-    """The windows as they are, after a note of the lines that are not translated as a whole."""
+    """Yield the windows, and note the lines that are not translated completely."""
     number, language, is_warned = 0, translator.language_check(), False
     for window in windows:
         if not is_warned and (message := language.add_all(window)):
@@ -107,20 +108,20 @@ def noted(windows, translator, notes):
 
 
 class References:
-    """The lines of the file `nearest_to`, one for each line that is translated."""
+    """The lines of the file `nearest_to`, one per translated line."""
 
     def __init__(self, options, translator):
         if options.n_best is None:
             raise kt.UserError("`nearest_to` chooses among the `n_best` translations: pass both.")
         self.path = options.nearest_to
         lines = read_lines(self.path)
-        self._lines = itertools.chain([next(lines)], lines)  # what cannot be read is told now
+        self._lines = itertools.chain([next(lines)], lines)  # an unreadable file fails now
         dataset = translator.metadata.get("dataset")
         self._tokenize = bleu_tokenize(dataset) if dataset in DATASETS else None
         self._language = translator.metadata.get("target")
 
     def nearest(self, number, results):
-        """Of the results of the line of a number, the translation nearest to its reference."""
+        """Return the translation of a line that is nearest to its reference."""
         reference = next(self._lines, None)
         if reference is None:
             raise kt.UserError(
@@ -133,7 +134,7 @@ class References:
         return nearest_translation(texts, reference, self._tokenize, self._language)
 
     def expect_end(self):
-        """Tells of references that no line was left for: the lines were others, or cut off."""
+        """Raise a `UserError` if there are more references than lines."""
         left = sum(1 for _ in self._lines)
         if left:
             raise kt.UserError(
@@ -143,7 +144,7 @@ class References:
 
 
 def search_options(options):
-    """Those that were given; the others are the model's own."""
+    """Return the given options of the search. The model's own search has the others."""
     others = given(options, *(BEAM if options.sample else SAMPLING))
     if others:
         expected = "without `sample`" if options.sample else "with `sample`"

@@ -15,17 +15,17 @@ from keras_transformer.translation.translator import best_of
 @dataclass(kw_only=True)
 class Options(StreamOptions):
     model: str
-    """Model folder, such as runs/x/model, which all machines have."""
+    """Model folder, such as runs/x/model, that exists on all machines."""
     workers: int = 2
-    """Workers, each with a model, in the cluster RAY_ADDRESS or on this machine."""
+    """Number of workers, each with its own model, in the cluster RAY_ADDRESS or on this machine."""
     gpus: float = 0
-    """GPUs of a worker."""
+    """GPUs per worker."""
     beam_size: int | None = None
-    """Live hypotheses of a sentence. Defaults, as alpha, to what the model was saved with."""
+    """Live hypotheses per sentence. Like alpha, it defaults to the model's saved search."""
     alpha: float | None = None
     """Strength of the length penalty."""
     blocks: int = 512
-    """So many blocks of --buffer-size lines are read, and translated, before more are read."""
+    """Number of blocks of --buffer-size lines that are read and translated at a time."""
 
 
 class Worker:
@@ -50,17 +50,17 @@ def main(options):
             "`workers` and `blocks` must be positive integers. Received: "
             f"`workers={options.workers}` and `blocks={options.blocks}`"
         )
-    read_preset(locate(options.model))  # What is none is said in one line, and not by Ray.
+    read_preset(locate(options.model))  # A wrong model fails here in one line, and not inside Ray.
     windows = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     search = given(options, "beam_size", "alpha")
     search["max_source_length"] = options.max_source_length  # None is a value: no limit
-    answers, sys.stdout = sys.stdout, sys.stderr  # Ray prints what becomes of its workers.
+    answers, sys.stdout = sys.stdout, sys.stderr  # Ray prints the state of its workers.
     ray.init(log_to_driver=False)
     ray.data.DataContext.get_current().execution_options.preserve_order = True
-    # Ray reads what can be read again, which a pipe cannot: a part at a time is read here.
+    # Ray needs inputs that can be read again, unlike a pipe. So they are read here in parts.
     numbers = itertools.count()
     for part in in_windows(windows, options.blocks):
-        # What a worker that dies has begun, another does again: a block.
+        # If a worker dies, another one repeats its block.
         blocks = ray.data.from_arrow(
             [
                 pyarrow.table({"line": lines, "number": [next(numbers) for _ in lines]})

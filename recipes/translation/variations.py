@@ -1,6 +1,6 @@
 """Train rows of Table 3 and print them in the paper's columns.
 
-What follows `--` are options of train.py, the same for all rows:
+The options after `--` are passed to train.py for all rows:
 
     variations.py --rows base heads_1 layers_2 --output-dir runs/table3 -- --dataset synthetic \\
         --scale 0.125 --steps 2000
@@ -29,12 +29,12 @@ class Options:
     train_options: tyro.conf.Positional[list[str]]
     """Options of train.py for all rows, after `--`."""
     output_dir: Path
-    """Folder for the runs, each in a folder of its row's name, and for table.md."""
+    """Folder for table.md and for the runs, each in a folder named after its row."""
     rows: list[str] = field(default_factory=lambda: ["base"])
-    """Variants to train, one a row."""
+    """Variants to train, one per row."""
     sustained_flops: float | None = None
-    """Floating-point operations a second that the device sustains, for the paper's formula of the
-    training cost (section 6.1). Defaults to what matrix products reach here."""
+    """Floating-point operations per second that the device sustains, for the paper's formula of the
+    training cost (section 6.1). Defaults to the measured rate of matrix products."""
 
 
 def main(options):
@@ -45,7 +45,7 @@ def main(options):
     results = {}
     for name in options.rows:
         folder = options.output_dir / name
-        # A row that is finished is only evaluated again, and one that was killed goes on.
+        # A finished row is only evaluated again, and a killed one resumes.
         command = [
             sys.executable,
             TRAIN,
@@ -64,8 +64,10 @@ def main(options):
 
 
 def lines(results, rate):
-    """The table in Markdown: perplexity is per token of the vocabulary, BLEU on the validation
-    split with greedy search; cost by the paper's formula, and counted.
+    """Yield the lines of the table in Markdown.
+
+    Perplexity is per token of the vocabulary. BLEU is of the validation split with greedy search.
+    The cost is given by the paper's formula, and as counted.
     """
     scores = ["steps", "PPL (val)", "BLEU (val)", "params x10^6", "FLOPs (time)", "FLOPs (counted)"]
     header = ["", *COLUMNS, *scores]
@@ -86,7 +88,7 @@ def lines(results, rate):
 
 
 def measured_flops(size=1024, repeats=10):
-    """Operations a second of float32 matrix products, the median of several."""
+    """Return the operations per second of float32 matrix products, the median of several."""
     import keras
     from keras import ops
 

@@ -1,4 +1,4 @@
-"""Show how a sentence is translated: attention, alignment and the beam of the search."""
+"""Draw the translation of a sentence: its attention, its alignment and the beam of the search."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,23 +15,23 @@ from keras_transformer.visualization import plot_attention
 @dataclass(kw_only=True)
 class Options(CommonOptions):
     sentence: tyro.conf.Positional[str]
-    """The sentence."""
+    """The sentence to translate."""
     model: str
     """Model folder, such as runs/x/model, or hf://user/repository."""
     output_dir: Path
-    """Folder to write the pictures into."""
+    """Folder for the pictures."""
     translation: str | None = None
-    """Show the attention with which this is predicted, in place of what the model translates to."""
+    """Show the attention of this translation instead of the model's own."""
     layer: int = -1
-    """Number of the layer whose attention is drawn, from 0; -1 is the last. The page has all."""
+    """Number of the layer to draw, from 0; -1 is the last. The page contains all layers."""
     heads: tuple[int, ...] | None = None
-    """Numbers of the heads that are drawn. Defaults to all."""
+    """Numbers of the heads to draw. Defaults to all."""
     words: tuple[str, ...] | None = None
-    """Draw only where these tokens look, in the pictures that have them. Defaults to all."""
+    """Draw only the attention of these tokens. Defaults to all."""
     form: Literal["png", "svg"] = "png"
-    """Kind of the pictures."""
+    """Format of the pictures."""
     dark: bool = False
-    """Draw for a dark page. The page and the beam follow the reader's system."""
+    """Draw for a dark background. The page and the beam follow the reader's system."""
 
 
 def main(options):

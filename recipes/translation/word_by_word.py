@@ -1,9 +1,8 @@
-"""Score what needs no model: the source copied, and each word looked up by itself.
+"""Score two baselines without a model: copied sources, and word-by-word translation.
 
-The dictionary is learned from the training text by Model 1 of Brown et al. (1993): each source word
-has the target word of the largest t(target | source), and a word that the training text does not
-have is copied. Target words are the pieces of a vocabulary made for them, so that languages without
-spaces have words too.
+The dictionary is learned from the training text with Model 1 of Brown et al. (1993): each source
+word gets the target word of the largest t(target | source), and unknown words are copied. Target
+words are the pieces of a vocabulary, so that languages without spaces have words too.
 """
 
 import re
@@ -21,7 +20,7 @@ from keras_transformer.evaluation.bleu import score_translations
 @dataclass(kw_only=True)
 class Options:
     dataset: str
-    """As of the translation recipe."""
+    """A corpus of the translation recipe."""
     source: str
     """Language to translate from."""
     target: str
@@ -31,9 +30,9 @@ class Options:
     split: str = "test"
     """val or test."""
     vocabulary_size: int = 16000
-    """Pieces of the target language."""
+    """Number of pieces of the target language."""
     iterations: int = 5
-    """Rounds of expectation and maximisation."""
+    """Rounds of expectation and maximization."""
 
 
 def main(options):
@@ -57,11 +56,11 @@ def main(options):
 
 
 def learn(pairs, tokenizer, iterations):
-    """A dict of source word -> the target piece that it is translated to most."""
+    """Return a dict from each source word to its most probable target piece."""
     numbers = {}
     words = [[numbers.setdefault(x, len(numbers)) for x in words_of(source)] for source, _ in pairs]
     pieces = tokenizer.encode([target for _, target in pairs])
-    # Any word of a pair may be what one of its pieces comes of: a group of links for each piece.
+    # Each piece may come from any source word of its pair: one group of links per piece.
     sizes = [len(of_pair) for of_pair, ids in zip(words, pieces) for _ in ids]
     groups = np.repeat(np.arange(len(sizes)), sizes)
     sources = np.concatenate([np.tile(x, len(y)) for x, y in zip(words, pieces)])
@@ -77,7 +76,9 @@ def learn(pairs, tokenizer, iterations):
         shares /= np.bincount(groups, shares)[groups]
         counts = np.bincount(links, shares)
         probabilities = counts / np.bincount(of_word, counts)[of_word]
-    order = np.argsort(probabilities, kind="stable")  # the best of a word comes last, and stays
+    order = np.argsort(
+        probabilities, kind="stable"
+    )  # the best piece of a word comes last, and stays
     best = dict(zip(of_word[order].tolist(), tokenizer.tokens_of(of_piece[order].tolist())))
     return {word: best[number] for word, number in numbers.items() if number in best}
 

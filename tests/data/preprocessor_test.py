@@ -6,6 +6,7 @@ import keras_hub
 import pytest
 
 import keras_transformer as kt
+import keras_transformer.hub  # registers the classes
 from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
 from keras_transformer.reserved_ids import END_ID, START_ID
 from tests.small_corpus import new_model, tokenizer
