@@ -1,6 +1,7 @@
 """The driver that builds the committed presets, at a small scale."""
 
 import importlib.util
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -46,12 +47,44 @@ def test_scaled_steps_are_whole_and_positive(driver, tmp_path, capsys):
     )
 
 
+def write_captions(folder, count=40):
+    folder.mkdir()
+    pairs = iter(kt.data.load_parallel_text("synthetic", "train"))
+    for name, number in (("train", count), ("val", 8), ("test_2016_flickr", 8)):
+        rows = [next(pairs) for _ in range(number)]
+        for side, language in enumerate(("en", "de")):
+            lines = [row[side] + "\n" for row in rows]
+            (folder / f"{name}.{language}").write_text("".join(lines), "utf-8")
+
+
+@pytest.mark.slow
+def test_a_translator_is_built_from_end_to_end_and_once(driver, tmp_path, capsys):
+    write_captions(tmp_path / "data")
+    folders = {"data_dir": tmp_path / "data", "output_dir": tmp_path / "runs"}
+    options = driver.Options(preset="multi30k_en_de", **folders, **TRIAL)
+    driver.main(options)
+    translator = kt.Translator.from_preset(tmp_path / "runs" / "multi30k_en_de")
+    assert translator.search == kt.BeamSearch(beam_size=5, alpha=1.0)
+    again = tmp_path / "runs" / "multi30k_de_again" / "results.json"
+    mixture = json.loads(again.read_text("utf-8"))["mixture"]
+    # Empty translations, which a model without training may give, are left out.
+    own, best, near = (text["pairs"] for text in mixture)
+    assert own == 40 and 0 < best <= 40 and 0 < near <= 40
+    before = again.stat().st_mtime_ns
+    capsys.readouterr()
+    driver.main(options)
+    assert capsys.readouterr().out.count("(exists)") == 15
+    assert again.stat().st_mtime_ns == before
+
+
 @pytest.fixture
 def parser_options(driver, tmp_path):
     (tmp_path / "data").mkdir()
-    tree = "( (S (NP (NN Prx1) (HYPH -) (NN cre)) (VP (VBZ binds)) (. .)) )\n"
-    (tmp_path / "data" / "train.mrg").write_text(tree * 1000, "utf-8")
-    (tmp_path / "data" / "dev.mrg").write_text(tree * 10, "utf-8")
+    # Articles of 100 different trees, of which the last three are for validation.
+    tree = "( ({} (NP (NN Prx{}) (HYPH -) (NN cre)) (VP (VBZ binds)) (. .)) )\n"
+    trees = [tree.format("S" if i % 100 else "TITLE", i) for i in range(1100)]
+    (tmp_path / "data" / "train.mrg").write_text("".join(trees), "utf-8")
+    (tmp_path / "data" / "dev.mrg").write_text("".join(trees[-10:]), "utf-8")
     folders = {"data_dir": tmp_path / "data", "output_dir": tmp_path / "runs"}
     return {"preset": "craft_parser", **folders}
 
@@ -101,3 +134,11 @@ def test_a_stage_that_fails_is_one_line_and_leaves_no_output(driver, tmp_path):
         with pytest.raises(kt.UserError, match="'x' failed with exit status 3"):
             driver.run_stage(stage)
         assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_training_of_the_parser_s_plan_runs(driver, parser_options, tmp_path):
+    options = "--scale 0.25 --precision float32 --batch-tokens 512"
+    small = {"steps_scale": 0.0002, "train_options": options, "vocabulary_size": 60}
+    driver.main(driver.Options(**parser_options, **small, only="craft"))
+    assert (tmp_path / "runs" / "craft" / "model" / "config.json").is_file()
