@@ -237,7 +237,7 @@ def test_other_text_or_tokenizer(trained, tmp_path, monkeypatch, capsys):
     for split, name in (("val", "validation_text"), ("train", "training_text")):
         with open(tmp_path / "data" / f"{split}.en", "r+") as file:
             file.write("Another")
-        words = ["Cannot resume from", f"{name}=", f"in place of {name}="]
+        words = ["Cannot resume from", f"Expected: {name}=", f"Received: {name}="]
         assert_refused(monkeypatch, capsys, [*arguments, "--resume"], words)
     Tokenizer.train(["abc"] * 9, 9).save(tmp_path / "run" / "tokenizer.spm")
     assert_refused(monkeypatch, capsys, [*arguments, "--resume"], ["tokenizer="])
@@ -279,7 +279,7 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     # What is wrong is told before anything is translated.
     monkeypatch.setattr(kt.Translator, "__call__", None)
     for wrong, words in (
-        (("--against", tmp_path / "none.de"), "There is no file"),
+        (("--against", tmp_path / "none.de"), "it does not exist"),
         (("--against", data / "val.de"), "12 hypotheses and 20 references"),
         (("--tokenize", "alien"), "alien"),
         (("--hypotheses", scores / "x.txt"), "Not a directory. Pass another `hypotheses`"),
@@ -381,7 +381,7 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
     assert chosen == [last[1], "", last[3]]
     for options, stdin, words in (
         (["--nearest-to", references], lines, "--n-best"),
-        (["--n-best", "3", "--nearest-to", tmp_path / "none"], lines, "There is no file"),
+        (["--n-best", "3", "--nearest-to", tmp_path / "none"], lines, "it does not exist"),
         (["--n-best", "3", "--nearest-to", references], [*lines, "A dog."], "has 3 lines"),
         (["--n-best", "3", "--nearest-to", references], lines[:2], "left over 1"),
     ):
@@ -556,7 +556,7 @@ def test_lines_before_invalid_utf8_are_translated(trained, monkeypatch, capsys):
     printed, errors = capsys.readouterr()
     assert printed == output and printed.count("\n") == 3
     assert errors.splitlines()[0] == notes.strip()
-    assert errors.splitlines()[1].startswith("error: standard input, line 4: not valid UTF-8")
+    assert errors.splitlines()[1].startswith("error: standard input, line 4: cannot decode byte")
 
 
 def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):

@@ -70,7 +70,7 @@ def find_weights(source: str | Path) -> Path:
     """
     if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
         if not Path(source).is_file():
-            raise UserError(f"There is no file {source}.")
+            raise UserError(f"Cannot read the file {source}: it does not exist.")
         return Path(source)
     folder = find_folder(source, [[f"*{suffix}" for suffix in _SUFFIXES]])
     files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)

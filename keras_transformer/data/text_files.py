@@ -180,10 +180,10 @@ def decode_lines(file: Iterable[bytes], name: str, first_number: int = 1) -> Ite
             )
         try:
             yield line.decode().removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError:
+        except UnicodeDecodeError as error:
             raise UserError(
-                f"{name}, line {number}: not valid UTF-8. Convert the text to UTF-8, for example "
-                "with iconv."
+                f"{name}, line {number}: cannot decode byte 0x{line[error.start]:02x} as UTF-8. "
+                "Convert the text to UTF-8, for example with iconv."
             ) from None
 
 
@@ -223,10 +223,10 @@ def readable(path: Path) -> Iterator[BufferedIOBase]:
         with open_bytes(path) as file:
             yield file
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}. Check the path.") from None
+        raise UserError(f"Cannot read the file {path}: it does not exist.") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"The file {path} could not be read: {reason}.") from None
+        raise UserError(f"Cannot read the file {path}: {reason}.") from None
 
 
 @contextlib.contextmanager

@@ -84,16 +84,19 @@ class TrainingState:
         Raises:
             UserError: if an option has another value; the message names it.
         """
-        changes = [
-            f"{name}={_short(value)} in place of {name}={_short(self.run[name])}"
+        changed = [
+            name
             for name, value in run.items()
             if name in self.run and self.run[name] != as_json(value)
         ]
-        if changes:
+        if changed:
+            expected, received = (
+                ", ".join(f"{name}={_short(values[name])}" for name in changed)
+                for values in (self.run, run)
+            )
             raise UserError(
-                f"Cannot resume from {self.path}: expected the texts and options that it was "
-                f"trained with. Received: {', '.join(changes)}. Pass the same, or train in another "
-                "folder."
+                f"Cannot resume from {self.path} with other texts or options. Expected: "
+                f"{expected}. Received: {received}. Pass the same, or train in another folder."
             )
 
     def restore(self, model: keras.Model, processes: Processes | None = None) -> None:

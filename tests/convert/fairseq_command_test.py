@@ -55,7 +55,10 @@ def test_a_state_dict_becomes_a_file_of_keras(tmp_path, monkeypatch, capsys):
     "arguments, message",
     [
         (("torch", "model.pt", "model.keras"), "torch requires `num_heads` (--num-heads)."),
-        (("torch", "none.pt", "model.keras", "--num-heads", "4"), "There is no file none.pt."),
+        (
+            ("torch", "none.pt", "model.keras", "--num-heads", "4"),
+            "Cannot read the file none.pt: it does not exist.",
+        ),
         (
             ("fsmt", "none", "preset", "--source-language", "en"),
             "fsmt does not have the option `source_language` (--source-language).",

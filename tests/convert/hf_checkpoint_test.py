@@ -272,5 +272,5 @@ def test_the_one_file_of_weights(tmp_path, monkeypatch):
     (tmp_path / "other.safetensors").touch()
     with pytest.raises(ValueError, match=r"Received: model\.pt, other\.safetensors"):
         find_weights(tmp_path)
-    with pytest.raises(ValueError, match=r"There is no file .*nothing"):
+    with pytest.raises(ValueError, match=r"Cannot read the file .*nothing: it does not exist"):
         find_weights(tmp_path / "nothing")

@@ -165,7 +165,7 @@ def test_missing_files(files, capsys, tmp_path):
     gold, test = files()
     none = str(tmp_path / "none")
     for arguments in ([none, test], [gold, none], ["-p", none, gold, test]):
-        assert_error(run(capsys, *arguments), f"There is no file {none}")
+        assert_error(run(capsys, *arguments), f"Cannot read the file {none}: it does not exist")
     assert_error(
         run(capsys, gold, str(tmp_path)), f"Cannot read the file {tmp_path}: Is a directory"
     )
@@ -183,7 +183,7 @@ def test_as_a_process(files, tmp_path):
 
     process = start("-p", "COLLINS", gold, str(tmp_path / "none"))
     assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr.splitlines()[-1].startswith("error: There is no file ")
+    assert process.stderr.splitlines()[-1].startswith("error: Cannot read the file ")
     assert "Traceback" not in process.stderr
 
 

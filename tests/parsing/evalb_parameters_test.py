@@ -102,7 +102,7 @@ def test_line_that_is_not_understood(tmp_path, line, message):
 
 
 def test_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(ValueError, match="There is no file .*none.prm"):
+    with pytest.raises(ValueError, match="Cannot read the file .*none.prm: it does not exist"):
         Parameters.from_file(tmp_path / "none.prm")
     with pytest.raises(ValueError, match="Cannot read the file .*: Is a directory"):
         Parameters.from_file(tmp_path)

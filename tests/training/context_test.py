@@ -74,7 +74,6 @@ def test_a_training_goes_on_with_the_default_normalization_of_an_earlier_version
     for given in (None, "nmt_nfkc"):
         context = go_on(tmp_path, {"normalization": given}, resume=True)
         assert context.settings["normalization"] == "nmt_nfkc"
-    with pytest.raises(
-        ValueError, match="normalization=identity in place of normalization=nmt_nfkc"
-    ):
+    message = "Expected: normalization=nmt_nfkc. Received: normalization=identity."
+    with pytest.raises(ValueError, match=message):
         go_on(tmp_path, {"normalization": "identity"}, resume=True)

@@ -133,7 +133,7 @@ def read_lines(path: str | Path) -> list[str]:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
             return [line.removesuffix("\n") for line in file]
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}. Check the path.") from None
+        raise UserError(f"Cannot read the file {path}: it does not exist.") from None
     except OSError as error:
         raise UserError(f"Cannot read the file {path}: {error.strerror}.") from None
 

@@ -88,7 +88,7 @@ def test_only_one_tree_is_held():
         ("(NN the dog)", ["line 1:", "'the' has no tag of its own"]),
         ("", ["is empty", "Penn-style"]),
         (" \n\n", ["contains no tree", "Penn-style"]),
-        (f"{DOG}\n".encode() + b"(NN \xff)", ["line 2: not valid UTF-8"]),
+        (f"{DOG}\n".encode() + b"(NN \xff)", ["line 2: cannot decode byte 0xff as UTF-8"]),
     ],
 )
 def test_damaged_files(tmp_path, text, parts):
@@ -109,7 +109,7 @@ def test_a_file_cut_anywhere_in_its_last_tree_is_an_error(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(ValueError, match=r"no file .*nothing\.mrg"):
+    with pytest.raises(ValueError, match=r"Cannot read the file .*nothing\.mrg: it does not exist"):
         next(read_trees(tmp_path / "nothing.mrg"))
 
 
