@@ -113,7 +113,7 @@ def test_oldest_files_are_deleted(tmp_path):
 
 
 @pytest.mark.once
-def test_off(monkeypatch):
+def test_off_is_kept_for_child_processes(monkeypatch):
     monkeypatch.setenv(VARIABLE, "x")
     keep_compiled_programs(OFF)
     assert os.environ[VARIABLE] == OFF

@@ -37,7 +37,7 @@ def test_each_line_names_a_test():
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(\w[\w/]*::\w+)`", PAGE))))
-def test_is_there(name):
+def test_each_named_test_is_there(name):
     path, function = name.split("::")
     tree = ast.parse((ROOT / "tests" / f"{path}.py").read_text(encoding="utf-8"))
     found = [x.name for x in tree.body if isinstance(x, ast.FunctionDef)]
@@ -197,7 +197,7 @@ EXAMPLES = {
 @pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize("page", sorted(page for page, blocks in EXAMPLES.items() if blocks))
-def test_examples_run(page, monkeypatch):
+def test_examples_of_a_page_run_in_order(page, monkeypatch):
     """The build of the pages runs the blocks of a page in this order."""
     monkeypatch.chdir(ROOT)
     module = types.ModuleType("_examples_of_a_page")

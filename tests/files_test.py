@@ -485,7 +485,7 @@ def test_a_process_may_lock_a_folder_again(tmp_path):
     assert other_process_can_lock(tmp_path / "run")
 
 
-def test_json(tmp_path):
+def test_damaged_json_files_are_refused_by_path(tmp_path):
     path = tmp_path / "x.json"
     path.write_text('{"a": "ä"}', "utf-8")
     assert read_json(path) == {"a": "ä"}

@@ -61,7 +61,7 @@ def test_freed_memory_serves_the_next_step():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts as Linux does")
-def test_peak_memory():
+def test_peak_memory_is_the_kernels_figure():
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))  # in KiB
     assert peak_memory_mib() == pytest.approx(peak / 1024, abs=5)

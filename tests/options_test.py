@@ -154,7 +154,7 @@ def test_keywords_find_their_stage():
     assert fixed_settings(options) == {"size": 3}
 
 
-def test_wrong_keywords():
+def test_unknown_and_missing_keywords_are_refused():
     with pytest.raises(UserError, match="no option `folders`. The most similar one is `folder`"):
         from_keywords(Outer, {"folders": "here"})
     with pytest.raises(UserError, match="option `folder` is required"):

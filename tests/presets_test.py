@@ -83,7 +83,7 @@ def preset(request):
 
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_backends_agree(backend):
+def test_backends_give_equal_logits_and_translations(backend):
     expected = outputs(ON_ALL_BACKENDS, "tensorflow")
     actual = outputs(ON_ALL_BACKENDS, backend)
     np.testing.assert_allclose(actual["logits"], expected["logits"], atol=1e-4)

@@ -38,14 +38,14 @@ def test_models_and_tasks(capsys):
     assert "\n".join([*lines, ""]) == printed
 
 
-def test_parsers():
+def test_parsers_show_their_class_and_number_of_symbols():
     parser, lines = new_parser(), []
     assert repr(parser).startswith("<ConstituencyParser")
     parser.summary(print_fn=lines.append)
     assert f"{len(parser.symbols.symbols)} symbols" in "".join(lines)
 
 
-def test_corpora(tmp_path):
+def test_corpora_and_batches_show_their_sizes(tmp_path):
     pairs = [("a dog", "ein Hund"), ("a cat", "eine Katze")]
     text = kt.data.ParallelText("made up", "train", "en", "de", lambda: iter(pairs))
     assert repr(text) == "<ParallelText made up train en-de: 2 pairs>"

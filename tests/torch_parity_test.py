@@ -40,7 +40,7 @@ def attention_pair(use_bias):
 
 
 @USE_BIAS
-def test_self_attention(use_bias):
+def test_self_attention_equals_pytorchs(use_bias):
     ours, theirs = attention_pair(use_bias)
     expected, _ = theirs(*3 * [torch.tensor(TARGET)])
     assert_close(ours(TARGET), expected)
@@ -85,7 +85,7 @@ def layer_pair(kind, normalize_first, use_bias, activation):
 
 @BOTH_NORMS
 @USE_BIAS
-def test_encoder_layer(normalize_first, use_bias):
+def test_an_encoder_layer_equals_pytorchs(normalize_first, use_bias):
     ours, theirs = layer_pair("encoder", normalize_first, use_bias, "relu")
     expected = theirs(torch.tensor(SOURCE), src_key_padding_mask=torch.tensor(~SOURCE_MASK))
     # PyTorch's outputs at padding are as good as ours; nobody reads them.
@@ -95,7 +95,7 @@ def test_encoder_layer(normalize_first, use_bias):
 
 @BOTH_NORMS
 @USE_BIAS
-def test_decoder_layer(normalize_first, use_bias):
+def test_a_decoder_layer_equals_pytorchs(normalize_first, use_bias):
     ours, theirs = layer_pair("decoder", normalize_first, use_bias, "gelu")
     expected = theirs(
         torch.tensor(TARGET),
@@ -134,7 +134,7 @@ def long(ids):
 
 @BOTH_NORMS
 @USE_BIAS
-def test_whole_model(normalize_first, use_bias):
+def test_the_whole_model_equals_pytorchs(normalize_first, use_bias):
     ours, theirs = model_pair(normalize_first, use_bias)
     expected = to_numpy(theirs(long(SOURCE_IDS), long(TARGET_IDS)))
     real = TARGET_IDS != 0

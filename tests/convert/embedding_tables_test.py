@@ -166,7 +166,7 @@ def _counted(ids):
     return [(x, ids[:i].count(x)) for i, x in enumerate(ids)]
 
 
-def test_normalization_stays():
+def test_reordered_protos_keep_their_normalization():
     proto = train("unigram", normalization_rule_name="nmt_nfkc_cf")
     new = Tokenizer(reordered_proto(proto, [*RESERVED, *pieces_of(proto)[3:]]))
     assert new.encode(["THE ﬁ"]) == new.encode(["the fi"])

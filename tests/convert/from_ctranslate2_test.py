@@ -36,7 +36,7 @@ needs_data = pytest.mark.skipif(
 
 @needs_data
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_transliterates(beam_size):
+def test_the_real_transliterator_gives_ctranslate2s_output_and_score(beam_size):
     import ctranslate2
 
     source = "آ ت ز م و ن"
@@ -67,7 +67,7 @@ def test_a_repetition_penalty_does_what_ctranslate2_does():
 
 
 @needs_data
-def test_real_probabilities():
+def test_the_real_transliterator_gives_ctranslate2s_probabilities():
     assert_same_scores(
         kt.convert.ctranslate2(DATA),
         DATA,
@@ -227,7 +227,7 @@ SPECS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", SPECS)
-def test_same_probabilities(name, tmp_path):
+def test_each_kind_of_model_gives_ctranslate2s_probabilities(name, tmp_path):
     options, changes, expected = SPECS[name]
     spec = new_spec(**options)
     for change in changes:

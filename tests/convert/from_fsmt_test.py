@@ -100,7 +100,7 @@ def rows_of(theirs, translator):
 
 
 @pytest.mark.parametrize("index", range(len(SHAPES)))
-def test_logits(tmp_path, index):
+def test_logits_equal_those_of_transformers(tmp_path, index):
     theirs, _ = make_folder(tmp_path / "m", index, seed=index)
     translator = kt.convert.fsmt(tmp_path / "m")
     source_rows, target_rows = rows_of(theirs, translator)
@@ -118,7 +118,7 @@ ENDING = [(0, 0.9), (1, 0.9), (31, 1.5), (3, 0.9), (4, 0.9), (5, 0.9), (6, 0.9),
 @pytest.mark.parametrize(
     "index", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, len(SHAPES)))]
 )
-def test_searches(tmp_path, index):
+def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
     alpha = (1.0, 0.7)[index % 2]
     seed, end = ENDING[index]
@@ -129,7 +129,7 @@ def test_searches(tmp_path, index):
 
 @ONCE
 @pytest.mark.parametrize("languages", [("en", "de"), ("de", "en"), ("ru", "fr")])
-def test_texts(tmp_path, languages):
+def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, languages):
     """Of text, tokens are those of their tokenizer; of tokens, text."""
     theirs, tokenizer = make_folder(tmp_path / "m", languages=languages)
     translator = kt.convert.fsmt(tmp_path / "m")
@@ -171,7 +171,7 @@ def test_translation_is_theirs(tmp_path):
 
 
 @ONCE
-def test_wrong_folders(tmp_path):
+def test_wrong_folders_are_refused_by_file_or_option(tmp_path):
     folder = tmp_path / "m"
     make_folder(folder, 3)
     (folder / "generation_config.json").unlink()

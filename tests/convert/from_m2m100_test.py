@@ -79,7 +79,7 @@ def convert(path, kind="m2m100"):
 
 
 @pytest.mark.parametrize("index", range(len(SHAPES)))
-def test_logits(tmp_path, index):
+def test_logits_equal_those_of_transformers(tmp_path, index):
     kind = ("m2m100", "nllb")[index % 2]
     theirs, _ = make_folder(tmp_path / "m", index, kind, seed=index)
     translator = convert(tmp_path / "m", kind)
@@ -94,7 +94,7 @@ ENDING = [(20, 1.3), (21, 2.4), (22, 1.3), (23, 1.3), (24, 1.3), (25, 1.3), (30,
 @pytest.mark.parametrize(
     "index", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, len(SHAPES)))]
 )
-def test_searches(tmp_path, index):
+def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
     kind, alpha = ("m2m100", "nllb")[index % 2], (1.0, 0.7)[index % 2]
     seed, end = ENDING[index]
@@ -108,7 +108,7 @@ def test_searches(tmp_path, index):
 
 @ONCE
 @pytest.mark.parametrize("kind", LANGUAGES)
-def test_texts(tmp_path, kind):
+def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, kind):
     """Of text, tokens are those of their tokenizer; of tokens, text."""
     theirs, tokenizer = make_folder(tmp_path / "m", kind=kind)
     translator = convert(tmp_path / "m", kind)
@@ -156,7 +156,7 @@ def check_same_tokens(actual, expected):
 
 
 @ONCE
-def test_languages(tmp_path):
+def test_languages_come_from_arguments_then_configurations(tmp_path):
     folder = tmp_path / "m"
     make_folder(folder)
     translator = kt.convert.m2m100(folder)  # those of the tokenizer
@@ -191,7 +191,7 @@ def test_a_tag_is_the_language_of_the_source(tmp_path, kind):
 
 
 @ONCE
-def test_wrong_folders(tmp_path):
+def test_wrong_folders_are_refused_by_file_or_option(tmp_path):
     folder = tmp_path / "m"
     make_folder(folder)
     (folder / "generation_config.json").unlink()

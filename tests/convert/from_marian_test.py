@@ -151,12 +151,12 @@ def check_same(both, tokens, scores, our_tokens, our_scores):
 
 
 @pytest.mark.parametrize("seed", [*SHORT, *LONG])
-def test_logits(seed, tmp_path):
+def test_logits_equal_those_of_transformers(seed, tmp_path):
     check_logits(Both(tmp_path, seed, **random_config(seed)))
 
 
 @pytest.mark.parametrize("seed", [*SHORT, *(pytest.param(i, marks=pytest.mark.slow) for i in LONG)])
-def test_searches(seed, tmp_path):
+def test_searches_give_the_outputs_and_scores_of_generate(seed, tmp_path):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
     both = Both(tmp_path, seed, **random_config(seed))
     check_searches(both, alpha=(1.0, 0.0, 0.6)[seed % 3])
@@ -254,7 +254,7 @@ def several(tmp_path):
 
 
 @pytest.mark.once
-def test_target_language(several, caplog):
+def test_target_language_is_the_first_source_token(several, caplog):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(several)

@@ -129,7 +129,7 @@ MODELS = {
 
 @pytest.mark.parametrize("reserved", [THEIRS, OURS])
 @pytest.mark.parametrize("name", MODELS)
-def test_logits(name, reserved):
+def test_logits_equal_those_of_pytorchs_model(name, reserved):
     theirs, options = MODELS[name]
     if "layer_norm_eps" in theirs:
         options = {**options, "layer_norm_epsilon": theirs["layer_norm_eps"]}

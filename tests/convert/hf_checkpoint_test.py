@@ -46,7 +46,7 @@ def check_weights(folder):
         np.testing.assert_array_equal(foreign.tensor(name), values)
 
 
-def test_safetensors(tmp_path):
+def test_weights_are_read_from_safetensors(tmp_path):
     check_weights(write_safetensors(tmp_path / "model"))
 
 
@@ -78,7 +78,7 @@ def test_weights_in_several_files(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16])
-def test_short_floats(dtype, tmp_path):
+def test_float16_and_bfloat16_weights_are_read_as_float32(dtype, tmp_path):
     values = normal(2, 3).astype(dtype)
     foreign = open_checkpoint(write_safetensors(tmp_path / "model", {"a": values}))
     np.testing.assert_array_equal(foreign.tensor("a"), values.astype("float32"))
@@ -178,7 +178,7 @@ def test_what_the_configuration_says(tmp_path):
         foreign.option("norm", "layer")
 
 
-def test_numbers(tmp_path):
+def test_number_gives_configured_numbers_or_the_default(tmp_path):
     folder = write_safetensors(tmp_path / "model")
     write_config(folder, dropout=0.3, heads=None, norm="rms", bias=True)
     foreign = open_checkpoint(folder)
@@ -189,7 +189,7 @@ def test_numbers(tmp_path):
             foreign.number(name, 1.0)
 
 
-def test_vocabularies(tmp_path):
+def test_vocabularies_need_the_ids_from_zero_once_each(tmp_path):
     folder = write_safetensors(tmp_path / "model")
     path = folder / "vocab.json"
     path.write_text('{"b": 1, "a": 0}')
@@ -210,7 +210,7 @@ def test_weights_that_nobody_asked_for(tmp_path):
     foreign.check_all_read()
 
 
-def test_repositories(tmp_path, monkeypatch):
+def test_pytorch_weights_are_downloaded_only_without_safetensors(tmp_path, monkeypatch):
     """What is asked of the hub: text and vocabularies first, and PyTorch's weights if need be."""
     import huggingface_hub
 

@@ -100,7 +100,7 @@ def test_few_shapes_within_the_budget(store, training, sizes):
 
 
 @BOTH
-def test_contents(store, training):
+def test_each_row_holds_a_pair_with_start_and_end_tokens_and_weights(store, training):
     for inputs, targets, weights in all_batches(
         TokenBatches(store, 300, 4, rows_multiple=4, training=training)
     ):
@@ -283,7 +283,7 @@ def test_recipes_plan_few_shapes_first(store):
 
 @pytest.mark.parametrize("lengths", [[(3, 5)], [(0, 0)], [(3, 4)] * 7, [(1, 20), (20, 1)]])
 @pytest.mark.parametrize("rows_multiple", [1, 4])
-def test_tiny_corpora(tmp_path, lengths, rows_multiple):
+def test_each_pair_of_a_tiny_corpus_is_in_one_batch(tmp_path, lengths, rows_multiple):
     batches = TokenBatches(store_of(tmp_path / "tokens", lengths), 84, rows_multiple=rows_multiple)
     rows = 0
     for inputs, targets, weights in all_batches(batches):
@@ -302,7 +302,7 @@ def test_share_of_real_tokens(store):
     assert abs(batches.real_token_share() - counts[0] / counts[1]) < 1e-12
 
 
-def test_no_pairs(tmp_path):
+def test_a_store_without_pairs_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must contain sentence pairs"):
         TokenBatches(store_of(tmp_path / "tokens", []), 256)
 

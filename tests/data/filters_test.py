@@ -32,7 +32,7 @@ def test_a_text_of_which_all_is_kept_is_the_text_itself():
     assert filter_pairs(whole, FilterOptions()) == (whole, {})
 
 
-def test_ratio():
+def test_pairs_over_the_length_ratio_are_left_out():
     pairs = [
         ("Yes.", "Selbstverständlich."),  # a word may be as long as it likes
         ("x" * 40, "y" * 120),
@@ -78,7 +78,7 @@ def test_what_is_in_several_texts_of_a_mixture_is_there_once():
         ("de", "Größe", "Размер"),
     ],
 )
-def test_scripts(language, right, wrong):
+def test_pairs_in_another_script_are_left_out(language, right, wrong):
     pairs = [("the dog runs", right), ("the dog runs", wrong), ("1 2 3 !", "1 2 3 !")]
     kept, counts = left_out(pairs, target=language, check_scripts=True)
     assert kept == [pairs[0], pairs[2]] and counts == {"script": 1}

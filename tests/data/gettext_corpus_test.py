@@ -196,7 +196,7 @@ def test_pairs_of_a_folder(tmp_path):
         ("", "is empty"),
     ],
 )
-def test_damaged_catalogs(tmp_path, content, expected):
+def test_damaged_catalogs_are_refused_by_path(tmp_path, content, expected):
     write(tmp_path, de=content)
     message = error_of(load_parallel_text, "catalogs", "train", "en", "de", tmp_path)
     assert expected in message and str(tmp_path / "de") in message
@@ -231,7 +231,7 @@ CORPORA = os.environ.get("KERAS_TRANSFORMER_DATA")
 
 @pytest.mark.skipif(not CORPORA, reason="set KERAS_TRANSFORMER_DATA to a folder with catalogs/")
 @pytest.mark.parametrize("target", ["de", "ja", "ru", "zh"])
-def test_real_catalogs(target):
+def test_splits_of_real_catalogs_share_no_english_message(target):
     if not Path(CORPORA, "catalogs", f"en-{target}").is_dir():
         pytest.skip("there are none of this pair")
     splits = ("train", "val", "test")

@@ -41,7 +41,7 @@ def test_as_they_are():
         ((7,), (3,), [7]),
     ],
 )
-def test_ratios(lengths, ratios, counts):
+def test_ratios_set_how_often_each_text_is_repeated(lengths, ratios, counts):
     texts = [text(name, length) for name, length in zip("abc", lengths)]
     mixture = Mixture(texts, ratios)
     assert mixture.counts == counts and len(mixture) == sum(counts)
@@ -58,7 +58,7 @@ def test_ratios(lengths, ratios, counts):
     assert Mixture(texts).fingerprint() != mixture.fingerprint() or counts == list(lengths)
 
 
-def test_tags():
+def test_tags_are_put_before_sources_and_listed_by_mixtures():
     tagged = TaggedText(TaggedText(text("a", 2), "<bt>"), "<2de>")
     assert list(tagged) == [("<2de> <bt> a 0", "de 0"), ("<2de> <bt> a 1", "de 1")]
     assert tagged.prefix == tagged.tags == ("<2de>", "<bt>")
@@ -279,7 +279,7 @@ def test_the_fingerprint_of_ratios_is_of_all_pairs():
         (lambda: Mixture([text("a", 1)], (float("inf"),)), "positive numbers.*ratios=.inf."),
     ],
 )
-def test_wrong_mixtures(make, message):
+def test_wrong_ratios_tags_and_specifications_are_refused(make, message):
     with pytest.raises(kt.UserError, match=message):
         make()
 

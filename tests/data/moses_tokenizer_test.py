@@ -90,7 +90,7 @@ def test_unknown_and_reserved_tokens():
         _ = tokenizer.proto
 
 
-def test_wrong_vocabularies():
+def test_wrong_tokens_and_merges_are_refused():
     for tokens, merges, word in (
         (TOKENS[:3], [], "at least 4"),
         ([*TOKENS, "do"], MERGES, "distinct"),
@@ -101,7 +101,7 @@ def test_wrong_vocabularies():
             MosesTokenizer(tokens, merges, "en")
 
 
-def test_damaged_files(tmp_path):
+def test_missing_and_damaged_tokenizer_files_are_refused_by_name(tmp_path):
     path = tmp_path / "x.json"
     with pytest.raises(kt.UserError, match="Cannot find the tokenizer"):
         MosesTokenizer.from_file(path)

@@ -66,7 +66,7 @@ def test_pairs_length_and_repeated_passes(tmp_path):
     assert (text.source_language, text.target_language) == ("en", "de")
 
 
-def test_direction(tmp_path):
+def test_source_and_target_set_the_direction_of_pairs(tmp_path):
     write(tmp_path, dev__fr="un\n", dev__en="one\n")
     assert list(load_parallel_text("text", "dev", "fr", "en", tmp_path)) == [("un", "one")]
     assert list(load_parallel_text("text", "dev", "en", "fr", str(tmp_path))) == [("one", "un")]
@@ -306,7 +306,7 @@ def test_synthetic_both_directions():
     assert english_german.fingerprint() == again.fingerprint() != german_english.fingerprint()
 
 
-def test_bleu_tokenize():
+def test_only_tokenized_corpora_are_scored_without_tokenization():
     assert bleu_tokenize("multi30k.lc.norm.tok") == "none"
     assert {bleu_tokenize(name) for name in DATASETS if name != "multi30k.lc.norm.tok"} == {None}
     with pytest.raises(ValueError, match="`dataset` must be one of"):
@@ -332,19 +332,19 @@ def test_bleu_tokenize():
         (("wmt14", "val", "fr", "de"), ["'wmt13' has no language pair fr-de"]),
     ],
 )
-def test_wrong_arguments(arguments, parts):
+def test_wrong_names_of_corpora_splits_and_languages_are_refused(arguments, parts):
     message = error_of(*arguments)
     for part in parts:
         assert part in message
 
 
 @pytest.mark.parametrize("dataset", ["multi30k", "tatoeba", "wmt14", "text"])
-def test_missing_folder(tmp_path, dataset):
+def test_a_missing_data_dir_is_refused_by_path(tmp_path, dataset):
     message = error_of(dataset, "train", data_dir=tmp_path / "nowhere")
     assert "`data_dir`" in message and str(tmp_path / "nowhere") in message
 
 
-def test_missing_file(tmp_path):
+def test_missing_files_are_named_with_their_folder(tmp_path):
     write(tmp_path / "wmt14", train__en="a\n")
     message = error_of("wmt14", "train", data_dir=tmp_path)
     assert f"train.de not found in {tmp_path / 'wmt14'}." in message
@@ -362,7 +362,7 @@ def test_from_files_without_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("english, german", [("", "x\n"), ("a\n", ""), ("", "")])
-def test_empty_file(tmp_path, english, german):
+def test_an_empty_file_is_refused_by_path(tmp_path, english, german):
     write(tmp_path, train__en=english, train__de=german)
     message = error_of("text", "train", data_dir=tmp_path)
     assert str(tmp_path / ("train.de" if english else "train.en")) in message
@@ -411,7 +411,7 @@ def test_compressions_that_python_lacks_are_named(tmp_path, start, name):
 
 
 @pytest.mark.parametrize("line, columns", [("no tab", 1), ("a\tb\tCC BY 2.0", 3), ("", 1)])
-def test_tatoeba_columns(tmp_path, line, columns):
+def test_a_tatoeba_line_with_other_columns_is_refused_by_number(tmp_path, line, columns):
     write(tmp_path, train__tsv=f"Hi.\tHallo!\n{line}\n", dev__tsv=f"Hi.\tHallo!\n{line}\n")
     for split in SPLITS:
         message = error_of("tatoeba", split, data_dir=tmp_path)
@@ -602,7 +602,7 @@ def test_sizes_of_multi30k(dataset, split, size):
 
 
 @needs_corpora
-def test_real_tatoeba():
+def test_splits_of_real_tatoeba_share_no_sentence():
     train, val, test = (load_parallel_text("tatoeba", x, data_dir=CORPORA) for x in SPLITS)
     assert len(val) + len(test) == 2_456 and 140_000 < len(train) < 164_910
     assert 1_000 < len(val) < 1_456

@@ -124,7 +124,7 @@ def test_what_is_always_one_token_is_never_split(kind):
     assert all(tokens.count(tag) == 2 for tokens in sampler(ids, 1))
 
 
-def test_bytes_stay():
+def test_sampling_keeps_byte_tokens():
     sentences = [sentence for pair in sentence_pairs(200) for sentence in pair]
     vocabulary = Tokenizer.train(sentences, 320, byte_fallback=True)
     ids = vocabulary.encode(["the 中🙂 dog", "🙂"])

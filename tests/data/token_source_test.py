@@ -130,7 +130,7 @@ def test_sums_of_a_value_of_tokens(store, monkeypatch):
     assert store.source.sums(values).tolist() == expected
 
 
-def test_planned_lengths(store, samplers):
+def test_planned_lengths_are_the_mean_and_half_a_deviation(store, samplers):
     tokens = SampledTokens(store, (samplers[0], None), seed=1)
     sampler, ids = samplers[0], store.source[0]
     mean, variance = (x[ids].sum() for x in (sampler.mean_lengths, sampler.length_variances))

@@ -53,7 +53,7 @@ def test_a_full_disk_is_named_as_such(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_padded(tmp_path):
+def test_padded_rows_are_in_the_order_of_indices(tmp_path):
     store = TokenStore.build(tmp_path / "tokens", PAIRS, Numbers())
     padded = store.source.padded(np.array([4, 1, 0]), 4)
     assert padded.dtype == "int32"
@@ -61,7 +61,7 @@ def test_padded(tmp_path):
 
 
 @pytest.mark.parametrize("pairs", [[], [("", "")] * 3], ids=["no pairs", "empty pairs"])
-def test_no_tokens(tmp_path, pairs):
+def test_stores_may_hold_no_pairs_or_empty_pairs(tmp_path, pairs):
     store = TokenStore.build(tmp_path / "tokens", pairs, Numbers())
     assert len(store) == len(pairs)
     assert pairs_of(store) == pairs
@@ -221,14 +221,14 @@ def test_killed_half_way(tmp_path, monkeypatch, count):
     assert pairs_of(TokenStore(path)) == PAIRS
 
 
-def test_no_store(tmp_path):
+def test_a_folder_that_is_not_a_store_is_refused_by_path(tmp_path):
     assert str(tmp_path / "none") in error_of(TokenStore, tmp_path / "none")
     assert str(tmp_path) in error_of(TokenStore, tmp_path)
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("bytes_lost", [1, 4, None])
-def test_damaged_store(tmp_path, part, bytes_lost):
+def test_a_missing_or_truncated_part_is_refused_by_path(tmp_path, part, bytes_lost):
     path = tmp_path / "tokens"
     TokenStore.build(path, PAIRS, Numbers())
     if bytes_lost is None:

@@ -23,13 +23,13 @@ def pieces(tokenizer):
     return [processor.id_to_piece(i) for i in range(tokenizer.vocabulary_size)]
 
 
-def test_reserved_ids():
+def test_the_first_four_ids_are_pad_start_end_and_unknown():
     assert (PAD_ID, START_ID, END_ID, UNKNOWN_ID) == (0, 1, 2, 3)
     assert pieces(tokenizer())[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
     assert tokenizer().vocabulary_size == 60
 
 
-def test_round_trip():
+def test_decoding_restores_encoded_sentences():
     token_ids = tokenizer().encode(SENTENCES)
     assert tokenizer().decode(token_ids) == SENTENCES
     assert {i for ids in token_ids for i in ids} <= set(range(UNKNOWN_ID + 1, 60))
@@ -45,7 +45,7 @@ def test_unknown_characters_have_the_unknown_id():
     assert UNKNOWN_ID in tokenizer().encode(["the 🙂"])[0]
 
 
-def test_empty_text():
+def test_empty_text_has_no_tokens():
     assert tokenizer().encode([]) == []
     assert tokenizer().encode(["", " "]) == [[], []]
     assert tokenizer().decode([]) == []
@@ -152,7 +152,7 @@ def test_too_small_a_vocabulary(size):
 
 
 @pytest.mark.parametrize("sentences", [[], [""], ["", "  "]])
-def test_no_text(sentences):
+def test_training_on_no_text_is_refused(sentences):
     message_of(Tokenizer.train, sentences, 60)
 
 
@@ -168,13 +168,13 @@ def test_error_in_the_text_is_not_hidden():
 @pytest.mark.parametrize(
     "damage", [lambda proto: b"", lambda proto: b"no model", lambda p: p[:-40]]
 )
-def test_damaged_file(tmp_path, damage):
+def test_a_damaged_file_is_refused_by_path(tmp_path, damage):
     path = tmp_path / "tokenizer.spm"
     path.write_bytes(damage(tokenizer().proto))
     assert str(path) in message_of(Tokenizer.from_file, path)
 
 
-def test_missing_file(tmp_path):
+def test_a_missing_file_is_refused_by_path(tmp_path):
     assert str(tmp_path / "none.spm") in message_of(Tokenizer.from_file, tmp_path / "none.spm")
     assert str(tmp_path) in message_of(Tokenizer.from_file, tmp_path)
 

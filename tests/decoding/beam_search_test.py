@@ -90,7 +90,7 @@ def test_scores_of_the_largest_alpha_are_finite_and_ordered(length_penalty):
     assert (scores[1:] > scores[:-1]).all() and (scores < 0).all()
 
 
-def test_all_outputs():
+def test_the_list_of_all_outputs_is_complete_for_small_lengths():
     assert list(all_outputs(1, 5)) == [(2,), (3,), (4,)]
     assert list(all_outputs(2, 4)) == [(2,), (3, 2), (3, 3)]
     # 1 + 3 that end before the limit of 3, 9 that end at it and 27 that are cut.
@@ -385,7 +385,7 @@ def test_empty_prefix_changes_nothing(width):
         assert_equals_reference(model, prefix_token_ids=prefix, **PAIR)
 
 
-def test_everything_together():
+def test_all_options_together_equal_the_search_in_plain_python():
     for seed in SEEDS:
         assert_equals_reference(narrow_model(seed), **EVERYTHING)
 
@@ -399,7 +399,7 @@ def test_pre_norm_and_free_sizes_equal_reference():
         assert_equals_reference(narrow_model(seed, **options), **FULL)
 
 
-def test_mixed_precision():
+def test_bfloat16_gives_sorted_float32_scores_and_attention_that_sums_to_one():
     model = randomize(model_of(dtype="mixed_bfloat16", num_layers=1), seed=1)
     token_ids, scores, attention = search(model, **FULL)
     assert scores.dtype == "float32" and np.isfinite(scores).all()
@@ -689,7 +689,7 @@ def prefix_with(row, tokens):
         "too few rows, empty",
     ],
 )
-def test_wrong_prefix(prefix_token_ids):
+def test_malformed_prefixes_are_refused(prefix_token_ids):
     with pytest.raises(ValueError, match="`prefix_token_ids`.*Received: "):
         search(model_of(), prefix_token_ids=prefix_token_ids)
 

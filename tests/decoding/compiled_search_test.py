@@ -46,7 +46,7 @@ def test_everything_together_compiled_once():
         assert model.traces == 2  # nor do other shapes
 
 
-def test_deterministic_attention():
+def test_leaf_counts_follow_hypotheses_through_the_beam():
     # A hypothesis takes the number of its leaves along, wherever the beam puts it.
     counted = {"word_start_ids": (3, 5, 7, 8, 10), "leaf_ids": (4, 6, 9, 11)}
     model = reweight(model_of.__wrapped__(**ONE_LAYER, **counted), SEEDS[0])
@@ -144,13 +144,13 @@ def compile_jax(function):
     return jax.jit(function)
 
 
-def test_no_sentences():
+def test_an_empty_batch_gives_empty_results():
     token_ids, scores, attention = search(model_of(), np.zeros((0, 6), "int32"), **FULL)
     assert token_ids.shape == (0, 4, LENGTH) and scores.shape == (0, 4)
     assert attention.shape == (0, 4, 2, 2, LENGTH, 6)
 
 
-def test_mixed_precision():
+def test_bfloat16_gives_finite_float32_scores_within_the_limits():
     model = randomize(model_of(dtype="mixed_bfloat16", **ONE_LAYER), seed=1)
     token_ids, scores = search(model, beam_size=2)
     assert scores.dtype == "float32" and np.isfinite(scores).all()

@@ -228,7 +228,7 @@ def test_a_grammar_combines_with_the_others():
 # What looks back
 
 
-def test_history():
+def test_longer_history_puts_the_new_token_first():
     history = ops.convert_to_tensor([[[4, 3, 0], [5, 0, 0]]])
     history = longer(history, ops.convert_to_tensor([[0, 0]]), ops.convert_to_tensor([[6, 7]]))
     assert to_numpy(history).tolist() == [[[6, 4, 3], [7, 4, 3]]]
@@ -239,12 +239,12 @@ def test_history():
     # The tokens, the last first: 5 4 3 5 4 6.
     [(0, {3, 4, 5, 6}), (1, {3}), (2, {3}), (3, set())],
 )
-def test_followers(count, expected):
+def test_followers_are_the_tokens_after_an_earlier_equal_ngram(count, expected):
     history = ops.convert_to_tensor([[[5, 4, 3, 5, 4, 6, 0, 0]]])
     assert set(to_numpy(followers(history, count)).ravel().tolist()) - {0} == expected
 
 
-def test_mark():
+def test_mark_flags_the_given_tokens_in_each_row():
     tokens = ops.convert_to_tensor([[5, 9, 0], [3, 3, 3]])
     marks = to_numpy(mark(tokens, np.array([2, 3, 5, 7])))
     assert marks.tolist() == [[False, False, True, False], [False, True, False, False]]
@@ -273,7 +273,7 @@ def test_mark():
         (lambda: ForcedPrefix([[4.5]]), "`prefix_token_ids` must be an array of 32-bit int"),
     ],
 )
-def test_errors(make, message):
+def test_wrong_arguments_of_constraints_are_refused(make, message):
     with pytest.raises(kt.UserError, match=message):
         make()
 

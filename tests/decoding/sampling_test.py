@@ -229,6 +229,6 @@ def test_sentence_numbers_are_one_per_source():
         ({"banned_token_ids": [99]}, "banned_token_ids"),
     ],
 )
-def test_errors(options, message):
+def test_wrong_sampling_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         draw(**options)

@@ -90,7 +90,7 @@ def test_searches_that_hold_arrays_are_equal_by_value():
         (lambda: resolve_search("random", kt.BeamSearch(), beam_size=8), "Sampling has no option"),
     ],
 )
-def test_errors(make, message):
+def test_wrong_search_options_are_refused(make, message):
     with pytest.raises(kt.UserError, match=message):
         make()
 

@@ -220,7 +220,7 @@ def test_model_can_be_collected_after_a_search():
     assert reference() is None
 
 
-def test_mixed_precision():
+def test_bfloat16_gives_finite_float32_scores_within_the_limits():
     token_ids, scores = search(new_model(num_layers=1, dtype="mixed_bfloat16"))
     assert scores.dtype == "float32" and np.isfinite(scores).all()
     assert (output_lengths(token_ids) <= LIMITS).all()

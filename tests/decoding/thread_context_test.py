@@ -26,7 +26,7 @@ def num_parts(request, monkeypatch):
     return request.param
 
 
-def test_stateless_scope(num_parts):
+def test_a_search_reads_the_values_of_a_stateless_scope(num_parts):
     model = randomize(new_model(), seed=1)
     before = scores_of(model)
     values = [to_numpy(variable.value).copy() for variable in model.variables]

@@ -39,7 +39,7 @@ def test_blocks_are_used_where_they_save_work():
     assert _block_size(32, 8) is None  # too small
 
 
-def test_gather_rows():
+def test_gather_rows_takes_each_batchs_own_rows():
     x = np.arange(2 * 3 * 4).reshape(2, 3, 4)
     indices = np.array([[2, 0, 0, 1], [1, 1, 2, 0]], "int32")
     gathered = to_numpy(gather_rows(ops.convert_to_tensor(x), ops.convert_to_tensor(indices)))

@@ -55,14 +55,14 @@ def test_signatures_name_the_settings():
     assert "tok:none" in score_translations(["a"], ["a"], tokenize="none").bleu_signature
 
 
-def test_tokenizer_matters():
+def test_the_tokenizer_changes_the_precision_of_words():
     # 13a cuts the full stop off: 5 tokens instead of 4, the last of which differs.
     hypotheses, references = ["one two three four!"], ["one two three four."]
     assert score_translations(hypotheses, references).precisions[0] == pytest.approx(80)
     assert score_translations(hypotheses, references, "none").precisions[0] == pytest.approx(75)
 
 
-def test_several_references():
+def test_each_hypothesis_may_match_any_of_its_references():
     hypotheses = ["a b c d", "e f g h"]
     scores = score_translations(hypotheses, [["a b c d", "w"], ["v", "e f g h"]])
     assert "nrefs:2" in scores.bleu_signature
@@ -117,13 +117,15 @@ def test_json_round_trip():
         (["a"], ["a"], "14b", "`tokenize` must be one of .*13a.*Received: tokenize='14b'"),
     ],
 )
-def test_bad_input(hypotheses, references, tokenize, message):
+def test_unequal_counts_and_unknown_tokenizers_are_refused(
+    hypotheses, references, tokenize, message
+):
     with pytest.raises(ValueError, match=message) as error:
         score_translations(hypotheses, references, tokenize)
     assert "\n" not in str(error.value)
 
 
-def test_nearest_translation():
+def test_the_nearest_translation_has_the_highest_smoothed_bleu():
     reference = "Ein Hund rennt."
     others = ["Der Hund läuft.", "Ein Hund rennt durch den Park."]
     assert nearest_translation([*others, reference], reference) == reference

@@ -69,7 +69,7 @@ def exported(translator, tmp_path):
 
 
 @needs_ctranslate2
-def test_same_probabilities(translator, exported):
+def test_ctranslate2_gives_the_models_probabilities(translator, exported):
     model, processor = exported
     sources, targets = (translator.tokenizer.encode(sentences) for sentences in zip(*PAIRS))
     expected = log_probabilities(translator.model, sources, targets)
@@ -118,7 +118,7 @@ def test_same_greedy_translations(translator, exported):
 
 
 @needs_ctranslate2
-def test_long_sentences(tmp_path):
+def test_sentences_of_a_thousand_tokens_keep_their_probabilities(tmp_path):
     import ctranslate2
 
     translator = kt.Translator(new_model(), tokenizer())
@@ -133,7 +133,7 @@ def test_long_sentences(tmp_path):
 
 
 @needs_ctranslate2
-def test_mixed_precision(tmp_path):
+def test_a_bfloat16_policy_exports_the_float32_weights(tmp_path):
     import ctranslate2
 
     model = new_model(dtype="mixed_bfloat16")
@@ -197,7 +197,7 @@ def test_model_that_ctranslate2_cannot_run(options, message, tmp_path):
 
 @pytest.mark.slow
 @needs_ctranslate2
-def test_quantized_model(tmp_path):
+def test_a_quantized_model_cannot_be_exported(tmp_path):
     model = new_model()
     model.quantize("int8")
     with pytest.raises(ValueError, match="Cannot export a quantized model"):
@@ -216,7 +216,7 @@ def test_tokenizer_of_another_vocabulary(tmp_path):
 
 
 @needs_ctranslate2
-def test_quantization(tmp_path):
+def test_int8_export_is_smaller_and_close_to_the_model(tmp_path):
     import ctranslate2
 
     translator, model = kt.Translator(new_model(), tokenizer()), tmp_path / "model"
@@ -246,7 +246,7 @@ def test_converter_of_ctranslate2_itself(tmp_path):
 
 
 @needs_ctranslate2
-def test_options(tmp_path):
+def test_options_go_to_ctranslate2s_converter_and_wrong_ones_are_refused(tmp_path):
     translator, path = kt.Translator(new_model(), tokenizer()), tmp_path / "model"
     (tmp_path / "map").write_text("\n\tthe\n", "utf-8")
     for options, message in (
@@ -272,7 +272,7 @@ def test_format_that_is_not_there(tmp_path):
 
 
 @needs_ctranslate2
-def test_two_tokenizers(tmp_path):
+def test_a_model_of_two_vocabularies_keeps_its_probabilities(tmp_path):
     import ctranslate2
     import sentencepiece
 
@@ -350,7 +350,7 @@ def test_same_translations_of_multi30k(beam_size, tmp_path):
     assert translator(lines) == texts
 
 
-def test_without_ctranslate2(tmp_path, monkeypatch):
+def test_a_missing_ctranslate2_is_reported_with_its_install_command(tmp_path, monkeypatch):
     for module in ("ctranslate2", "ctranslate2.specs"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ValueError, match="pip install ctranslate2"):

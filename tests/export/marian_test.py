@@ -169,7 +169,7 @@ def test_what_marian_lacks(options, tmp_path):
 
 
 @pytest.mark.slow
-def test_quantized_model(tmp_path):
+def test_a_quantized_model_cannot_be_exported(tmp_path):
     quantized = new_translator()
     quantized.model.quantize("int8")
     with pytest.raises(kt.UserError, match="quantized"):
@@ -190,7 +190,7 @@ def test_sources_without_an_end_token(tmp_path):
         export_marian(endless, tmp_path / "marian")
 
 
-def test_first_token(tmp_path):
+def test_a_target_prefix_is_the_first_generated_token(tmp_path):
     translator = kt.Translator(
         new_model(), tokenizer(), target_prefix=("▁dog",), beam_size=1, alpha=0.0, extra_length=5
     )
@@ -221,7 +221,7 @@ def test_reserved_pieces_of_other_names(tmp_path):
     assert again._encode(SENTENCES) == translator._encode(SENTENCES)
 
 
-def test_other_searches(tmp_path, caplog):
+def test_another_length_penalty_is_exported_with_a_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         export_marian(new_translator(kt.BeamSearch(2, 0.6)), tmp_path / "gnmt")
     assert "length penalty 'gnmt'" in caplog.text

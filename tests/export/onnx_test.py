@@ -43,7 +43,7 @@ def exported(request, tmp_path_factory):
 
 @needs_packages
 @pytest.mark.slow
-def test_same_logits(exported):
+def test_onnxruntime_gives_the_models_logits_in_steps_of_any_size(exported):
     translator, path = exported
     source = np.array([[5, 6, 7, 8, END_ID], [9, END_ID, PAD_ID, PAD_ID, PAD_ID]], "int32")
     target = np.array([[START_ID, 5, 6, 7], [START_ID, 8, 9, 10]], "int32")
@@ -107,21 +107,21 @@ def test_names_the_backend_that_can(tmp_path):
 
 
 @pytest.mark.skipif(not ON_TENSORFLOW, reason="the backend comes first")
-def test_without_tf2onnx(tmp_path, monkeypatch):
+def test_a_missing_tf2onnx_is_reported_with_its_install_command(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tf2onnx", None)
     with pytest.raises(kt.UserError, match="pip install tf2onnx"):
         kt.Translator(new_model(), tokenizer()).export(tmp_path / "model", format="onnx")
 
 
 @needs_packages
-def test_other_dtypes(tmp_path):
+def test_mixed_precision_cannot_be_exported(tmp_path):
     translator = kt.Translator(new_model(dtype="mixed_bfloat16"), tokenizer())
     with pytest.raises(kt.UserError, match="mixed_bfloat16"):
         translator.export(tmp_path / "model", format="onnx")
 
 
 @needs_packages
-def test_deterministic_attention(tmp_path):
+def test_deterministic_attention_cannot_be_exported(tmp_path):
     translator = kt.Translator(new_model(word_start_ids=[4], leaf_ids=[5]), tokenizer())
     with pytest.raises(kt.UserError, match="Cannot export deterministic attention"):
         translator.export(tmp_path / "onnx", format="onnx")

@@ -183,7 +183,7 @@ def test_long_text_is_cut_where_python_cuts_it(translator, serve):
     assert len({*scores[1:].tolist()}) == 1 and scores[0] != scores[1]
 
 
-def test_no_sentences(serve):
+def test_an_empty_batch_gives_empty_results(serve):
     translations, scores = serve([])
     assert translations == [] and scores.shape == (0,)
 

@@ -34,7 +34,7 @@ class KerasHubTest(TestCase):
             "decoder_token_ids": np.ones((2, 5), "int32"),
         }
 
-    def test_backbone(self):
+    def test_keras_hubs_backbone_test_passes(self):
         self.run_backbone_test(
             hub.TransformerBackbone,
             self.sizes,
@@ -43,7 +43,7 @@ class KerasHubTest(TestCase):
             run_quantization_check=False,  # int8 is the only quantization
         )
 
-    def test_tokenizer(self):
+    def test_keras_hubs_tokenizer_test_passes(self):
         self.run_preprocessing_layer_test(
             hub.TransformerTokenizer,
             {"proto": tokenizer().proto},
@@ -51,7 +51,7 @@ class KerasHubTest(TestCase):
             expected_output=tokenizer().encode(STRINGS["encoder_text"]),
         )
 
-    def test_preprocessor(self):
+    def test_keras_hubs_preprocessor_test_passes(self):
         self.run_preprocessor_test(
             hub.TransformerSeq2SeqLMPreprocessor,
             self.init_kwargs,
@@ -59,7 +59,7 @@ class KerasHubTest(TestCase):
             token_id_key="decoder_token_ids",
         )
 
-    def test_task(self):
+    def test_keras_hubs_task_test_passes(self):
         options = {
             "backbone": hub.TransformerBackbone(**self.sizes),
             "preprocessor": hub.TransformerSeq2SeqLMPreprocessor(**self.init_kwargs),

@@ -166,7 +166,7 @@ def test_a_quantized_preset(tmp_path, filters):
 
 
 @pytest.mark.once
-def test_another_dtype(preset, lm):
+def test_a_preset_loads_in_another_dtype_or_without_weights(preset, lm):
     half = keras_hub.models.Seq2SeqLM.from_preset(preset, dtype="bfloat16")
     assert half.backbone.dtype_policy.name == "bfloat16"
     assert {weight.dtype for weight in half.weights} <= {"bfloat16", "float32"}
@@ -225,7 +225,7 @@ for kind in ("Backbone", "Seq2SeqLMPreprocessor", "Tokenizer"):
 
 
 @pytest.mark.once
-def test_upload(preset, monkeypatch):
+def test_upload_sends_all_parts_of_a_preset(preset, monkeypatch):
     from types import SimpleNamespace
 
     huggingface_hub = pytest.importorskip("huggingface_hub")
@@ -373,7 +373,7 @@ def test_equal_sentences_of_one_call_have_different_samples(lm):
     assert other(texts) == whole
 
 
-def test_a_prompt(lm):
+def test_generated_text_begins_with_its_prompt(lm):
     texts = {"encoder_text": TEXTS, "decoder_text": ["red", "", "the man", "a"]}
     for prompt, output in zip(texts["decoder_text"], lm.generate(texts)):
         assert output.startswith(prompt)

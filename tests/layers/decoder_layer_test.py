@@ -79,7 +79,7 @@ def test_a_step_leaves_the_given_cache_as_it_was():
     assert_close(again, first, atol=0)
 
 
-def test_parameters():
+def test_parameter_count_is_two_attentions_a_feed_forward_and_three_norms():
     attention = 2 * (8 * 3 + 8 * 3 + 8 * 5 + 5 * 8)
     feed_forward = 8 * 16 + 16 + 16 * 8 + 8
     layer = decoder_layer(key_dim=3, value_dim=5)
@@ -113,7 +113,7 @@ def test_dropout_is_on_the_output_of_each_sublayer(live):
 @pytest.mark.parametrize(
     "sizes", [{"num_heads": 3}, {"num_heads": 0}, {"num_heads": 2, "key_dim": 0}]
 )
-def test_bad_sizes(sizes):
+def test_sizes_of_zero_or_that_do_not_divide_are_refused(sizes):
     with pytest.raises(ValueError, match="num_heads|_dim"):
         decoder_layer(**sizes)
 

@@ -147,7 +147,7 @@ def test_a_dropped_element_is_zero_whatever_it_was(value):
 
 
 @pytest.mark.parametrize("rate, training", [(0.5, False), (0.5, None), (0.0, True), (0, True)])
-def test_identity(rate, training):
+def test_inputs_stay_the_same_at_rate_zero_or_outside_training(rate, training):
     x = normal(4, 5)
     assert np.array_equal(to_numpy(Dropout(rate)(x, training=training)), x)
 
@@ -159,7 +159,7 @@ def test_rate_out_of_range(rate):
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 3, 4, 5), (0, 3), (1, 1)])
-def test_any_shape(shape):
+def test_outputs_have_the_shape_of_inputs_of_any_rank(shape):
     layer = Dropout(0.5, seed=0)
     assert layer(ops.ones(shape), training=True).shape == shape
     assert tuple(layer.compute_output_shape(shape)) == shape

@@ -53,7 +53,7 @@ def test_every_position_sees_every_other():
     assert (difference > 1e-4).all()
 
 
-def test_parameters():
+def test_parameter_count_is_an_attention_a_feed_forward_and_two_norms():
     attention = 2 * (8 * 3 + 8 * 3 + 8 * 5 + 5 * 8)
     feed_forward = 8 * 16 + 16 + 16 * 8 + 8
     assert encoder_layer(key_dim=3, value_dim=5).count_params() == attention + feed_forward + 4 * 8
@@ -96,7 +96,7 @@ def test_attention_dropout_reaches_the_attention():
         {"num_heads": 2, "intermediate_dim": 0},
     ],
 )
-def test_bad_sizes(sizes):
+def test_sizes_of_zero_or_that_do_not_divide_are_refused(sizes):
     with pytest.raises(ValueError, match="num_heads|_dim"):
         encoder_layer(**sizes)
 
@@ -150,7 +150,7 @@ def test_a_padding_mask_is_used_in_place_of_that_of_an_embedding():
 # Restricted self-attention (section 4, Table 1)
 
 
-def test_window():
+def test_a_changed_token_reaches_only_its_attention_window():
     layer, x = encoder_layer(attention_window=3), normal(1, 6, 8)
     changed = x.copy()
     changed[:, 4] += np.arange(8) % 2
@@ -160,7 +160,7 @@ def test_window():
     assert_close(randomize(copy)(x), layer(x), atol=0)
 
 
-def test_attention_scores():
+def test_returned_attention_scores_sum_to_one_over_tokens():
     layer, inputs = encoder_layer(num_heads=2), normal(2, 5, 8)
     is_token = np.array([[1, 1, 1, 0, 0], [1] * 5], "bool")
     outputs, weights = layer(inputs, padding_mask=is_token, return_attention_scores=True)

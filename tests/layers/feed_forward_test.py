@@ -13,7 +13,7 @@ def feed_forward(*args, hidden_dim=4, **kwargs):
 
 
 @pytest.mark.each_backend
-def test_by_hand():
+def test_outputs_equal_values_worked_out_by_hand():
     layer = feed_forward(2, hidden_dim=1)
     layer.intermediate_dense.kernel.assign([[1, -2]])
     layer.intermediate_dense.bias.assign([1, 3])
@@ -29,11 +29,11 @@ def test_each_position_alone():
     assert_close(layer(x)[:, 1:2], layer(x[:, 1:2]), atol=1e-6)
 
 
-def test_parameters():
+def test_parameter_count_is_two_kernels_and_two_biases():
     assert feed_forward(8).count_params() == 4 * 8 + 8 + 8 * 4 + 4
 
 
-def test_other_activation():
+def test_another_activation_changes_outputs_and_is_in_the_config():
     layer = feed_forward(8, activation="gelu")
     outputs, relu_outputs = (to_numpy(each(normal(1, 2, 4))) for each in (layer, feed_forward(8)))
     assert not np.allclose(outputs, relu_outputs)
@@ -41,7 +41,7 @@ def test_other_activation():
 
 
 @pytest.mark.parametrize("size", [0, -3, 2.0, None])
-def test_bad_size(size):
+def test_sizes_that_are_not_positive_integers_are_refused(size):
     with pytest.raises(ValueError, match=f"`intermediate_dim` must be a positive .*={size}"):
         FeedForward(size)
 

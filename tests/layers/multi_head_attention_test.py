@@ -135,7 +135,7 @@ def test_cache_index_without_cache():
 
 @pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim"])
 @pytest.mark.parametrize("size", [0, -1, 1.5])
-def test_bad_size(name, size):
+def test_sizes_that_are_not_positive_integers_are_refused(name, size):
     with pytest.raises(ValueError, match=f"`{name}` must be a positive integer.*{name}={size}"):
         MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, name: size})
 
@@ -165,7 +165,7 @@ def test_config_round_trip():
     assert_close(randomize(copy)(normal(1, 3, 6)), layer(normal(1, 3, 6)), atol=0)
 
 
-def test_mixed_precision():
+def test_bfloat16_outputs_are_close_to_float32_outputs():
     x = normal(2, 4, 6)
     layer = attention(2, 3, dtype="mixed_bfloat16")
     outputs = layer(x, attention_mask=causal_mask(4))
@@ -174,12 +174,12 @@ def test_mixed_precision():
     assert_close(keras.ops.cast(outputs, "float32"), expected, atol=0.05)
 
 
-def test_symbolic_shapes():
+def test_symbolic_outputs_have_the_queries_shape():
     outputs = MultiHeadAttention(2, 3)(keras.Input((None, 6)), keras.Input((None, 6)))
     assert outputs.shape == (None, None, 6)
 
 
-def test_initial_projections():
+def test_initial_query_key_and_value_kernels_have_half_of_glorots_variance():
     layer = MultiHeadAttention(4, 16)
     layer.build((None, None, 64))
     kernels = [

@@ -23,7 +23,7 @@ def formula(position, dimension, hidden_dim):
 
 
 @pytest.mark.each_backend
-def test_by_hand():
+def test_sines_and_cosines_equal_values_worked_out_by_hand():
     # d_model = 4: the wavelengths are 2π and 100 · 2π; sine and cosine alternate.
     expected = [
         [0, 1, 0, 1],
@@ -46,7 +46,7 @@ def test_adds_to_the_inputs():
 
 
 @pytest.mark.parametrize("kind", [np.array, ops.convert_to_tensor])
-def test_positions(kind):
+def test_given_positions_select_rows_of_the_table(kind):
     assert_close(table(3, 8, kind([5, 1, 5])), table(8, 8)[[5, 1, 5]], atol=1e-6)
 
 
@@ -60,7 +60,7 @@ def test_positions_of_each_sequence():
     assert_close(layer(x, positions=positions), x + table(8, 8)[positions], atol=1e-6)
 
 
-def test_any_length():
+def test_position_5000_follows_the_formula():
     # float32 holds angles up to 5,000 to 0.0003.
     expected = [formula(5000, dimension, 8) for dimension in range(8)]
     assert_close(table(1, 8, np.array([5000]))[0], expected, atol=1e-3)
@@ -81,7 +81,7 @@ def test_the_sum_is_rounded_once_in_mixed_precision():
     assert (to_numpy(ops.cast(actual, "float32")) == to_numpy(expected)).all()
 
 
-def test_other_wavelength():
+def test_max_wavelength_sets_the_slowest_sine():
     assert table(2, 4, max_wavelength=100)[1, 2] == pytest.approx(math.sin(0.1))
 
 
@@ -102,7 +102,7 @@ def test_inputs_of_another_rank_are_refused(layer_class, shape):
 
 
 @pytest.mark.parametrize("layer", [SinePositionEncoding(), LearnedPositionEncoding(9)])
-def test_symbolic_length(layer):
+def test_symbolic_inputs_may_have_any_length(layer):
     assert layer(keras.Input((None, 4))).shape == (None, None, 4)
 
 

@@ -35,13 +35,13 @@ def test_equals_full_attention_with_a_band(window, length):
 
 
 @pytest.mark.parametrize("window", [5, 41])
-def test_no_rows(window):
+def test_an_empty_batch_gives_an_empty_batch(window):
     x, mask = normal(0, 40, 6), np.ones((0, 1, 40), bool)
     assert attention(attention_window=window)(x, attention_mask=mask).shape == (0, 40, 6)
 
 
 @pytest.mark.parametrize("window", [5, 41])
-def test_padding(window):
+def test_padded_rows_equal_attention_with_a_band_mask(window):
     x, mask = normal(3, 40, 6), np.arange(40) < np.array([[40], [23], [1]])
     actual = to_numpy(attention(attention_window=window)(x, attention_mask=mask[:, None]))
     expected = to_numpy(attention()(x, attention_mask=band(40, window) & mask[:, None]))
@@ -50,7 +50,7 @@ def test_padding(window):
 
 
 @pytest.mark.each_backend
-def test_gradient():
+def test_gradient_equals_the_one_with_a_band_mask():
     mask = np.arange(37) < np.array([[37], [20]])
     x, weights = normal(2, 37, 6), normal(2, 37, 6, seed=1) * mask[..., None]
 
@@ -106,7 +106,7 @@ def test_config_round_trip():
 
 
 @pytest.mark.parametrize("window", [0, -1, 4, 2.0, True])
-def test_bad_window(window):
+def test_windows_that_are_not_positive_odd_integers_are_refused(window):
     with pytest.raises(ValueError, match=f"positive odd integer.*attention_window={window}"):
         MultiHeadAttention(2, 3, attention_window=window)
 

@@ -10,7 +10,7 @@ SCORES = np.log([[1.0, 2, 5], [4, 4, 8]]).astype("float32")
 
 
 @pytest.mark.each_backend
-def test_by_hand():
+def test_masked_softmax_equals_values_worked_out_by_hand():
     assert_close(masked_softmax(ops.array(SCORES)), [[0.125, 0.25, 0.625], [0.25, 0.25, 0.5]])
     mask = ops.array([[True, True, False], [False, True, False]])
     assert_close(masked_softmax(ops.array(SCORES), mask), [[1 / 3, 2 / 3, 0], [0, 1, 0]])

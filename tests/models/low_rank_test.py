@@ -53,7 +53,7 @@ def test_adds_a_product_of_the_matrices():
     assert_close(model(INPUTS), plain(INPUTS))
 
 
-def test_other_layers():
+def test_only_the_named_layers_are_adapted():
     names = ("output", "intermediate")
     model = adapted_model(target_layer_names=names)
     adapted = {layer.name for layer in model.dense_layers() if layer.lora_enabled}
@@ -176,14 +176,14 @@ def test_matrices_are_made_in_the_scope_of_the_model():
 
 @pytest.mark.once
 @pytest.mark.parametrize("rank", [0, -1, 1.5, None])
-def test_bad_rank(rank):
+def test_ranks_that_are_not_positive_integers_are_refused(rank):
     with pytest.raises(ValueError, match=f"`rank` must be a positive integer.*rank={rank}"):
         new_model(num_layers=1).enable_lora(rank)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("names", ["query", ["querry"], ["query", "token_embedding"]], ids=str)
-def test_bad_names(names):
+def test_layer_names_that_cannot_be_adapted_are_refused(names):
     with pytest.raises(ValueError, match="intermediate, key, output, query, value.*Received: "):
         new_model(num_layers=1).enable_lora(2, names)
 

@@ -119,7 +119,7 @@ def test_save_and_load(filters, dtype, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_made_quantized():
+def test_a_model_made_with_an_int8_dtype_has_the_weights_of_a_quantized_one():
     model = Transformer(12, 1, 8, 16, 2, dtype="int8_from_mixed_bfloat16")
     assert model.dtype_policy.name == "mixed_bfloat16"
     dtypes = [[weight.dtype for weight in x.weights] for x in (model, quantized_model())]
@@ -131,14 +131,14 @@ def test_made_quantized():
 
 @pytest.mark.once
 @pytest.mark.parametrize("mode", ["int4", "float8"])
-def test_other_modes(mode):
+def test_modes_other_than_int8_are_refused(mode):
     with pytest.raises(ValueError, match=f"quantized to 'int8'.*mode='{mode}'"):
         new_model(num_layers=1).quantize(mode)
 
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_other_config():
+def test_a_config_that_saved_models_cannot_hold_is_refused():
     config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
     with pytest.raises(ValueError, match="saved models do not contain another"):
         new_model(num_layers=1).quantize(config=config)
@@ -147,7 +147,7 @@ def test_other_config():
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_quantized_once():
+def test_a_quantized_model_cannot_be_quantized_again():
     with pytest.raises(ValueError, match="quantized already"):
         quantized_model().quantize(INT8)
 

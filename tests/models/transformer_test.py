@@ -247,7 +247,7 @@ def test_a_tagger_reads_what_has_been_written():
 
 
 @pytest.mark.once
-def test_no_tagger():
+def test_tag_needs_a_model_with_a_tagger():
     with pytest.raises(ValueError, match="no tagger: it needs `untagged_leaf_id` or"):
         model_of(**COUNTED).tag(SOURCE)
 
@@ -385,7 +385,7 @@ def test_matrix_is_tied():
 
 
 @BOTH_NORMS
-def test_weights_file(normalize_first, tmp_path):
+def test_weights_loaded_from_a_file_give_the_same_logits(normalize_first, tmp_path):
     model = model_of(normalize_first=normalize_first)
     path = tmp_path / "model.weights.h5"
     model.save_weights(path)
@@ -463,7 +463,7 @@ def test_initial_logits_have_variance_1():
 
 
 @KINDS
-def test_mixed_precision(options):
+def test_bfloat16_computes_float32_logits_close_to_those_of_float32(options):
     model = new_model(dtype="mixed_bfloat16", **options)
     logits = model(INPUTS)
     assert keras.backend.standardize_dtype(logits.dtype) == "float32"
@@ -568,7 +568,7 @@ def test_float16_scales_the_loss(tmp_path):
         ({"activation": "rleu"}, "rleu"),
     ],
 )
-def test_bad_arguments(options, message):
+def test_wrong_arguments_are_refused_by_name(options, message):
     with pytest.raises(ValueError, match=message):
         new_model(**options)
 

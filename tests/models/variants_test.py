@@ -68,7 +68,7 @@ def test_learned_positions_add_one_table_a_stack(without_values):
     assert learned.count_params() == sine + 2 * 100 * 512
 
 
-def test_names():
+def test_variants_are_the_rows_of_table_3_and_three_more():
     assert list(variants) == [
         *("base", "big", "heads_1", "heads_4", "heads_16", "heads_32", "key_dim_16", "key_dim_32"),
         *("layers_2", "layers_4", "layers_8", "hidden_256", "hidden_1024"),
@@ -93,7 +93,7 @@ def test_names():
         ("tiny", {"num_layers": 4, "hidden_dim": 128, "intermediate_dim": 256, "num_heads": 4}),
     ],
 )
-def test_values(name, expected):
+def test_variants_have_the_hyperparameters_of_table_3(name, expected):
     assert {key: variants[name][key] for key in expected} == expected
 
 
@@ -113,7 +113,7 @@ def test_every_variant_builds(name, without_values):
     assert {key: model.get_config()[key] for key in expected} == expected
 
 
-def test_overrides(without_values):
+def test_keyword_arguments_override_those_of_a_variant(without_values):
     model = Transformer.from_variant("tiny", 50, num_layers=1, dropout=0.0, normalize_first=True)
     config = model.get_config()
     assert (config["vocabulary_size"], config["hidden_dim"]) == (50, 128)
@@ -122,7 +122,7 @@ def test_overrides(without_values):
 
 
 @pytest.mark.parametrize("make", [get_variant, lambda name: Transformer.from_variant(name, 50)])
-def test_unknown_variant(make):
+def test_an_unknown_variant_is_refused_with_a_list(make):
     with pytest.raises(ValueError, match=r"`variant` must be one of base, big, .*variant='huge'"):
         make("huge")
 

@@ -66,7 +66,7 @@ def test_there_is_no_word_after_the_last_token():
     assert_close(vectors[0], [*sequence[0], zeros, zeros, zeros])
 
 
-def test_gradient():
+def test_gradient_equals_the_one_worked_out_by_hand():
     layer, weights = DeterministicAttention(**LAYER), normal(2, 6, 4, seed=1)
 
     def total(x):
@@ -82,7 +82,7 @@ def test_gradient():
 
 
 @pytest.mark.once
-def test_config():
+def test_a_layer_survives_serialization():
     layer = DeterministicAttention(**LAYER, end_id=9, dtype="bfloat16", name="mine")
     copy = keras.layers.deserialize(keras.layers.serialize(layer))
     assert copy.get_config() == layer.get_config()

@@ -89,7 +89,7 @@ def test_without_brackets_the_totals_have_none(files, capsys):
     assert "=====\n      1     1   100.00\n=== Summary" in output
 
 
-def test_parameters(files, capsys, tmp_path):
+def test_parameter_file_is_read_and_the_cutoff_option_overrides_it(files, capsys, tmp_path):
     (tmp_path / "my.prm").write_text("CUTOFF_LEN 3\nDELETE_LABEL TOP\n")
     _, output, _ = run(capsys, "-p", str(tmp_path / "my.prm"), *files())
     assert "-- len<=3 --\nNumber of sentence        =      3\n" in output
@@ -151,7 +151,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("gold, test, message", BAD_FILES.values(), ids=BAD_FILES)
-def test_bad_files(files, capsys, gold, test, message):
+def test_damaged_files_end_with_one_line(files, capsys, gold, test, message):
     assert_error(run(capsys, *files(gold, test)), message)
 
 
@@ -161,7 +161,7 @@ def assert_error(result, message):
     assert re.match(f"error: .*{message}.*\n$", errors)
 
 
-def test_missing_files(files, capsys, tmp_path):
+def test_missing_files_end_with_one_line(files, capsys, tmp_path):
     gold, test = files()
     none = str(tmp_path / "none")
     for arguments in ([none, test], [gold, none], ["-p", none, gold, test]):
@@ -215,7 +215,7 @@ def start(*arguments):
 @pytest.mark.skipif(
     not CORPORA, reason="set KERAS_TRANSFORMER_DATA to the folder that holds evalb/"
 )
-def test_sample(capsys):
+def test_the_c_programs_sample_gives_its_figures(capsys):
     folder = Path(CORPORA) / "evalb"
     sample = [str(folder / f"sample.{suffix}") for suffix in ("prm", "gld", "tst")]
     status, output, errors = run(capsys, "-p", *sample)

@@ -32,7 +32,7 @@ def write(tmp_path, text):
     return path
 
 
-def test_every_keyword(tmp_path):
+def test_each_keyword_of_a_parameter_file_is_read(tmp_path):
     assert Parameters.from_file(write(tmp_path, FILE)) == Parameters(
         max_error=7,
         cutoff_length=50,
@@ -65,7 +65,7 @@ def test_the_last_number_counts(tmp_path):
     assert Parameters.from_file(path).cutoff_length == 20
 
 
-def test_named():
+def test_named_parameters_are_those_of_the_papers_files():
     collins, new, nk = (Parameters.named(name) for name in ("COLLINS", "new", "nk"))
     assert collins == Parameters(
         delete_labels=frozenset({"TOP", "-NONE-"} | PUNCTUATION),
@@ -108,6 +108,6 @@ def test_file_that_cannot_be_read(tmp_path):
         Parameters.from_file(tmp_path)
 
 
-def test_unknown_name():
+def test_an_unknown_name_is_refused_with_a_list():
     with pytest.raises(ValueError, match="one of COLLINS, new, nk. Received: name='collins'"):
         Parameters.named("collins")

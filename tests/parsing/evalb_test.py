@@ -141,7 +141,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("parameters, gold, predicted, expected", CASES.values(), ids=CASES)
-def test_row(parameters, gold, predicted, expected):
+def test_rows_of_sentences_equal_those_of_the_c_program(parameters, gold, predicted, expected):
     assert row(gold, predicted, parameters) == expected
 
 
@@ -208,7 +208,7 @@ def summary_of(trees=TREES, parameters=None):
     return evaluate_trees(*zip(*trees), parameters)
 
 
-def test_figures():
+def test_summary_figures_equal_values_worked_out_by_hand():
     scores = summary_of()
     assert (scores.sentences, scores.valid, scores.errors, scores.skipped) == (5, 3, 1, 1)
     # 3/4, 1/2 and 1/1 brackets.
@@ -274,7 +274,9 @@ def test_more_than_two_crossings():
     "words, punctuation, traces, is_short",
     [(40, 0, 0, True), (41, 0, 0, False), (39, 1, 0, True), (40, 1, 0, False), (40, 0, 3, True)],
 )
-def test_length(words, punctuation, traces, is_short):
+def test_deleted_punctuation_counts_for_length_and_traces_do_not(
+    words, punctuation, traces, is_short
+):
     # Deleted words are long, too; only those of DELETE_LABEL_FOR_LENGTH are not.
     tree = "(S" + " (X a)" * words + " (. .)" * punctuation + " (-NONE- *)" * traces + ")"
     scores = evaluate_trees([tree], [tree], COLLINS)
@@ -326,7 +328,7 @@ Tagging accuracy          =  83.33"""
     )
 
 
-def test_nothing_valid():
+def test_no_valid_sentence_gives_zeros_and_nan_as_the_c_program():
     scores = summary_of([("(S (X a))", "")])
     assert (scores.recall, scores.precision, scores.f1, scores.tagging_accuracy) == (0, 0, 0, 0)
     assert scores.average_crossing == scores.complete_match == 0
@@ -383,7 +385,7 @@ def test_words_of_trees_may_hold_brackets():
     assert row(tree, tree) == (0, 1, 1, 1, 0, 2, 2)
 
 
-def test_deep_trees():
+def test_trees_of_5000_levels_are_compared():
     depth = 5000
     tree = Tree("X", ["a"])
     for _ in range(depth):
@@ -416,7 +418,7 @@ def test_deep_trees():
         ([DOG], ["(" * 99], "Received: '" + r"\(" * 60 + "'$"),
     ],
 )
-def test_bad_input(gold, predicted, message):
+def test_malformed_trees_are_refused_with_one_line(gold, predicted, message):
     with pytest.raises(ValueError, match=message) as error:
         evaluate_trees(gold, predicted)
     assert "\n" not in str(error.value)
@@ -425,7 +427,7 @@ def test_bad_input(gold, predicted, message):
 # Files
 
 
-def test_files(tmp_path):
+def test_two_files_give_the_summary_of_their_trees(tmp_path):
     for name, trees in zip(("gold", "predicted"), zip(*TREES)):
         (tmp_path / name).write_text("\n".join(trees) + "\n")
     assert evaluate_files(tmp_path / "gold", tmp_path / "predicted") == summary_of()

@@ -47,7 +47,7 @@ def test_every_word_has_one_token_that_begins_it(odd):
     assert len(lengths) == 5 and [lengths[0], lengths[2]] == alone
 
 
-def test_no_words():
+def test_sentences_without_words_have_no_tokens():
     assert WordTokenizer(tokenizer()).encode_words([[], ["runs"], []])[::2] == [[], []]
     assert WordTokenizer(tokenizer()).encode([""]) == [[]]
 

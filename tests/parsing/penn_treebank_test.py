@@ -35,7 +35,7 @@ def error_of(*args) -> str:
 
 
 @pytest.mark.parametrize("below", ["", "wsj", "treebank_3/parsed/mrg/wsj"])
-def test_sections(tmp_path, below):
+def test_sections_2_to_21_train_22_validates_and_23_tests(tmp_path, below):
     lay_out(tmp_path / below, sections=range(25))
     train, val, test = (names(split, tmp_path) for split in SPLITS)
     assert train == sorted(train) and len(train) == 2 * 20
@@ -50,7 +50,7 @@ def test_names_in_capitals(tmp_path):
 
 
 @pytest.mark.parametrize("below", ["", "mrg", "ptb_sample/mrg"])
-def test_sample(tmp_path, below):
+def test_the_sample_is_split_into_159_20_and_20_files(tmp_path, below):
     lay_out(tmp_path / below, sample=range(1, 200))
     train, val, test = (names(split, tmp_path) for split in SPLITS)
     assert [len(train), len(val), len(test)] == [159, 20, 20]
@@ -64,7 +64,7 @@ def test_other_files_do_not_count(tmp_path):
     assert len(names("val", tmp_path)) == 2
 
 
-def test_links(tmp_path):
+def test_circular_links_are_read_once(tmp_path):
     corpus = lay_out(tmp_path / "corpus", sections=range(25))
     (corpus / "22" / "up").symlink_to(corpus)
     (tmp_path / "data").mkdir()
@@ -78,7 +78,7 @@ def test_the_whole_treebank_beside_the_sample(tmp_path):
     assert len(names("train", tmp_path)) == 40
 
 
-def test_two_copies(tmp_path):
+def test_two_copies_of_a_file_are_refused_by_path(tmp_path):
     for copy in ("a", "b"):
         lay_out(tmp_path / copy, sections=range(25))
     message = error_of("val", tmp_path)
@@ -87,7 +87,7 @@ def test_two_copies(tmp_path):
     assert "`data_dir`" in message
 
 
-def test_missing(tmp_path):
+def test_missing_files_are_counted_and_named(tmp_path):
     assert "ptb needs `data_dir`" in error_of("train", None)
     assert "must be an existing folder" in error_of("train", tmp_path / "nowhere")
     message = error_of("train", tmp_path)
@@ -110,6 +110,6 @@ def test_missing_sections_and_files(tmp_path):
     not os.environ.get("KERAS_TRANSFORMER_DATA"),
     reason="set KERAS_TRANSFORMER_DATA to the folder that holds ptb_sample/",
 )
-def test_real_sample():
+def test_the_real_sample_has_159_20_and_20_files():
     data_dir = Path(os.environ["KERAS_TRANSFORMER_DATA"])
     assert [len(names(split, data_dir)) for split in SPLITS] == [159, 20, 20]

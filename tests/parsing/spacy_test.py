@@ -68,7 +68,7 @@ def test_batches_are_as_single_docs(nlp):
     assert strings(stored) == strings(piped[0])
 
 
-def test_extensions():
+def test_spans_have_the_labels_children_and_parents_of_the_tree():
     doc = spacy.tokens.Doc(spacy.blank("en").vocab, ["The", "dog", " ", "runs", "it", "."])
     for token in doc:
         token.is_sent_start = token.i == 0
@@ -151,7 +151,7 @@ def test_a_doc_without_trees():
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_without_spacy():
+def test_a_missing_spacy_is_reported_with_its_extra():
     program = "import sys; sys.modules['spacy'] = None; import keras_transformer.parsing.spacy"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "keras-transformer[spacy]" in ended.stderr.splitlines()[-1]

@@ -60,7 +60,7 @@ def test_tags_are_the_tagger_s_best(constrained):
     assert (repairs > 0) is not constrained
 
 
-def test_tags_alone(parser):
+def test_tags_are_found_in_any_order_and_given_tags_are_kept(parser):
     """As in the trees, in any order of lengths, and of sentences that cannot be parsed none."""
     sentences = [*SENTENCES, [], [(word, None) for word in SENTENCES[0]], "the"]
     expected = [tree and tags_of(tree) for tree in parser(sentences)]
@@ -149,7 +149,7 @@ def test_given_tags_win(constrained):
     assert sum(tag is not None for sentence in given for _, tag in sentence) == 2  # as they were
 
 
-def test_odd_sentences(parser):
+def test_odd_sentences_get_trees_with_a_tag_for_each_word(parser):
     odd = [[], ["🙂"], ["(", "odd", ")"], ["\u200b"] * 20, ["a\u00a0b"], ["."] * 3]
     for words, tree in zip(odd, parser(odd)):
         assert (tree is None) == (not words)
@@ -157,7 +157,7 @@ def test_odd_sentences(parser):
 
 
 @pytest.mark.parametrize("search", [kt.parsing.WordSynchronousBeamSearch, "random"])
-def test_other_searches(search):
+def test_other_searches_give_the_same_tags(search):
     parser = new_tagging_parser(search=search)
     expected = map(tags_of, new_tagging_parser()(SENTENCES[:2]))
     assert list(map(tags_of, parser(SENTENCES[:2]))) == list(expected)

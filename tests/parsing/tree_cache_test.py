@@ -51,7 +51,7 @@ def test_memory_does_not_grow_with_the_trees():
     assert peak(4000) < peak(1000) + 50_000  # 3,000 trees are 800 kB of text alone
 
 
-def test_no_room(tmp_path, monkeypatch):
+def test_a_full_or_missing_temporary_folder_names_tmpdir(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open("/dev/full", "w+b"))
     with pytest.raises(UserError, match="No space left on device. Set TMPDIR"):
         TreeCache(trees(1000))

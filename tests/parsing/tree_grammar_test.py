@@ -256,7 +256,7 @@ WORDS = np.array([2, 1])
         (OF_SETS.over(WORDS, np.full((2, 2), 1)), "from 0 to 0.*1 to 1"),
     ],
 )
-def test_wrong_arguments(grammar, message):
+def test_word_counts_and_leaf_sets_that_do_not_fit_are_refused(grammar, message):
     token_ids, _ = sources([2, 1])
     with pytest.raises(ValueError, match=message):
         beam_search(small_model(), token_ids, constraints=grammar)
@@ -274,6 +274,6 @@ def test_wrong_arguments(grammar, message):
         (((4,), (6,), (8,), 9, 9, ((4,),)), "one or more of `leaf_ids`"),
     ],
 )
-def test_wrong_grammar(arguments, message):
+def test_ids_that_make_no_grammar_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         kt.parsing.TreeGrammar(*arguments)

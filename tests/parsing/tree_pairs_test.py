@@ -113,7 +113,7 @@ def test_fingerprint_tells_what_differs():
     assert TreePairs(treebank(2, "A")).fingerprint() in fingerprints
 
 
-def test_wrong_ratio():
+def test_an_extra_ratio_of_zero_is_refused():
     with pytest.raises(ValueError, match="`extra_ratio` must be a positive number.*extra_ratio=0"):
         TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=0)
 

@@ -62,7 +62,7 @@ def test_files_are_read_once(tmp_path):
     assert len(treebank) == len(list(treebank)) == 2
 
 
-def test_from_file(tmp_path):
+def test_a_file_of_trees_is_a_treebank(tmp_path):
     write(tmp_path, a="(TOP (S (NN a)))")
     treebank = Treebank.from_file(tmp_path / "a.mrg", "silver", collapse_unary=True)
     assert (treebank.name, treebank.split, treebank.collapse_unary) == ("silver", "train", True)
@@ -91,7 +91,7 @@ def test_fingerprint_tells_clean_trees_apart(tmp_path):
 
 
 @pytest.mark.parametrize("below", ["", "trees"])
-def test_any_trees(tmp_path, below):
+def test_trees_are_read_from_a_folder_with_dev_as_val(tmp_path, below):
     folder = write(tmp_path / below, **{split: f"(S (NN {split}))" for split in SPLITS})
     for split in SPLITS:
         assert brackets(load_treebank("trees", split, tmp_path)) == [f"(S (NN {split}))"]
@@ -123,7 +123,7 @@ def test_craft_without_enough_articles(tmp_path):
     assert "'train' of craft has no tree with words" in error_of("craft", "train", tmp_path)
 
 
-def test_penn_treebank(tmp_path):
+def test_penn_treebank_splits_are_in_the_order_of_files(tmp_path):
     for number in range(1, 200):
         write(tmp_path / "mrg", **{f"wsj_{number:04}": f"( (S-1 (CD {number})) )"})
     words = [[tree.leaves()[0] for tree in load_treebank("ptb", s, tmp_path)] for s in SPLITS]
@@ -131,7 +131,7 @@ def test_penn_treebank(tmp_path):
     assert [*words[0], *words[1], *words[2]] == [str(number) for number in range(1, 200)]
 
 
-def test_synthetic():
+def test_synthetic_trees_are_over_the_sentences_of_the_translation_corpus():
     treebank = load_treebank("synthetic", "val", data_dir="/no/such/folder")
     assert len(treebank) == SYNTHETIC_SIZES["val"] == 1_000
     # The same sentences in the same order as the corpus for translation has.
@@ -156,7 +156,7 @@ def test_synthetic():
         (("ptb", "val"), ["ptb needs `data_dir`", "wsj_0001.mrg"]),
     ],
 )
-def test_wrong_arguments(arguments, parts):
+def test_wrong_datasets_splits_and_folders_are_refused(arguments, parts):
     message = error_of(*arguments)
     for part in parts:
         assert part in message
@@ -191,7 +191,7 @@ needs_corpora = pytest.mark.skipif(
     "dataset, split, size",
     [("ptb", "train", 3_396), ("ptb", "val", 273), ("ptb", "test", 245), ("craft", "test", 2_780)],
 )
-def test_sizes(dataset, split, size):
+def test_real_treebanks_have_their_known_sizes(dataset, split, size):
     treebank = load_treebank(dataset, split, CORPORA)
     assert (len(treebank), treebank.num_left_out) == (size, 0)
 

@@ -274,6 +274,6 @@ def test_as_json_and_from_what_users_pass():
         ),
     ],
 )
-def test_errors(make, message):
+def test_wrong_options_of_a_word_synchronous_search_are_refused(make, message):
     with pytest.raises(kt.UserError, match=message):
         make()

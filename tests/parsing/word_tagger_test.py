@@ -93,14 +93,14 @@ def test_the_decoder_reads_one_leaf_for_all():
 
 
 @pytest.mark.once
-def test_config():
+def test_a_tagger_survives_serialization():
     layer = WordTagger(LEAVES, UNTAGGED, 0.5, name="mine")
     copy = keras.layers.deserialize(keras.layers.serialize(layer))
     assert copy.get_config() == layer.get_config() and copy.loss_weight == 0.5
 
 
 @pytest.mark.once
-def test_bad_arguments():
+def test_wrong_leaves_and_loss_weights_are_refused():
     with pytest.raises(ValueError, match="one of `leaf_ids`.*untagged_leaf_id=4"):
         WordTagger(LEAVES, 4)
     with pytest.raises(ValueError, match="`loss_weight` must be a positive number.*loss_weight=0"):

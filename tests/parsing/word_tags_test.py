@@ -51,11 +51,11 @@ def test_json_makes_the_same_dictionary():
 @pytest.mark.parametrize(
     ("tag_sets", "words"), [([], []), ([["NN"], []], ["a"]), ([["NN"]], ["a"]), ([["NN"]] * 2, [])]
 )
-def test_wrong_sets(tag_sets, words):
+def test_words_must_match_the_further_tag_sets(tag_sets, words):
     with pytest.raises(ValueError, match="words for each further set"):
         TagDictionary(tag_sets, words)
 
 
-def test_wrong_count():
+def test_a_min_count_of_zero_is_refused():
     with pytest.raises(ValueError, match="`min_count` must be a positive integer.*min_count=0"):
         TagDictionary.from_trees(TREES, min_count=0)

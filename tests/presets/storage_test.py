@@ -58,7 +58,7 @@ def parts_of(path):
     return sorted(file.relative_to(path).as_posix() for file in files)
 
 
-def test_round_trip(tmp_path, model):
+def test_a_saved_preset_loads_with_equal_logits_and_metadata(tmp_path, model):
     save(tmp_path / "preset", model, source="en", sizes=[1, 2])
     assert parts_of(tmp_path / "preset") == sorted(PARTS)
     assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
@@ -375,7 +375,7 @@ def message_of(path, task="Test"):
 
 
 @pytest.mark.once
-def test_no_folder(tmp_path):
+def test_a_path_that_is_not_a_folder_is_refused(tmp_path):
     message_of(tmp_path / "none")
     (tmp_path / "file").touch()
     message_of(tmp_path / "file")
@@ -390,7 +390,7 @@ def test_a_folder_of_transformers(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.parametrize("part", NEEDED)
-def test_missing_part(preset, part):
+def test_a_missing_part_is_named(preset, part):
     (preset / part).unlink()
     assert part in message_of(preset)
 
@@ -402,14 +402,14 @@ def test_card_is_not_needed(preset):
 
 
 @pytest.mark.once
-def test_another_task(preset):
+def test_a_preset_of_another_task_is_refused(preset):
     assert "ConstituencyParser" in message_of(preset, "ConstituencyParser")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("part", [*NEEDED, "preprocessor.json", "task.json"])
 @pytest.mark.parametrize("damage", ["empty", "half", "other"])
-def test_damaged_part(preset, part, damage):
+def test_a_damaged_part_is_named(preset, part, damage):
     data = (preset / part).read_bytes()
     damaged = {"empty": b"", "half": data[: len(data) // 2], "other": b"\xff\xfe other"}[damage]
     (preset / part).write_bytes(damaged)
@@ -540,7 +540,7 @@ CHANGES = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", CHANGES)
-def test_wrong_json(preset, name):
+def test_wrong_values_in_a_part_are_refused_by_its_name(preset, name):
     part, change = CHANGES[name]
     change_json(preset / part, change)
     assert ("source_tokenizer.json" if "source's" in name else part) in message_of(preset)

@@ -10,7 +10,7 @@ from keras_transformer.tasks.length_batches import (
 pytestmark = pytest.mark.once
 
 
-def test_padded_size():
+def test_padded_sizes_are_powers_of_two_or_three_times_one():
     sizes = sorted({2**k for k in range(12)} | {3 * 2**k for k in range(11)})
     for size in range(1, 2049):
         assert padded_size(size) == min(x for x in sizes if x >= size)

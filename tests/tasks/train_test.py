@@ -102,7 +102,9 @@ def test_stopped_and_resumed_is_the_same_training(trained, texts, tmp_path, monk
     ],
     ids=str,
 )
-def test_wrong_options(trained, texts, options, words):
+def test_wrong_options_of_a_training_are_refused_and_its_model_stays(
+    trained, texts, options, words
+):
     folder, _ = trained
     options = {**SMALL, "steps": 5, "output_dir": folder, **options}
     with pytest.raises(kt.UserError, match=words):

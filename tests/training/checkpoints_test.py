@@ -102,7 +102,7 @@ def test_weights_of_a_model(tmp_path):
 # Errors
 
 
-def test_no_checkpoints(tmp_path):
+def test_averaging_no_checkpoints_is_refused_and_writes_nothing(tmp_path):
     message_of([], tmp_path / "average.h5")
     message_of(iter([]), tmp_path / "average.h5")
     assert list(tmp_path.iterdir()) == []
@@ -129,7 +129,7 @@ def test_files_of_different_models(tmp_path, other, name, first):
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "truncated", "missing"])
-def test_damaged_file(tmp_path, damage):
+def test_a_damaged_checkpoint_is_refused_and_the_old_output_stays(tmp_path, damage):
     small_model().save_weights(tmp_path / "good.weights.h5")
     path, output = tmp_path / "bad.weights.h5", tmp_path / "average.weights.h5"
     whole = (tmp_path / "good.weights.h5").read_bytes()

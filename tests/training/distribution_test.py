@@ -21,7 +21,7 @@ BACKEND = keras.backend.backend()
 ADDRESS = "localhost:1234"
 
 
-def test_one_device():
+def test_one_device_needs_no_strategy():
     devices = choose_devices(1)
     assert devices.num_replicas == 1 and devices.shard == (0, 1)
     assert devices.jit_compile == (BACKEND != "torch")
@@ -30,7 +30,7 @@ def test_one_device():
 
 
 @pytest.mark.parametrize("num_replicas", [0, -2])
-def test_too_few(num_replicas):
+def test_fewer_than_one_replica_is_refused(num_replicas):
     with pytest.raises(ValueError, match=f"`num_replicas`.*Received: num_replicas={num_replicas}"):
         choose_devices(num_replicas)
 
@@ -246,5 +246,5 @@ if keras.backend.backend() == "torch":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["quick_model", "new_model"])
-def test_deterministic(tmp_path, model):
+def test_two_deterministic_trainings_are_the_same_bit_for_bit(tmp_path, model):
     run_together(tmp_path / "log", ["-c", DETERMINISTIC, tmp_path, model])

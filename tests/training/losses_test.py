@@ -25,7 +25,7 @@ def test_no_knowledge_costs_log_of_the_vocabulary(label_smoothing):
 
 
 @pytest.mark.each_backend
-def test_by_hand():
+def test_smoothed_loss_equals_a_value_worked_out_by_hand():
     # Three tokens, ε = 0.3: the true one has weight 0.7 + 0.1, each other one 0.1.
     # Logits log 6, log 3, log 1: the probabilities are 0.6, 0.3, 0.1.
     logits = np.log([[[6.0, 3.0, 1.0]]])
@@ -188,7 +188,7 @@ def test_a_mask_of_the_logits_changes_nothing():
     assert value(LabelSmoothedCrossentropy(), TARGETS, logits) == pytest.approx(expected, rel=1e-6)
 
 
-def test_large_logits():
+def test_logits_of_ten_thousand_give_finite_losses():
     logits = np.array([[[0.0, 1e4, -1e4]]], "float32")
     loss = LabelSmoothedCrossentropy(0.0)
     assert value(loss, np.array([[1]]), logits) == 0

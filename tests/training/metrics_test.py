@@ -129,7 +129,7 @@ def test_of_equal_logits_the_first_is_predicted():
     assert result(metric) == 0
 
 
-def test_reset():
+def test_perplexity_forgets_earlier_batches_when_it_is_reset():
     metric = Perplexity()
     metric.update_state(TARGETS, normal(2, 3, 4))
     metric.reset_state()

@@ -67,7 +67,7 @@ def test_schedules_count_updates():
 @pytest.mark.parametrize(
     ("clip_norm", "expected"), [(1.0, [-0.6, -0.8]), (5.0, [-3, -4]), (100.0, [-3, -4])]
 )
-def test_clipping(clip_norm, expected):
+def test_gradients_over_clip_norm_are_scaled_to_it(clip_norm, expected):
     assert Update(clip_norm=clip_norm)(3, 4) == pytest.approx(expected, rel=1e-6)
 
 
@@ -120,7 +120,7 @@ def test_a_nonfinite_gradient_among_the_accumulated_spoils_one_update():
     assert (update.num_skipped, update.iterations, update.batches) == (1, 1, 4)
 
 
-def test_loss_scale():
+def test_loss_scale_halves_after_overflow_and_doubles_after_growth_steps():
     update = Update(loss_scaling=True, initial_scale=8.0, dynamic_growth_steps=2)
     assert float(update.optimizer.scale_loss(2.0)) == 16  # also before it is built
     assert update(8, 16) == [-1, -2]
@@ -161,7 +161,7 @@ def test_moving_average_follows_updates_only():
     assert to_numpy(update.variable).tolist() == [0.75 * 4 + 0.25 * 12, 0]
 
 
-def test_constraints():
+def test_constraints_are_applied_after_an_accumulated_update():
     update = Update(accumulate=2)
     update.variable.constraint = keras.constraints.NonNeg()
     update(1, -1)
@@ -180,7 +180,7 @@ def test_loss_scaling_goes_with_float16():
         assert WholeBatchOptimizer(keras.optimizers.SGD(1.0)).loss_scaling
 
 
-def test_paper_optimizer():
+def test_paper_optimizer_has_the_papers_betas_and_given_options():
     optimizer = paper_optimizer(NoamSchedule(512), 4, 1.5, 0.999, True)
     adam = optimizer.inner_optimizer
     assert (adam.beta_1, adam.beta_2, adam.epsilon) == (0.9, 0.98, 1e-9)
@@ -202,7 +202,7 @@ def test_paper_optimizer():
         ({"ema_momentum": 1.0}, "`ema_momentum`.*1.0"),
     ],
 )
-def test_bad_argument(options, words):
+def test_wrong_options_of_the_optimizer_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         paper_optimizer(0.1, **options)
 

@@ -99,7 +99,7 @@ def test_when_and_which(tmp_path, options, weights, states):
 
 @pytest.mark.parametrize("option", ["keep", "every_steps", "every_minutes"])
 @pytest.mark.parametrize("value", [0, float("nan")])
-def test_wrong_option(tmp_path, option, value):
+def test_options_that_are_not_positive_are_refused(tmp_path, option, value):
     with pytest.raises(ValueError, match=f"`{option}` must be a positive.*{option}={value}"):
         RollingCheckpoints(tmp_path, **{option: value})
     with pytest.raises(ValueError, match="must not both"):
@@ -268,7 +268,7 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path):
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_full_disk(tmp_path):
+def test_a_full_disk_stops_training_and_keeps_the_last_state(tmp_path):
     # It must be found out before HDF5 writes, which would crash the process at a later file.
     # As a full disk does, a limit on the size of files cuts writing short. Python ignores SIGXFSZ.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -22,19 +22,19 @@ def rate(schedule, step):
         (1024, 1 / 2 * 1 / 32),
     ],
 )
-def test_by_hand(update, expected):
+def test_rates_equal_values_worked_out_by_hand(update, expected):
     # Keras counts updates from 0, the paper from 1.
     assert rate(NoamSchedule(4, 16), update - 1) == pytest.approx(expected, rel=1e-6)
 
 
-def test_paper_peak():
+def test_the_base_models_rate_peaks_at_update_4000():
     schedule = NoamSchedule(512)
     assert rate(schedule, 3999) == pytest.approx(6.98771e-4, rel=1e-5)
     assert rate(schedule, 3998) < rate(schedule, 3999) > rate(schedule, 4000)
 
 
 @pytest.mark.each_backend
-def test_formula():
+def test_rates_follow_the_formula_of_section_5_3():
     schedule = NoamSchedule(512, 4000, scale=2.0)
     steps = np.array([1, 2, 100, 3999, 4000, 4001, 100_000, 300_000])
     expected = 2 * 512**-0.5 * np.minimum(steps**-0.5, steps * 4000.0**-1.5)
@@ -42,7 +42,7 @@ def test_formula():
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
-def test_from_peak():
+def test_from_peak_reaches_the_given_rate_after_warmup():
     schedule = NoamSchedule.from_peak(0.005, hidden_dim=128, warmup_steps=400)
     assert rate(schedule, 399) == pytest.approx(0.005, rel=1e-6)
     assert rate(schedule, 0) == pytest.approx(0.005 / 400, rel=1e-6)
@@ -59,7 +59,7 @@ def test_an_optimizer_begins_with_step_1():
     assert positions == pytest.approx([-1 / 128, -1 / 128 - 2 / 128])
 
 
-def test_serialization():
+def test_a_schedule_survives_serialization():
     schedule = NoamSchedule(512, 100, scale=3.0)
     config = keras.optimizers.schedules.serialize(schedule)
     copy = keras.optimizers.schedules.deserialize(config)
@@ -84,7 +84,7 @@ def test_saved_inside_the_optimizer_of_a_model(tmp_path):
 
 @pytest.mark.parametrize("name", ["hidden_dim", "warmup_steps", "scale"])
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
-def test_bad_argument(name, value):
+def test_arguments_that_are_not_positive_are_refused(name, value):
     with pytest.raises(ValueError, match=f"`{name}` must be a positive number.*{name}={value}"):
         NoamSchedule(**{"hidden_dim": 512, name: value})
 

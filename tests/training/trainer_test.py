@@ -37,7 +37,7 @@ from tests.small_corpus import quick_model, sentence_pairs, tokenizer
         (9, 8, []),
     ],
 )
-def test_parts(first_batch, num_batches, parts):
+def test_parts_end_at_multiples_of_the_interval(first_batch, num_batches, parts):
     assert plan_parts(first_batch, num_batches, interval=4) == parts
 
 

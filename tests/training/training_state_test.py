@@ -234,7 +234,7 @@ def test_another_model_or_optimizer(tmp_path, other, word):
     assert str(path) in message and (word in message or "another model" in message)
 
 
-def test_another_run(tmp_path):
+def test_resuming_with_another_option_is_refused_by_name(tmp_path):
     state = read_state(save(new_model("sgd"), tmp_path / "step-3.state.weights.h5"))
     # A name that an earlier version did not keep is no difference.
     state.check_run({"variant": "tiny", "rate": 1e-9, "new option": 1})
@@ -245,7 +245,7 @@ def test_another_run(tmp_path):
 # Where to begin
 
 
-def test_start(tmp_path, caplog):
+def test_a_training_starts_at_its_newest_state_only_when_it_resumes(tmp_path, caplog):
     caplog.set_level("INFO")
     beginning = TrainingState()
     for resume, overwrite in [(False, False), (False, True), (True, False)]:
@@ -261,7 +261,7 @@ def test_start(tmp_path, caplog):
     assert len(list_states(tmp_path)) == 2  # until the new training begins
 
 
-def test_no_start(tmp_path):
+def test_contradictory_or_missing_options_of_a_start_are_refused(tmp_path):
     assert "not both" in message_of(find_start, tmp_path, 9, resume=True, overwrite=True)
     (tmp_path / "step-2.weights.h5").touch()
     message = message_of(find_start, tmp_path, 9, resume=False, overwrite=False)

@@ -39,7 +39,7 @@ def weights_of(translator):
 
 
 @pytest.mark.slow
-def test_two_vocabularies(tmp_path):
+def test_a_training_of_two_vocabularies_resumes_and_loads(tmp_path):
     (train, val), _ = texts()
     options = {**SMALL, "source_vocabulary_size": 150, "steps": 3}
     translator = kt.Translator.train(train, val, output_dir=tmp_path / "run", **options)
@@ -68,7 +68,7 @@ def test_two_vocabularies(tmp_path):
         kt.Translator.train(train, val, output_dir=folder, resume=True, **changed)
 
 
-def test_several_directions(tmp_path):
+def test_a_training_of_several_directions_translates_each_by_its_tag(tmp_path):
     (there, val), (back, _) = texts()
     train = kt.data.Mixture(
         [kt.data.TaggedText(there, "<2de>"), kt.data.TaggedText(back, "<2en>")], (1, 0.5)

@@ -393,7 +393,7 @@ def test_wrong_search_options_fail_when_it_is_made(options, message):
         Translator(new_model(), tokenizer(), **options)
 
 
-def test_samples(translator):
+def test_samples_depend_on_the_seed_alone(translator):
     sampler = Translator(translator.model, tokenizer(), extra_length=3, search="random", seed=1)
     forward = sampler(TEXTS)
     assert sampler(TEXTS) == forward

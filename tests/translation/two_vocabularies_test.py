@@ -128,7 +128,7 @@ def test_a_long_source_keeps_its_prefix():
         ({"max_source_length": 2}, "3 or larger.*prefix of 1.*max_source_length=2"),
     ],
 )
-def test_wrong_prefixes(options, message):
+def test_unknown_prefix_tokens_are_refused(options, message):
     with pytest.raises(kt.UserError, match=message):
         new_translator(**options)
 

@@ -117,7 +117,7 @@ def test_of_a_quantized_model():
     assert 0 < np.abs(weights - expected).max() < 0.1
 
 
-def test_of_sentences():
+def test_attention_of_sentences_is_over_the_tokens_of_the_translator():
     translator = kt.Translator(new_model(), tokenizer(), extra_length=3, target_prefix=["▁dog"])
     attention = kt.visualization.attention_weights(translator, "the cat runs", "a dog")
     assert attention.source_tokens[-1] == attention.target_tokens[-1] == "</s>"

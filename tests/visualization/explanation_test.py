@@ -9,7 +9,7 @@ from tests.parsing.small_trees import new_parser, new_tagging_parser, trees
 from tests.small_corpus import new_model, tokenizer
 
 
-def test_a_translation(tmp_path):
+def test_explain_draws_a_translation_on_a_page_and_in_a_file(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
     explanation = translator.explain("the <dog> runs")
     assert [explanation.output] == translator(["the <dog> runs"])

@@ -94,7 +94,7 @@ def test_lengths_that_say_nothing_of_growth(lengths):
         measure_layer_types(lengths)
 
 
-def test_the_command(runs, tmp_path, monkeypatch, capsys):
+def test_the_command_draws_all_figures_or_names_a_missing_file(runs, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "figures"
     sizes = ["--lengths", "8", "16", "--hidden-dim", "8", "--form", "svg", "--dark"]
     monkeypatch.setattr(sys, "argv", ["figures", str(folder), "--runs", str(runs), *sizes])

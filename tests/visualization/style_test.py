@@ -63,5 +63,5 @@ def test_what_this_machine_has():
             figure.canvas.draw()
 
 
-def test_widths():
+def test_chinese_characters_are_two_columns_wide():
     assert [style.text_width(text) for text in ("", "dog", "狗", "▁狗a")] == [0, 3, 2, 4]

@@ -122,7 +122,7 @@ def test_leaves_are_penn_treebank_tokens(sample):
         assert tokenize(example.english) == re.findall(r" ([^ ()]+)\)", example.tree)
 
 
-def test_brackets_balance(sample):
+def test_each_tree_is_one_balanced_bracket(sample):
     for example in sample:
         depths = list(
             itertools.accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in example.tree)
@@ -150,7 +150,7 @@ def test_a_and_an(sample):
         assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", example.english)
 
 
-def test_errors():
+def test_unknown_splits_and_negative_sizes_are_refused():
     with pytest.raises(
         ValueError, match="must be one of 'train', 'val', 'test'. Received: split='dev'"
     ):

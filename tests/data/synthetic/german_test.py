@@ -64,7 +64,7 @@ PARADIGMS = {("the", "old"): WEAK, ("my", "old"): MIXED, ("", "cold"): STRONG}
         for word, forms in table.items()
     ],
 )
-def test_declension(determiner, adjective, word, forms):
+def test_phrases_decline_as_in_the_paradigms(determiner, adjective, word, forms):
     phrase = noun(word, adjective, determiner=determiner)
     assert tuple(german_phrase(phrase, case) for case in ("nom", "acc", "dat", "gen")) == forms
 

@@ -335,7 +335,7 @@ SENTENCES = [
 @pytest.mark.parametrize(
     ("sentence", "english", "german"), SENTENCES, ids=[s[1] for s in SENTENCES]
 )
-def test_sentence(sentence, english, german):
+def test_sentences_are_rendered_as_the_written_examples(sentence, english, german):
     assert both(sentence) == (english, german)
 
 
@@ -376,5 +376,5 @@ TREES = [
 
 
 @pytest.mark.parametrize(("sentence", "tree"), TREES)
-def test_tree(sentence, tree):
+def test_trees_are_built_as_the_written_examples(sentence, tree):
     assert english_tree(sentence) == tree

@@ -91,7 +91,7 @@ def test_only_one_tree_is_held():
         (f"{DOG}\n".encode() + b"(NN \xff)", ["line 2: cannot decode byte 0xff as UTF-8"]),
     ],
 )
-def test_damaged_files(tmp_path, text, parts):
+def test_damaged_brackets_are_refused_by_line(tmp_path, text, parts):
     message = error_of(tmp_path, text)
     for part in parts:
         assert part in message
@@ -108,7 +108,7 @@ def test_a_file_cut_anywhere_in_its_last_tree_is_an_error(tmp_path):
         error_of(tmp_path, text[:end])
 
 
-def test_missing_file(tmp_path):
+def test_a_missing_file_is_refused_by_path(tmp_path):
     with pytest.raises(ValueError, match=r"Cannot read the file .*nothing\.mrg: it does not exist"):
         next(read_trees(tmp_path / "nothing.mrg"))
 
@@ -141,7 +141,7 @@ def test_what_brackets_cannot_hold(tree, part):
     assert part in str(error.value)
 
 
-def test_escape():
+def test_brackets_in_words_are_escaped_and_unescaped():
     assert [escape(word) for word in ("(", "f(x)", "[", "a/b")] == [
         "-LRB-",
         "f-LRB-x-RRB-",

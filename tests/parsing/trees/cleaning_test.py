@@ -35,12 +35,12 @@ def clean(text: str, **options) -> str | None:
         ("", ""),
     ],
 )
-def test_clean_label(label, bare):
+def test_functions_and_indices_are_removed_from_labels(label, bare):
     assert clean_label(label) == bare
 
 
 @pytest.mark.parametrize("outer", ["(", "(TOP", "(ROOT", "(S1", "(ROOT (TOP"])
-def test_outer_brackets(outer):
+def test_outer_brackets_are_removed_from_a_single_tree(outer):
     ends = ")" * outer.count("(")
     assert clean(f"{outer} (S (NN a) (NN b)){ends}") == "(S (NN a) (NN b))"
     assert clean(f"{outer} (UH Yes){ends}") == "(UH Yes)"
@@ -91,7 +91,7 @@ def test_everything_at_once():
         ("(X (X dog))", "(X (X dog))"),  # A tag is no constituent.
     ],
 )
-def test_unary_loops(text, collapsed):
+def test_unary_loops_are_collapsed_only_on_request(text, collapsed):
     assert clean(text, collapse_unary=True) == collapsed
     assert len(clean(text)) >= len(collapsed)
 

@@ -138,6 +138,6 @@ def test_no_tree_has_fewer_errors_to_expect():
         (("(N a)",), (float("nan"),), "`weights` must hold one number per tree"),
     ],
 )
-def test_errors(texts, weights, message):
+def test_wrong_trees_and_weights_are_refused(texts, weights, message):
     with pytest.raises(UserError, match=message):
         consensus(trees(*texts), weights)

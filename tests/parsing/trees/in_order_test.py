@@ -51,7 +51,7 @@ UNLABELLED = InOrderUnlabelled()
         ("(NP (NN a) (CC b) (NP (NN c)))", "(NN) (NP (CC) (NN) (NP )NP )NP"),
     ],
 )
-def test_by_hand(text, symbols):
+def test_symbols_equal_those_written_by_hand(text, symbols):
     tree = Tree.fromstring(text)
     assert IN_ORDER.linearize(tree) == (tree.leaves(), symbols.split())
     assert IN_ORDER.rebuild(tree.leaves(), symbols.split()) == tree
@@ -61,7 +61,7 @@ def test_by_hand(text, symbols):
 
 
 @pytest.mark.parametrize("linearization", [IN_ORDER, UNLABELLED], ids=["labelled", "unlabelled"])
-def test_round_trip(linearization):
+def test_rebuilding_restores_in_order_trees(linearization):
     for tree in trees():
         words, symbols = linearization.linearize(tree)
         assert linearization.rebuild(words, symbols) == tree
@@ -130,14 +130,14 @@ def test_no_depth_is_too_great():
     assert IN_ORDER.linearize(IN_ORDER.rebuild(words, symbols)) == (words, symbols)
 
 
-def test_most_openings():
+def test_most_openings_counts_brackets_opened_after_a_word():
     trees = [Tree.fromstring(DOG), Tree.fromstring("(S (A (B (N a) (C (D (N b))))) (E (N c)))")]
     assert most_openings(trees[0], IN_ORDER) == 1
     # (N) (B (N) (D )D (C )C )B (A )A (S (N) (E )E )S: four after the second word.
     assert most_openings(trees[1], IN_ORDER) == 4 and most_openings(trees[1]) == 3
 
 
-def test_serialized():
+def test_in_order_linearizations_survive_serialization():
     for linearization in (InOrderBrackets(), InOrderBrackets(keep_tags=False), UNLABELLED):
         again = Linearization.deserialize(linearization.serialize())
         assert type(again) is type(linearization) and again.order == "in-order"

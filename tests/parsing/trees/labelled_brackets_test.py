@@ -31,19 +31,19 @@ def tree_of(text: str) -> Tree:
     return tree
 
 
-def test_linearize():
+def test_tags_are_symbols_or_one_placeholder():
     assert linearize(tree_of(DOG)) == (WORDS, SYMBOLS)
     words, symbols = WITHOUT_TAGS.linearize(tree_of(DOG))
     assert words == WORDS
     assert symbols == ["(S", "(NP", "(XX)", "(XX)", ")NP", "(VP", "(XX)", ")VP", ")S"]
 
 
-def test_single_leaf():
+def test_a_tree_of_one_leaf_is_one_symbol():
     assert linearize(tree_of("(UH Yes)")) == (["Yes"], ["(UH)"])
     assert rebuild(["Yes"], ["(UH)"]) == tree_of("(UH Yes)")
 
 
-def test_rebuild():
+def test_rebuilding_puts_any_words_at_the_leaves():
     assert rebuild(WORDS, SYMBOLS) == tree_of(DOG)
     assert rebuild(("a b", "(", ""), SYMBOLS).leaves() == ["a b", "(", ""]
 
@@ -57,7 +57,7 @@ def test_rebuild():
         "(TOP ($ $) (: --) (`` ``) (, ,) (WP$ whose))",
     ],
 )
-def test_round_trip(text):
+def test_rebuilding_restores_linearized_trees(text):
     assert rebuild(*linearize(tree_of(text))) == tree_of(text)
 
 
@@ -102,7 +102,7 @@ def test_step_of_symbols():
         assert LABELLED_BRACKETS.step_of(unknown) == (None, None)
 
 
-def test_most_openings():
+def test_most_openings_counts_brackets_opened_in_a_row():
     trees = [tree_of(DOG), tree_of("(S (A (B (N a) (C (D (N b))))))")]
     assert [most_openings(tree) for tree in trees] == [2, 3]
     assert most_openings(tree_of("(S (N a) (A (N b)))")) == 1

@@ -61,7 +61,7 @@ def test_not_a_tree(words, symbols, part):
     assert part in str(error.value)
 
 
-def test_pairs():
+def test_tree_pairs_use_a_linearization_from_outside_the_package():
     treebank = Treebank("dogs", "train", lambda: [Tree.fromstring(DOG)])
     pairs = TreePairs(treebank, linearization=UNLABELLED, constituents=True)
     assert list(pairs) == [(" ".join(WORDS), " ".join(SYMBOLS)), ("The dog", "(NP (DT) (NN) )")]
@@ -139,7 +139,7 @@ def test_symbols_write_brackets(linearization):
     [LabelledBrackets(), LabelledBrackets(keep_tags=False), UNLABELLED],
     ids=lambda linearization: type(linearization).__name__,
 )
-def test_serialized(linearization):
+def test_a_linearization_survives_serialization(linearization):
     again = Linearization.deserialize(linearization.serialize())
     assert type(again) is type(linearization)
     assert again.get_config() == linearization.get_config()
@@ -159,6 +159,6 @@ def test_serialized(linearization):
         ),
     ],
 )
-def test_wrongly_serialized(serialized, message):
+def test_malformed_serialized_linearizations_are_refused(serialized, message):
     with pytest.raises(UserError, match=message):
         Linearization.deserialize(serialized)

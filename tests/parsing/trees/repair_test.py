@@ -142,13 +142,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("words, symbols, expected, repairs", CASES.values(), ids=CASES)
-def test_by_hand(words, symbols, expected, repairs):
+def test_repairs_equal_those_written_by_hand(words, symbols, expected, repairs):
     tree, counts = repair(words.split(), symbols.split())
     assert to_bracketed(tree) == expected
     assert counts == repairs and dict(counts) == repairs
 
 
-def test_no_words():
+def test_repairing_needs_at_least_one_word():
     with pytest.raises(ValueError, match="at least one word"):
         repair([], ["(S", ")S"])
 
@@ -199,7 +199,7 @@ def check(words: list[str], symbols: list[str]) -> bool:
     return bool(repairs)
 
 
-def test_random_symbols():
+def test_random_symbols_are_repaired_to_trees_over_the_words():
     draw = random.Random(0)
     mended = 0
     for _ in range(3_000):
@@ -236,7 +236,7 @@ def test_trees_and_damaged_trees():
     st.lists(st.text(), min_size=1, max_size=6),
     st.lists(st.one_of(st.sampled_from(SYMBOLS), st.text(), st.text(alphabet="()N"))),
 )
-def test_arbitrary_strings(words, symbols):
+def test_arbitrary_strings_are_repaired_to_trees_over_the_words(words, symbols):
     check(words, symbols)
 
 
