@@ -1,7 +1,14 @@
 # Environments of the project's own, made on first use: `.venv` with all three backends for the
-# tests, `.venv-demo` with what `pip install keras-transformer` brings, `.venv-bench` with the peers
-# that the benchmarks run beside, `.venv-docs` with what builds the pages.
+# tests, `.venv-oldest` and `.venv-newest` with the limits of what pyproject.toml allows, `.venv-bench`
+# with the peers that the benchmarks run beside, `.venv-docs` with what builds the pages.
 PYTHON ?= python3
+# The newest JAX needs Python 3.12 or newer, and TensorFlow has no wheels for 3.14.
+NEWEST_PYTHON ?= python3.13
+ENV ?= .venv
+DEMO ?= $(or $(TMPDIR),/tmp)/keras-transformer-demo
+RECIPES := $(CURDIR)/recipes/translation
+# Platforms and Pythons that must have wheels of all requirements.
+RESOLVED ?= linux:3.11 linux:3.12 linux:3.14 macos:3.12 macos:3.14 windows:3.12 windows:3.14
 BACKENDS ?= tensorflow jax torch
 SIZES ?= tiny base
 THREADS ?= 1
@@ -20,24 +27,32 @@ LONG = (slow$(if $(filter-out torch,$*), or not (each_backend or once)))$(ONCE)
 FILES = $(if $(filter-out $(ONE),$*),$(shell grep -rl --include="*_test.py" each_backend tests))
 # A test runs on one core, so there are as many workers; each holds up to 3 GB.
 PYTEST = KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) COVERAGE_FILE=.coverage-data/$* \
-	.venv/bin/python $(COVERAGE) -m pytest -q --durations 20 -n $(WORKERS) --dist loadfile $(ARGS)
+	$(ENV)/bin/python $(COVERAGE) -m pytest -q --durations 20 -n $(WORKERS) --dist loadfile $(ARGS)
 LANES = $(MAKE) --no-print-directory --keep-going
 
-.PHONY: test test-long test-all coverage faults demo bench docs lint clean
+.PHONY: test test-long test-all test-oldest test-newest coverage faults release demo bench docs lint clean
 
-test: .venv/installed
+test: $(ENV)/installed
 	$(LANES) $(BACKENDS:%=test-short-%)
 
-test-long: .venv/installed
+test-long: $(ENV)/installed
 	$(LANES) $(BACKENDS:%=test-long-%)
 
 test-all: test
 	$(MAKE) --no-print-directory test-long
 
+# `make test` under PyTorch with the oldest versions that pyproject.toml allows, and under JAX with the
+# newest of everything except PyTorch, which stays as pinned and is left out here.
+test-oldest:
+	$(MAKE) --no-print-directory test ENV=.venv-oldest BACKENDS=torch
+
+test-newest:
+	$(MAKE) --no-print-directory test ENV=.venv-newest BACKENDS=jax
+
 # The passes of XLA's that make programs fast take longer than such small programs run.
 test-short-% test-long-%: export XLA_FLAGS := --xla_backend_optimization_level=0 \
 	--xla_llvm_disable_expensive_passes=true
-test-short-%: .venv/installed
+test-short-%: $(ENV)/installed
 	@echo "== KERAS_BACKEND=$*"
 	$(PYTEST) -m "$(SHORT)" $(FILES)
 
@@ -56,27 +71,41 @@ coverage: .venv/installed
 faults: .venv/installed
 	.venv/bin/python -m tests.seeded_faults
 
+# What would be uploaded, in dist/: checked, and imported in an environment that has nothing else.
+release: .venv/installed
+	rm -rf dist build
+	.venv/bin/python -m build
+	.venv/bin/twine check --strict dist/*
+	.venv/bin/python -m tests.wheel dist/*.whl
+	for target in $(RESOLVED); do \
+		echo "keras-transformer-zoo @ file://$$(echo $(CURDIR)/dist/*.whl)" | .venv/bin/uv pip compile \
+			--quiet --only-binary :all: --python-platform $${target%:*} \
+			--python-version $${target#*:} --output-file /dev/null - || exit; \
+		echo "All requirements have wheels on $$target."; \
+	done
+	$(MAKE) --no-print-directory $(DEMO)/installed
+	cd $(DEMO) && bin/python -c "import keras_transformer; print(keras_transformer.__file__)"
+
 lint: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check --no-cache .
 	.venv/bin/pyright --pythonpath .venv/bin/python
 
 demo: export KERAS_BACKEND = tensorflow
-demo: .venv-demo/installed
-	.venv-demo/bin/python recipes/translation/train.py --dataset synthetic --output-dir runs/demo \
+demo: $(DEMO)/installed
+	cd $(DEMO) && bin/python $(RECIPES)/train.py --dataset synthetic --output-dir runs \
 		--vocabulary-size 1500 --dropout 0.1 --num-shapes 6 --steps 1200 --interval 600 \
 		--warmup-steps 600 --peak-learning-rate 0.002 --average 1 --overwrite
-	.venv-demo/bin/python recipes/translation/evaluate.py --model runs/demo/model \
+	cd $(DEMO) && bin/python $(RECIPES)/evaluate.py --model runs/model \
 		--dataset synthetic --split test --beam-size 1 --alpha 0
-	.venv-demo/bin/python recipes/translation/export.py --model runs/demo/model \
-		--output runs/demo/saved_model
-	.venv-demo/bin/python recipes/translation/serve.py runs/demo/saved_model \
+	cd $(DEMO) && bin/python $(RECIPES)/export.py --model runs/model --output runs/saved_model
+	cd $(DEMO) && bin/python $(RECIPES)/serve.py runs/saved_model \
 		"The old man sees a dog that sleeps." \
 		"Today the teacher has called the girl." \
 		"My aunt says that the children cannot help him."
-	# And with a model that lies here, trained on photographs' captions.
-	echo "A dog runs through the snow." | .venv-demo/bin/python recipes/translation/translate.py \
-		--model saved_models/multi30k_en_de
+	# And with a model of the checkout, trained on captions of photographs.
+	cd $(DEMO) && echo "A dog runs through the snow." | bin/python $(RECIPES)/translate.py \
+		--model $(CURDIR)/saved_models/multi30k_en_de
 
 bench: export KERAS_BACKEND ?= tensorflow
 bench: .venv-bench/installed
@@ -102,13 +131,33 @@ docs: .venv-docs/installed
 	.venv/bin/pip install --quiet --editable ".[dev]"
 	touch $@
 
-# As a user would: a wheel, in an environment that has nothing else.
-.venv-demo/installed: pyproject.toml $(shell find keras_transformer -name "*.py")
-	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/pip install --quiet .
+# As a user would: a wheel, in an environment outside the checkout that has nothing else.
+$(DEMO)/installed: pyproject.toml $(shell find keras_transformer -type f -not -name "*.pyc")
+	rm -rf build
+	$(PYTHON) -m venv --clear $(DEMO)
+	$(DEMO)/bin/pip wheel --quiet --no-deps --wheel-dir $(DEMO)/wheel .
+	$(DEMO)/bin/pip install --quiet $(DEMO)/wheel/*.whl
 	touch $@
 
 # The peers' versions are part of what is measured.
+.venv-oldest/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet uv
+	.venv-oldest/bin/uv pip compile --quiet --resolution lowest-direct --extra convert --extra jax \
+		--extra ray --extra spacy --extra svg --extra torch pyproject.toml \
+		--output-file .venv-oldest/constraints.txt
+	.venv-oldest/bin/pip install --quiet --constraint .venv-oldest/constraints.txt \
+		--editable ".[test]"
+	touch $@
+
+.venv-newest/installed: pyproject.toml
+	$(NEWEST_PYTHON) -m venv .venv-newest
+	.venv-newest/bin/pip install --quiet uv
+	echo "torch; python_version < '3'" > .venv-newest/without_torch.txt
+	.venv-newest/bin/uv pip install --quiet --upgrade --python .venv-newest/bin/python \
+		--override .venv-newest/without_torch.txt --editable ".[test]"
+	touch $@
+
 .venv-bench/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install --quiet --editable ".[test]" ctranslate2==4.8.5 transformers==5.23.0
@@ -120,4 +169,4 @@ docs: .venv-docs/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-demo .venv-bench .venv-docs site runs build dist *.egg-info
+	rm -rf .venv .venv-oldest .venv-newest .venv-bench .venv-docs $(DEMO) site runs build dist *.egg-info

@@ -1,7 +1,7 @@
 """The same weights in KerasHub's encoder and decoder layers, combined as in its guides."""
 
 import keras
-import keras_nlp
+import keras_hub
 from keras import ops
 
 
@@ -12,20 +12,20 @@ def keras_hub_model(model):
         name: keras.Input((None,), dtype="int32", name=name)
         for name in ("encoder_token_ids", "decoder_token_ids")
     }
-    embedding = keras_nlp.layers.ReversibleEmbedding(
+    embedding = keras_hub.layers.ReversibleEmbedding(
         config.vocabulary_size, config.hidden_dim, name="token_embedding"
     )
 
     def embed(ids):
         x = embedding(ids) * config.hidden_dim**0.5
-        return keras.layers.Dropout(config.dropout)(x + keras_nlp.layers.SinePositionEncoding()(x))
+        return keras.layers.Dropout(config.dropout)(x + keras_hub.layers.SinePositionEncoding()(x))
 
     is_token = token_ids["encoder_token_ids"] != 0
     encoded = embed(token_ids["encoder_token_ids"])
-    for layer in _layers(keras_nlp.layers.TransformerEncoder, config):
+    for layer in _layers(keras_hub.layers.TransformerEncoder, config):
         encoded = layer(encoded, padding_mask=is_token)
     decoded = embed(token_ids["decoder_token_ids"])
-    for layer in _layers(keras_nlp.layers.TransformerDecoder, config):
+    for layer in _layers(keras_hub.layers.TransformerDecoder, config):
         decoded = layer(decoded, encoded, encoder_padding_mask=is_token)
     hub = keras.Model(token_ids, embedding(decoded, reverse=True))
 

@@ -21,7 +21,7 @@ from keras_transformer.compilation_cache import OFF, VARIABLE
 IMPORTS = {
     "keras": "import keras",
     "keras_transformer": "import keras_transformer",
-    "keras_nlp": "import keras_nlp",
+    "keras_hub": "import keras_hub",
     "torch": "import torch",
     "transformers (Marian)": "from transformers import MarianMTModel",
     "ctranslate2": "import ctranslate2",

@@ -36,11 +36,11 @@ class KerasHub(KerasTransformer):
     """
 
     def __init__(self, model):
-        import keras_nlp
+        import keras_hub
         from keras_hub_model import keras_hub_model
 
         super().__init__(keras_hub_model(model))
-        self.name = f"KerasHub {keras_nlp.__version__} on {keras.backend.backend()}"
+        self.name = f"KerasHub {keras_hub.__version__} on {keras.backend.backend()}"
 
 
 class _Torch:

@@ -17,29 +17,33 @@ PACKAGE = ROOT / "keras_transformer"
 # What is imported
 
 LAZY = (
-    *("tensorflow_text", "keras_hub", "keras_nlp", "matplotlib", "sentencepiece", "tyro"),
+    *("tensorflow_text", "keras_hub", "matplotlib", "sentencepiece", "sentencex", "tyro"),
     *("sacrebleu", "nltk", "tqdm", "safetensors", "huggingface_hub", "google.protobuf"),
     *("sacremoses", "tokenizers"),
 )
 USE = """
-import pathlib, tempfile
-from keras_transformer.data.batching import TokenBatches
-from keras_transformer.data.token_store import TokenStore
-from tests.small_corpus import new_model, sentence_pairs, tokenizer
+import tempfile
+from tests.small_corpus import sentence_pairs
 
-model = new_model()
-model.compile("sgd", keras_transformer.LabelSmoothedCrossentropy(reduction="sum"))
 with tempfile.TemporaryDirectory() as folder:
-    store = TokenStore.build(folder + "/tokens", sentence_pairs(8), tokenizer())
-    model.fit(TokenBatches(store, 256, num_shapes=1), verbose=0)
-    translator = keras_transformer.Translator(model, tokenizer(), extra_length=2)
-    translator.save_to_preset(folder + "/preset")
-    keras_transformer.Translator.from_preset(folder + "/preset", extra_length=2)(["the dog"])
+    text = keras_transformer.data.ParallelText("words", "train", "en", "de", sentence_pairs(8))
+    options = {"vocabulary_size": 60, "scale": 0.125, "num_layers": 1, "steps": 2, "interval": 2}
+    options.update(vocabulary_sentences=16, batch_tokens=128, num_shapes=1, average=1)
+    keras_transformer.Translator.train(text, text, output_dir=folder, **options)
+    translator = keras_transformer.Translator.from_preset(folder + "/model", extra_length=2)
+    assert len(translator(["the dog"])) == 1
+
+try:
+    import keras_transformer.hub
+except keras_transformer.UserError as error:
+    assert "tensorflow-text" in str(error) and len(str(error).splitlines()) == 1
+else:
+    raise AssertionError
 """
 
 
 def test_import_is_light_and_needs_no_tensorflow():
-    blocked = ["tensorflow_text", "keras_hub", "keras_nlp"]
+    blocked = ["tensorflow_text", "keras_hub"]
     if keras.backend.backend() != "tensorflow":
         blocked.append("tensorflow")
     script = f"""

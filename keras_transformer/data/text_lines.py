@@ -4,8 +4,6 @@ import itertools
 import re
 import select
 from collections.abc import Iterable, Iterator
-from functools import cache
-from itertools import pairwise
 from typing import Any, TypeVar
 
 from keras_transformer.data.text_files import decode_lines
@@ -23,6 +21,13 @@ _PATIENCE = 0.01
 # All characters at which `str.splitlines` splits, and the tab.
 BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{BREAKS}]")
+
+# The time that sentencex takes grows with the square of a text's length in Chinese and Japanese, so
+# longer texts are split in windows of this size.
+_SPLIT_CHARACTERS = 4000
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# The end of "We waited for 5 h.", whose letter sentencex takes for an initial.
+_UNIT_END = re.compile(r"(?<=\d\s[a-z]\.)\s+(?=[A-Z])")
 
 
 def in_windows(items: Iterable[Item], size: int = WINDOW_SIZE) -> Iterator[list[Item]]:
@@ -139,39 +144,35 @@ def without_breaks(text: str, source: str = "") -> str:
     return _BREAK.sub(lambda match: match[0] if match[0] in source else " ", text)
 
 
-def split_sentences(text: str) -> list[str]:
-    """Split an English paragraph into sentences by the rules of pySBD.
+def split_sentences(text: str, language: str = "en") -> list[str]:
+    """Split a paragraph into sentences by sentencex's rules, which need no trained model.
 
-    The rules cover abbreviations, initials and decimals, and need no trained model.
+    The rules cover the abbreviations, quotes and punctuation marks of many languages, also of
+    languages without spaces. A blank line ends a sentence.
 
     Args:
         text: the paragraph.
+        language: the code of its language, such as "de", "zh" or "pt-BR". A language without rules
+            of its own is split by those of a related language, or else of English.
 
     Returns:
         The sentences without surrounding white space; an empty list if the text contains nothing
-        else.
-
-    Raises:
-        UserError: if pySBD is not installed.
+        else. No other character is left out.
     """
-    # Take only the beginnings of sentences from pySBD: it drops characters that it uses internally,
-    # such as a musical note.
-    starts, end = [], 0
-    for part in map(str.strip, _segmenter().segment(text)):
-        start = text.find(part, end)
-        if part and start >= 0:
-            starts.append(start)
-            end = start + len(part)
-    cuts = [0, *starts[1:], len(text)]
-    return [sentence for span in pairwise(cuts) if (sentence := text[slice(*span)].strip())]
+    from sentencex import segment
 
-
-@cache
-def _segmenter() -> Any:
-    try:
-        import pysbd
-    except ImportError as error:
-        raise UserError(
-            'Splitting into sentences needs pysbd: pip install "keras-transformer[sentences]".'
-        ) from error
-    return pysbd.Segmenter(language="en", clean=False)
+    language = re.split("[-_]", language)[0].lower()
+    # Surrogates have no UTF-8, which sentencex reads. The copy has the same length.
+    copy = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    sentences, start, size = [], 0, _SPLIT_CHARACTERS
+    while start < len(text):
+        parts = segment(language, copy[start : start + size])
+        if start + size < len(text):
+            # The last sentence may continue beyond this window.
+            parts = parts[:-1]
+        for part in parts:
+            sentences += _UNIT_END.split(text[start : start + len(part)])
+            start += len(part)
+        # A sentence that fills a window needs a larger one.
+        size = _SPLIT_CHARACTERS if parts else 2 * size
+    return [sentence for part in sentences if (sentence := part.strip())]

@@ -115,7 +115,7 @@ def make_tokenizer(
 class Tokenizer:
     """A SentencePiece model whose first ids are 0 padding, 1 start, 2 end and 3 unknown.
 
-    The same proto yields the same ids here, in `keras_nlp.tokenizers.SentencePieceTokenizer` and in
+    The same proto yields the same ids here, in `keras_hub.tokenizers.SentencePieceTokenizer` and in
     `tensorflow_text.SentencepieceTokenizer`.
 
     Args:

@@ -20,8 +20,9 @@ try:
 except ImportError as error:
     raise UserError(
         "`keras_transformer.hub` needs the package `keras_hub`, which cannot be imported "
-        f"({error}). Install it: pip install keras-hub. (`kt.Translator.from_preset` loads presets "
-        "without it.)"
+        f"({error}). Install it: pip install keras-hub. Except on Windows it requires "
+        "tensorflow-text, which has wheels for Python 3.11 to 3.13 on Linux and on Macs with Apple "
+        "silicon. (`kt.Translator.from_preset` loads presets without it.)"
     ) from error
 
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone

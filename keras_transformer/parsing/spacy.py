@@ -48,7 +48,7 @@ try:
     from spacy.tokens import Doc, Span, Token
     from spacy.util import minibatch
 except ImportError as error:
-    raise UserError('spaCy is missing: pip install "keras-transformer[spacy]".') from error
+    raise UserError("spaCy is missing: pip install spacy.") from error
 
 if TYPE_CHECKING:
     from nltk import Tree

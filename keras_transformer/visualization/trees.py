@@ -260,8 +260,7 @@ def load_svgling() -> ModuleType:
         import svgling
     except ImportError as error:
         raise UserError(
-            "SVG pictures of trees require svgling. Install it: pip install "
-            '"keras-transformer[svg]"'
+            "SVG pictures of trees require svgling. Install it: pip install svgling"
         ) from error
     return svgling
 

@@ -43,7 +43,7 @@ def main(options):
         import pyarrow
         import ray
     except ImportError as error:
-        raise kt.UserError('Ray is missing: pip install "keras-transformer[ray]".') from error
+        raise kt.UserError('Ray is missing: pip install "ray[data]".') from error
 
     if min(options.workers, options.blocks) < 1:
         raise kt.UserError(

@@ -7,10 +7,12 @@ import lzma
 import os
 import sys
 import threading
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from keras_transformer.data import text_lines
 from keras_transformer.data.text_lines import (
     BREAKS,
     in_windows,
@@ -200,34 +202,62 @@ def test_a_text_is_one_line_and_keeps_what_its_source_has():
     assert without_breaks("a \xa0 b\x00") == "a \xa0 b\x00"
 
 
-def test_sentences_of_a_paragraph():
-    pytest.importorskip("pysbd", reason="pysbd is not installed")
-    expected = [
-        "We saw E. coli in Fig. 2 at 3.5 h.",
-        "Smith et al. (2001) did not!",
-        "Why, e.g. here?",
-    ]
-    assert split_sentences(f" {'  '.join(expected)}\n") == expected
+# Sentences
+
+SENTENCES = [
+    ("en", "Dr. Smith met Mrs. Jones on Jan. 5.|She left at once."),
+    ("en", "It cost $3.50 and weighs 1,000.25 kg.|The pH rose by 0.5."),
+    ("en", "He waited...|Then he left."),
+    ("en", "We waited … and left."),
+    ("en", '"Stop!" he cried.|Nobody stopped.'),
+    ("en", 'He said "It works."|She agreed.'),
+    ("en", "J. R. R. Tolkien wrote it.|It is long."),
+    ("en", "The U.S. economy grew.|It ended at 5 p.m.|He went home."),
+    ("en", "We saw E. coli in Fig. 2 at 3.5 h.|Smith et al. (2001) did not!|Why, e.g. here?"),
+    ("en", "See www.example.com and Fig. 3A.|It has files."),
+    ("en", "What?!|No way."),
+    ("en", "No. 5 is alive\nand well.\n\n|A new paragraph"),
+    ("de", "Am 3. Mai kam Dr. Müller z. B. nach Bonn.|Er blieb."),
+    ("de-AT", "„Komm!“, rief er am 3. Mai.|Sie kam."),
+    ("es", "¿Cómo está el Sr. García?|¡Muy bien!|Gracias."),
+    ("it", "Il dott. Rossi è qui.|Va bene."),
+    ("ru", "А. С. Пушкин родился в 1799 г. в Москве.|Он поэт."),
+    ("zh", "价格是3.5元。|真贵……不买。|你呢？|他说：“好。”|然后走了！"),
+    ("ja", "バージョン3.5です。|本当？|「はい。」|行こう！"),
+    ("hi", "यह एक वाक्य है।|यह दूसरा है।"),
+    ("ar", "هل أنت بخير؟|نعم.|أنا بخير."),
+    ("unknown", "你好。|Hello.|Yes!"),
+]
+
+
+@pytest.mark.parametrize(("language", "text"), SENTENCES)
+def test_sentences_of_a_paragraph(language, text):
+    space = "" if language in ("zh", "ja") else "  "
+    expected = [sentence.strip() for sentence in text.split("|")]
+    assert split_sentences(f" {text.replace('|', space)}\n", language) == expected
+
+
+def test_a_blank_text_has_no_sentences():
     assert split_sentences("") == split_sentences(" \n ") == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The tiger \u222f was here. Then \u266c it left.",
-        "\u2609 sun. \u2607 a. \u2608 b. \u0238 c. \u260f d.",
-        "Mr. ? i. ?!",
-        "\u266c",
-    ],
+@given(
+    st.text(
+        st.sampled_from("ab A1.!?\"'()[]\u3002\uff01\u201c\u201d\u2026\n\t\u266c\ud800\x00"),
+        max_size=60,
+    ),
+    st.sampled_from(["en", "de", "zh", "xx"]),
 )
-def test_nothing_is_lost(text):
-    # Characters that pySBD uses within.
-    pytest.importorskip("pysbd", reason="pysbd is not installed")
-    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+def test_sentences_have_all_characters_but_surrounding_space(text, language):
+    assert "".join("".join(split_sentences(text, language)).split()) == "".join(text.split())
 
 
-def test_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pysbd", None)
-    text_lines._segmenter.cache_clear()
-    with pytest.raises(ValueError, match=r"keras-transformer\[sentences\]"):
-        split_sentences("He runs.")
+@pytest.mark.parametrize(
+    "sentence", ["Dr. A said: \u2018No.\u2019 ", "\u4f60\u597d\u3002", f"{'long ' * 3000}. "]
+)
+def test_a_long_text_is_split_as_a_short_one_in_time_that_grows_with_its_length(sentence):
+    # Without windows, sentencex takes minutes for the second.
+    count = max(1, 200_000 // len(sentence))
+    start = time.perf_counter()
+    assert split_sentences(sentence * count) == split_sentences(sentence) * count
+    assert time.perf_counter() - start < 20

@@ -286,7 +286,6 @@ def test_several_trees_in_brackets(trained, monkeypatch, capsys):
 
 
 def test_paragraphs(trained, monkeypatch, capsys):
-    pytest.importorskip("pysbd", reason="pysbd is not installed")
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--split-sentences", "--format", "json")
     text = "He sees. The dog runs!\n\nShe sleeps.\n"
