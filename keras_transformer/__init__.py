@@ -1,55 +1,12 @@
 """The Transformer of "Attention Is All You Need" for Keras 3."""
 
-# First: the imports that follow take seconds, and Keras imports TensorFlow.
-from keras_transformer import startup  # noqa: F401
+from keras_transformer import startup
+from keras_transformer.namespace import load_on_demand
 
-# isort: split
-from keras_transformer import (
-    convert,
-    data,
-    evaluation,
-    layers,
-    parsing,
-    training,
-    translation,
-    visualization,
-)
-from keras_transformer.decoding import constraints
-from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.sampling import Sampling
-from keras_transformer.errors import UserError
-from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import get_variant, variants
-from keras_transformer.parsing.constituency_parser import ConstituencyParser
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
-from keras_transformer.training.schedules import NoamSchedule
-from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
-from keras_transformer.translation.translator import Translator
-from keras_transformer.version import __version__
+__all__, __getattr__, __dir__ = load_on_demand(__name__, __file__)
 
-__all__ = [
-    "BeamSearch",
-    "ConstituencyParser",
-    "LabelSmoothedCrossentropy",
-    "NoamSchedule",
-    "Perplexity",
-    "Sampling",
-    "TokenAccuracy",
-    "Transformer",
-    "Translator",
-    "UserError",
-    "WholeBatchOptimizer",
-    "__version__",
-    "constraints",
-    "convert",
-    "data",
-    "evaluation",
-    "get_variant",
-    "layers",
-    "parsing",
-    "training",
-    "translation",
-    "variants",
-    "visualization",
-]
+# A command imports Keras, which takes seconds, when it has read its options. Other programs find
+# all classes registered with `keras.saving`.
+if not startup.is_command():
+    startup.import_keras()
+    globals().update((name, __getattr__(name)) for name in __all__)

@@ -21,7 +21,7 @@ from keras_transformer.errors import INTERRUPT_STATUS, TrainingStopped, UserErro
 from keras_transformer.memory import keep_freed_memory
 from keras_transformer.options import mutable_on_resume, option_names
 from keras_transformer.progress import progress_shown
-from keras_transformer.startup import raise_interrupts
+from keras_transformer.startup import SCRIPTS, import_keras, raise_interrupts
 
 _NUMBERS_TOLD = 5
 
@@ -93,8 +93,13 @@ class LineNotes:
             print(f"{remark}: {lines} ({numbers}{more})", file=sys.stderr)
 
 
-def run(main: Callable[[Any], object], options_class: type) -> None:
-    """Parse the command line into a dataclass and call `main` with it.
+def run(
+    main: Callable[[Any], object],
+    options_class: type,
+    arguments: Sequence[str] | None = None,
+    prog: str | None = None,
+) -> None:
+    """Parse the command line into a dataclass, import Keras, and call `main` with the options.
 
     An argument `@FILE` is replaced by the options in a file, where `#` begins a comment. If an
     option is given twice, the last value counts.
@@ -113,7 +118,10 @@ def run(main: Callable[[Any], object], options_class: type) -> None:
         main: function with one argument, the options.
         options_class: a dataclass; a `CommonOptions` if the command trains or searches. Its fields
             are the options, and their docstrings are the help. Fields of a nested dataclass are
-            options like the others.
+            options like the others. Its module must not import Keras, so that the help of a
+            command appears at once.
+        arguments: the words of the command line after the command. Defaults to the process's.
+        prog: the command, for its help. Defaults to the script's name.
     """
     import tyro
 
@@ -124,14 +132,17 @@ def run(main: Callable[[Any], object], options_class: type) -> None:
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
     names = option_names(options_class)
     try:
-        arguments = list(itertools.chain.from_iterable(map(_expand, sys.argv[1:])))
-        _check_values(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        words = list(itertools.chain.from_iterable(map(_expand, words)))
+        _check_values(words)
         options = tyro.cli(
             options_class,
+            prog=prog,
             description=sys.modules[main.__module__].__doc__,
-            args=arguments,
+            args=words,
             config=(tyro.conf.OmitArgPrefixes,),
         )
+        import_keras()
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
         quiet = getattr(options, "quiet", False)
@@ -322,11 +333,19 @@ def _expand(argument: str) -> list[str]:
 def resume_command() -> str:
     """Return the shell command that started this process, with --resume."""
     options = [option for option in sys.argv if option not in ("--resume", "--overwrite")]
-    command = shlex.join([sys.executable, *options, "--resume"])
+    command = shlex.join([*_program(sys.executable), *options[1:], "--resume"])
     backend = os.environ.get("KERAS_BACKEND")
     return f"KERAS_BACKEND={shlex.quote(backend)} {command}" if backend else command
 
 
 def this_command() -> str:
     """Return the shell command that started this process, as far as Python knows it."""
-    return shlex.join(["python", *sys.argv])
+    return shlex.join([*_program("python"), *sys.argv[1:]])
+
+
+def _program(python):
+    """Return the words that start this process's program, before its arguments."""
+    script = Path(sys.argv[0])
+    if script.name in SCRIPTS or script.parts[-2:] == ("keras_transformer", "__main__.py"):
+        return [SCRIPTS[0]]
+    return [python, sys.argv[0]]

@@ -8,9 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from keras_transformer.errors import UserError
+from keras_transformer.files import user_cache
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +46,8 @@ def keep_compiled_programs(folder: str | PathLike) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"The compilation cache must be a folder. Received: the file {folder}")
     folder.mkdir(parents=True, exist_ok=True)
+    import keras
+
     if keras.backend.backend() == "jax":
         _keep_of_jax(folder)
     elif keras.backend.backend() == "tensorflow":
@@ -65,6 +66,8 @@ def keep_in_user_folder() -> None:
     written, nothing is kept; damaged files in it are ignored. Beyond 1 GiB, the oldest files are
     deleted.
     """
+    import keras
+
     if keras.backend.backend() != "jax" or os.environ.get(VARIABLE) == OFF:
         return
     import jax
@@ -90,10 +93,7 @@ def user_folder() -> Path:
     """Return the folder of `keep_in_user_folder`: from the environment, or in the user's cache."""
     if named := os.environ.get(VARIABLE):
         return Path(named).expanduser().absolute()
-    caches = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification requires that relative paths are ignored.
-    caches = Path(caches) if os.path.isabs(caches) else Path("~/.cache").expanduser()
-    return caches / "keras-transformer" / "programs"
+    return user_cache() / "programs"
 
 
 def _keep_of_jax(folder):

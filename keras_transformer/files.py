@@ -362,3 +362,14 @@ def _sync(path):
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def user_cache() -> Path:
+    """Return this package's folder in the user's cache, which need not exist.
+
+    `XDG_CACHE_HOME` in the environment names another cache than `~/.cache`.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification requires that relative paths are ignored.
+    caches = Path(caches) if os.path.isabs(caches) else Path("~/.cache").expanduser()
+    return caches / "keras-transformer"

@@ -33,6 +33,9 @@ def load_on_demand(
         if name not in modules:
             raise AttributeError(f"module {namespace!r} has no attribute {name!r}")
         module, original = modules[name]
-        return getattr(importlib.import_module(module), original)
+        loaded = importlib.import_module(module)
+        if module == namespace or not hasattr(loaded, original):  # the name of a module
+            return importlib.import_module(f"{module}.{original}")
+        return getattr(loaded, original)
 
     return list(modules), get, lambda: sorted(modules)

@@ -1,13 +1,14 @@
 """Work that is done first when the package is imported: Ctrl-C, TensorFlow's messages, the backend.
 
 1. Libraries take seconds to import, before `command_line.run` can catch a `KeyboardInterrupt`.
-   Until then Ctrl-C ends a recipe, or `python -m keras_transformer...`, without a traceback. Other
-   programs keep their handlers.
+   Until then Ctrl-C ends a command (`keras-transformer`, `python -m keras_transformer...` or a
+   recipe) without a traceback. Other programs keep their handlers.
 2. TensorFlow logs to standard error, at every log level, that oneDNN is on and that there are no
    GPUs: it does so in its first second, before it reads the level. So the file descriptor is held
    while TensorFlow is imported, by Keras or by the user; all lines are passed on except
    information and the remarks below. `TF_CPP_MIN_LOG_LEVEL=0` in the environment keeps everything.
-3. Keras is imported with its backend. If the backend cannot be imported, the error names it. A
+3. Keras is imported with its backend; by a command, only after it has read its options, so that
+   its help appears at once. If the backend cannot be imported, the error names it. A
    script that does not catch the error prints it in one line and exits with status 2.
 """
 
@@ -30,6 +31,8 @@ from keras_transformer.errors import UserError
 
 _RECIPES = Path(__file__).parents[1] / "recipes"
 
+SCRIPTS = ("keras-transformer", "keras-transformer.exe")
+
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _NOISE = (
     rb"^WARNING: All log messages before absl::InitializeLog",
@@ -50,7 +53,7 @@ _BACKENDS = ("tensorflow", "jax", "torch")
 
 def end_commands_on_interrupt() -> None:
     """Let Ctrl-C end the process at once, if it runs a command of the package."""
-    if _is_command():
+    if is_command():
         _replace_interrupt_handler(signal.default_int_handler, signal.SIG_DFL)
 
 
@@ -59,10 +62,13 @@ def raise_interrupts() -> None:
     _replace_interrupt_handler(signal.SIG_DFL, signal.default_int_handler)
 
 
-def _is_command() -> bool:
+def is_command() -> bool:
+    """Return whether the process runs a command of the package."""
     script = next(iter(sys.argv), "")
     if script == "-m":
         return _main_module().split(".")[0] == __name__.split(".")[0]
+    if Path(script).name in SCRIPTS:
+        return True
     return _RECIPES in Path(script).resolve().parents
 
 
@@ -164,7 +170,12 @@ def _silence_tensorflow() -> None:
 # The backend
 
 
-def _import_keras() -> ModuleType:
+def import_keras() -> ModuleType:
+    """Import Keras with its backend.
+
+    Raises:
+        UserError: if `KERAS_BACKEND` is not an installed backend.
+    """
     try:
         import keras
     except (ImportError, ValueError) as error:
@@ -205,4 +216,3 @@ def _print_in_one_line(user_error: UserError, hook: Callable[..., Any]) -> Calla
 
 end_commands_on_interrupt()
 _silence_tensorflow()
-_import_keras()

@@ -102,7 +102,13 @@ COMMANDS = list(commands())
 
 
 def options_class(words):
-    """Of `python SCRIPT ...` or `python -m MODULE ...`: the options, and the arguments."""
+    """Return the options and the arguments of `keras-transformer COMMAND ...`, `python SCRIPT ...`
+    or `python -m MODULE ...`."""
+    if words[0] == "python" and words[1:3] == ["-m", "keras_transformer"]:
+        words = ["keras-transformer", *words[3:]]
+    if words[0] == "keras-transformer":
+        module, used = select(words[1:])
+        return module.Options, words[1 + used :]
     if words[1] == "-m":
         path = ROOT / words[2].replace(".", "/")
         path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
@@ -141,7 +147,9 @@ def test_options_of_commands(page, words, monkeypatch):
     elif words[0] == "pip":
         for extra in re.findall(r"\[(\w+)\]", words[2]):
             assert re.search(rf"^{extra} = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
-    elif words[0] == "python" and not PLAIN & {*words[1:3]} and words[1] != "-c":
+    elif words[:2] == ["keras-transformer", "completion"]:
+        assert words[2] in ("bash", "zsh")
+    elif words[0] in ("python", "keras-transformer") and not PLAIN & {*words[1:3]} and words[1] != "-c":
         options, arguments = options_class(words)
         arguments = [x for argument in arguments for x in _expand(argument)]
         try:

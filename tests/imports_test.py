@@ -137,27 +137,18 @@ MAY_IMPORT = {
     # The parser's SavedModel is made of the pieces of the translator's.
     "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},
     "convert": {
-        *("layers", "models", "decoding", "tasks", "presets", "translation", "command_line"),
-        *("version", *LEAVES),
+        *("layers", "models", "decoding", "tasks", "presets", "translation", "version", *LEAVES),
     },
     # Who writes another library's format asks those who read it where its weights are.
     "export": {
         *("layers", "models", "decoding", "tasks", "presets", "translation", "convert", *LEAVES),
     },
     "hub": {"layers", "models", "decoding", "tasks", "presets", "parsing", *LEAVES},
-    "__main__": {"command_line", "presets"},
-    "__init__": {
-        "startup",
-        "layers",
-        "models",
-        "decoding",
-        "constraints",
-        "parsing",
-        "translation",
-        "convert",
-        "version",
-        "visualization",
-        *LEAVES,
+    "__main__": {"commands"},
+    "__init__": {"startup", "namespace"},
+    "commands": {
+        *("__init__", "command_line", "layers", "models", "decoding", "tasks", "presets", "translation"),
+        *("parsing", "convert", "visualization", "server", "version", *LEAVES),
     },
 }
 
@@ -176,7 +167,7 @@ def imports(path):
             continue
         for module, name in modules:
             if module == "keras_transformer":
-                module = f"{module}.{name}"
+                module = f"{module}.{name or '__init__'}"
             if module.startswith("keras_transformer."):
                 yield module.removeprefix("keras_transformer."), name, at_top
 

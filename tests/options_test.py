@@ -13,13 +13,11 @@ import pytest
 from keras_transformer.command_line import name_flags
 from keras_transformer.errors import UserError
 from keras_transformer.options import fixed_settings, from_keywords, mutable_on_resume, option_names
-from keras_transformer.parsing.train_parser import (
-    ParserTrainingOptions,
-    TreeOptions,
-    make_linearization,
-)
-from keras_transformer.tasks.pipeline import TrainingOptions, begin_training
-from keras_transformer.translation.train_translator import TranslatorTrainingOptions
+from keras_transformer.parsing.options import ParserTrainingOptions, TreeOptions
+from keras_transformer.parsing.train_parser import make_linearization
+from keras_transformer.tasks.pipeline import begin_training
+from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.translation.options import TranslatorTrainingOptions
 
 pytestmark = pytest.mark.once
 

@@ -350,7 +350,7 @@ FAULTS = {
         ("if label not in (None, open_label):", "if False:"),
         ("if self._was_opener or not children:", "if not children:"),
     ],
-    "parsing/trees/repair.py": [
+    "parsing/trees/tree_repair.py": [
         ("readings[num_closed] = num_closed - 1", "readings[num_closed] = num_closed"),
         ("return {1: 0, 0: 1}", "return {1: 1, 0: 1}"),
         ("while len(self.open) > 2:", "while len(self.open) > 1:"),

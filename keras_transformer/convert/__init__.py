@@ -1,7 +1,7 @@
 """Converters of other libraries' models: `kt.convert`.
 
 Each function reads a folder or `hf://user/repository`, and runs no code of it.
-`python -m keras_transformer.convert FORMAT SOURCE DESTINATION` writes the result as a preset.
+`keras-transformer convert FORMAT SOURCE DESTINATION` writes the result as a preset.
 
 - `marian`: Marian and OPUS-MT in HuggingFace's form; returns a `Translator`.
 - `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form; returns a `Translator`.

@@ -1,4 +1,5 @@
 # Corpora
+from keras_transformer.data.batch_planner import BatchingOptions as BatchingOptions
 from keras_transformer.data.parallel_text import ParallelText as ParallelText
 from keras_transformer.data.corpora import load_parallel_text as load_parallel_text
 from keras_transformer.data.mixtures import TaggedText as TaggedText
@@ -20,7 +21,6 @@ from keras_transformer.data.preprocessor import TranslationPreprocessor as Trans
 
 # Batches
 from keras_transformer.data.token_store import TokenStore as TokenStore
-from keras_transformer.data.batching import BatchingOptions as BatchingOptions
 from keras_transformer.data.batching import plan_batches as plan_batches
 from keras_transformer.data.batching import TokenBatches as TokenBatches
 from keras_transformer.data.staged_batches import StagedBatches as StagedBatches

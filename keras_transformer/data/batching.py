@@ -1,19 +1,18 @@
 """Batches of a token budget, planned so that any batch of any epoch can be made again."""
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import numpy as np
 
-from keras_transformer.data.batch_planner import EpochPlans
+from keras_transformer.data.batch_planner import BatchingOptions, EpochPlans
 from keras_transformer.data.prefetch import Prefetcher, infinite_dataset
 from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.token_source import PlannedBatch, SampledTokens, Samplers, StoredTokens
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, START_ID
-from keras_transformer.validation import check_optional, not_negative, positive_integer
+from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:
     from keras_transformer.data.token_store import TokenStore
@@ -30,31 +29,6 @@ _VALIDATION_SHAPES = 3
 # The number of batches that train in the time it takes to compile one more shape: 9 s for `tiny` on
 # TensorFlow and 2 CPU cores. It is smaller for larger models, and larger on a GPU.
 _COMPILE_BATCHES = 40
-
-
-@dataclass(kw_only=True)
-class BatchingOptions:
-    """Options for batches (section 5.1)."""
-
-    batch_tokens: int = 2048
-    """The largest number of source tokens in a batch, and of target tokens, including padding."""
-    num_shapes: int = 12
-    """The largest number of batch shapes. With more shapes, batches have less padding but compiling
-    takes longer. On JAX the first epochs use few shapes; more are added when they pay off."""
-    subword_sampling: float = 0.0
-    """Segment each training sentence differently in each epoch: the probability of skipping a merge
-    (BPE-dropout: Provilkov et al., 2020; 0.1, for example), or with a unigram vocabulary the
-    exponent of a segmentation's probability (Kudo, 2018; 0.2, for example). 0: always use the same
-    segmentation."""
-
-    def check(self) -> None:
-        """Validate the options.
-
-        Raises:
-            UserError: if a number is out of its range.
-        """
-        check_optional(positive_integer, self, "batch_tokens", "num_shapes")
-        not_negative("subword_sampling", self.subword_sampling)
 
 
 def plan_batches(

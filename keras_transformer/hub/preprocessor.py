@@ -13,7 +13,8 @@ from keras_transformer.hub.tokenizer import (
     TransformerTokenizer,
     check_config_file,
 )
-from keras_transformer.presets.format import PREPROCESSOR, SEQUENCE_LENGTH
+from keras_transformer.presets.format import SEQUENCE_LENGTH
+from keras_transformer.presets.location import PREPROCESSOR
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from keras_transformer.typing import Tensor
 

@@ -6,7 +6,7 @@ import keras_hub
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
-from keras_transformer.presets.format import SOURCE_TOKENIZER, TOKENIZER
+from keras_transformer.presets.location import SOURCE_TOKENIZER, TOKENIZER
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
 _SPECIAL = {"pad_token": PAD_ID, "start_token": START_ID, "end_token": END_ID}

@@ -1,4 +1,7 @@
 # Corpora
+from keras_transformer.parsing.options import ParserTrainingOptions as ParserTrainingOptions
+from keras_transformer.parsing.options import ParsingOptions as ParsingOptions
+from keras_transformer.parsing.options import TreeOptions as TreeOptions
 from keras_transformer.parsing.treebanks import Treebank as Treebank
 from keras_transformer.parsing.treebanks import load_treebank as load_treebank
 from keras_transformer.parsing.tree_pairs import TreePairs as TreePairs
@@ -24,9 +27,6 @@ from keras_transformer.parsing.word_sync_search import (
 )
 
 # Training
-from keras_transformer.parsing.train_parser import ParserTrainingOptions as ParserTrainingOptions
-from keras_transformer.parsing.train_parser import TreeOptions as TreeOptions
-from keras_transformer.parsing.train_parser import ParsingOptions as ParsingOptions
 from keras_transformer.parsing.train_parser import make_linearization as make_linearization
 
 # Evaluation

@@ -42,7 +42,7 @@ from keras_transformer.parsing.words import (
     read_words,
     tokenize_words,
 )
-from keras_transformer.presets.format import TAG_DICTIONARY
+from keras_transformer.presets.location import TAG_DICTIONARY
 from keras_transformer.progress import spinner
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.tasks.search_stream import search_stream
@@ -282,7 +282,8 @@ class ConstituencyParser(Task):
                 any training without `resume` or `overwrite`.
             TrainingStopped: after SIGTERM or Ctrl-C, once a checkpoint is written.
         """
-        from keras_transformer.parsing.train_parser import ParserTrainingOptions, train_parser
+        from keras_transformer.parsing.options import ParserTrainingOptions
+        from keras_transformer.parsing.train_parser import train_parser
 
         training_options: Any = from_keywords(ParserTrainingOptions, options)
         return train_parser(cls, train, val, extra, test, options=training_options)[0]

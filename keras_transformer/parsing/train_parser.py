@@ -2,15 +2,19 @@
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
-from keras_transformer.decoding.beam_search import BeamSearch
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.options import mutable_on_resume
 from keras_transformer.parsing.evalb import EvalbScores, Parameters, evaluate_trees
+from keras_transformer.parsing.options import (
+    ParserTrainingOptions,
+    ParsingOptions,
+    TreeOptions,
+    tags_from,
+)
 from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
 from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.tree_pairs import TreePairs
@@ -28,7 +32,6 @@ from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.parsing.words import DEFAULT_WORD_TOKENIZER, WORD_TOKENIZERS
 from keras_transformer.tasks.init_from_preset import initial_preset
 from keras_transformer.tasks.pipeline import (
-    TrainingOptions,
     begin_training,
     make_batches,
     make_model,
@@ -39,110 +42,12 @@ from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.trainer import average_weights, fit, validate
 from keras_transformer.validation import (
     check_choice,
-    check_optional,
-    positive_integer,
-    positive_number,
-    whole_number,
 )
 
 if TYPE_CHECKING:
     from nltk import Tree
 
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
-
-
-@dataclass(kw_only=True)
-class TreeVocabularyOptions(VocabularyOptions):
-    """The vocabulary of a parser (section 6.3)."""
-
-    vocabulary_size: int = 4000
-    """Size of the vocabulary: symbols of trees, and BPE of the words. The paper uses 16000, and
-    32000 with extra trees."""
-
-
-@dataclass(kw_only=True)
-class TreeOptions:
-    """Options of the symbols and tags that a parser predicts, and of its training trees."""
-
-    tags: Literal["tree", "tagger", "none"] = "tree"
-    """How tags of words are predicted: by the decoder, as symbols of the tree; by a tagger, from
-    the encoder's output of each word; or not at all. In the last two cases one symbol of the tree
-    stands for all words (Vinyals et al., 2015)."""
-    tag_loss_weight: float | None = None
-    """Weight of the cross-entropy of tags with `tags=tagger`, 1 by default. With `tags=tree`, it
-    also trains a tagger next to the decoder, which has no other use."""
-    keep_tags: bool = True
-    """False is an earlier name of `tags=none`."""
-    linearization: Literal["top-down", "in-order"] = "in-order"
-    """Whether the symbol that opens a constituent comes before its first child or after it."""
-    extra_ratio: float = 1.0
-    """Number of extra trees per tree of the treebank."""
-    constituents: bool = False
-    """Also train on each constituent as a sentence of its own, for small treebanks."""
-    constituent_steps: int = 0
-    """Train on constituents only in this number of first updates, and then only on whole trees."""
-    deterministic_attention: bool = True
-    """Add the vector of the next word to the decoder's input: see
-    `kt.parsing.DeterministicAttention`. The paper's decoder only has learned attention."""
-    tag_dictionary: int = 5
-    """Words with at least this number of occurrences may only have their tags of training. 0 allows
-    every tag for every word."""
-    word_tokenizer: Literal["treebank", "craft"] | None = mutable_on_resume(None)
-    """Rules that split raw text into words, which must match the words of the trees. Defaults to
-    craft for the dataset of that name, else to treebank, the Penn Treebank's rules."""
-
-    def check(self) -> None:
-        """Check the options.
-
-        Raises:
-            UserError: if a number is out of its range, or options contradict each other.
-        """
-        positive_number("extra_ratio", self.extra_ratio)
-        check_optional(whole_number, self, "constituent_steps", "tag_dictionary")
-        tags_from(self)
-
-
-@dataclass(kw_only=True)
-class ParsingOptions:
-    """Options of the search that scores trees during a training."""
-
-    extra_length: int = 300
-    """Number of tokens by which a tree may exceed its sentence (section 6.3)."""
-    beam_size: int = 4
-    """Beam size of the search. `evaluate.py` uses the paper's 21."""
-    alpha: float = 0.3
-    """Strength of the length penalty (section 6.3)."""
-    val_sentences: int = 500
-    """Number of validation sentences to parse at each interval."""
-
-    def check(self) -> None:
-        """Check the options.
-
-        Raises:
-            UserError: if a number is out of its range.
-        """
-        positive_integer("val_sentences", self.val_sentences)
-        self.search()
-
-    def search(self) -> BeamSearch:
-        """Return the `BeamSearch` of these options."""
-        return BeamSearch(self.beam_size, self.alpha, extra_length=self.extra_length)
-
-
-@dataclass(kw_only=True)
-class ParserTrainingOptions(TrainingOptions):
-    """Options of a parser's training.
-
-    Attributes:
-        trees: `TreeOptions`: what to predict.
-        parsing: `ParsingOptions`: the search that scores trees.
-    """
-
-    vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
-    trees: TreeOptions = field(default_factory=TreeOptions)
-    parsing: ParsingOptions = field(default_factory=ParsingOptions)
-
-    scores = ("val_f1",)
 
 
 def train_parser(
@@ -249,41 +154,6 @@ def make_linearization(options: TreeOptions) -> Linearization:
     }
     check_choice("linearization", options.linearization, forms)
     return forms[options.linearization](keep_tags=tags_from(options) != "none")
-
-
-def tags_from(options: TreeOptions) -> str:
-    """Return the option `tags`, or its value by the earlier name `keep_tags`.
-
-    Args:
-        options: `TreeOptions`.
-
-    Returns:
-        `"tree"`, `"tagger"` or `"none"`.
-
-    Raises:
-        UserError: if options contradict each other.
-    """
-    tags, weight = options.tags, options.tag_loss_weight
-    if tags not in ("tree", "tagger", "none"):
-        raise UserError(f"`tags` must be 'tree', 'tagger' or 'none'. Received: tags={tags!r}")
-    if not options.keep_tags and tags == "tagger":
-        raise UserError(
-            '`keep_tags=False` means `tags="none"`. Received: keep_tags=False, tags="tagger"'
-        )
-    tags = tags if options.keep_tags else "none"
-    if tags == "tagger" and not options.deterministic_attention:
-        raise UserError(
-            "`tags='tagger'` requires `deterministic_attention`, whose vectors of words the tagger "
-            f"reads. Received: tags={tags!r}, deterministic_attention=False"
-        )
-    if weight is not None and (tags == "none" or not options.deterministic_attention):
-        raise UserError(
-            "`tag_loss_weight` requires tags and `deterministic_attention`. "
-            f"Received: tag_loss_weight={weight}, tags={tags!r}, "
-            f"deterministic_attention={options.deterministic_attention}"
-        )
-    check_optional(positive_number, options, "tag_loss_weight")
-    return tags
 
 
 def make_tree_pairs(

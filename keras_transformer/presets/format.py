@@ -17,17 +17,14 @@ from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized, policy_of
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.location import (
+    CONFIG,
+    METADATA,
+    PREPROCESSOR,
+    TAG_DICTIONARY,
+    TASK,
+)
 from keras_transformer.version import __version__
-
-CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-TASK, PREPROCESSOR = "task.json", "preprocessor.json"
-TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
-# In place of the weights, if there are more than 10 GB of them: a list of several files.
-SHARDS = "model.weights.json"
-# Everything that a preset folder holds, and the SavedModel that may be made in it.
-PARTS = (CONFIG, METADATA, TASK, PREPROCESSOR, TAG_DICTIONARY, CARD, SHARDS, "*.weights.h5")
-PARTS += ("*tokenizer.json", "assets", "saved_model")
-TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 
 PACKAGE = "keras_transformer"
 BACKBONE = "TransformerBackbone"

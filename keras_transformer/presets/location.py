@@ -1,4 +1,4 @@
-"""The location of a preset: a folder, a name in `saved_models/`, or a repository of a hub."""
+"""The files of a preset, and its location: a folder, a name, or a repository of a hub."""
 
 import os
 import re
@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.errors import UserError
-from keras_transformer.presets.format import (
-    CARD,
-    CONFIG,
-    METADATA,
-    PREPROCESSOR,
-    SHARDS,
-    SOURCE_TOKENIZER,
-    TAG_DICTIONARY,
-    TASK,
-    TOKENIZER,
-    WEIGHTS,
-)
+from keras_transformer.files import read_json
+
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+TASK, PREPROCESSOR = "task.json", "preprocessor.json"
+TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
+# In place of the weights, if there are more than 10 GB of them: a list of several files.
+SHARDS = "model.weights.json"
+# Everything that a preset folder holds, and the SavedModel that may be made in it.
+PARTS = (CONFIG, METADATA, TASK, PREPROCESSOR, TAG_DICTIONARY, CARD, SHARDS, "*.weights.h5")
+PARTS += ("*tokenizer.json", "assets", "saved_model")
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 # Only the files of a preset are downloaded; a repository may contain more.
@@ -62,6 +61,22 @@ def locate(preset: str | os.PathLike) -> Path:
     if name == Path(name).name and (saved_models() / name).is_dir():
         return saved_models() / name
     raise UserError(f"There is no model folder {preset}.{_known_names(name)}")
+
+
+def task_of(preset: str | os.PathLike) -> str | None:
+    """Return the name of the class that uses a preset, such as `"Translator"`.
+
+    Args:
+        preset: as for `locate`.
+
+    Returns:
+        The name, or None if there is no such preset or it does not name one.
+    """
+    try:
+        values = read_json(locate(preset) / TASK)
+        return values["config"]["task"]
+    except (UserError, OSError, KeyError, TypeError):
+        return None
 
 
 def _known_names(name):

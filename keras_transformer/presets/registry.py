@@ -1,4 +1,4 @@
-"""List and describe presets without loading their weights: `python -m keras_transformer`."""
+"""List and describe presets without loading their weights: `keras-transformer list`."""
 
 import logging
 import re
@@ -8,8 +8,7 @@ from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
-from keras_transformer.presets.format import CARD, CONFIG, METADATA
-from keras_transformer.presets.location import saved_models
+from keras_transformer.presets.location import CARD, CONFIG, METADATA, saved_models
 from keras_transformer.presets.storage import read_preset
 
 logger = logging.getLogger(__name__)

@@ -30,20 +30,10 @@ from keras_transformer.models.quantization import as_policy_map, with_default_po
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import (
     BACKBONE,
-    CARD,
-    CONFIG,
     MODEL_CLASSES,
     PACKAGE,
-    PARTS,
-    PREPROCESSOR,
     PREPROCESSOR_CLASSES,
-    SHARDS,
-    SOURCE_TOKENIZER,
-    TAG_DICTIONARY,
-    TASK,
     TASK_CLASSES,
-    TOKENIZER,
-    WEIGHTS,
     PresetConfig,
     check_is_there,
     check_objects,
@@ -52,7 +42,19 @@ from keras_transformer.presets.format import (
     serialized,
     write_json,
 )
-from keras_transformer.presets.location import locate
+from keras_transformer.presets.location import (
+    CARD,
+    CONFIG,
+    PARTS,
+    PREPROCESSOR,
+    SHARDS,
+    SOURCE_TOKENIZER,
+    TAG_DICTIONARY,
+    TASK,
+    TOKENIZER,
+    WEIGHTS,
+    locate,
+)
 from keras_transformer.training.checkpoints import (
     DAMAGE,
     checked_tensors,

@@ -6,76 +6,34 @@ order of the paper's section 5.
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from keras_transformer.compilation_cache import keep_in_user_folder
-from keras_transformer.data.batching import BatchingOptions, plan_batches
+from keras_transformer.data.batching import plan_batches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer, VocabularyOptions
 from keras_transformer.data.tokenizer import make_tokenizer as write_tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import ModelOptions, get_hyperparameters
+from keras_transformer.models.variants import get_hyperparameters
 from keras_transformer.options import check_options, fixed_settings
-from keras_transformer.presets.format import PARTS as PRESET_PARTS
+from keras_transformer.presets.location import PARTS as PRESET_PARTS
 from keras_transformer.tasks.init_from_preset import (
     check_init,
     initial_hyperparameters,
     initial_preprocessor,
     make_initial_model,
 )
-from keras_transformer.training.context import RunOptions, TrainingContext, make_context
-from keras_transformer.training.distribution import DeviceOptions
-from keras_transformer.training.early_stopping import check_choice_of_checkpoints
-from keras_transformer.training.optimizer import OptimizerOptions, make_optimizer, make_schedule
+from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.training.context import TrainingContext, make_context
+from keras_transformer.training.optimizer import make_optimizer
 from keras_transformer.training.results import model_card, training_facts, write_results
-from keras_transformer.training.rolling_checkpoints import CheckpointOptions
-from keras_transformer.training.trainer import Batches, FitOptions, Fitted, compile_model
+from keras_transformer.training.trainer import Batches, Fitted, compile_model
 
 logger = logging.getLogger(__name__)
 
 _MODEL = "model"  # the preset, in the output folder
-
-
-@dataclass(kw_only=True)
-class TrainingOptions:
-    """Options of a training, grouped by its stages.
-
-    Attributes:
-        run: `RunOptions`: the output folder, and whether the training resumes.
-        vocabulary: `kt.data.VocabularyOptions`.
-        batching: `kt.data.BatchingOptions`.
-        model: `ModelOptions`.
-        optimizer: `OptimizerOptions`.
-        fitting: `FitOptions`: the number of updates, and the interval of validation.
-        checkpoints: `CheckpointOptions`.
-        devices: `DeviceOptions`.
-    """
-
-    run: RunOptions
-    vocabulary: VocabularyOptions = field(default_factory=VocabularyOptions)
-    batching: BatchingOptions = field(default_factory=BatchingOptions)
-    model: ModelOptions = field(default_factory=ModelOptions)
-    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
-    fitting: FitOptions = field(default_factory=FitOptions)
-    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
-    devices: DeviceOptions = field(default_factory=DeviceOptions)
-
-    # The names of the scores that are computed at each interval besides loss, accuracy and
-    # perplexity, or None if they are not known before `fit`.
-    scores = None
-
-    def check(self) -> None:
-        """Check the options.
-
-        Raises:
-            UserError: if options of two stages contradict each other.
-        """
-        make_schedule(self.optimizer, 1, self.fitting.steps)
-        uses_ema = self.optimizer.ema is not None
-        check_choice_of_checkpoints(self.checkpoints, self.scores, uses_ema)
 
 
 def begin_training(options: TrainingOptions) -> TrainingContext:

@@ -1,5 +1,8 @@
 # All stages
-from keras_transformer.tasks.pipeline import TrainingOptions as TrainingOptions
+from keras_transformer.training.options import CheckpointOptions as CheckpointOptions
+from keras_transformer.training.options import FitOptions as FitOptions
+from keras_transformer.training.options import OptimizerOptions as OptimizerOptions
+from keras_transformer.tasks.training_options import TrainingOptions as TrainingOptions
 from keras_transformer.tasks.pipeline import begin_training as begin_training
 from keras_transformer.tasks.pipeline import make_batches as make_batches
 from keras_transformer.tasks.pipeline import make_model as make_model
@@ -14,13 +17,10 @@ from keras_transformer.training.training_state import TrainingState as TrainingS
 
 # Model and optimizer
 from keras_transformer.models.variants import ModelOptions as ModelOptions
-from keras_transformer.training.optimizer import OptimizerOptions as OptimizerOptions
 from keras_transformer.training.optimizer import paper_optimizer as paper_optimizer
 from keras_transformer.training.schedules import CooldownSchedule as CooldownSchedule
 
 # Fit and average
-from keras_transformer.training.trainer import FitOptions as FitOptions
-from keras_transformer.training.rolling_checkpoints import CheckpointOptions as CheckpointOptions
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints as RollingCheckpoints
 from keras_transformer.errors import TrainingStopped as TrainingStopped
 from keras_transformer.training.callbacks import LogScore as LogScore

@@ -1,7 +1,6 @@
 """The context of a training: its options, its devices, and the state from which it resumes."""
 
 import dataclasses
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,44 +10,11 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderLock, remove_leftovers
-from keras_transformer.options import mutable_on_resume
 from keras_transformer.training.distribution import Devices, use_devices
 from keras_transformer.training.processes import Processes
 from keras_transformer.training.training_state import TrainingState, as_json, find_start
-from keras_transformer.validation import integer
 
 _SEEDS = "an integer from 0 to 2^32 - 1"
-
-
-@dataclass(kw_only=True)
-class RunOptions:
-    """Options for the output folder and resuming."""
-
-    output_dir: Path = mutable_on_resume()
-    """Folder for the tokenizer, checkpoints, logs and, in model/, the trained model."""
-    resume: bool = mutable_on_resume(False)
-    """Resume exactly from the newest checkpoint in the output folder. If there is none, start from
-    the beginning."""
-    overwrite: bool = mutable_on_resume(False)
-    """Start from the beginning, and replace an earlier training in the output folder."""
-    seed: int = 1
-    """Seed of weights, dropout and batches."""
-    init: str | None = None
-    """Start with the tokenizer, the architecture and the weights of a preset: a folder or a name.
-    Dropout and the training options are taken from the options given here."""
-
-    def check(self) -> None:
-        """Validate the options.
-
-        Raises:
-            UserError: if the seed is out of its range, or there is no folder.
-        """
-        if not isinstance(self.output_dir, str | os.PathLike) or not str(self.output_dir):
-            raise UserError(
-                f"`output_dir` must be the path of a folder. Received: {self.output_dir!r}"
-            )
-        if integer("seed", self.seed, 0, _SEEDS) >= 2**32:
-            raise UserError(f"`seed` must be {_SEEDS}. Received: seed={self.seed}")
 
 
 @dataclass(frozen=True)

@@ -10,35 +10,9 @@ from typing import Any
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import mutable_on_resume
+from keras_transformer.training.options import DeviceOptions
 from keras_transformer.training.processes import Processes, exit_at_once_on_error
-from keras_transformer.validation import check_optional, positive_integer, whole_number
-
-
-@dataclass(kw_only=True)
-class DeviceOptions:
-    """Options for the devices that share a training step."""
-
-    deterministic: bool = False
-    """Produce bit-for-bit the same results in each run, at some cost in speed."""
-    replicas: int | None = mutable_on_resume(None)
-    """Devices that share each batch, in each process. Defaults to all GPUs, or to one CPU."""
-    coordinator: str | None = mutable_on_resume(None)
-    """HOST:PORT of process 0, if several processes train together (JAX)."""
-    num_processes: int = 1
-    """Number of processes that train together, on one machine or several, all with the same
-    options."""
-    process_id: int = mutable_on_resume(0)
-    """Index of this process, from 0. Only process 0 writes checkpoints, logs and the model."""
-
-    def check(self) -> None:
-        """Validate the options.
-
-        Raises:
-            UserError: if a number is out of its range.
-        """
-        check_optional(positive_integer, self, "replicas", "num_processes")
-        whole_number("process_id", self.process_id)
+from keras_transformer.validation import positive_integer
 
 
 @dataclass(frozen=True)

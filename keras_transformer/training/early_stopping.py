@@ -16,7 +16,8 @@ from keras_transformer.training.checkpoints import list_checkpoints, opened
 from keras_transformer.validation import whole_number
 
 if TYPE_CHECKING:
-    from keras_transformer.training.rolling_checkpoints import CheckpointOptions, RollingCheckpoints
+    from keras_transformer.training.options import CheckpointOptions
+    from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 
 logger = logging.getLogger(__name__)
 

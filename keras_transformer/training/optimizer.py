@@ -1,53 +1,13 @@
 """The paper's optimizer (section 5.3)."""
 
-from dataclasses import dataclass
-
 import keras
 
+from keras_transformer.training.options import OptimizerOptions
 from keras_transformer.training.schedules import CooldownSchedule, NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import WholeBatchOptimizer
 from keras_transformer.validation import (
-    check_optional,
-    positive_integer,
-    positive_number,
     probability,
-    whole_number,
 )
-
-
-@dataclass(kw_only=True)
-class OptimizerOptions:
-    """Options for the optimizer (section 5.3)."""
-
-    warmup_steps: int = 2000
-    """Updates over which the learning rate increases (section 5.3)."""
-    peak_learning_rate: float | None = 0.003
-    """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
-    warmup_steps)."""
-    cooldown_steps: int = 0
-    """Number of last updates over which the learning rate falls to zero (Hägele et al., 2024). 0:
-    it only falls as in the paper."""
-    ema: float | None = None
-    """Momentum of a moving average of the weights (0.999, for example), used instead of averaged
-    checkpoints."""
-    accumulate: int = 1
-    """Batches per update, equivalent to one batch that is larger by this factor."""
-    clip_norm: float | None = None
-    """Largest global norm of an update's gradient. Defaults to no clipping."""
-    skip_nonfinite: bool = False
-    """Skip, and count, updates whose gradient is infinite or not a number."""
-
-    def check(self) -> None:
-        """Validate the options.
-
-        Raises:
-            UserError: if a number is out of its range.
-        """
-        positive_integer("warmup_steps", self.warmup_steps)
-        whole_number("cooldown_steps", self.cooldown_steps)
-        positive_integer("accumulate", self.accumulate)
-        check_optional(positive_number, self, "peak_learning_rate", "clip_norm")
-        check_optional(probability, self, "ema")
 
 
 def make_optimizer(

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import keras
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, remove_leftovers
-from keras_transformer.options import mutable_on_resume
 from keras_transformer.training.callbacks import steps_done
 from keras_transformer.training.checkpoints import (
     copy_weights,
@@ -34,10 +32,8 @@ from keras_transformer.training.training_state import (
     list_states,
 )
 from keras_transformer.validation import (
-    check_optional,
     positive_integer,
     positive_number,
-    whole_number,
 )
 
 # The newest state, and an earlier one in case the newest is damaged.
@@ -75,36 +71,6 @@ class BackgroundJob:
         self._thread.join()
         if self._error is not None:
             raise self._error
-
-
-@dataclass(kw_only=True)
-class CheckpointOptions:
-    """Options for writing checkpoints and averaging them (section 6.1)."""
-
-    checkpoint_steps: int | None = mutable_on_resume(None)
-    """Updates between two checkpoints. Defaults to the interval."""
-    checkpoint_minutes: float | None = mutable_on_resume(None)
-    """Minutes between two checkpoints, instead of updates. The paper uses 10 (section 6.1)."""
-    average: int = mutable_on_resume(5)
-    """Number of last checkpoints to average into the model (section 6.1)."""
-    keep: int = mutable_on_resume(0)
-    """Number of checkpoints to keep, if it is more than the number to average."""
-    keep_best: str | None = mutable_on_resume(None)
-    """Keep and average the checkpoints of the best validations instead of the last ones: by
-    val_loss, val_accuracy, val_perplexity, and val_bleu or val_f1."""
-    patience: int = mutable_on_resume(0)
-    """End the training if this number of intervals brings no better validation, by `keep_best` or
-    else val_loss. 0: never."""
-
-    def check(self) -> None:
-        """Validate the options.
-
-        Raises:
-            UserError: if a number is out of its range.
-        """
-        check_optional(positive_integer, self, "checkpoint_steps", "average")
-        check_optional(positive_number, self, "checkpoint_minutes")
-        check_optional(whole_number, self, "keep", "patience")
 
 
 class RollingCheckpoints(keras.callbacks.Callback):

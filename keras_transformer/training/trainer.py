@@ -4,13 +4,11 @@ import contextlib
 import importlib.util
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import mutable_on_resume
 from keras_transformer.progress import spinner
 from keras_transformer.training.callbacks import (
     CompileLater,
@@ -40,30 +38,8 @@ from keras_transformer.training.progress import LogProgress, ShowProgress, SkipN
 from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.stop_sync import stop_on_signals
-from keras_transformer.validation import check_optional, positive_integer
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(kw_only=True)
-class FitOptions:
-    """Options for the length of a training and its validations (section 5.2)."""
-
-    steps: int = mutable_on_resume(7500)
-    """Number of updates."""
-    interval: int = 500
-    """Updates between two validations."""
-    steps_per_execution: int = mutable_on_resume(1)
-    """Batches that Keras trains on before it handles logs, checkpoints and signals (JAX,
-    TensorFlow). Use several if the device takes only a few milliseconds per step."""
-
-    def check(self) -> None:
-        """Validate the options.
-
-        Raises:
-            UserError: if a number is out of its range.
-        """
-        check_optional(positive_integer, self, "steps", "interval", "steps_per_execution")
 
 
 class Batches(NamedTuple):

@@ -1,6 +1,6 @@
-from keras_transformer.translation.train_translator import (
+from keras_transformer.translation.options import (
     TranslatorTrainingOptions as TranslatorTrainingOptions,
 )
-from keras_transformer.translation.train_translator import (
+from keras_transformer.translation.options import (
     TranslatorVocabularyOptions as TranslatorVocabularyOptions,
 )

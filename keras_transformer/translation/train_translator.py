@@ -1,18 +1,16 @@
 """Train a translator, from pairs of sentences to a model folder (sections 5 and 6.1)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from keras_transformer.data.filters import FilterOptions, filter_pairs
+from keras_transformer.data.filters import filter_pairs
 from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.preprocessor import TranslationPreprocessor, check_tags_in_text
-from keras_transformer.data.tokenizer import VocabularyOptions
 from keras_transformer.evaluation.bleu import TranslationScores, score_translations
 from keras_transformer.tasks.init_from_preset import initial_preprocessor, initial_preset
 from keras_transformer.tasks.pipeline import (
-    TrainingOptions,
     begin_training,
     make_batches,
     make_model,
@@ -21,35 +19,7 @@ from keras_transformer.tasks.pipeline import (
 )
 from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.trainer import average_weights, fit, validate
-from keras_transformer.validation import check_optional, positive_integer
-
-
-@dataclass(kw_only=True)
-class TranslatorVocabularyOptions(VocabularyOptions):
-    """Options of the vocabulary (section 5.1)."""
-
-    source_vocabulary_size: int | None = None
-    """Size of a vocabulary of the source's own: the other is then the target's. Without it both
-    share one, as in the paper."""
-
-    def check(self) -> None:
-        """Raise a `UserError` as `VocabularyOptions` do."""
-        super().check()
-        check_optional(positive_integer, self, "source_vocabulary_size")
-
-
-@dataclass(kw_only=True)
-class TranslatorTrainingOptions(TrainingOptions):
-    """Options of the training of a translator.
-
-    Attributes:
-        filters: `kt.data.FilterOptions`: the pairs to leave out.
-    """
-
-    vocabulary: TranslatorVocabularyOptions = field(default_factory=TranslatorVocabularyOptions)
-    filters: FilterOptions = field(default_factory=FilterOptions)
-
-    scores = ("val_bleu",)
+from keras_transformer.translation.options import TranslatorTrainingOptions
 
 
 def train_translator(

@@ -126,10 +126,8 @@ class Translator(Task):
                 or any without `resume` or `overwrite`.
             TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
         """
-        from keras_transformer.translation.train_translator import (
-            TranslatorTrainingOptions,
-            train_translator,
-        )
+        from keras_transformer.translation.options import TranslatorTrainingOptions
+        from keras_transformer.translation.train_translator import train_translator
 
         training_options = from_keywords(TranslatorTrainingOptions, options)
         return train_translator(cls, train, val, test, options=training_options)[0]

@@ -5,7 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
+from keras_transformer.data.batch_planner import BatchingOptions
+from keras_transformer.data.batching import TokenBatches, plan_batches
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.data.tokenizer import Tokenizer

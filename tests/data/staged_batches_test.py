@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.data.batching import BatchingOptions, TokenBatches, plan_batches
+from keras_transformer.data.batch_planner import BatchingOptions
+from keras_transformer.data.batching import TokenBatches, plan_batches
 from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.errors import UserError
 from tests.small_corpus import store_of

@@ -6,7 +6,7 @@ import pytest
 from nltk import Tree
 
 import keras_transformer as kt
-from keras_transformer.parsing.train_parser import TreeOptions
+from keras_transformer.parsing.options import TreeOptions
 from keras_transformer.parsing.trees import InOrderBrackets, LabelledBrackets
 from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import to_numpy

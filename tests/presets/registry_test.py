@@ -1,9 +1,7 @@
-import runpy
-import sys
-
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.commands import main
 from keras_transformer.presets import registry
 from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.registry import (
@@ -17,19 +15,18 @@ from tests.small_corpus import new_model, tokenizer
 pytestmark = pytest.mark.once
 
 
-def run(monkeypatch, capsys, *arguments):
-    """`python -m keras_transformer`: the exit status, and what is printed."""
-    monkeypatch.setattr(sys, "argv", ["keras_transformer", *arguments])
+def run(capsys, *arguments):
+    """Run `keras-transformer`; return the exit status, and what is printed."""
     status = 0
     try:
-        runpy.run_module("keras_transformer", run_name="__main__", alter_sys=True)
+        main(arguments)
     except SystemExit as stop:
         status = stop.code
     return status, *capsys.readouterr()
 
 
-def test_list(monkeypatch, capsys):
-    status, output, errors = run(monkeypatch, capsys, "list")
+def test_list_names_each_preset_with_its_score(capsys):
+    status, output, errors = run(capsys, "list")
     assert (status, errors) == (0, "")
     heads, *rows = output.splitlines()
     assert heads.split() == [
@@ -44,16 +41,16 @@ def test_list(monkeypatch, capsys):
     assert "F1 82.16" in rows[0] and "cc-by-3.0" in rows[0] and " en " in rows[0]
 
 
-def test_list_of_a_folder(monkeypatch, capsys, tmp_path):
+def test_list_of_a_folder_warns_of_what_is_no_preset(capsys, tmp_path):
     kt.Translator(new_model(), tokenizer()).save_to_preset(tmp_path / "mine", card="")
-    _, output, _ = run(monkeypatch, capsys, "list", "--folder", str(tmp_path))
+    _, output, _ = run(capsys, "list", "--folder", str(tmp_path))
     assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
     (tmp_path / "another").mkdir()
     (tmp_path / "another" / "config.json").write_text('{"model_type": "marian"}')
-    status, output, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path))
+    status, output, errors = run(capsys, "list", "--folder", str(tmp_path))
     assert output.splitlines()[1].split()[:2] == ["mine", "Translator"]
     assert status == 0 and "another is not a preset" in errors
-    status, _, errors = run(monkeypatch, capsys, "list", "--folder", str(tmp_path / "mine"))
+    status, _, errors = run(capsys, "list", "--folder", str(tmp_path / "mine"))
     assert status == 2 and errors.count("\n") == 1 and "no presets in" in errors
 
 
@@ -63,16 +60,15 @@ def test_list_without_a_checkout(monkeypatch, tmp_path):
         preset_folders()
 
 
-def test_info(monkeypatch, capsys):
-    status, output, _ = run(monkeypatch, capsys, "info", "craft_parser")
+def test_info_prints_parts_and_card_and_names_what_is_missing(capsys):
+    status, output, _ = run(capsys, "info", "craft_parser")
     assert status == 0
     assert "tokens: 4000" in output and "num_layers=4" in output and "102 in all" in output
     assert output.rstrip().endswith("beam 21: F1 83.67, by consensus")
     for name in ("craft_praser", "hf://x"):
-        status, output, errors = run(monkeypatch, capsys, "info", name)
+        status, output, errors = run(capsys, "info", name)
         assert status == 2 and output == "" and errors.count("\n") == 1 and name in errors
-    status, _, errors = run(monkeypatch, capsys, "info")
-    assert status == 2 and "name of a preset" in errors
+    assert run(capsys, "info")[0] == 2
 
 
 def test_details_of_two_vocabularies(tmp_path):

@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from keras_transformer.options import from_keywords
-from keras_transformer.tasks.pipeline import TrainingOptions
+from keras_transformer.tasks.training_options import TrainingOptions
 from keras_transformer.training.context import make_context
 from keras_transformer.training.training_state import Snapshot
 from tests.helpers import error_of

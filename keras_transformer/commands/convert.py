@@ -11,27 +11,18 @@ from typing import Annotated, Any
 
 import tyro
 
-from keras_transformer import convert
-from keras_transformer.command_line import ProgressOptions, given, run
-from keras_transformer.convert.hf_checkpoint import find_folder
+import keras_transformer as kt
+from keras_transformer.command_line import ProgressOptions, given
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, check_writable
-from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.location import HUGGING_FACE
 from keras_transformer.progress import spinner
-from keras_transformer.translation.translator import Translator
 from keras_transformer.version import __version__
 
-logger = logging.getLogger("keras_transformer.convert")  # the module's own name is `__main__`
+logger = logging.getLogger(__name__)
 
 _KERAS = ".keras"
-_CONVERTERS: dict[str, Callable[..., Any]] = {
-    "marian": convert.marian,
-    "m2m100": convert.m2m100,
-    "fsmt": convert.fsmt,
-    "ctranslate2": convert.ctranslate2,
-    "torch": convert.torch,
-}
+_FORMATS = ("marian", "m2m100", "fsmt", "ctranslate2", "torch")
 
 
 @dataclass(kw_only=True)
@@ -96,8 +87,8 @@ class Options(ProgressOptions):
 
 def main(options: Options) -> None:
     """Convert a model, and write the preset with its card."""
-    if options.format not in _CONVERTERS:
-        raise UserError(f"Unknown format {options.format!r}. Expected {', '.join(_CONVERTERS)}.")
+    if options.format not in _FORMATS:
+        raise UserError(f"Unknown format {options.format!r}. Expected {', '.join(_FORMATS)}.")
     if options.destination.exists():
         raise UserError(f"{options.destination} exists. Choose another, or remove it.")
     if options.format == "torch" and options.destination.suffix != _KERAS:
@@ -106,10 +97,10 @@ def main(options: Options) -> None:
             f"Received: {options.destination}"
         )
     check_writable("destination", options.destination, is_folder=True)
-    read = _CONVERTERS[options.format]
+    read = getattr(kt.convert, options.format)
     with spinner("converting"):
         converted = read(options.source, **_arguments(read, options))
-    if isinstance(converted, Transformer):
+    if isinstance(converted, kt.Transformer):
         _write_model(converted, options.destination)
         return
     card = _converted_card(options.format, options.source, converted)
@@ -132,13 +123,13 @@ def _arguments(read: Callable[..., Any], options: Options) -> dict[str, Any]:
     return arguments
 
 
-def _write_model(model: Transformer, path: Path) -> None:
+def _write_model(model: "kt.Transformer", path: Path) -> None:
     with atomic_write(path) as new:
         model.save(new)
     logger.info(f"The model is in {path}.")
 
 
-def _converted_card(form: str, source: str | Path, translator: Translator) -> str:
+def _converted_card(form: str, source: str | Path, translator: "kt.Translator") -> str:
     """Return the text of a model card, in Markdown.
 
     Args:
@@ -168,6 +159,8 @@ def _license(source: str | Path) -> str | None:
     """Return the license in the front matter of the source's README.md, or None."""
     if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
         return None
+    from keras_transformer.convert.hf_checkpoint import find_folder
+
     card = find_folder(source) / "README.md"
     rows = card.read_text("utf-8", errors="replace").splitlines() if card.is_file() else []
     if rows[:1] != ["---"]:
@@ -175,7 +168,3 @@ def _license(source: str | Path) -> str | None:
     front = itertools.takewhile(lambda row: row != "---", rows[1:])
     entries = dict(row.split(":", 1) for row in front if ":" in row)
     return entries.get("license", "").strip() or None
-
-
-if __name__ == "__main__":
-    run(main, Options)

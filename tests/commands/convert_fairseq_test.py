@@ -1,4 +1,4 @@
-"""`python -m keras_transformer.convert`, of models that fairseq and PyTorch trained."""
+"""The command `keras-transformer convert`, for models that fairseq and PyTorch trained."""
 
 import keras
 import numpy as np
@@ -10,17 +10,17 @@ from tests.helpers import to_numpy
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.convert.command_test import call  # noqa: E402
+from tests.commands.convert_test import call  # noqa: E402
 from tests.convert.from_m2m100_test import make_folder  # noqa: E402
 from tests.convert.from_torch_test import Model  # noqa: E402
 
 pytestmark = pytest.mark.once
 
 
-def test_languages_are_options(tmp_path, monkeypatch, capsys):
+def test_languages_are_options(tmp_path, capsys):
     make_folder(tmp_path / "m", 4)
     options = ("--source-language", "fr", "--target-language", "zu")
-    call(monkeypatch, "m2m100", tmp_path / "m", tmp_path / "preset", *options)
+    call("m2m100", tmp_path / "m", tmp_path / "preset", *options)
     assert "The preset is in" in capsys.readouterr().out
     translator = kt.Translator.from_preset(tmp_path / "preset")
     assert translator.preprocessor.source_prefix == ("__fr__",)
@@ -28,7 +28,7 @@ def test_languages_are_options(tmp_path, monkeypatch, capsys):
     assert "# fr to zu" in (tmp_path / "preset" / "README.md").read_text("utf-8")
 
 
-def test_a_state_dict_becomes_a_file_of_keras(tmp_path, monkeypatch, capsys):
+def test_a_state_dict_becomes_a_file_of_keras(tmp_path, capsys):
     state = Model(norm_first=True).state_dict()
     torch.save(state, tmp_path / "model.pt")
     options = (
@@ -42,7 +42,7 @@ def test_a_state_dict_becomes_a_file_of_keras(tmp_path, monkeypatch, capsys):
         "3",
         "0",
     )
-    call(monkeypatch, "torch", tmp_path / "model.pt", tmp_path / "model.keras", *options)
+    call("torch", tmp_path / "model.pt", tmp_path / "model.keras", *options)
     assert "The model is in" in capsys.readouterr().out
     model = keras.saving.load_model(tmp_path / "model.keras")
     expected = kt.convert.torch(state, 4, reserved_ids=(1, 2, 3, 0), normalize_first=True)
@@ -69,10 +69,10 @@ def test_a_state_dict_becomes_a_file_of_keras(tmp_path, monkeypatch, capsys):
         ),
     ],
 )
-def test_wrong_options_take_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+def test_wrong_options_take_one_line(arguments, message, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
-        call(monkeypatch, *arguments)
+        call(*arguments)
     assert caught.value.code == 2
     assert capsys.readouterr().err == f"error: {message}\n"
     assert [*tmp_path.iterdir()] == []

@@ -1,28 +1,25 @@
-"""`python -m keras_transformer.convert`."""
-
-import runpy
-import sys
+"""The command `keras-transformer convert`."""
 
 import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.commands import main
 from tests.convert.marian_folder import random_config, write_folder
 
 pytestmark = pytest.mark.once
 pytest.importorskip("transformers")
 
 
-def call(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["convert", *map(str, arguments)])
-    runpy.run_module("keras_transformer.convert", run_name="__main__")
+def call(*arguments):
+    main(["convert", *map(str, arguments)])
 
 
-def test_preset_with_a_card(tmp_path, monkeypatch, capsys):
+def test_preset_with_a_card(tmp_path, capsys):
     source, preset = tmp_path / "opus", tmp_path / "presets" / "x"
     write_folder(source, **random_config(3))
     (source / "README.md").write_text("---\nlanguage: en\nlicense: cc-by-4.0\n---\n# A model\n")
-    call(monkeypatch, "marian", source, preset)
+    call("marian", source, preset)
     assert f"The preset is in {preset}." in capsys.readouterr().out
     loaded, read = kt.Translator.from_preset(preset), kt.convert.marian(source)
     assert loaded.search == read.search and loaded._encode(["the dog"]) == read._encode(["the dog"])
@@ -31,7 +28,7 @@ def test_preset_with_a_card(tmp_path, monkeypatch, capsys):
     card = (preset / "README.md").read_text("utf-8")
     assert "license: cc-by-4.0" in card and f"source: {source}" in card
     with pytest.raises(SystemExit):
-        call(monkeypatch, "marian", source, preset)
+        call("marian", source, preset)
     assert " exists. Choose another" in capsys.readouterr().err
 
 
@@ -44,10 +41,10 @@ def test_preset_with_a_card(tmp_path, monkeypatch, capsys):
         (["torch"], "A model without a tokenizer is a Keras file: its name must end with .keras"),
     ],
 )
-def test_wrong_arguments_take_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+def test_wrong_arguments_take_one_line(arguments, message, tmp_path, capsys):
     form, *options = arguments
     with pytest.raises(SystemExit) as caught:
-        call(monkeypatch, form, "nowhere", tmp_path / "preset", *options)
+        call(form, "nowhere", tmp_path / "preset", *options)
     assert caught.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1

@@ -1,0 +1,26 @@
+"""List the presets of a folder, one per line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(kw_only=True)
+class Options:
+    folder: Path | None = None
+    """Folder of presets. Defaults to saved_models in a checkout, and the user's cache."""
+
+
+def main(options: Options) -> None:
+    from keras_transformer.presets.registry import preset_folders, summaries
+
+    if rows := [*summaries(preset_folders(options.folder))]:
+        print_table(rows)
+
+
+def print_table(rows: Sequence[Mapping[str, str]]) -> None:
+    """Print dicts of strings, all with the same keys, in columns of even width."""
+    rows = [dict(zip(rows[0], rows[0])), *rows]
+    widths = {name: max(len(row[name]) for row in rows) for name in rows[0]}
+    for row in rows:
+        print("  ".join(row[name].ljust(width) for name, width in widths.items()).rstrip())

@@ -1,0 +1,155 @@
+"""Translate lines from standard input to standard output."""
+
+import itertools
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import keras_transformer as kt
+from keras_transformer.command_line import LineNotes, StreamOptions, given
+from keras_transformer.data.corpora import DATASETS, bleu_tokenize
+from keras_transformer.data.text_files import read_lines
+from keras_transformer.data.text_lines import line_windows
+from keras_transformer.evaluation.bleu import nearest_translation
+
+
+@dataclass(kw_only=True)
+class Options(StreamOptions):
+    model: str
+    """Model folder, such as runs/x/model, or hf://user/repository."""
+    tag: tuple[str, ...] | None = None
+    """Tags before each source, such as <2fr>, for a model that was trained with them. Without tags
+    after it, each line contains its own. Defaults to the tags that the model was saved with."""
+    beam_size: int | None = None
+    """Live hypotheses per sentence (section 6.1). This option and the next ones default to the
+    search that the model was saved with. Without a saved search: 4."""
+    alpha: float | None = None
+    """Strength of the length penalty. Without a saved search: 0.6."""
+    length_penalty: Literal["gnmt", "power"] | None = None
+    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without a saved search: gnmt."""
+    coverage_penalty: float | None = None
+    """Strength of the coverage penalty. Without a saved search: 0."""
+    min_length: int | None = None
+    """Smallest number of tokens of a translation, including the end token."""
+    extra_length: int | None = None
+    """Number of tokens by which a translation may exceed its source. Without a saved search: 50."""
+    n_best: int | None = None
+    """Print this number of translations per line: the line's number, the score and the translation,
+    separated by tabs."""
+    nearest_to: Path | None = None
+    """File with one reference per line. Of the `n_best` translations, print only the one that is
+    nearest to the reference by sentence BLEU (sequence-level interpolation: Kim and Rush, 2016)."""
+    sample: bool = False
+    """Sample translations instead of searching with a beam."""
+    temperature: float | None = None
+    """With --sample: a higher temperature gives more random translations."""
+    top_k: int | None = None
+    """With --sample: draw only from this number of most probable tokens."""
+    top_p: float | None = None
+    """With --sample: draw only from the most probable tokens whose probabilities add up to this."""
+    seed: int | None = None
+    """With --sample: another seed gives other translations. Defaults to 0."""
+
+
+# The options of a beam search, of sampling, and of both.
+BEAM = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+ALWAYS = ("min_length", "extra_length")
+
+
+def main(options: Options) -> None:
+    translator = kt.Translator.from_preset(
+        options.model,
+        max_source_length=options.max_source_length,
+        **search_options(options),
+    )
+    if options.tag is not None:
+        translator = translator.tagged(*options.tag)
+    num_results = 1 if options.n_best is None else options.n_best
+    references = None if options.nearest_to is None else References(options, translator)
+    lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
+    numbers = itertools.count(1)
+    with LineNotes() as notes:
+        windows = noted(lines, translator, notes)
+        for window in translator.translate_windows(windows, num_results):
+            for results, number in zip(window, numbers):
+                if references:
+                    print(references.nearest(number, results))
+                    continue
+                if options.n_best is None:
+                    # One line per input line, even if the search finds nothing.
+                    print(results[0][0] if results else "")
+                    continue
+                for translation, score in results:
+                    print(number, f"{score:.4f}", translation, sep="\t")
+            sys.stdout.flush()
+    if references:
+        references.expect_end()
+
+
+def noted(windows, translator, notes):
+    """Yield the windows, and note the lines that are not translated completely."""
+    number, language, is_warned = 0, translator.language_check(), False
+    for window in windows:
+        if not is_warned and (message := language.add_all(window)):
+            warnings.warn(message, UserWarning, stacklevel=1)
+            is_warned = True
+        for check in translator.check_sources(window):
+            number += 1
+            if check.is_cut:
+                notes.add(f"cut to {translator.source_limit():,} tokens", number)
+            if check.is_unknown:
+                notes.add("with nothing that the vocabulary knows", number)
+            elif check.has_unknown:
+                notes.add("with characters that the vocabulary lacks", number)
+        yield window
+
+
+class References:
+    """The lines of the file `nearest_to`, one per translated line."""
+
+    def __init__(self, options, translator):
+        if options.n_best is None:
+            raise kt.UserError("`nearest_to` chooses among the `n_best` translations: pass both.")
+        self.path = options.nearest_to
+        lines = read_lines(self.path)
+        self._lines = itertools.chain([next(lines)], lines)  # an unreadable file fails now
+        dataset = translator.metadata.get("dataset")
+        self._tokenize = bleu_tokenize(dataset) if dataset in DATASETS else None
+        self._language = translator.metadata.get("target")
+
+    def nearest(self, number, results):
+        """Return the translation of a line that is nearest to its reference."""
+        reference = next(self._lines, None)
+        if reference is None:
+            raise kt.UserError(
+                f"{self.path} has {number - 1:,} lines, and standard input has more. "
+                "Expected a reference for each line"
+            )
+        texts = [translation for translation, _ in results]
+        if not texts:
+            return ""
+        return nearest_translation(texts, reference, self._tokenize, self._language)
+
+    def expect_end(self):
+        """Raise a `UserError` if there are more references than lines."""
+        left = sum(1 for _ in self._lines)
+        if left:
+            raise kt.UserError(
+                f"{self.path} has more lines than standard input: left over {left:,}. Expected a "
+                "reference for each line; what was printed may be nearest to those of other lines"
+            )
+
+
+def search_options(options):
+    """Return the given options of the search. The model's own search has the others."""
+    others = given(options, *(BEAM if options.sample else SAMPLING))
+    if others:
+        expected = "without `sample`" if options.sample else "with `sample`"
+        names = ", ".join(f"`{name}`" for name in others)
+        raise kt.UserError(f"{names}: expected {expected} only.")
+    if options.sample:
+        return {"search": "random", **given(options, *SAMPLING, *ALWAYS)}
+    return given(options, *BEAM, *ALWAYS)

@@ -1,0 +1,149 @@
+"""Options of the training of a parser."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.errors import UserError
+from keras_transformer.options import mutable_on_resume
+from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.validation import (
+    check_optional,
+    positive_integer,
+    positive_number,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from keras_transformer.decoding.beam_search import BeamSearch
+
+
+@dataclass(kw_only=True)
+class TreeVocabularyOptions(VocabularyOptions):
+    """The vocabulary of a parser (section 6.3)."""
+
+    vocabulary_size: int = 4000
+    """Size of the vocabulary: symbols of trees, and BPE of the words. The paper uses 16000, and
+    32000 with extra trees."""
+
+
+@dataclass(kw_only=True)
+class TreeOptions:
+    """Options of the symbols and tags that a parser predicts, and of its training trees."""
+
+    tags: Literal["tree", "tagger", "none"] = "tree"
+    """How tags of words are predicted: by the decoder, as symbols of the tree; by a tagger, from
+    the encoder's output of each word; or not at all. In the last two cases one symbol of the tree
+    stands for all words (Vinyals et al., 2015)."""
+    tag_loss_weight: float | None = None
+    """Weight of the cross-entropy of tags with `tags=tagger`, 1 by default. With `tags=tree`, it
+    also trains a tagger next to the decoder, which has no other use."""
+    keep_tags: bool = True
+    """False is an earlier name of `tags=none`."""
+    linearization: Literal["top-down", "in-order"] = "in-order"
+    """Whether the symbol that opens a constituent comes before its first child or after it."""
+    extra_ratio: float = 1.0
+    """Number of extra trees per tree of the treebank."""
+    constituents: bool = False
+    """Also train on each constituent as a sentence of its own, for small treebanks."""
+    constituent_steps: int = 0
+    """Train on constituents only in this number of first updates, and then only on whole trees."""
+    deterministic_attention: bool = True
+    """Add the vector of the next word to the decoder's input: see
+    `kt.parsing.DeterministicAttention`. The paper's decoder only has learned attention."""
+    tag_dictionary: int = 5
+    """Words with at least this number of occurrences may only have their tags of training. 0 allows
+    every tag for every word."""
+    word_tokenizer: Literal["treebank", "craft"] | None = mutable_on_resume(None)
+    """Rules that split raw text into words, which must match the words of the trees. Defaults to
+    craft for the dataset of that name, else to treebank, the Penn Treebank's rules."""
+
+    def check(self) -> None:
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range, or options contradict each other.
+        """
+        positive_number("extra_ratio", self.extra_ratio)
+        check_optional(whole_number, self, "constituent_steps", "tag_dictionary")
+        tags_from(self)
+
+
+@dataclass(kw_only=True)
+class ParsingOptions:
+    """Options of the search that scores trees during a training."""
+
+    extra_length: int = 300
+    """Number of tokens by which a tree may exceed its sentence (section 6.3)."""
+    beam_size: int = 4
+    """Beam size of the search. `evaluate.py` uses the paper's 21."""
+    alpha: float = 0.3
+    """Strength of the length penalty (section 6.3)."""
+    val_sentences: int = 500
+    """Number of validation sentences to parse at each interval."""
+
+    def check(self) -> None:
+        """Check the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        positive_integer("val_sentences", self.val_sentences)
+        self.search()
+
+    def search(self) -> "BeamSearch":
+        """Return the `BeamSearch` of these options."""
+        from keras_transformer.decoding.beam_search import BeamSearch  # imports Keras
+
+        return BeamSearch(self.beam_size, self.alpha, extra_length=self.extra_length)
+
+
+@dataclass(kw_only=True)
+class ParserTrainingOptions(TrainingOptions):
+    """Options of a parser's training.
+
+    Attributes:
+        trees: `TreeOptions`: what to predict.
+        parsing: `ParsingOptions`: the search that scores trees.
+    """
+
+    vocabulary: TreeVocabularyOptions = field(default_factory=TreeVocabularyOptions)
+    trees: TreeOptions = field(default_factory=TreeOptions)
+    parsing: ParsingOptions = field(default_factory=ParsingOptions)
+
+    scores = ("val_f1",)
+
+
+def tags_from(options: TreeOptions) -> str:
+    """Return the option `tags`, or its value by the earlier name `keep_tags`.
+
+    Args:
+        options: `TreeOptions`.
+
+    Returns:
+        `"tree"`, `"tagger"` or `"none"`.
+
+    Raises:
+        UserError: if options contradict each other.
+    """
+    tags, weight = options.tags, options.tag_loss_weight
+    if tags not in ("tree", "tagger", "none"):
+        raise UserError(f"`tags` must be 'tree', 'tagger' or 'none'. Received: tags={tags!r}")
+    if not options.keep_tags and tags == "tagger":
+        raise UserError(
+            '`keep_tags=False` means `tags="none"`. Received: keep_tags=False, tags="tagger"'
+        )
+    tags = tags if options.keep_tags else "none"
+    if tags == "tagger" and not options.deterministic_attention:
+        raise UserError(
+            "`tags='tagger'` requires `deterministic_attention`, whose vectors of words the tagger "
+            f"reads. Received: tags={tags!r}, deterministic_attention=False"
+        )
+    if weight is not None and (tags == "none" or not options.deterministic_attention):
+        raise UserError(
+            "`tag_loss_weight` requires tags and `deterministic_attention`. "
+            f"Received: tag_loss_weight={weight}, tags={tags!r}, "
+            f"deterministic_attention={options.deterministic_attention}"
+        )
+    check_optional(positive_number, options, "tag_loss_weight")
+    return tags

@@ -1,0 +1,17 @@
+from keras_transformer.parsing.trees.brackets import escape as escape
+from keras_transformer.parsing.trees.brackets import parse_trees as parse_trees
+from keras_transformer.parsing.trees.brackets import read_trees as read_trees
+from keras_transformer.parsing.trees.brackets import to_bracketed as to_bracketed
+from keras_transformer.parsing.trees.brackets import unescape as unescape
+from keras_transformer.parsing.trees.cleaning import clean_label as clean_label
+from keras_transformer.parsing.trees.cleaning import clean_tree as clean_tree
+from keras_transformer.parsing.trees.tree_consensus import Consensus as Consensus
+from keras_transformer.parsing.trees.tree_consensus import consensus as consensus
+from keras_transformer.parsing.trees.linearization import LABELLED_BRACKETS as LABELLED_BRACKETS
+from keras_transformer.parsing.trees.linearization import UNKNOWN_TAG as UNKNOWN_TAG
+from keras_transformer.parsing.trees.linearization import InOrderBrackets as InOrderBrackets
+from keras_transformer.parsing.trees.linearization import LabelledBrackets as LabelledBrackets
+from keras_transformer.parsing.trees.linearization import Linearization as Linearization
+from keras_transformer.parsing.trees.linearization import most_openings as most_openings
+from keras_transformer.parsing.trees.tree_repair import repair as repair
+from keras_transformer.parsing.trees.traversal import tagged_words as tagged_words

@@ -1,0 +1,164 @@
+"""Options of the stages of a training.
+
+The modules of options do not import Keras, so a command prints its help at once.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_transformer.errors import UserError
+from keras_transformer.options import mutable_on_resume
+from keras_transformer.validation import (
+    check_optional,
+    integer,
+    positive_integer,
+    positive_number,
+    probability,
+    whole_number,
+)
+
+_SEEDS = "an integer from 0 to 2^32 - 1"
+
+
+@dataclass(kw_only=True)
+class RunOptions:
+    """Options for the output folder and resuming."""
+
+    output_dir: Path = mutable_on_resume()
+    """Folder for the tokenizer, checkpoints, logs and, in model/, the trained model."""
+    resume: bool = mutable_on_resume(False)
+    """Resume exactly from the newest checkpoint in the output folder. If there is none, start from
+    the beginning."""
+    overwrite: bool = mutable_on_resume(False)
+    """Start from the beginning, and replace an earlier training in the output folder."""
+    seed: int = 1
+    """Seed of weights, dropout and batches."""
+    init: str | None = None
+    """Start with the tokenizer, the architecture and the weights of a preset: a folder or a name.
+    Dropout and the training options are taken from the options given here."""
+
+    def check(self) -> None:
+        """Validate the options.
+
+        Raises:
+            UserError: if the seed is out of its range, or there is no folder.
+        """
+        if not isinstance(self.output_dir, str | os.PathLike) or not str(self.output_dir):
+            raise UserError(
+                f"`output_dir` must be the path of a folder. Received: {self.output_dir!r}"
+            )
+        if integer("seed", self.seed, 0, _SEEDS) >= 2**32:
+            raise UserError(f"`seed` must be {_SEEDS}. Received: seed={self.seed}")
+
+
+@dataclass(kw_only=True)
+class DeviceOptions:
+    """Options for the devices that share a training step."""
+
+    deterministic: bool = False
+    """Produce bit-for-bit the same results in each run, at some cost in speed."""
+    replicas: int | None = mutable_on_resume(None)
+    """Devices that share each batch, in each process. Defaults to all GPUs, or to one CPU."""
+    coordinator: str | None = mutable_on_resume(None)
+    """HOST:PORT of process 0, if several processes train together (JAX)."""
+    num_processes: int = 1
+    """Number of processes that train together, on one machine or several, all with the same
+    options."""
+    process_id: int = mutable_on_resume(0)
+    """Index of this process, from 0. Only process 0 writes checkpoints, logs and the model."""
+
+    def check(self) -> None:
+        """Validate the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "replicas", "num_processes")
+        whole_number("process_id", self.process_id)
+
+
+@dataclass(kw_only=True)
+class OptimizerOptions:
+    """Options for the optimizer (section 5.3)."""
+
+    warmup_steps: int = 2000
+    """Updates over which the learning rate increases (section 5.3)."""
+    peak_learning_rate: float | None = 0.003
+    """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
+    warmup_steps)."""
+    cooldown_steps: int = 0
+    """Number of last updates over which the learning rate falls to zero (Hägele et al., 2024). 0:
+    it only falls as in the paper."""
+    ema: float | None = None
+    """Momentum of a moving average of the weights (0.999, for example), used instead of averaged
+    checkpoints."""
+    accumulate: int = 1
+    """Batches per update, equivalent to one batch that is larger by this factor."""
+    clip_norm: float | None = None
+    """Largest global norm of an update's gradient. Defaults to no clipping."""
+    skip_nonfinite: bool = False
+    """Skip, and count, updates whose gradient is infinite or not a number."""
+
+    def check(self) -> None:
+        """Validate the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        positive_integer("warmup_steps", self.warmup_steps)
+        whole_number("cooldown_steps", self.cooldown_steps)
+        positive_integer("accumulate", self.accumulate)
+        check_optional(positive_number, self, "peak_learning_rate", "clip_norm")
+        check_optional(probability, self, "ema")
+
+
+@dataclass(kw_only=True)
+class FitOptions:
+    """Options for the length of a training and its validations (section 5.2)."""
+
+    steps: int = mutable_on_resume(7500)
+    """Number of updates."""
+    interval: int = 500
+    """Updates between two validations."""
+    steps_per_execution: int = mutable_on_resume(1)
+    """Batches that Keras trains on before it handles logs, checkpoints and signals (JAX,
+    TensorFlow). Use several if the device takes only a few milliseconds per step."""
+
+    def check(self) -> None:
+        """Validate the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "steps", "interval", "steps_per_execution")
+
+
+@dataclass(kw_only=True)
+class CheckpointOptions:
+    """Options for writing checkpoints and averaging them (section 6.1)."""
+
+    checkpoint_steps: int | None = mutable_on_resume(None)
+    """Updates between two checkpoints. Defaults to the interval."""
+    checkpoint_minutes: float | None = mutable_on_resume(None)
+    """Minutes between two checkpoints, instead of updates. The paper uses 10 (section 6.1)."""
+    average: int = mutable_on_resume(5)
+    """Number of last checkpoints to average into the model (section 6.1)."""
+    keep: int = mutable_on_resume(0)
+    """Number of checkpoints to keep, if it is more than the number to average."""
+    keep_best: str | None = mutable_on_resume(None)
+    """Keep and average the checkpoints of the best validations instead of the last ones: by
+    val_loss, val_accuracy, val_perplexity, and val_bleu or val_f1."""
+    patience: int = mutable_on_resume(0)
+    """End the training if this number of intervals brings no better validation, by `keep_best` or
+    else val_loss. 0: never."""
+
+    def check(self) -> None:
+        """Validate the options.
+
+        Raises:
+            UserError: if a number is out of its range.
+        """
+        check_optional(positive_integer, self, "checkpoint_steps", "average")
+        check_optional(positive_number, self, "checkpoint_minutes")
+        check_optional(whole_number, self, "keep", "patience")

@@ -1,0 +1,36 @@
+"""Options of the training of a translator."""
+
+from dataclasses import dataclass, field
+
+from keras_transformer.data.filters import FilterOptions
+from keras_transformer.data.tokenizer import VocabularyOptions
+from keras_transformer.tasks.training_options import TrainingOptions
+from keras_transformer.validation import check_optional, positive_integer
+
+
+@dataclass(kw_only=True)
+class TranslatorVocabularyOptions(VocabularyOptions):
+    """Options of the vocabulary (section 5.1)."""
+
+    source_vocabulary_size: int | None = None
+    """Size of a vocabulary of the source's own: the other is then the target's. Without it both
+    share one, as in the paper."""
+
+    def check(self) -> None:
+        """Raise a `UserError` as `VocabularyOptions` do."""
+        super().check()
+        check_optional(positive_integer, self, "source_vocabulary_size")
+
+
+@dataclass(kw_only=True)
+class TranslatorTrainingOptions(TrainingOptions):
+    """Options of the training of a translator.
+
+    Attributes:
+        filters: `kt.data.FilterOptions`: the pairs to leave out.
+    """
+
+    vocabulary: TranslatorVocabularyOptions = field(default_factory=TranslatorVocabularyOptions)
+    filters: FilterOptions = field(default_factory=FilterOptions)
+
+    scores = ("val_bleu",)
