@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.commands import select
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -149,7 +150,11 @@ def test_options_of_commands(page, words, monkeypatch):
             assert re.search(rf"^{extra} = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
     elif words[:2] == ["keras-transformer", "completion"]:
         assert words[2] in ("bash", "zsh")
-    elif words[0] in ("python", "keras-transformer") and not PLAIN & {*words[1:3]} and words[1] != "-c":
+    elif (
+        words[0] in ("python", "keras-transformer")
+        and not PLAIN & {*words[1:3]}
+        and words[1] != "-c"
+    ):
         options, arguments = options_class(words)
         arguments = [x for argument in arguments for x in _expand(argument)]
         try:

@@ -147,7 +147,16 @@ MAY_IMPORT = {
     "__main__": {"commands"},
     "__init__": {"startup", "namespace"},
     "commands": {
-        *("__init__", "command_line", "layers", "models", "decoding", "tasks", "presets", "translation"),
+        *(
+            "__init__",
+            "command_line",
+            "layers",
+            "models",
+            "decoding",
+            "tasks",
+            "presets",
+            "translation",
+        ),
         *("parsing", "convert", "visualization", "server", "version", *LEAVES),
     },
 }

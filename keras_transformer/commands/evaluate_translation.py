@@ -101,15 +101,16 @@ def direction(translator, options):
         raise kt.UserError(
             "The model does not say which languages it translates: pass `source` and `target`."
         )
+    if options.tag is not None:
+        return translator.tagged(*options.tag), languages
+    sides = {f"{side}_lang": getattr(options, side) for side in ("source", "target")}
+    selected = {name: code for name, code in sides.items() if code in translator.languages(name)}
     known = tuple(metadata.get(side) for side in ("target", "source"))
-    tags, of_target = options.tag, f"<2{options.target}>"
-    if tags is None and of_target in metadata.get("tags", ()):
-        tags = (of_target,)
-    if languages == known and tags is None:
+    if languages == known and not selected:
         warnings.warn(
             f"The model translates {known[1]} to {known[0]}, and is scored the other way round: "
             f"`source={languages[0]}`, `target={languages[1]}`.",
             UserWarning,
             stacklevel=1,
         )
-    return translator if tags is None else translator.tagged(*tags), languages
+    return translator.in_languages(**selected), languages

@@ -1,4 +1,4 @@
-"""Translate lines from standard input to standard output."""
+"""Translate the given sentences, or the lines of standard input, to standard output."""
 
 import itertools
 import sys
@@ -6,6 +6,8 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, StreamOptions, given
@@ -17,8 +19,20 @@ from keras_transformer.evaluation.bleu import nearest_translation
 
 @dataclass(kw_only=True)
 class Options(StreamOptions):
+    sentences: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Sentences to translate. Defaults to the lines of standard input."""
     model: str
-    """Model folder, such as runs/x/model, or hf://user/repository."""
+    """Model folder, such as runs/x/model; a name that `keras-transformer list` prints; or
+    hf://user/repository. Models of OPUS-MT, NLLB-200, M2M-100, FSMT and CTranslate2 are converted,
+    and kept in the user's cache."""
+    source_lang: str | None = None
+    """Language to translate from, by the model's code, for a model with several."""
+    target_lang: str | None = None
+    """Language to translate into, by the model's code, for a model with several."""
+    dtype: str | None = None
+    """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
+    quantization: Literal["int8"] | None = None
+    """Quantize the weights."""
     tag: tuple[str, ...] | None = None
     """Tags before each source, such as <2fr>, for a model that was trained with them. Without tags
     after it, each line contains its own. Defaults to the tags that the model was saved with."""
@@ -62,6 +76,7 @@ ALWAYS = ("min_length", "extra_length")
 def main(options: Options) -> None:
     translator = kt.Translator.from_preset(
         options.model,
+        **given(options, "source_lang", "target_lang", "dtype", "quantization"),
         max_source_length=options.max_source_length,
         **search_options(options),
     )
@@ -69,7 +84,7 @@ def main(options: Options) -> None:
         translator = translator.tagged(*options.tag)
     num_results = 1 if options.n_best is None else options.n_best
     references = None if options.nearest_to is None else References(options, translator)
-    lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
+    lines = given_or_read(options)
     numbers = itertools.count(1)
     with LineNotes() as notes:
         windows = noted(lines, translator, notes)
@@ -87,6 +102,13 @@ def main(options: Options) -> None:
             sys.stdout.flush()
     if references:
         references.expect_end()
+
+
+def given_or_read(options):
+    """Return windows of the sentences of the command line, or of the lines of standard input."""
+    if options.sentences:
+        return iter([list(options.sentences)])
+    return line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
 
 
 def noted(windows, translator, notes):

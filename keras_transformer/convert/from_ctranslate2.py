@@ -25,7 +25,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import START_ID
 from keras_transformer.translation.translator import Translator
 
-_FILES = (("model.bin", "*.json", "*.txt", "*.md", "*.spm", "*.model"),)
+FILES = (("model.bin", "*.json", "*.txt", "*.md", "*.spm", "*.model"),)
 _SOURCE, _TARGET = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
 _PROJECTION, _OUTPUT_BIAS = "decoder/projection/weight", "decoder/projection/bias"
 
@@ -86,7 +86,7 @@ def ctranslate2(
         UserError: if there is no such model, it is damaged, or it has parts that `Transformer` does
             not support, such as relative positions.
     """
-    folder = find_folder(source, _FILES)
+    folder = find_folder(source, FILES)
     files = read_files(folder)
     parts = architecture(files)
     source_side, target_side = vocabularies(files, folder, target_prefix)

@@ -22,6 +22,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
 
 # FSMT
@@ -194,17 +195,30 @@ def m2m100(
     """
     folder = open_checkpoint(source)
     folder.check_type("m2m_100")
+    _m2m_languages(folder, read_vocabulary(folder), source_language, target_language)
+    return convert_m2m100(source).in_languages(source_language, target_language)
+
+
+def convert_m2m100(source: str | Path) -> Translator:
+    """Convert an M2M-100 or NLLB-200 model with the folder's languages, if it names them."""
+    folder = open_checkpoint(source)
+    folder.check_type("m2m_100")
     vocabulary = read_vocabulary(folder)
     order, tokenizer, tokens = vocabulary.in_our_order(_m2m_order(folder, vocabulary))
-    languages = _m2m_languages(folder, vocabulary, source_language, target_language)
+    languages = _m2m_defaults(folder, vocabulary)
     names = shared_table_names(folder, folder.option("tie_word_embeddings", True, False))
     model = _build_model(folder, names, order, order, normalize_first=True, needless=TABLES)
+    known = {side: code for side, code in languages.items() if code in tokens}
     return Translator(
         model,
         tokenizer,
-        source_prefix=(tokens[languages["source"]],),
-        target_prefix=(tokens[languages["target"]],),
-        metadata=languages,
+        **{f"{side}_prefix": (tokens[code],) for side, code in known.items()},
+        metadata={
+            **known,
+            **language_tokens(
+                source_lang=("source_prefix", tokens), target_lang=("target_prefix", tokens)
+            ),
+        },
         search=generation_search(folder, order.rows),
     )
 
@@ -225,17 +239,16 @@ def _m2m_languages(
     folder: HFCheckpoint, vocabulary: M2mVocabulary, source: str | None, target: str | None
 ) -> dict[str, str]:
     """Return the codes of both languages: `{"source": ..., "target": ...}`."""
-    config = folder.tokenizer_config
+    defaults = _m2m_defaults(folder, vocabulary)
     forced = generation_option(folder, "forced_bos_token_id")
-    code = next((code for code, i in vocabulary.languages.items() if i == forced), None)
-    if target is None and forced is not None and code is None:
+    if target is None and forced is not None and forced not in vocabulary.languages.values():
         raise UserError(
             f"{folder.path} has forced_bos_token_id={forced!r}, which is not the token of a "
             "language. Pass `target_language`."
         )
     languages: dict[str, Any] = {
-        "source": source or config.get("src_lang"),
-        "target": target or code or config.get("tgt_lang"),
+        "source": source or defaults["source"],
+        "target": target or defaults["target"],
     }
     for side, language in languages.items():
         if language not in [*vocabulary.languages]:
@@ -247,6 +260,14 @@ def _m2m_languages(
             )
             raise UserError(f"{folder.path} {found}. Expected one of: {known}.")
     return languages
+
+
+def _m2m_defaults(folder: HFCheckpoint, vocabulary: M2mVocabulary) -> dict[str, Any]:
+    """Return the codes of the languages that a folder selects, each of which may be None."""
+    config = folder.tokenizer_config
+    forced = generation_option(folder, "forced_bos_token_id")
+    code = next((code for code, i in vocabulary.languages.items() if i == forced), None)
+    return {"source": config.get("src_lang"), "target": code or config.get("tgt_lang")}
 
 
 # Both families

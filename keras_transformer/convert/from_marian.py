@@ -30,6 +30,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import PAD_ID, START_ID
+from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
@@ -90,23 +91,36 @@ def marian(source: str | Path, target_language: str | None = None) -> Translator
         UserError: if there is no such folder, repository or network; if a file is missing, damaged
             or of another model; if an option of the model or the language is not supported.
     """
+    translator = convert_marian(source)
+    if target_language is not None:
+        return translator.in_languages(target_lang=target_language)
+    if codes := translator.languages("target_lang"):
+        logger.warning(
+            "%s translates into several languages. Select one with `target_language`: %s",
+            source,
+            ", ".join(codes),
+        )
+    return translator
+
+
+def convert_marian(source: str | Path) -> Translator:
+    """Convert a Marian model without selecting a language: see `marian`."""
     folder = open_checkpoint(source)
     folder.check_type("marian")
     source_side, target_side = read_sides(folder)
-    prefix = source_prefix(folder, source_side.pieces, target_language)
     model = _model(folder, source_side, target_side)
     languages = folder.tokenizer_config
-    metadata = {
-        "source": languages.get("source_lang"),
-        "target": target_language or languages.get("target_lang"),
-    }
+    metadata = {"source": languages.get("source_lang"), "target": languages.get("target_lang")}
+    tokens = _language_tokens(source_side.pieces)
     return Translator(
         model,
         target_side.tokenizer(),
         source_tokenizer=source_side.tokenizer(),
-        source_prefix=prefix,
         target_prefix=forced_prefix(folder, target_side.order, target_side.pieces),
-        metadata={name: language for name, language in metadata.items() if language},
+        metadata={
+            **{name: language for name, language in metadata.items() if language},
+            **language_tokens(target_lang=("source_prefix", tokens)),
+        },
         search=generation_search(folder, target_side.order.rows),
     )
 
@@ -202,37 +216,18 @@ def _id_of(ids: Mapping[str, int], token: str, name: str) -> int:
     return ids[token]
 
 
-def source_prefix(
-    folder: HFCheckpoint, pieces: Sequence[str], language: str | None
-) -> tuple[str, ...]:
-    """Return the tokens that select the target language.
+def _language_tokens(pieces: Sequence[str]) -> dict[str, str]:
+    """Return the tokens that select the target language, by its name.
 
     Args:
-        folder: an `HFCheckpoint`.
         pieces: list of strings, the source's vocabulary.
-        language: a name such as `"deu"`, or None.
 
     Returns:
-        A tuple of strings.
-
-    Raises:
-        UserError: if there is no such language.
+        A dict such as `{"deu": ">>deu<<"}`, which is empty if there is only one language.
     """
-    codes = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
-    if language is None:
-        if codes:
-            logger.warning(
-                "%s translates into several languages. Select one with `target_language`: %s",
-                folder.path,
-                ", ".join(code[2:-2] for code in codes),
-            )
-        return ()
-    if f">>{language}<<" not in codes:
-        languages = ", ".join(code[2:-2] for code in codes) or "none, since it has only one"
-        raise UserError(
-            f"{folder.path} has no `target_language={language}`. Expected one of: {languages}."
-        )
-    return (f">>{language}<<",)
+    return {
+        piece[2:-2]: piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")
+    }
 
 
 # Model

@@ -24,13 +24,13 @@ _WEIGHTS = {
 _SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 _TEXT_AND_VOCABULARIES = ("*.json", "*.txt", "*.md", "*.spm", "*.model")
 # Two steps, because a repository often has the same weights in both forms.
-_PARTS = ((*_TEXT_AND_VOCABULARIES, "*.safetensors"), ("pytorch_model*.bin",))
+PARTS = ((*_TEXT_AND_VOCABULARIES, "*.safetensors"), ("pytorch_model*.bin",))
 
 
 # Locations
 
 
-def find_folder(source: str | Path, parts: Iterable[Sequence[str]] = _PARTS) -> Path:
+def find_folder(source: str | Path, parts: Iterable[Sequence[str]] = PARTS) -> Path:
     """Return the local folder of a source.
 
     Args:
@@ -46,7 +46,7 @@ def find_folder(source: str | Path, parts: Iterable[Sequence[str]] = _PARTS) -> 
         UserError: if there is no such folder or repository, or no network.
     """
     if str(source).startswith(HUGGING_FACE):
-        return _download(str(source), parts)
+        return download(str(source), parts)
     path = Path(source)
     if not path.is_dir():
         raise UserError(
@@ -82,10 +82,23 @@ def find_weights(source: str | Path) -> Path:
     return files[0]
 
 
-def _download(source: str, parts: Iterable[Sequence[str]]) -> Path:
+def download(source: str, parts: Iterable[Sequence[str]], folder: Path | None = None) -> Path:
+    """Download a repository.
+
+    Args:
+        source: `hf://user/repository`, optionally followed by `@revision`.
+        parts: as for `find_folder`.
+        folder: the folder to write to. Defaults to HuggingFace's cache.
+
+    Returns:
+        The path of a folder.
+
+    Raises:
+        UserError: if there is no such repository, or no network.
+    """
     path = Path()
     for patterns in parts:
-        path = download_repository(source, patterns)
+        path = download_repository(source, patterns, folder)
         if any(file.suffix in _SUFFIXES for file in path.iterdir()):
             break
     return path

@@ -19,6 +19,8 @@ PARTS += ("*tokenizer.json", "assets", "saved_model")
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
+# Names of presets -> their addresses on a hub, for an installed package without a checkout.
+PUBLISHED: dict[str, str] = {}
 # Only the files of a preset are downloaded; a repository may contain more.
 _FILES = (
     *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
@@ -60,6 +62,8 @@ def locate(preset: str | os.PathLike) -> Path:
         return Path(preset)
     if name == Path(name).name and (saved_models() / name).is_dir():
         return saved_models() / name
+    if name in PUBLISHED:
+        return locate(PUBLISHED[name])
     raise UserError(f"There is no model folder {preset}.{_known_names(name)}")
 
 
@@ -84,17 +88,21 @@ def _known_names(name):
     if name != Path(name).name:
         return ""
     if not saved_models().is_dir():
-        return " (Names of presets are only available in a checkout of keras_transformer.)"
+        return (
+            " Without a checkout of keras_transformer, pass the folder of a preset or "
+            "hf://user/repository."
+        )
     names = sorted(path.parent.name for path in saved_models().glob(f"*/{CONFIG}"))
     return f" Available names: {', '.join(names)}."
 
 
-def download_repository(name: str, patterns: Sequence[str]) -> Path:
+def download_repository(name: str, patterns: Sequence[str], folder: Path | None = None) -> Path:
     """Return the folder of a repository of Hugging Face, downloaded or from the hub's cache.
 
     Args:
         name: `hf://user/repository`, optionally followed by `@revision`.
         patterns: patterns of the names of the files to download.
+        folder: the folder to write to. Defaults to the hub's cache.
 
     Returns:
         The path of a folder.
@@ -111,7 +119,10 @@ def download_repository(name: str, patterns: Sequence[str]) -> Path:
     huggingface_hub = _client("huggingface_hub", name)
     try:
         path = huggingface_hub.snapshot_download(
-            repository, revision=revision or None, allow_patterns=list(patterns)
+            repository,
+            revision=revision or None,
+            allow_patterns=list(patterns),
+            **({} if folder is None else {"local_dir": folder}),
         )
     # It raises many kinds of errors, including those of its network library.
     except Exception as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from keras import ops
 
+from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.data.language_check import LanguageCheck
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows
@@ -26,7 +27,8 @@ from keras_transformer.tasks.task import (
     check_is_no_string,
     check_is_sentence,
 )
-from keras_transformer.typing import Tensor
+from keras_transformer.translation.languages import check_selected, select, tokens_of
+from keras_transformer.typing import DType, Tensor
 from keras_transformer.validation import check_strings
 
 if TYPE_CHECKING:
@@ -132,6 +134,92 @@ class Translator(Task):
         training_options = from_keywords(TranslatorTrainingOptions, options)
         return train_translator(cls, train, val, test, options=training_options)[0]
 
+    @classmethod
+    def from_preset(
+        cls,
+        path: str | Path,
+        dtype: DType = None,
+        search: Search | type[Search] | str | None = None,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        quantization: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Load a trained model: a preset, or another library's model.
+
+        ```python
+        Translator.from_preset("saved_models/multi30k_en_de")
+        Translator.from_preset("hf://Helsinki-NLP/opus-mt-en-de", quantization="int8")
+        nllb = Translator.from_preset("hf://facebook/nllb-200-distilled-600M")
+        nllb(["A dog runs."], source_lang="eng_Latn", target_lang="fra_Latn")
+        ```
+
+        A model of Marian, M2M-100, NLLB-200, FSMT or CTranslate2 is recognized by its files, and
+        converted by `kt.convert`. The conversion is kept in the user's cache
+        (`~/.cache/keras-transformer/converted`), until the repository has another revision or the
+        folder has other files. (`keras-transformer cache` lists and deletes conversions.)
+
+        Args:
+            path: a preset folder, its name, `"hf://user/repository"`,
+                `"kaggle://user/model/keras/variation"`; or the folder or `hf://` repository of
+                another library's model.
+            dtype: dtype or dtype policy of the model.
+            search: as for the class. Defaults to the preset's own.
+            source_lang: the language to translate from, for a model with several.
+            target_lang: the language to translate into: see `in_languages`.
+            quantization: `"int8"` to quantize the weights. Defaults to no quantization.
+            **options: further arguments of the class, including options of the search.
+
+        Raises:
+            UserError: if the folder or a part of it is missing or damaged, or the preset is for
+                another task; if the model's architecture is not supported; if the repository does
+                not exist or cannot be reached; if the model does not have a language.
+        """
+        from keras_transformer.convert.conversion_cache import as_preset
+
+        keep_in_user_folder()  # before a model is made: that compiles too
+        translator = super().from_preset(as_preset(path), dtype, search, **options)
+        if quantization is not None:
+            translator.model.quantize(quantization)
+        return translator.in_languages(source_lang, target_lang)
+
+    def languages(self, option: str) -> list[str]:
+        """Return the languages that can be selected.
+
+        Args:
+            option: `"source_lang"` or `"target_lang"`.
+
+        Returns:
+            A list of codes, which is empty if the model has only one language on that side.
+        """
+        return list(tokens_of(self.metadata).get(option, ("", ()))[1])
+
+    def in_languages(self, source_lang: str | None = None, target_lang: str | None = None) -> Self:
+        """Return a translator of other languages, with the same model.
+
+        ```python
+        nllb.in_languages("eng_Latn", "fra_Latn")(["A dog runs."])
+        opus_mt_en_gem.in_languages(target_lang="deu")
+        ```
+
+        Args:
+            source_lang: the language to translate from, by the model's own code. None keeps it.
+            target_lang: the language to translate into. None keeps it.
+
+        Returns:
+            A `Translator`.
+
+        Raises:
+            UserError: if the model does not have the language.
+        """
+        if source_lang is None and target_lang is None:
+            return self
+        other = copy.copy(self)
+        other.preprocessor, other.metadata = select(
+            *(self.preprocessor, self.metadata), source_lang=source_lang, target_lang=target_lang
+        )
+        return other
+
     def tagged(self, *tags: str) -> Self:
         """Return a translator that puts other tags before its sources.
 
@@ -188,6 +276,7 @@ class Translator(Task):
         """
         from keras_transformer.export.formats import export_as
 
+        check_selected(self.preprocessor, self.metadata)
         if num_results is not None:
             options["num_results"] = num_results
         export_as(self, path, format, **options)
@@ -220,16 +309,25 @@ class Translator(Task):
             constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
         return super().search_batch(token_ids, num_results, constraints, run, sentence_numbers)
 
-    def __call__(self, sentences: Iterable[str]) -> list[str]:
+    def __call__(
+        self,
+        sentences: Iterable[str],
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+    ) -> list[str]:
         """Translate a list of sentences.
 
         Args:
             sentences: list of strings.
+            source_lang: the language to translate from, for a model with several. Defaults to the
+                translator's own.
+            target_lang: the language to translate into: see `in_languages`.
 
         Returns:
             The list of translations, in the same order.
         """
-        return [translation for translation, _ in self.translate(sentences)]
+        translator = self.in_languages(source_lang, target_lang)
+        return [translation for translation, _ in translator.translate(sentences)]
 
     def translate(self, sentences: Iterable[str]) -> Iterator[tuple[str, float]]:
         """Translate a stream of any length, with a few thousand sentences in memory at a time.
@@ -439,6 +537,7 @@ class Translator(Task):
             ]
 
     def _encode(self, sentences):
+        check_selected(self.preprocessor, self.metadata)
         return self.preprocessor.encode_sources(sentences, self.source_limit())
 
     def _decode(self, source, outputs):

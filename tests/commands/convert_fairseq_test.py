@@ -69,7 +69,7 @@ def test_a_state_dict_becomes_a_file_of_keras(tmp_path, capsys):
         ),
     ],
 )
-def test_wrong_options_take_one_line(arguments, message, tmp_path, capsys):
+def test_wrong_options_take_one_line(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
         call(*arguments)

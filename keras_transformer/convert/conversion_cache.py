@@ -1,0 +1,215 @@
+"""Models of other libraries, recognized by their files, and kept as presets in the user's cache."""
+
+import contextlib
+import hashlib
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from keras_transformer.errors import UserError
+from keras_transformer.files import read_json, user_cache
+from keras_transformer.presets.location import (
+    CONFIG,
+    HUGGING_FACE,
+    TASK,
+    download_repository,
+    locate,
+)
+from keras_transformer.progress import spinner
+from keras_transformer.version import __version__
+
+logger = logging.getLogger(__name__)
+
+_CONVERTED = "converted"  # the folder in the user's cache
+_CTRANSLATE2 = "ctranslate2"
+# Values of `model_type` in a `config.json` of transformers -> the converter.
+_OF_MODEL_TYPE = {"marian": "marian", "m2m_100": "m2m100", "fsmt": "fsmt"}
+_SUPPORTED = "Marian, M2M-100, NLLB-200, FSMT and CTranslate2's Transformers"
+_MODEL_TYPES = {
+    "t5": "a T5",
+    "mt5": "an mT5",
+    "mbart": "an mBART",
+    "bart": "a BART",
+    "nllb-moe": "an NLLB mixture of experts",
+    "seamless_m4t": "a SeamlessM4T",
+}
+
+
+class Conversion(NamedTuple):
+    """A converted model in the user's cache.
+
+    Attributes:
+        source: the folder or repository that was converted.
+        path: folder of the preset.
+    """
+
+    source: str
+    path: Path
+
+
+def as_preset(name: str | Path) -> Path:
+    """Return the folder of a preset, converted from another library's model if necessary.
+
+    A conversion is kept in the user's cache, and used again as long as the repository's revision,
+    or the folder's files, are the same. Without a network, the last conversion of a repository is
+    used.
+
+    Args:
+        name: as for `presets.location.locate`; or a folder or a Hugging Face repository of another
+            library's model.
+
+    Returns:
+        The path of a folder.
+
+    Raises:
+        UserError: if there is no such folder or repository, or the model is not supported.
+    """
+    if str(name).startswith(HUGGING_FACE):
+        return _of_repository(str(name))
+    folder = locate(name)
+    if (converter := format_of(folder)) is None:
+        return folder
+    return _convert(str(folder.resolve()), _state_of(folder), converter, lambda: _local(folder))
+
+
+def _of_repository(name: str) -> Path:
+    try:
+        # The name of the folder is the revision.
+        folder = download_repository(name, [CONFIG])
+    except UserError as error:
+        if known := [x for x in conversions() if x.source == name]:
+            logger.warning("%s The last conversion is used.", error)
+            return known[0].path
+        raise
+    if not (folder / CONFIG).is_file() or (converter := format_of(folder, name)) is None:
+        return locate(name)
+    source = f"{name.partition('@')[0]}@{folder.name}"
+    return _convert(name, folder.name, converter, lambda: _downloaded(source, converter))
+
+
+@contextlib.contextmanager
+def _local(folder: Path) -> Iterator[Path]:
+    yield folder
+
+
+@contextlib.contextmanager
+def _downloaded(name: str, converter: str) -> Iterator[Path]:
+    """Download a repository for the time of the block: the conversion takes its place."""
+    from keras_transformer.convert.from_ctranslate2 import FILES
+    from keras_transformer.convert.hf_checkpoint import PARTS, download
+
+    parts = FILES if converter == _CTRANSLATE2 else PARTS
+    (user_cache() / _CONVERTED).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=user_cache() / _CONVERTED, prefix=".download-") as folder:
+        yield download(name, parts, Path(folder))
+
+
+def format_of(folder: Path, name: str | None = None) -> str | None:
+    """Return the name of the function of `kt.convert` that reads a model, by its files.
+
+    Args:
+        folder: folder with the `config.json`, and for CTranslate2 any part of the model.
+        name: the model's name in an error. Defaults to the folder.
+
+    Returns:
+        A name, or None if the folder has no `config.json` of another library.
+
+    Raises:
+        UserError: if the model is of an architecture that is not supported.
+    """
+    file, has_binary = folder / CONFIG, (folder / "model.bin").is_file()
+    config = read_json(file) if file.is_file() else {}
+    if not isinstance(config, Mapping) or "registered_name" in config:
+        return None
+    if model_type := config.get("model_type"):
+        if model_type not in _OF_MODEL_TYPE:
+            kind = _MODEL_TYPES.get(model_type, f"a {model_type}")
+            raise UserError(f"{name or folder} is {kind} model. Supported are {_SUPPORTED}.")
+        return _OF_MODEL_TYPE[model_type]
+    return _CTRANSLATE2 if has_binary or "add_source_eos" in config else None
+
+
+def _state_of(folder: Path) -> str:
+    """Return a hash that changes with the files of a folder."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(state).encode()).hexdigest()
+
+
+def _convert(
+    source: str,
+    revision: str,
+    converter: str,
+    opened: Callable[[], contextlib.AbstractContextManager[Path]],
+) -> Path:
+    """Return the preset of a model, which is converted if the cache does not have it."""
+    digest = hashlib.sha256(f"{source}\n{revision}\n{__version__}".encode()).hexdigest()[:12]
+    label = re.sub(r"[^\w.-]+", "_", source.removeprefix(HUGGING_FACE)).strip("_")[-60:]
+    path = user_cache() / _CONVERTED / f"{label}-{digest}"
+    if path.is_dir():
+        return path
+    logger.info("Converting %s. The result is kept in %s.", source, path)
+    with opened() as folder, spinner("converting"):
+        try:
+            translator = _converters()[converter](folder)
+        except UserError as error:  # names the temporary folder of a download
+            raise UserError(str(error).replace(str(folder), source)) from error
+        translator.metadata["converted_from"] = source
+        translator.save_to_preset(path)
+    for other in conversions():
+        if other.source == source and other.path != path:
+            shutil.rmtree(other.path, ignore_errors=True)  # an earlier revision
+    return path
+
+
+def _converters() -> dict[str, Callable[[Path], Any]]:
+    """Return the functions that read a folder, by the names of `format_of`.
+
+    Languages are chosen later: see `Translator.in_languages`.
+    """
+    from keras_transformer.convert.from_ctranslate2 import ctranslate2
+    from keras_transformer.convert.from_fairseq import convert_m2m100, fsmt
+    from keras_transformer.convert.from_marian import convert_marian
+
+    return {
+        "marian": convert_marian,
+        "m2m100": convert_m2m100,
+        "fsmt": fsmt,
+        _CTRANSLATE2: ctranslate2,
+    }
+
+
+def conversions() -> list[Conversion]:
+    """Return the converted models in the user's cache, the newest first."""
+    folders = [
+        path
+        for path in (user_cache() / _CONVERTED).glob("*")
+        if path.name[0] != "." and (path / CONFIG).is_file()
+    ]
+    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    return [Conversion(_source_of(path), path) for path in folders]
+
+
+def _source_of(path: Path) -> str:
+    with contextlib.suppress(UserError, KeyError, TypeError):
+        return read_json(path / TASK)["config"]["metadata"]["converted_from"]
+    return ""
+
+
+def clear(sources: Any = None) -> list[Conversion]:
+    """Delete converted models from the user's cache.
+
+    Args:
+        sources: the sources whose conversions are deleted. Defaults to all.
+
+    Returns:
+        The list of the deleted conversions.
+    """
+    found = [x for x in conversions() if not sources or x.source in sources]
+    for conversion in found:
+        shutil.rmtree(conversion.path)
+    return found

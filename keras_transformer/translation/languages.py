@@ -1,0 +1,117 @@
+"""The languages of a model, and the tokens that select them."""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.errors import UserError
+
+# The entry of a model's metadata: option -> [attribute of the preprocessor, {language: token}].
+_TOKENS = "language_tokens"
+_OPTIONS = {"source_lang": "source", "target_lang": "target"}
+_TARGET_TAG = re.compile(r"<2(.+)>")
+_NUM_NEAREST = 3
+
+
+def language_tokens(**tokens: tuple[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Return the entry of a model's metadata that describes how its languages are selected.
+
+    Args:
+        **tokens: for `source_lang` and `target_lang`, the attribute of the preprocessor that holds
+            the token, `"source_prefix"` or `"target_prefix"`, and a dict of languages and tokens.
+            An empty dict is left out.
+
+    Returns:
+        A dict with one entry, or without any if there are no tokens.
+    """
+    found = {option: [side, dict(names)] for option, (side, names) in tokens.items() if names}
+    return {_TOKENS: found} if found else {}
+
+
+def tokens_of(metadata: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return the tokens that select the languages of a model.
+
+    Args:
+        metadata: the metadata of a `Translator`. If it has no `language_tokens`, tags such as
+            `<2de>` select the target language.
+
+    Returns:
+        A dict of `source_lang` and `target_lang`, as far as they can be selected: see
+        `language_tokens`.
+    """
+    if _TOKENS in metadata:
+        return {option: (side, names) for option, (side, names) in metadata[_TOKENS].items()}
+    matches = map(_TARGET_TAG.fullmatch, metadata.get("tags", ()))
+    tags = {match[1]: match[0] for match in matches if match}
+    return {"target_lang": ("source_prefix", tags)} if tags else {}
+
+
+def select(
+    preprocessor: TranslationPreprocessor, metadata: Mapping[str, Any], **languages: str | None
+) -> tuple[TranslationPreprocessor, dict[str, Any]]:
+    """Return the preprocessor and the metadata for other languages.
+
+    Args:
+        preprocessor: the `TranslationPreprocessor`.
+        metadata: the metadata of the `Translator`.
+        **languages: `source_lang` and `target_lang`. None keeps the language.
+
+    Returns:
+        A tuple of both.
+
+    Raises:
+        UserError: if the model does not have a language.
+    """
+    tokens, metadata = tokens_of(metadata), dict(metadata)
+    for option, language in languages.items():
+        if language is None:
+            continue
+        if option not in tokens:
+            _check_only_language(option, language, metadata)
+            continue
+        side, names = tokens[option]
+        if language not in names:
+            raise UserError(_unknown(option, language, list(names)))
+        if side == "source_prefix":
+            preprocessor = preprocessor.tagged(names[language])
+        else:
+            preprocessor = dataclasses.replace(preprocessor, target_prefix=(names[language],))
+        metadata[_OPTIONS[option]] = language
+    return preprocessor, metadata
+
+
+def check_selected(preprocessor: TranslationPreprocessor, metadata: Mapping[str, Any]) -> None:
+    """Raise a `UserError` if a model that was converted needs a language, and none is selected."""
+    for option, (side, names) in metadata.get(_TOKENS, {}).items():
+        if not getattr(preprocessor, side):
+            raise UserError(
+                f"`{option}` must be given, because the model has several languages. Expected one "
+                f"of: {', '.join(names)}."
+            )
+
+
+def _check_only_language(option, language, metadata):
+    known = metadata.get(_OPTIONS[option])
+    if known is None or language == known:
+        return
+    raise UserError(
+        f"`{option}` must be {known!r}, the only one of the model. Received: {option}={language!r}"
+    )
+
+
+def _unknown(option, language, names):
+    """Return an error that names the languages with the most similar codes."""
+    start = str(language)[:2].lower()
+
+    def distance(name):
+        ratio = difflib.SequenceMatcher(None, str(language).lower(), name.lower()).ratio()
+        return not name.lower().startswith(start), -ratio
+
+    nearest = sorted(names, key=distance)[:_NUM_NEAREST]
+    return (
+        f"`{option}` must be one of the model's {len(names)} languages. "
+        f"Received: {option}={language!r}. The most similar are {', '.join(nearest)}."
+    )

@@ -1,0 +1,169 @@
+"""Other libraries' models in `from_preset`: recognized, converted once, and kept."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.commands import main
+from keras_transformer.convert import from_marian
+from keras_transformer.convert.conversion_cache import as_preset, conversions
+from tests.convert.local_hub import local_hub
+from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
+
+pytestmark = pytest.mark.once
+pytest.importorskip("transformers")
+
+SENTENCES = ["the dog", "a cat"]
+SHORT = {"extra_length": 2, "beam_size": 1, "alpha": 0.0}  # random models never end
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "keras-transformer" / "converted"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written") / "opus"
+    write_folder(folder, **random_config(3))
+    return folder
+
+
+@pytest.fixture
+def opus(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "opus")
+
+
+def count_conversions(monkeypatch):
+    """Return a list that gets an item for each model that is converted from now on."""
+    converted, convert = [], from_marian.convert_marian
+
+    def counted(folder):
+        converted.append(folder)
+        return convert(folder)
+
+    monkeypatch.setattr(from_marian, "convert_marian", counted)
+    return converted
+
+
+def test_from_preset_of_a_marian_folder_gives_what_its_converter_gives(opus, monkeypatch, cache):
+    converted = count_conversions(monkeypatch)
+    translator = kt.Translator.from_preset(opus)
+    again = kt.Translator.from_preset(str(opus), beam_size=2)
+    expected = kt.convert.marian(opus)
+    converted.pop()
+    assert len(converted) == 1  # the second time it is read from the cache
+    assert again.search.beam_size == 2 and translator.search == expected.search
+    for ours in (translator, again):
+        weights = ours.model.get_weights(), expected.model.get_weights()
+        assert all(map(np.array_equal, *weights)) and len(weights[0]) == len(weights[1])
+        assert ours._encode(SENTENCES) == expected._encode(SENTENCES)
+    # The cache holds a preset, and not a copy of what was converted.
+    (preset,) = cache.iterdir()
+    assert not {path.name for path in preset.rglob("*")} & {"model.safetensors", "vocab.json"}
+
+
+def test_a_folder_whose_files_change_is_converted_again(opus, monkeypatch, cache):
+    converted = count_conversions(monkeypatch)
+    first = as_preset(opus)
+    write_folder(shutil.rmtree(opus) or opus, **random_config(4))
+    second = as_preset(opus)
+    assert len(converted) == 2 and first != second
+    assert [x.path for x in conversions()] == [second]  # the earlier one is gone
+
+
+def test_a_conversion_that_fails_leaves_nothing_and_names_the_file(opus, cache):
+    file = opus / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:2000])
+    with pytest.raises(kt.UserError, match=r"model.safetensors is cut short"):
+        kt.Translator.from_preset(opus)
+    assert conversions() == []
+
+
+def test_half_written_conversions_are_not_read(opus, cache):
+    path = as_preset(opus)
+    for name in (".download-x", f".{path.name}.new"):
+        shutil.copytree(path, cache / name)
+    assert [x.path for x in conversions()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"), [("t5", "a T5"), ("mbart", "an mBART"), ("nllb-moe", "an NLLB"),
+                             ("qwen3", "a qwen3")]
+)  # fmt: skip
+def test_another_architecture_is_named_with_what_is_supported(tmp_path, model_type, name):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    with pytest.raises(kt.UserError, match=f"is {name} .*model. Supported are Marian") as error:
+        kt.Translator.from_preset(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_repository_is_downloaded_once_and_again_when_it_changes(opus, tmp_path, monkeypatch):
+    with local_hub(monkeypatch, tmp_path / "hub", opus=opus) as hub:
+        expected = kt.convert.marian(opus).model.get_weights()
+        found = kt.Translator.from_preset("hf://user/opus").model.get_weights()
+        assert all(map(np.array_equal, found, expected))
+        assert "model.safetensors" in hub.requested
+        hub.requested.clear()
+        kt.Translator.from_preset("hf://user/opus")
+        assert set(hub.requested) <= {"config.json"}
+        # The download is not kept next to its conversion.
+        assert not [*tmp_path.rglob(".download-*")]
+        assert not [*(tmp_path / "hub").rglob("model.safetensors")]
+        (opus / "generation_config.json").write_text(json.dumps({"num_beams": 3}))
+        assert kt.Translator.from_preset("hf://user/opus").search.beam_size == 3
+        with pytest.raises(kt.UserError, match="Cannot download hf://user/none"):
+            kt.Translator.from_preset("hf://user/none")
+
+
+def test_without_a_network_the_last_conversion_of_a_repository_is_used(
+    opus, tmp_path, monkeypatch, caplog
+):
+    with local_hub(monkeypatch, tmp_path / "hub", opus=opus):
+        path = as_preset("hf://user/opus")
+    shutil.rmtree(tmp_path / "hub")  # the hub has stopped, and its cache was cleared
+    assert as_preset("hf://user/opus") == path
+    assert "The last conversion is used" in caplog.text
+
+
+def test_the_target_language_is_chosen_per_call_without_loading_again(tmp_path, monkeypatch):
+    several = tmp_path / "several"
+    names = vocabulary((spm(0), spm(1)), more=(">>deu<<", ">>fra<<"))
+    config = {**random_config(2), "share_encoder_decoder_embeddings": True}
+    write_folder(several, vocabularies=[names], **{**config, "vocab_size": len(names)})
+    converted = count_conversions(monkeypatch)
+    translator = kt.Translator.from_preset(several, **SHORT)
+    assert translator.languages("target_lang") == ["deu", "fra"]
+    with pytest.raises(kt.UserError, match="`target_lang` must be given.*: deu, fra"):
+        translator(SENTENCES)
+    outputs = {code: translator(SENTENCES, target_lang=code) for code in ("deu", "fra")}
+    assert len(converted) == 1
+    for code, expected in outputs.items():
+        loaded = kt.Translator.from_preset(several, target_lang=code, **SHORT)
+        assert loaded(SENTENCES) == expected and loaded.metadata["target"] == code
+        assert loaded._encode(SENTENCES) == kt.convert.marian(several, code)._encode(SENTENCES)
+    with pytest.raises(kt.UserError, match="2 languages.*The most similar are deu, fra"):
+        translator(SENTENCES, target_lang="de")
+
+
+def test_dtype_and_int8_are_chosen_in_the_same_call(opus):
+    assert kt.Translator.from_preset(opus, dtype="bfloat16").model.compute_dtype == "bfloat16"
+    translator = kt.Translator.from_preset(opus, quantization="int8", **SHORT)
+    assert "int8" in {str(x.dtype) for x in translator.model.weights}
+    assert len(translator(SENTENCES)) == 2
+
+
+def test_the_commands_translate_with_a_foreign_model_and_clear_the_cache(opus, capsys):
+    options = ["--beam-size", "1", "--alpha", "0", "--extra-length", "2"]
+    main(["translate", "--model", str(opus), *options, "the dog"])
+    output = capsys.readouterr()
+    (expected,) = kt.Translator.from_preset(opus, **SHORT)(["the dog"])
+    assert output.out == f"{expected}\n" and "Converting" in output.err
+    main(["cache", "list"])
+    assert str(opus) in capsys.readouterr().out
+    main(["cache", "clear", str(opus)])
+    assert conversions() == [] and "deleted" in capsys.readouterr().out
