@@ -137,6 +137,7 @@ MAY_IMPORT = {
     # The parser's SavedModel is made of the pieces of the translator's.
     "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},
     "convert": {
+        "compilation_cache",
         *("layers", "models", "decoding", "tasks", "presets", "translation", "version", *LEAVES),
     },
     # Who writes another library's format asks those who read it where its weights are.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json, user_cache
 from keras_transformer.presets.location import (
@@ -152,6 +153,7 @@ def _convert(
     path = user_cache() / _CONVERTED / f"{label}-{digest}"
     if path.is_dir():
         return path
+    keep_in_user_folder()  # before a model is made: that compiles too
     logger.info("Converting %s. The result is kept in %s.", source, path)
     with opened() as folder, spinner("converting"):
         try:

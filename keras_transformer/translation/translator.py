@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from keras import ops
 
-from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.data.language_check import LanguageCheck
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows
@@ -177,7 +176,6 @@ class Translator(Task):
         """
         from keras_transformer.convert.conversion_cache import as_preset
 
-        keep_in_user_folder()  # before a model is made: that compiles too
         translator = super().from_preset(as_preset(path), dtype, search, **options)
         if quantization is not None:
             translator.model.quantize(quantization)
