@@ -94,10 +94,9 @@ lint: .venv/installed
 demo: export KERAS_BACKEND = tensorflow
 demo: $(DEMO)/installed
 	cd $(DEMO) && bin/python $(RECIPES)/train.py --dataset synthetic --output-dir runs \
-		--vocabulary-size 1500 --dropout 0.1 --num-shapes 6 --steps 1200 --interval 600 \
-		--warmup-steps 600 --peak-learning-rate 0.002 --average 1 --overwrite
-	cd $(DEMO) && bin/python $(RECIPES)/evaluate.py --model runs/model \
-		--dataset synthetic --split test --beam-size 1 --alpha 0
+		--vocabulary-size 1500 --num-layers 2 --dropout 0 --batch-tokens 1024 --num-shapes 6 \
+		--steps 1400 --interval 1400 --warmup-steps 200 --peak-learning-rate 0.003 \
+		--cooldown-steps 700 --average 1 --overwrite
 	cd $(DEMO) && bin/python $(RECIPES)/export.py --model runs/model --output runs/saved_model
 	cd $(DEMO) && bin/python $(RECIPES)/serve.py runs/saved_model \
 		"The old man sees a dog that sleeps." \

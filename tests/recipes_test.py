@@ -478,6 +478,7 @@ def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
     capsys.readouterr()
     call(monkeypatch, "translate.py", "--model", trained[1] / "model", stdin=f"{sentence}\n")
     assert served.stdout == f"{sentence} -> {capsys.readouterr().out}"
+    assert served.stderr == ""
 
 
 @pytest.mark.once

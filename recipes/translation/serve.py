@@ -4,6 +4,7 @@ A server needs no more than this: TensorFlow and the tokenizer's operations, wit
 keras_transformer.
 """
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -14,12 +15,19 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors are raised all the 
 def main(path, sentences):
     if not os.path.isfile(os.path.join(path, "saved_model.pb")):
         fail(f"{path} is not a SavedModel: it has no file saved_model.pb.")
-    tf, functions = load(path)
-    translate = functions.get("serving_default")
-    if translate is None or "translation" not in translate.structured_outputs:
+    with messages_of_failures():
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401  registers the operations
+
+        translate = tf.saved_model.load(path).signatures.get("serving_default")
+        if translate is not None and "translation" in translate.structured_outputs:
+            outputs = translate(text=tf.constant(sentences, tf.string))
+            translations = outputs["translation"].numpy()
+        else:
+            translations = None
+    if translations is None:
         fail(f"{path} is not the SavedModel of a translator.")
-    outputs = translate(text=tf.constant(sentences, tf.string))
-    for sentence, translation in zip(sentences, outputs["translation"].numpy()):
+    for sentence, translation in zip(sentences, translations):
         print(f"{sentence} -> {translation.decode()}")
 
 
@@ -28,19 +36,17 @@ def fail(message):
     sys.exit(2)
 
 
-def load(path):
-    """Return TensorFlow and the SavedModel's functions.
+@contextlib.contextmanager
+def messages_of_failures():
+    """Show the messages of TensorFlow and its libraries only if the block fails.
 
-    TensorFlow's own messages are shown only if this fails.
+    They come at every log level, when TensorFlow is imported and when it first computes.
     """
     with tempfile.TemporaryFile() as messages:
         standard_error = os.dup(2)
         os.dup2(messages.fileno(), 2)
         try:
-            import tensorflow as tf
-            import tensorflow_text  # noqa: F401  registers the operations
-
-            return tf, tf.saved_model.load(path).signatures
+            yield
         except BaseException:
             messages.seek(0)
             os.write(standard_error, messages.read())
