@@ -3,12 +3,14 @@
 - `<!-- code: module:Name.method -->` becomes that piece of code, without its docstring.
 - `$$ ... $$` becomes MathML, which browsers draw themselves.
 - `<!-- reference: module -->` becomes the documentation of each name of a public namespace.
+- A notebook becomes a page: the build runs its cells like the examples of other pages.
 """
 
 import ast
 import functools
 import importlib
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -21,7 +23,34 @@ sys.path[:0] = [str(ROOT)]
 warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
 
 
+def on_files(files, config):
+    """Add a page for each notebook. The notebook itself is copied, to be downloaded."""
+    from mkdocs.structure.files import File
+
+    for uri in [file.src_uri for file in files if file.src_uri.endswith(".ipynb")]:
+        content = notebook_page(Path(config.docs_dir, uri))
+        files.append(File.generated(config, uri.replace(".ipynb", ".md"), content=content))
+    return files
+
+
+def notebook_page(path):
+    """Return a notebook as Markdown, whose blocks of code run in one session."""
+    title, *cells = json.loads(path.read_text("utf-8"))["cells"]
+    download = f'<a href="../{path.name}" download>Download this notebook</a>'
+    blocks = ["".join(title["source"]), download]
+    for cell in cells:
+        block = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            result = 'result="text" ' if "print(" in block else ""
+            options = f'exec="true" source="above" {result}session="{path.stem}"'
+            block = f"```python {options}\n{block}\n```"
+        blocks.append(block)
+    return "\n\n".join(blocks)
+
+
 def on_page_markdown(markdown, **_):
+    # Links to notebooks lead to their pages here, and to the files elsewhere.
+    markdown = re.sub(r"(\]\((?:[\w./]*/)?notebooks/\w+)\.ipynb\)", r"\1.md)", markdown)
     markdown = re.sub(r"<!-- code: (\S+) -->", lambda match: code(match[1]), markdown)
     markdown = re.sub(r"<!-- reference: (\S+) -->", lambda match: reference(match[1]), markdown)
     return re.sub(r"^\$\$\n(.*?)\n\$\$$", formula, markdown, flags=re.DOTALL | re.MULTILINE)

@@ -1,6 +1,7 @@
 """Tests for the names, commands, examples and links of `docs/`, the README and the recipe pages."""
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -18,6 +19,10 @@ DOCS = ROOT / "docs"
 TEXTS = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
     for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+}
+NOTEBOOKS = {
+    path.relative_to(ROOT).as_posix(): json.loads(path.read_text("utf-8"))
+    for path in sorted(DOCS.rglob("*.ipynb"))
 }
 RECIPES = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
@@ -204,7 +209,22 @@ def test_commands_with_models_of_the_checkout(monkeypatch):
 EXAMPLES = {
     page: re.findall(r"^```python exec=\"true\"[^\n]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     for page, text in TEXTS.items()
+} | {
+    page: ["".join(x["source"]) for x in notebook["cells"] if x["cell_type"] == "code"]
+    for page, notebook in NOTEBOOKS.items()
 }
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("page", NOTEBOOKS)
+def test_notebooks_hold_no_outputs_and_are_pages_of_the_same_code(page):
+    for cell in NOTEBOOKS[page]["cells"]:
+        assert not cell.get("outputs") and not cell.get("execution_count")
+    blocks = runpy_names(DOCS / "hooks.py")["notebook_page"](ROOT / page)
+    code = re.findall(
+        r"^```python exec=\"true\"[^\n]*\n(.*?)^```", blocks, re.DOTALL | re.MULTILINE
+    )
+    assert [block.rstrip("\n") for block in code] == EXAMPLES[page]
 
 
 @pytest.mark.slow
@@ -222,7 +242,7 @@ def test_examples_of_a_page_run_in_order(page, monkeypatch):
 @pytest.mark.once
 def test_public_names_are_there():
     found = set()
-    for text in TEXTS.values():
+    for text in (*TEXTS.values(), *map(str, NOTEBOOKS.values())):
         found |= set(re.findall(r"\bkt((?:\.[A-Za-z_]\w*)+)", text))
     assert len(found) > 30
     for name in found:
@@ -253,6 +273,7 @@ def test_the_site_has_all_pages():
     config = (ROOT / "mkdocs.yml").read_text("utf-8")
     listed = re.findall(r": (\S+\.md)$", config, re.MULTILINE)
     pages = [page.removeprefix("docs/") for page in TEXTS if page.startswith("docs/")]
+    pages += [page.removeprefix("docs/").replace(".ipynb", ".md") for page in NOTEBOOKS]
     assert sorted(listed) == sorted(pages)
 
 
