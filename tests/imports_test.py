@@ -220,7 +220,7 @@ def is_allowed(part, module, name, at_top):
     away = {
         *(("translation", "export"), ("translation", "visualization"), ("translation", "convert")),
         *(("parsing", "export"), ("parsing", "visualization"), ("models", "presets")),
-        *(("presets", "convert"), ("export", "parsing")),
+        *(("presets", "convert"), ("tasks", "convert"), ("export", "parsing")),
     }
     return (part, target) in away and not at_top
 

@@ -12,7 +12,6 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions
 from keras_transformer.options import fixed_settings
 from keras_transformer.presets.format import PresetConfig
-from keras_transformer.presets.location import locate
 from keras_transformer.presets.storage import (
     check_vocabularies,
     load_preset_weights,
@@ -61,7 +60,7 @@ def initial_preset(init: str | Path) -> tuple[PresetConfig, Path]:
     """Return the contents of the preset that a training begins with, without the weights.
 
     Args:
-        init: a preset folder, or a name that `presets.location.locate` accepts.
+        init: a preset folder, or another name that `Translator.from_preset` accepts.
 
     Returns:
         The tuple `(contents, path)` of its `PresetConfig` and a `Path`.
@@ -69,7 +68,9 @@ def initial_preset(init: str | Path) -> tuple[PresetConfig, Path]:
     Raises:
         UserError: if the preset does not exist or is damaged.
     """
-    path = Path(locate(init))
+    from keras_transformer.convert.conversion_cache import as_preset
+
+    path = as_preset(init)
     contents = read_preset(path)
     check_vocabularies(contents)
     return contents, path

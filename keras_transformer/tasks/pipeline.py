@@ -248,6 +248,8 @@ def make_model(
             model = make_initial_model(
                 init, vocabulary_size, options.model, context.processes, model_class, **overrides
             )
+            if options.run.lora:
+                model.enable_lora(options.run.lora)
         else:
             model = model_class.from_options(options.model, vocabulary_size, **overrides)
         optimizer = make_optimizer(

@@ -36,7 +36,12 @@ class RunOptions:
     """Seed of weights, dropout and batches."""
     init: str | None = None
     """Start with the tokenizer, the architecture and the weights of a preset: a folder or a name.
-    Dropout and the training options are taken from the options given here."""
+    Dropout and the training options are taken from the options given here. A model of another
+    library is converted, as by `Translator.from_preset`."""
+    lora: int | None = None
+    """Fine-tune the preset of `init` with LoRA (Hu et al., 2021): train only low-rank matrices of
+    this rank, such as 8, next to its frozen weights. The trained model contains their sum. The
+    matrices of the last update are also written alone, to model.lora.h5."""
 
     def check(self) -> None:
         """Validate the options.
@@ -50,6 +55,12 @@ class RunOptions:
             )
         if integer("seed", self.seed, 0, _SEEDS) >= 2**32:
             raise UserError(f"`seed` must be {_SEEDS}. Received: seed={self.seed}")
+        check_optional(positive_integer, self, "lora")
+        if self.lora is not None and self.init is None:
+            raise UserError(
+                f"`lora` adapts a trained model: pass its preset as `init`. Received: "
+                f"lora={self.lora}, init=None"
+            )
 
 
 @dataclass(kw_only=True)

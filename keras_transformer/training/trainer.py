@@ -246,6 +246,9 @@ def average_weights(model: keras.Model, context: TrainingContext) -> str:
     Raises:
         UserError: if a checkpoint is missing or damaged.
     """
+    if context.options.run.lora:  # before they are merged into the weights
+        path = context.folder / "model.lora.h5"
+        context.processes.first(lambda: model.save_lora_weights(path))
     if model.optimizer.inner_optimizer.use_ema:
         model.optimizer.overwrite_with_average(model.trainable_variables)
         return "moving average of the weights"

@@ -185,8 +185,10 @@ class Snapshot:
         # In the scope, which is local to this thread, the variables have the copied values: as
         # arrays, which need no device that may be full or belong to another process.
         scope = keras.StatelessScope()
-        for update in self._weights:
-            scope.add_update(update)
+        summed = {id(variable) for variable in _summed_variables(self._model)}
+        for variable, values in self._weights:
+            is_summed = id(variable) in summed
+            scope.add_update((variable, ops.convert_to_tensor(values) if is_summed else values))
         with scope:
             write_weights(self._model, path, room_for=self._others.values())
         with h5py.File(path, "r+") as file:
@@ -298,6 +300,8 @@ def _state_variables(model):
     named = [("optimizer", v.name, v) for v in model.optimizer.variables]
     # The names of seed generators are numbered over all models of the process.
     named += [("other", str(number), v) for number, v in enumerate(others)]
+    # A file of weights contains the sum of a matrix and its LoRA: the parts are needed to resume.
+    named += [("lora", v.path, v) for v in _summed_variables(model)]
     variables, seen = {}, Counter()
     for group, name, variable in named:
         # An optimizer that wraps another has a second variable "iteration".
@@ -305,6 +309,17 @@ def _state_variables(model):
         seen[group, name] += 1
         variables[f"{group}/{name}" + (f".{repeats}" if repeats else "")] = variable
     return variables
+
+
+def _summed_variables(model):
+    """Return the variables that a file of weights contains as sums: of layers with LoRA."""
+    layers = model.dense_layers() if hasattr(model, "dense_layers") else ()
+    return [
+        variable
+        for layer in layers
+        if layer.lora_enabled
+        for variable in (layer._kernel, layer.lora_kernel_a, layer.lora_kernel_b)
+    ]
 
 
 def _values(variable):
