@@ -191,12 +191,15 @@ def test_commands_with_models_of_the_checkout(monkeypatch):
     lines = [
         line
         for line in TEXTS["README.md"].splitlines()
-        if line.startswith("echo ") and "--model saved_models/" in line
+        if re.match(r"(echo |keras-transformer translate)", line)
+        and "--model saved_models/" in line
+        and "<" not in line
     ]
     assert len(lines) == 2
     answers = []
     for line in lines:
-        line = line.replace("| python ", f"| {shlex.quote(sys.executable)} ")
+        command = f"{shlex.quote(sys.executable)} -m keras_transformer"
+        line = line.replace("keras-transformer", command)
         process = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True)
         assert (process.returncode, process.stderr) == (0, ""), line
         answers.append(process.stdout)

@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import files
+from keras_transformer.commands import evaluate_translation
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.training.checkpoints import datasets, list_checkpoints
 from keras_transformer.training.training_state import list_states
 from tests.helpers import conversation
+from tests.small_corpus import new_model, tokenizer
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "translation"
 SIZES = {"train": 300, "val": 12, "test": 20}
@@ -272,7 +273,7 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     assert "100.00 of the other: p = 0.00" in printed
     # Where nothing can be written at the end, scores are printed all the same.
     with monkeypatch.context() as patch:
-        patch.setattr(files, "atomic_write", fail_to_write)
+        patch.setattr(evaluate_translation, "atomic_write", fail_to_write)
         with pytest.raises(OSError, match="disk full"):
             call(monkeypatch, "evaluate.py", *arguments, *greedy)
     assert "BLEU|nrefs:1" in capsys.readouterr().out
@@ -292,8 +293,8 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
 
 @pytest.mark.once
 def test_evaluate_the_wrong_way_round_is_warned_of():
-    direction = runpy.run_path(str(RECIPE / "evaluate.py"))["direction"]
-    translator = SimpleNamespace(metadata={"source": "en", "target": "de"})
+    direction = evaluate_translation.direction
+    translator = kt.Translator(new_model(), tokenizer(), {"source": "en", "target": "de"})
 
     def languages(source, target):
         return direction(translator, SimpleNamespace(source=source, target=target, tag=None))[1]
