@@ -7,7 +7,7 @@ from typing import Literal
 import tyro
 
 import keras_transformer as kt
-from keras_transformer.command_line import CommonOptions
+from keras_transformer.command_line import CommonOptions, given
 from keras_transformer.files import check_writable
 
 
@@ -19,6 +19,10 @@ class Options(CommonOptions):
     """Model folder, such as runs/x/model, or hf://user/repository."""
     output_dir: Path
     """Folder for the pictures."""
+    source_lang: str | None = None
+    """Language to translate from, for a model with several."""
+    target_lang: str | None = None
+    """Language to translate into, for a model with several."""
     translation: str | None = None
     """Show the attention of this translation instead of the model's own."""
     layer: int = -1
@@ -35,7 +39,9 @@ class Options(CommonOptions):
 
 def main(options: Options) -> None:
     check_writable("output_dir", options.output_dir / "translation.html")
-    translator = kt.Translator.from_preset(options.model)
+    translator = kt.Translator.from_preset(
+        options.model, **given(options, "source_lang", "target_lang")
+    )
     explanation = translator.explain(options.sentence, options.translation)
     print(explanation)
     folder = options.output_dir

@@ -21,8 +21,12 @@ class Options(ProgressOptions):
     n_best: int | None = None
     """For a SavedModel: the number of translations that its signature n_best returns. Defaults to
     the beam size."""
+    source_lang: str | None = None
+    """Language to translate from, for a model with several."""
+    target_lang: str | None = None
+    """Language to translate into, for a model with several."""
     tag: tuple[str, ...] | None = None
-    """Tags before each source, as in translate.py."""
+    """Tags before each source, as in `translate`."""
     quantization: str | None = None
     """For CTranslate2: the type of the stored weights, such as int8. Defaults to float32."""
 
@@ -30,7 +34,9 @@ class Options(ProgressOptions):
 def main(options: Options) -> None:
     check_writable("output", options.output, is_folder=True)
     others = {"format": options.format, **given(options, "quantization")}
-    translator = kt.Translator.from_preset(options.model)
+    translator = kt.Translator.from_preset(
+        options.model, **given(options, "source_lang", "target_lang")
+    )
     if options.tag is not None:
         translator = translator.tagged(*options.tag)
     translator.export(options.output, options.n_best, **others)

@@ -219,7 +219,7 @@ def _check_form(path, config):
     if "model_type" in config:
         raise UserError(
             f"{path} is not a preset, but a model of transformers "
-            f"(model_type={config['model_type']!r}). `keras_transformer.convert` converts some."
+            f"(model_type={config['model_type']!r}). `kt.Translator.from_preset` opens some."
         )
     if {"format", "task", "model"} <= config.keys():
         raise UserError(
