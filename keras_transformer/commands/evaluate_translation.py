@@ -67,10 +67,11 @@ def main(options: Options) -> None:
     translator = kt.Translator.from_preset(options.model, **given(options, *SEARCH))
     search = translator.search.get_config()  # stored with the scores
     translator, languages = direction(translator, options)
-    text = load_parallel_text(options.dataset, options.split, *languages, options.data_dir)
+    source, target = languages
+    text = load_parallel_text(options.dataset, options.split, source, target, options.data_dir)
     sources, *references = [*zip(*text)]
     references += [list(read_lines(path)) for path in options.references]
-    how = references, options.tokenize or bleu_tokenize(options.dataset), languages[1]
+    how = references, options.tokenize or bleu_tokenize(options.dataset), target
     # Errors in these are raised before the search.
     make_metrics(*how[1:])
     others = None if options.against is None else [*read_lines(options.against)]

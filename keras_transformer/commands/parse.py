@@ -147,7 +147,7 @@ def facts(parse):
 
 def writer(options, drawn):
     """Return a function that prints a `Parse` with its line number, or adds its tree to `drawn`."""
-    draw = FORMATS.get(options.format)
+    draw = FORMATS.get(options.format, str)
 
     def write_json(parse, number):
         parses = [parse, *parse.others] if parse.tree else []

@@ -209,10 +209,11 @@ def convert_m2m100(source: str | Path) -> Translator:
     names = shared_table_names(folder, folder.option("tie_word_embeddings", True, False))
     model = _build_model(folder, names, order, order, normalize_first=True, needless=TABLES)
     known = {side: code for side, code in languages.items() if code in tokens}
+    prefixes: dict[str, Any] = {f"{side}_prefix": (tokens[code],) for side, code in known.items()}
     return Translator(
         model,
         tokenizer,
-        **{f"{side}_prefix": (tokens[code],) for side, code in known.items()},
+        **prefixes,
         metadata={
             **known,
             **language_tokens(
