@@ -160,7 +160,7 @@ def test_languages_come_from_arguments_then_configurations(tmp_path):
     folder = tmp_path / "m"
     make_folder(folder)
     translator = kt.convert.m2m100(folder)  # those of the tokenizer
-    assert translator.metadata == {"source": "en", "target": "de"}
+    assert translator.metadata.items() >= {"source": "en", "target": "de"}.items()
     assert translator.preprocessor.source_prefix == ("__en__",)
     assert translator.preprocessor.target_prefix == ("__de__",)
     (size,) = {len(pieces_of(sentencepiece_model(97))) + 4}
@@ -169,7 +169,8 @@ def test_languages_come_from_arguments_then_configurations(tmp_path):
     change_json(folder / "generation_config.json", forced_bos_token_id=5)
     check_refused(kt.convert.m2m100, folder, "forced_bos_token_id=5")
     change_json(folder / "generation_config.json", forced_bos_token_id=size + 1)
-    assert kt.convert.m2m100(folder, "zu", "fr").metadata == {"source": "zu", "target": "fr"}
+    chosen = kt.convert.m2m100(folder, "zu", "fr").metadata
+    assert (chosen["source"], chosen["target"]) == ("zu", "fr")
     check_refused(lambda path: kt.convert.m2m100(path, "xx"), folder, "`source_language=xx`")
     change_json(folder / "tokenizer_config.json", src_lang=["en"])
     check_refused(kt.convert.m2m100, folder, "['en']")

@@ -11,6 +11,7 @@ import keras
 import pytest
 from nltk import Tree
 
+from keras_transformer.commands import train_parsing
 from keras_transformer.data.synthetic import generate
 from tests.helpers import conversation
 
@@ -144,16 +145,14 @@ def test_unary_loops_are_taken_out_of_training_trees_alone(tmp_path):
     loop = "(S (NP (NP (NN dog))))"
     for name in ("train", "val", "test", "silver"):
         (tmp_path / f"{name}.mrg").write_text(loop)
-    recipe = runpy.run_path(str(RECIPE / "train.py"))
-    corpus = recipe["Corpus"](
+    corpus = train_parsing.Corpus(
         dataset="trees",
         data_dir=tmp_path,
         collapse_unary=True,
         extra_trees=tmp_path / "silver.mrg",
     )
-    load = recipe["load"]
-    found = {split: list(load(corpus, split)) for split in ("train", "val", "test")}
-    found["silver"] = list(recipe["load_extra"](corpus))
+    found = {split: list(train_parsing.load(corpus, split)) for split in ("train", "val", "test")}
+    found["silver"] = list(train_parsing.load_extra(corpus))
     flat, deep = [Tree.fromstring("(S (NP (NN dog)))")], [Tree.fromstring(loop)]
     assert found == {"train": flat, "val": deep, "test": deep, "silver": flat}
 

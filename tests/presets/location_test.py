@@ -35,7 +35,9 @@ def test_a_name_of_a_checkout(tmp_path, monkeypatch):
 
 def test_a_name_without_a_checkout(monkeypatch, tmp_path):
     monkeypatch.setattr(location, "saved_models", lambda: tmp_path / "none")
-    assert "in a checkout" in message_of("multi30k_en_de")
+    assert "Without a checkout" in message_of("multi30k_en_de")
+    monkeypatch.setitem(location.PUBLISHED, "multi30k_en_de", str(tmp_path))
+    assert locate("multi30k_en_de") == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,8 @@ def test_a_repository(tmp_path, monkeypatch):
 
     def snapshot_download(repository, revision, allow_patterns):
         asked.append((repository, revision))
+        if allow_patterns == ["config.json"]:  # to see what kind of model it is
+            return str(tmp_path / "preset")
         files = [x.relative_to(tmp_path / "preset") for x in (tmp_path / "preset").rglob("*.*")]
         left = [x for x in files if not any(x.match(pattern) for pattern in allow_patterns)]
         assert not left and not any(Path("run.py").match(pattern) for pattern in allow_patterns)
@@ -62,7 +66,7 @@ def test_a_repository(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert isinstance(kt.Translator.from_preset("hf://user/model"), kt.Translator)
     kt.Transformer.from_preset("hf://user/model@v1.0")
-    assert asked == [("user/model", None), ("user/model", "v1.0")]
+    assert asked == [("user/model", None), ("user/model", None), ("user/model", "v1.0")]
 
 
 def test_a_model_at_kaggle(tmp_path, monkeypatch):
