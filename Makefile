@@ -98,7 +98,7 @@ demo: $(DEMO)/installed
 		--steps 1400 --interval 1400 --warmup-steps 200 --peak-learning-rate 0.003 \
 		--cooldown-steps 700 --average 1 --overwrite
 	cd $(DEMO) && bin/python $(RECIPES)/export.py --model runs/model --output runs/saved_model
-	cd $(DEMO) && bin/python $(RECIPES)/serve.py runs/saved_model \
+	cd $(DEMO) && bin/python $(RECIPES)/translate_with_saved_model.py runs/saved_model \
 		"The old man sees a dog that sleeps." \
 		"Today the teacher has called the girl." \
 		"My aunt says that the children cannot help him."

@@ -62,7 +62,7 @@ ELSEWHERE = {
 }
 # Scripts and modules without a dataclass of options.
 PLAIN = {
-    "recipes/translation/serve.py",
+    "recipes/translation/translate_with_saved_model.py",
     "recipes/same_on_many_devices.py",
     "keras_transformer.parsing.evalb",
 }

@@ -471,7 +471,7 @@ def saved_model(trained, tmp_path_factory):
 def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
     sentence = "The man sees the dog."
     served = subprocess.run(
-        [sys.executable, RECIPE / "serve.py", saved_model, sentence],
+        [sys.executable, RECIPE / "translate_with_saved_model.py", saved_model, sentence],
         capture_output=True,
         text=True,
         check=True,
@@ -486,7 +486,7 @@ def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
 def test_serve_names_a_wrong_path_in_one_line(monkeypatch, capsys, tmp_path):
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(SystemExit) as error:
-            call(monkeypatch, "serve.py", path, "The dog runs.")
+            call(monkeypatch, "translate_with_saved_model.py", path, "The dog runs.")
         assert error.value.code == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line == f"error: {path} is not a SavedModel: it has no file saved_model.pb."

@@ -1,4 +1,4 @@
-"""Translate with an exported SavedModel: `serve.py SAVED_MODEL SENTENCE ...`.
+"""Translate with an exported SavedModel: `translate_with_saved_model.py FOLDER SENTENCE ...`.
 
 A server needs no more than this: TensorFlow and the tokenizer's operations, without Keras or
 keras_transformer.
@@ -58,5 +58,5 @@ def messages_of_failures():
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:
-        fail("Expected two arguments or more: serve.py SAVED_MODEL SENTENCE ...")
+        fail(f"Expected two arguments or more: {sys.argv[0]} FOLDER SENTENCE ...")
     main(sys.argv[1], sys.argv[2:])
