@@ -18,53 +18,62 @@ import numpy as np
 
 # 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to the largest of int32.
 SIZES = np.array(sorted({2**k for k in range(31)} | {3 * 2**k for k in range(29)}), "int32")
+# Of a server, whose batches have all numbers of rows: one program per shape would take minutes.
+FEW_SIZES = np.array([4**k for k in range(16)], "int32")  # 1, 4, 16, 64, ...
 
 # Batches of at most `_FEW_ROWS` rows have at least `_SHORTEST` positions.
 _SHORTEST, _FEW_ROWS = 16, 8
 
 
-def padded_size(size: int) -> int:
-    """Return the smallest of `SIZES` that is at least `size`."""
-    return int(SIZES[np.searchsorted(SIZES, size)])
+def padded_size(size: int, sizes: np.ndarray = SIZES) -> int:
+    """Return the smallest of some sizes that is at least `size`."""
+    return int(sizes[np.searchsorted(sizes, size)])
 
 
-def rows_of_sizes(batch_tokens: int) -> np.ndarray:
-    """Return the number of rows of a batch for each of `SIZES` as its rounded length.
+def rows_of_sizes(batch_tokens: int, sizes: np.ndarray = SIZES) -> np.ndarray:
+    """Return the number of rows of a batch for each of some sizes as its rounded length.
 
     Args:
         batch_tokens: the largest number of rows times the rounded length in a batch. A longer
             sentence has a batch of its own.
+        sizes: `SIZES` or `FEW_SIZES`.
 
     Returns:
-        Int32 array, as long as `SIZES`.
+        Int32 array, as long as `sizes`.
     """
-    most = np.maximum(batch_tokens // SIZES, 1)
-    return SIZES[np.searchsorted(SIZES, most, side="right") - 1]
+    most = np.maximum(batch_tokens // sizes, 1)
+    return sizes[np.searchsorted(sizes, most, side="right") - 1]
 
 
-def batches_by_length(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
+def batches_by_length(
+    lengths: np.ndarray, batch_tokens: int, sizes: np.ndarray = SIZES
+) -> Iterator[np.ndarray]:
     """Group sentences of similar length, the longest first.
 
     Args:
         lengths: int array `(sentences,)`.
         batch_tokens: as in `rows_of_sizes`.
+        sizes: `SIZES` or `FEW_SIZES`.
 
     Yields:
         Int arrays of sentence numbers.
     """
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
-    rows = rows_of_sizes(batch_tokens)
+    rows = rows_of_sizes(batch_tokens, sizes)
     start = 0
     while start < len(order):
-        end = start + rows[np.searchsorted(SIZES, lengths[order[start]])]
+        end = start + rows[np.searchsorted(sizes, lengths[order[start]])]
         yield order[start:end]
         start = end
 
 
 def pad_to_few_shapes(
-    token_ids: Sequence[Sequence[int]], max_length: int | None = None, batch_tokens: int = 0
+    token_ids: Sequence[Sequence[int]],
+    max_length: int | None = None,
+    batch_tokens: int = 0,
+    sizes: np.ndarray = SIZES,
 ) -> np.ndarray:
-    """Pad lists of ids to an int32 array whose sizes are both among `SIZES`.
+    """Pad lists of ids to an int32 array whose dimensions are both among some sizes.
 
     Added rows contain only padding, and the search does no work for them.
 
@@ -72,11 +81,13 @@ def pad_to_few_shapes(
         token_ids: list of lists of ids.
         max_length: the largest length to pad to, or None. No list may be longer.
         batch_tokens: the largest number of slots that a batch of few rows is padded to.
+        sizes: `SIZES` or `FEW_SIZES`.
 
     Returns:
         Int32 array `(rows, length)`.
     """
-    rows, length = padded_size(len(token_ids)), padded_size(max(len(ids) for ids in token_ids))
+    rows = padded_size(len(token_ids), sizes)
+    length = padded_size(max(len(ids) for ids in token_ids), sizes)
     if rows <= _FEW_ROWS and rows * _SHORTEST <= batch_tokens:
         length = max(length, _SHORTEST)
     if max_length is not None:

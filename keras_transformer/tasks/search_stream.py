@@ -9,7 +9,12 @@ from keras import ops
 from keras_transformer.decoding.search import check_logits
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.progress import bar
-from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
+from keras_transformer.tasks.length_batches import (
+    FEW_SIZES,
+    SIZES,
+    batches_by_length,
+    pad_to_few_shapes,
+)
 
 
 def search_stream(
@@ -21,6 +26,7 @@ def search_stream(
     total: int | None = None,
     model: Transformer | None = None,
     first_number: int = 0,
+    few_shapes: bool = False,
 ) -> Iterator[list[tuple[Any, Any]]]:
     """Search for outputs, with one window of inputs in memory at a time.
 
@@ -39,6 +45,7 @@ def search_stream(
         total: the number of inputs, if it is known.
         model: the `Transformer` whose logits are checked if an input has no output, or None.
         first_number: the number of the first input.
+        few_shapes: whether batches are padded to `FEW_SIZES`.
 
     Yields:
         For each window, a list of pairs (input, list of (ids, score)) in the order of the inputs,
@@ -52,7 +59,8 @@ def search_stream(
         for inputs in windows:
             token_ids = encode(inputs)
             outputs = _search_window(
-                inputs, token_ids, search, batch_tokens, max_length, progress, first_number
+                *(inputs, token_ids, search, batch_tokens, max_length, progress, first_number),
+                sizes=FEW_SIZES if few_shapes else SIZES,
             )
             without = [ids for ids, found in zip(token_ids, outputs) if found == []]
             if without and model is not None:
@@ -63,12 +71,14 @@ def search_stream(
             yield list(zip(inputs, outputs))
 
 
-def _search_window(inputs, token_ids, search, batch_tokens, max_length, progress, first_number):
+def _search_window(
+    inputs, token_ids, search, batch_tokens, max_length, progress, first_number, sizes
+):
     lengths = np.array([len(ids) for ids in token_ids], int)
     results: list[Any] = [None] * len(inputs)
     progress.update(np.count_nonzero(lengths == 0))
-    for rows in batches_by_length(lengths, batch_tokens):
-        batch = pad_to_few_shapes([token_ids[row] for row in rows], max_length, batch_tokens)
+    for rows in batches_by_length(lengths, batch_tokens, sizes):
+        batch = pad_to_few_shapes([token_ids[row] for row in rows], max_length, batch_tokens, sizes)
         numbers = first_number + np.resize(rows, len(batch))  # the numbers of padding do not matter
         outputs = search(batch, [inputs[row] for row in rows], numbers)
         for row, ids, scores in zip(rows, *map(ops.convert_to_numpy, outputs)):

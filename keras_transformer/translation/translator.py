@@ -371,7 +371,11 @@ class Translator(Task):
         return itertools.chain.from_iterable(results)
 
     def translate_windows(
-        self, windows: Iterable[list[str]], num_results: int = 1, first_number: int = 0
+        self,
+        windows: Iterable[list[str]],
+        num_results: int = 1,
+        first_number: int = 0,
+        few_shapes: bool = False,
     ) -> Iterator[list[list[tuple[str, float]]]]:
         """Translate windows of a stream, each as soon as it is complete.
 
@@ -381,12 +385,14 @@ class Translator(Task):
             num_results: the number of translations per sentence.
             first_number: the number of the first sentence, if other calls translate the sentences
                 before it. Samples depend on it: see `Sampling`.
+            few_shapes: whether batches are padded to few shapes. JAX compiles one program per
+                shape, which takes minutes if windows of all sizes come, as to a server.
 
         Returns:
             An iterator with one list per window, which holds the result of `n_best` for each
             sentence.
         """
-        return self._search_windows(windows, num_results, None, first_number)
+        return self._search_windows(windows, num_results, None, first_number, few_shapes)
 
     def check_sources(self, sentences: Iterable[str]) -> list[SourceCheck]:
         """Return which parts of sentences the model does not read.
@@ -514,7 +520,7 @@ class Translator(Task):
         ]
         return f"Sources are not read whole: {'; '.join(parts)}." if parts else ""
 
-    def _search_windows(self, windows, num_results, total, first_number=0):
+    def _search_windows(self, windows, num_results, total, first_number=0, few_shapes=False):
         results = search_stream(
             windows,
             self._encode,
@@ -526,6 +532,7 @@ class Translator(Task):
             total,
             self.model,
             first_number,
+            few_shapes,
         )
         blank = [((), 0.0)] * num_results
         for window in results:

@@ -100,6 +100,17 @@ def test_many_lengths_make_few_shapes():
 
 
 @pytest.mark.once
+def test_windows_of_all_sizes_make_few_shapes_on_request():
+    translator = copying_translator(batch_tokens=256)
+    for count in range(1, len(SENTENCES)):
+        (results,) = translator.translate_windows([SENTENCES[:count]], few_shapes=True)
+        assert [found[0][0] for found in results] == SENTENCES[:count]
+    sizes = {1, 4, 16, 64, 256}
+    assert all({*shape} <= sizes for shape in translator.search.shapes)
+    assert len(set(translator.search.shapes)) <= 10
+
+
+@pytest.mark.once
 @pytest.mark.parametrize("batch_tokens", [1, 50, 64, 100, 1000, 4096])
 def test_batches_keep_to_the_budget(batch_tokens):
     translator = copying_translator(batch_tokens)
