@@ -168,6 +168,7 @@ MAY_IMPORT = {
     "export": {
         *("layers", "models", "decoding", "tasks", "presets", "translation", "convert", *LEAVES),
     },
+    "server": {"translation", *LEAVES},
     "hub": {"layers", "models", "decoding", "tasks", "presets", "parsing", *LEAVES},
     "__main__": {"commands"},
     "__init__": {"startup", "namespace"},

@@ -1,0 +1,160 @@
+"""The thread that owns the model, and the requests that wait for it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+
+from keras_transformer.errors import UserError
+from keras_transformer.translation.translator import Translator
+
+Results = list[list[tuple[str, float]]]
+
+_LETTERS_PER_TOKEN = 4  # in English; a language with fewer fills several batches of a search
+
+
+class Busy(Exception):
+    """Too many lines wait for the model."""
+
+
+@dataclass(eq=False)
+class _Job:
+    translator: Translator
+    num_results: int
+    lines: list[str]
+    answer: asyncio.Future = field(default_factory=lambda: asyncio.Future())
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.lines))
+
+
+class ModelThread:
+    """Translates the lines of concurrent requests together.
+
+    When the model is free, it gets the lines of all requests that wait and want the same direction
+    and number of results, up to about `batch_tokens` tokens of the translator. The translator
+    sorts them by length. A request never waits for others to come.
+
+    Args:
+        max_waiting: the most lines that wait.
+
+    Attributes:
+        num_waiting: the number of lines that wait or are being translated.
+    """
+
+    def __init__(self, max_waiting: int):
+        self._max_waiting = max_waiting
+        self._jobs: deque[_Job] = deque()
+        self._executor = ThreadPoolExecutor(1, "model")
+        self._runner: asyncio.Task | None = None
+        self.num_waiting = 0
+
+    async def translate(
+        self, translator: Translator, lines: Sequence[str], num_results: int = 1
+    ) -> Results:
+        """Return the result of `Translator.n_best` for each line.
+
+        Raises:
+            Busy: if too many lines wait.
+            UserError: if a line is longer than the model reads, or the model gives no numbers.
+        """
+        job = _Job(translator, num_results, list(lines))
+        with self._waiting(len(job.lines)):
+            self._jobs.append(job)
+            if self._runner is None or self._runner.done():
+                self._runner = asyncio.create_task(self._run())
+            return await job.answer
+
+    async def call(self, function: Callable, *arguments: Any) -> Any:
+        """Return the result of a function that uses the model, and counts as one line.
+
+        Raises:
+            Busy: if too many lines wait.
+        """
+        with self._waiting(1):
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, function, *arguments)
+
+    def _waiting(self, count):
+        if self.num_waiting and self.num_waiting + count > self._max_waiting:
+            raise Busy
+        return _Counted(self, count)
+
+    async def _run(self):
+        loop = asyncio.get_running_loop()
+        while self._jobs:
+            jobs = self._next_jobs()
+            try:
+                answers = await loop.run_in_executor(self._executor, _translate, jobs)
+            except Exception as error:
+                answers = [error] * len(jobs)
+            for job, answer in zip(jobs, answers):
+                if job.answer.done():  # its request was canceled
+                    continue
+                if isinstance(answer, Exception):
+                    job.answer.set_exception(answer)
+                else:
+                    job.answer.set_result(answer)
+
+    def _next_jobs(self):
+        """Take the first job, and those that can be translated together with it."""
+        first, taken, left = self._jobs[0], [], deque()
+        room = _LETTERS_PER_TOKEN * first.translator.batch_tokens
+        for job in self._jobs:
+            is_alike = (job.translator, job.num_results) == (first.translator, first.num_results)
+            if job is first or (is_alike and job.size <= room):
+                taken.append(job)
+                room -= job.size
+            else:
+                left.append(job)
+        self._jobs = left
+        return taken
+
+
+class _Counted:
+    """Counts lines as waiting within a `with` block."""
+
+    def __init__(self, thread, count):
+        self._thread, self._count = thread, count
+
+    def __enter__(self):
+        self._thread.num_waiting += self._count
+
+    def __exit__(self, *_):
+        self._thread.num_waiting -= self._count
+
+
+def _translate(jobs: list[_Job]) -> list[Results | UserError]:
+    """Translate the lines of some jobs together, and return the answer of each job."""
+    translator, num_results = jobs[0].translator, jobs[0].num_results
+    answers: list[Any] = [_too_long(translator, job.lines) for job in jobs]
+    lines = [line for job, error in zip(jobs, answers) if error is None for line in job.lines]
+    (results,) = translate(translator, lines, num_results) if lines else ([],)
+    start = 0
+    for index, job in enumerate(jobs):
+        if answers[index] is None:
+            answers[index] = results[start : start + len(job.lines)]
+            start += len(job.lines)
+    return answers
+
+
+def translate(translator: Translator, lines: list[str], num_results: int = 1) -> Iterator[Results]:
+    """Return an iterator of one window with the results of all lines."""
+    is_compiled_per_shape = keras.backend.backend() == "jax"
+    return translator.translate_windows([lines], num_results, few_shapes=is_compiled_per_shape)
+
+
+def _too_long(translator: Translator, lines: list[str]) -> UserError | None:
+    """Return an error that names the first line that the model would not read completely."""
+    for number, check in enumerate(translator.check_sources(lines), 1):
+        if check.is_cut:
+            return UserError(
+                f"Line {number} has more than {translator.source_limit():,} tokens, which is what "
+                f"the model reads. Expected shorter lines. Received: {lines[number - 1][:40]!r}..."
+            )
+    return None
