@@ -38,6 +38,7 @@ COMMANDS = {
     "convert": _Command("Write another library's model as a preset"),
     "list": _Command("List the available presets", module="list_presets"),
     "info": _Command("Describe a preset"),
+    "serve": _Command("Serve a model over HTTP, with a page to type in"),
     "cache": _Command("List or clear converted models"),
     "completion": _Command("Print a completion script for bash or zsh"),
 }

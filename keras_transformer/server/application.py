@@ -88,13 +88,13 @@ class _Server:
         return JSONResponse(rows)
 
     async def settings(self, request: Request) -> Response:
-        source, targets = next(iter(self._directions.targets.items()))
+        source, target = self._directions.first
         values = {
             "apiKeys": False,
             "charLimit": -1,
             "frontendTimeout": 500,
             "keyRequired": False,
-            "language": {"source": _language(source), "target": _language(targets[0])},
+            "language": {"source": _language(source), "target": _language(target)},
             "suggestions": False,
             "supportedFilesFormat": [],
             "filesTranslation": False,

@@ -198,3 +198,19 @@ def test_unknown_languages_have_the_nearest_codes():
     directions = Directions(translator)
     directions.targets = {code: ["en"] for code in (*WORDS[6:], "deu", "dan", "nld")}
     assert "the nearest are deu, " in error_of(directions.translator, "dea", "en")
+
+
+def test_a_model_of_several_languages_is_translated_by_its_tags():
+    tags = {"deu": "dog", "fra": "red"}  # tokens that the vocabulary has
+    translator = copying_translator()
+    translator.metadata = {"source": "eng", "language_tokens": {
+        "target_lang": ["source_prefix", tags]
+    }}  # fmt: skip
+    directions = Directions(translator)
+    assert directions.targets == {"eng": ["deu", "fra"]} and directions.first == ("eng", "deu")
+    german = directions.translator("eng", "deu")
+    assert german is directions.translator("eng", "deu")
+    assert german.metadata["target"] == "deu" and german.model is translator.model
+    assert german.preprocessor.source_prefix != translator.preprocessor.source_prefix
+    translator.metadata = {"source": "en", "target": "de", "tags": ["<2de>", "<2en>", "<bt>"]}
+    assert Directions(translator).targets == {"de": ["en"], "en": ["de"]}

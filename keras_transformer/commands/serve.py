@@ -1,0 +1,99 @@
+"""Serve a model over HTTP: LibreTranslate's requests, and a page to type in.
+
+The server listens on this machine only, unless `--host` tells it otherwise.
+"""
+
+import ipaddress
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+import tyro
+
+from keras_transformer.command_line import CommonOptions, given
+from keras_transformer.errors import UserError
+from keras_transformer.progress import progress_shown
+from keras_transformer.server.options import ServerOptions
+
+
+@dataclass(kw_only=True)
+class Options(ServerOptions, CommonOptions):
+    model: tyro.conf.Positional[str]
+    """Model folder; a name that `keras-transformer list` prints; or hf://user/repository."""
+    host: str = "127.0.0.1"
+    """Address to listen on: by default this machine only; 0.0.0.0 for all networks."""
+    port: int = 5000
+    """Port to listen on; 0 for any free one."""
+    dtype: str | None = None
+    """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
+    quantization: Literal["int8"] | None = None
+    """Quantize the weights."""
+    beam_size: int | None = None
+    """Live hypotheses per sentence. Defaults to the search that the model was saved with."""
+    max_source_length: int | None = 1024
+    """The most tokens of a line, including its end token; None for no limit but the model's. A
+    longer line is answered with status 400."""
+
+
+def main(options: Options) -> None:
+    try:
+        import iso639  # noqa: F401
+        import python_multipart  # noqa: F401
+        import uvicorn
+
+        from keras_transformer.server.application import application
+        from keras_transformer.server.directions import Directions
+        from keras_transformer.server.model_thread import translate
+    except ImportError as error:
+        raise UserError(
+            f"The server needs the package {error.name}: "
+            "pip install starlette uvicorn python-multipart iso639-lang"
+        ) from error
+    from keras_transformer.translation.translator import Translator
+
+    options.check()
+    with _listen(options.host, options.port) as listener:  # fails before the model is loaded
+        translator = Translator.from_preset(
+            options.model,
+            dtype=options.dtype,
+            quantization=options.quantization,
+            max_source_length=options.max_source_length,
+            **given(options, "beam_size"),
+        )
+        directions = Directions(translator)
+        # Compiles the search. A wrong model fails now.
+        next(translate(directions.translator(*directions.first), ["1"]))
+        server = uvicorn.Server(
+            uvicorn.Config(application(translator, options), log_level="warning", access_log=False)
+        )
+        host, port = listener.getsockname()[:2]
+        print(f"{options.model}: {_address(host, port)}", file=sys.stderr, flush=True)
+        # uvicorn raises the signal again when it has finished all requests.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        with progress_shown(False):  # of searches
+            server.run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address, or raise a `UserError`."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        number = getattr(error, "errno", None) or 0
+        reason = os.strerror(number) if number > 0 else getattr(error, "strerror", str(error))
+        raise UserError(
+            f"Cannot listen on `host={host}` and `port={port}`: {reason.lower()}. Expected an "
+            "address of this machine and a free port"
+        ) from error
+
+
+def _address(host: str, port: int) -> str:
+    """Return the URL of the server, and who can reach it."""
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    if ipaddress.ip_address(host).is_loopback:
+        return f"listening on {url}, for this machine only (--host 0.0.0.0: for all networks)"
+    return f"listening on {url}, for everybody who can reach this machine"

@@ -1,0 +1,65 @@
+"""The command `serve`: its address, its end, and its errors."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+from keras_transformer.commands.serve import Options, _address, main
+from keras_transformer.translation.translator import Translator
+from tests.helpers import error_of
+from tests.server.running import translation
+from tests.small_corpus import new_model, tokenizer
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    path = tmp_path_factory.mktemp("server") / "preset"
+    languages = {"source": "en", "target": "de"}
+    Translator(new_model(), tokenizer(), languages, extra_length=20).save_to_preset(path)
+    return path
+
+
+@pytest.mark.once
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_sigterm_finishes_what_has_begun_and_exits_with_0(preset):
+    command = [sys.executable, "-m", "keras_transformer", "serve", preset, "--port", "0"]
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        address = process.stderr.readline()
+        assert "for this machine only" in address
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)", address)[1])
+        lines = ["the dog sees a man"] * 60
+        answer = clients.submit(translation, port, lines)
+        time.sleep(0.3)
+        assert not answer.done()
+        process.send_signal(signal.SIGTERM)
+        assert len(answer.result()["translatedText"]) == len(lines)
+        assert process.wait(60) == 0 and process.stderr.read() == ""
+
+
+@pytest.mark.once
+def test_a_port_in_use_and_a_wrong_address_are_one_line(tmp_path):
+    # Both fail before a model is looked for.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        error = error_of(main, Options(model="none", port=port))
+        assert f"`port={port}`: address already in use" in error
+    assert "`host=192.0.2.1`" in error_of(main, Options(model="none", host="192.0.2.1"))
+    assert "`port=70000`" in error_of(main, Options(model="none", port=70_000))
+    assert "max_sentences=0" in error_of(main, Options(model="none", max_sentences=0))
+
+
+@pytest.mark.once
+def test_the_address_says_who_can_reach_it():
+    assert "http://127.0.0.1:5000, for this machine only" in _address("127.0.0.1", 5000)
+    assert "http://[::1]:5000, for this machine only" in _address("::1", 5000)
+    assert "for everybody who can reach this machine" in _address("0.0.0.0", 5000)
