@@ -6,7 +6,6 @@ PYTHON ?= python3
 NEWEST_PYTHON ?= python3.13
 ENV ?= .venv
 DEMO ?= $(or $(TMPDIR),/tmp)/keras-transformer-demo
-RECIPES := $(CURDIR)/recipes/translation
 # Platforms and Pythons that must have wheels of all requirements.
 RESOLVED ?= linux:3.11 linux:3.12 linux:3.14 macos:3.12 macos:3.14 windows:3.12 windows:3.14
 BACKENDS ?= tensorflow jax torch
@@ -93,18 +92,18 @@ lint: .venv/installed
 
 demo: export KERAS_BACKEND = tensorflow
 demo: $(DEMO)/installed
-	cd $(DEMO) && bin/python $(RECIPES)/train.py --dataset synthetic --output-dir runs \
+	cd $(DEMO) && bin/keras-transformer train translation --dataset synthetic --output-dir runs \
 		--vocabulary-size 1500 --num-layers 2 --dropout 0 --batch-tokens 1024 --num-shapes 6 \
 		--steps 1400 --interval 1400 --warmup-steps 200 --peak-learning-rate 0.003 \
 		--cooldown-steps 700 --average 1 --overwrite
-	cd $(DEMO) && bin/python $(RECIPES)/export.py --model runs/model --output runs/saved_model
-	cd $(DEMO) && bin/python $(RECIPES)/translate_with_saved_model.py runs/saved_model \
+	cd $(DEMO) && bin/keras-transformer export --model runs/model --output runs/saved_model
+	cd $(DEMO) && bin/python $(CURDIR)/recipes/translation/translate_with_saved_model.py runs/saved_model \
 		"The old man sees a dog that sleeps." \
 		"Today the teacher has called the girl." \
 		"My aunt says that the children cannot help him."
 	# And with a model of the checkout, trained on captions of photographs.
-	cd $(DEMO) && echo "A dog runs through the snow." | bin/python $(RECIPES)/translate.py \
-		--model $(CURDIR)/saved_models/multi30k_en_de
+	cd $(DEMO) && bin/keras-transformer translate --model $(CURDIR)/saved_models/multi30k_en_de \
+		"A dog runs through the snow."
 
 bench: export KERAS_BACKEND ?= tensorflow
 bench: .venv-bench/installed
@@ -145,8 +144,8 @@ $(DEMO)/installed: pyproject.toml $(shell find keras_transformer -type f -not -n
 	.venv-oldest/bin/uv pip compile --quiet --resolution lowest-direct --extra convert --extra jax \
 		--extra ray --extra spacy --extra svg --extra torch pyproject.toml \
 		--output-file .venv-oldest/constraints.txt
-	.venv-oldest/bin/pip install --quiet --constraint .venv-oldest/constraints.txt \
-		--editable ".[test]"
+	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest/bin/python \
+		--constraint .venv-oldest/constraints.txt --editable ".[test]"
 	touch $@
 
 .venv-newest/installed: pyproject.toml
