@@ -26,7 +26,7 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 # The flags of both `train.py`: files of options and scripts of users hold them.
 COMMON = tuple(
     """
-    --quiet --no-quiet --compilation-cache --init --output-dir --data-dir --variant --scale
+    --quiet --no-quiet --compilation-cache --init --lora --output-dir --data-dir --variant --scale
     --num-layers --num-decoder-layers
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
@@ -82,7 +82,7 @@ FIXED = {
 # Those of later versions: a state that lacks one was trained with its default.
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
-    *("cooldown_steps", "num_decoder_layers", "subword_sampling", "init"),
+    *("cooldown_steps", "num_decoder_layers", "subword_sampling", "init", "lora"),
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),

@@ -385,7 +385,7 @@ def test_a_path_that_is_not_a_folder_is_refused(tmp_path):
 def test_a_folder_of_transformers(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "marian"}')
     message = message_of(tmp_path)
-    assert "model_type='marian'" in message and "keras_transformer.convert" in message
+    assert "model_type='marian'" in message and "kt.Translator.from_preset" in message
 
 
 @pytest.mark.once

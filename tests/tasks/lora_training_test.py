@@ -52,6 +52,7 @@ def test_a_tuned_preset_is_merged_and_its_matrices_are_a_small_file(preset, tmp_
         assert file.attrs["rank"] == 2
 
 
+@pytest.mark.slow
 def test_a_stopped_lora_training_resumes_exactly(preset, tmp_path):
     whole = train(preset, tmp_path / "whole", 4)
     train(preset, tmp_path / "parts", 2)

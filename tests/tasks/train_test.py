@@ -155,6 +155,7 @@ def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, choice
     assert not all(map(np.array_equal, first.model.get_weights(), checkpoint.get_weights()))
 
 
+@pytest.mark.slow
 def test_constituents_for_the_first_updates_stopped_and_resumed(texts, tmp_path, monkeypatch):
     train, val = (
         kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val")
