@@ -4,6 +4,7 @@
 - `$$ ... $$` becomes MathML, which browsers draw themselves.
 - `<!-- reference: module -->` becomes the documentation of each name of a public namespace.
 - A notebook becomes a page: the build runs its cells like the examples of other pages.
+- An example that fails ends the build: without this, its error would be the text of the page.
 """
 
 import ast
@@ -54,6 +55,15 @@ def on_page_markdown(markdown, **_):
     markdown = re.sub(r"<!-- code: (\S+) -->", lambda match: code(match[1]), markdown)
     markdown = re.sub(r"<!-- reference: (\S+) -->", lambda match: reference(match[1]), markdown)
     return re.sub(r"^\$\$\n(.*?)\n\$\$$", formula, markdown, flags=re.DOTALL | re.MULTILINE)
+
+
+def on_page_content(html, page, **_):
+    text = re.sub(r"<[^>]+>", "", html)
+    if found := re.search(r"Traceback \(most recent call last\)|command not found", text):
+        raise RuntimeError(
+            f"An example of {page.file.src_path} fails: {text[found.start() :][:500]}"
+        )
+    return html
 
 
 def code(name):
