@@ -1,4 +1,4 @@
-"""Options as nested dataclasses, each defined next to the stage that uses it."""
+"""Options as nested dataclasses, one per stage, in modules that do not import Keras."""
 
 import dataclasses
 import difflib

@@ -272,6 +272,16 @@ def test_code_and_reference():
 
 
 @pytest.mark.once
+def test_a_failed_example_ends_the_build_of_the_pages():
+    hook = runpy_names(DOCS / "hooks.py")["on_page_content"]
+    page = types.SimpleNamespace(file=types.SimpleNamespace(src_path="index.md"))
+    assert hook("<p>A <b>command</b> is found.</p>", page) == "<p>A <b>command</b> is found.</p>"
+    for output in ("x: <span>command</span> not found", "Traceback (most recent <i>call</i> last)"):
+        with pytest.raises(RuntimeError, match="index.md fails"):
+            hook(f"<code>{output}</code>", page)
+
+
+@pytest.mark.once
 def test_the_site_has_all_pages():
     config = (ROOT / "mkdocs.yml").read_text("utf-8")
     listed = re.findall(r": (\S+\.md)$", config, re.MULTILINE)

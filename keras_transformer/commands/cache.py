@@ -16,6 +16,7 @@ class Options:
 
 def main(options: Options) -> None:
     from keras_transformer.convert.conversion_cache import clear, conversions
+    from keras_transformer.presets.registry import size_of
 
     if options.action == "list":
         for conversion in conversions():
@@ -23,8 +24,3 @@ def main(options: Options) -> None:
         return
     for conversion in clear(options.models):
         print(f"deleted {conversion.source}")
-
-
-def size_of(folder):
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return f"{size / 1e6:.1f} MB"

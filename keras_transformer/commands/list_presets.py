@@ -8,7 +8,7 @@ from pathlib import Path
 @dataclass(kw_only=True)
 class Options:
     folder: Path | None = None
-    """Folder of presets. Defaults to saved_models in a checkout, and the user's cache."""
+    """Folder of presets. Defaults to saved_models in a checkout."""
 
 
 def main(options: Options) -> None:

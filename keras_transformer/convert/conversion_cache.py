@@ -6,7 +6,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +74,8 @@ def as_preset(name: str | Path) -> Path:
     folder = locate(name)
     if (converter := format_of(folder)) is None:
         return folder
-    return _convert(str(folder.resolve()), _state_of(folder), converter, lambda: _local(folder))
+    opened = contextlib.nullcontext(folder)
+    return _convert(str(folder.resolve()), _state_of(folder), converter, opened)
 
 
 def _of_repository(name: str) -> Path:
@@ -89,12 +90,7 @@ def _of_repository(name: str) -> Path:
     if not (folder / CONFIG).is_file() or (converter := format_of(folder, name)) is None:
         return locate(name)
     source = f"{name.partition('@')[0]}@{folder.name}"
-    return _convert(name, folder.name, converter, lambda: _downloaded(source, converter))
-
-
-@contextlib.contextmanager
-def _local(folder: Path) -> Iterator[Path]:
-    yield folder
+    return _convert(name, folder.name, converter, _downloaded(source, converter))
 
 
 @contextlib.contextmanager
@@ -145,9 +141,12 @@ def _convert(
     source: str,
     revision: str,
     converter: str,
-    opened: Callable[[], contextlib.AbstractContextManager[Path]],
+    opened: contextlib.AbstractContextManager[Path],
 ) -> Path:
-    """Return the preset of a model, which is converted if the cache does not have it."""
+    """Return the preset of a model, which is converted if the cache does not have it.
+
+    `opened` is only entered for a conversion, and yields the folder to convert.
+    """
     digest = hashlib.sha256(f"{source}\n{revision}\n{__version__}".encode()).hexdigest()[:12]
     label = re.sub(r"[^\w.-]+", "_", source.removeprefix(HUGGING_FACE)).strip("_")[-60:]
     path = user_cache() / _CONVERTED / f"{label}-{digest}"
@@ -155,7 +154,7 @@ def _convert(
         return path
     keep_in_user_folder()  # before a model is made: that compiles too
     logger.info("Converting %s. The result is kept in %s.", source, path)
-    with opened() as folder, spinner("converting"):
+    with opened as folder, spinner("converting"):
         try:
             translator = _converters()[converter](folder)
         except UserError as error:  # names the temporary folder of a download
@@ -202,7 +201,7 @@ def _source_of(path: Path) -> str:
     return ""
 
 
-def clear(sources: Any = None) -> list[Conversion]:
+def clear(sources: Collection[str] = ()) -> list[Conversion]:
     """Delete converted models from the user's cache.
 
     Args:

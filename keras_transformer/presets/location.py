@@ -76,9 +76,11 @@ def task_of(preset: str | os.PathLike) -> str | None:
     Returns:
         The name, or None if there is no such preset or it does not name one.
     """
+    name = str(preset)
+    is_remote = name.startswith(HUGGING_FACE)  # one file is enough
     try:
-        values = read_json(locate(preset) / TASK)
-        return values["config"]["task"]
+        folder = download_repository(name, [TASK]) if is_remote else locate(preset)
+        return read_json(folder / TASK)["config"]["task"]
     except (UserError, OSError, KeyError, TypeError):
         return None
 

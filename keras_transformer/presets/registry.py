@@ -61,16 +61,21 @@ def summary(path: str | Path) -> dict[str, str]:
     contents, card = read_preset(path), card_of(path)
     metadata = contents.metadata
     languages = [metadata[side] for side in ("source", "target") if side in metadata]
-    size = sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
     return {
         "name": Path(path).name,
         "task": contents.task or "",
         "languages": "-".join(map(str, languages)) or "".join(_LANGUAGE.findall(card)[:1]),
         "parameters": f"{count:,}" if (count := _parameter_count(path)) else "",
-        "size": f"{size / 1e6:.1f} MB",
+        "size": size_of(path),
         "score": score_in(card),
         "licence": licence_in(card),
     }
+
+
+def size_of(folder: str | Path) -> str:
+    """Return the size of all files in a folder, such as "4.9 MB"."""
+    size = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+    return f"{size / 1e6:.1f} MB"
 
 
 def details(path: str | Path) -> dict[str, str]:

@@ -140,8 +140,8 @@ class _Server:
         if not isinstance(text, str) or len(_Text(text).parts) != 1:
             raise UserError("`q` must be one line. Received: several")
         translator, _ = self._translator(values, text)
-        error = await self._model.call(_explanation, translator, text)
-        return HTMLResponse(error, headers={"Content-Security-Policy": _POLICY})
+        page = await self._model.call(_explanation, translator, text)
+        return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
 
     def _translator(self, values, text):
         """Return the translator of a request, and the beginning of its answer."""

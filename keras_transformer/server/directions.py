@@ -1,13 +1,13 @@
 """The pairs of languages that a translator translates."""
 
-import difflib
 import itertools
 from collections.abc import Iterable
 
 from keras_transformer.errors import UserError
+from keras_transformer.translation.languages import most_similar
 from keras_transformer.translation.translator import Translator
 
-_MOST_LISTED, _MOST_NEAREST = 10, 3
+_MOST_LISTED = 10
 
 
 class Directions:
@@ -62,8 +62,8 @@ class Directions:
 def _unknown(name: str, code: str, codes: Iterable[str]) -> str:
     expected = list(codes)
     if len(expected) > _MOST_LISTED:
-        nearest = difflib.get_close_matches(code, expected, _MOST_NEAREST, cutoff=0)
-        listed = f"a code that GET /languages lists; the nearest are {', '.join(nearest)}"
+        nearest = most_similar(code, expected)
+        listed = f"a code that GET /languages lists; the nearest are {nearest}"
     else:
         listed = " or ".join(expected)
     return f"`{name}` must be {listed}. Received: {name}={code[:60]}"

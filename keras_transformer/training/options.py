@@ -47,7 +47,8 @@ class RunOptions:
         """Validate the options.
 
         Raises:
-            UserError: if the seed is out of its range, or there is no folder.
+            UserError: if a number is out of its range, there is no folder, or `lora` is given
+                without `init`.
         """
         if not isinstance(self.output_dir, str | os.PathLike) or not str(self.output_dir):
             raise UserError(

@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_transformer.data.preprocessor import TranslationPreprocessor
@@ -74,7 +74,10 @@ def select(
             continue
         side, names = tokens[option]
         if language not in names:
-            raise UserError(_unknown(option, language, list(names)))
+            raise UserError(
+                f"`{option}` must be one of the model's {len(names)} languages. Received: "
+                f"{option}={language!r}. The most similar are {most_similar(language, names)}."
+            )
         if side == "source_prefix":
             preprocessor = preprocessor.tagged(names[language])
         else:
@@ -102,16 +105,17 @@ def _check_only_language(option, language, metadata):
     )
 
 
-def _unknown(option, language, names):
-    """Return an error that names the languages with the most similar codes."""
-    start = str(language)[:2].lower()
+def most_similar(language: str, languages: Iterable[str]) -> str:
+    """Return the three languages with the most similar codes, separated by commas.
 
-    def distance(name):
-        ratio = difflib.SequenceMatcher(None, str(language).lower(), name.lower()).ratio()
-        return not name.lower().startswith(start), -ratio
+    Args:
+        language: a code.
+        languages: the codes to choose from.
+    """
+    language = str(language).lower()
 
-    nearest = sorted(names, key=distance)[:_NUM_NEAREST]
-    return (
-        f"`{option}` must be one of the model's {len(names)} languages. "
-        f"Received: {option}={language!r}. The most similar are {', '.join(nearest)}."
-    )
+    def distance(code):
+        ratio = difflib.SequenceMatcher(None, language, code.lower()).ratio()
+        return not code.lower().startswith(language[:2]), -ratio
+
+    return ", ".join(sorted(languages, key=distance)[:_NUM_NEAREST])
