@@ -235,8 +235,8 @@ FAULTS = {
         ("ancestors=gather_rows(state.ancestors, parents),", "ancestors=state.ancestors,"),
         ("state.finished_scores[:, -1]", "state.finished_scores[:, 0]"),
         (
-            "ops.clip(state.coverage, _SMALLEST_COVERAGE, 1.0)",
-            "ops.maximum(state.coverage, _SMALLEST_COVERAGE)",
+            "ops.clip(state.coverage, SMALLEST_COVERAGE, 1.0)",
+            "ops.maximum(state.coverage, SMALLEST_COVERAGE)",
         ),
         (
             'is_start = ops.arange(beam, dtype="int32") < ',

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from keras_transformer.decoding.search import Search
 
 # The smallest attention to a source token, summed over an output, in the coverage penalty.
-_SMALLEST_COVERAGE = 1e-9
+SMALLEST_COVERAGE = 1e-9
 
 
 class Sentences(NamedTuple):
@@ -360,7 +360,7 @@ class SearchLoop:
 
     def _coverage(self, state):
         """Return β Σ_i log(min(Σ_j p_ij, 1)), `(batch, beam)`: Wu et al. (2016), Eq. 14."""
-        covered = ops.log(ops.clip(state.coverage, _SMALLEST_COVERAGE, 1.0))
+        covered = ops.log(ops.clip(state.coverage, SMALLEST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.search.coverage_penalty * ops.sum(covered, axis=-1)
 

@@ -27,6 +27,7 @@ from keras_transformer.tasks.task import (
     check_is_sentence,
 )
 from keras_transformer.translation.languages import check_selected, select, tokens_of
+from keras_transformer.translation.scoring import TranslationScore, score_pairs
 from keras_transformer.typing import DType, Tensor
 from keras_transformer.validation import check_strings
 
@@ -487,6 +488,40 @@ class Translator(Task):
         from keras_transformer.visualization.explanation import explain_translation
 
         return explain_translation(self, sentence, translation)
+
+    def score(
+        self,
+        sources: Iterable[str] | Iterable[Sequence[int]],
+        targets: Iterable[str] | Iterable[Sequence[int]],
+    ) -> list[TranslationScore]:
+        """Score given translations, in one pass of the model over batches of pairs.
+
+        ```python
+        (score,) = translator.score(["A dog runs."], ["Ein Hund rennt."])
+        score.score, score.perplexity, score.token_log_probs
+        ```
+
+        The score of the ids that a search returned is the score that it reported: its length
+        penalty and coverage penalty count, and the tokens of `target_prefix` count in the length
+        only. A text is encoded again, which can give other ids than the search's. Constraints of
+        the search do not count, so a score differs where a `RepetitionPenalty` has lowered a
+        probability. The score of a `Sampling` is log P(y | x), whatever its temperature. A source
+        without tokens has the score 0 with an empty translation, and minus infinity with another.
+
+        Args:
+            sources: list of strings, each read as one sentence; or of lists of ids, as the encoder
+                reads them. Rows of an array may be padded with 0.
+            targets: list of strings; or of lists of ids, as a search returns them.
+
+        Returns:
+            A list of `keras_transformer.translation.scoring.TranslationScore`, one per pair.
+
+        Raises:
+            UserError: if the numbers of sources and targets differ, an id is not in the vocabulary,
+                a list of ids is empty or lacks `target_prefix`, or a pair has more tokens than the
+                positions that the model learned.
+        """
+        return score_pairs(self, sources, targets)
 
     def _warned_of(self, windows):
         """Yield the windows, and warn once if some sentences are not translated as expected."""

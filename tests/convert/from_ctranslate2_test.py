@@ -8,7 +8,8 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.export.ctranslate2 import export_ctranslate2
-from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+from keras_transformer.reserved_ids import END_ID
+from keras_transformer.translation.scoring import teacher_forced
 from tests.convert.ctranslate2_models import (
     HIDDEN_DIM,
     SPECIAL,
@@ -266,22 +267,10 @@ def assert_same_scores(translator, folder, sources, targets, prefixes=("", "")):
         [f"{prefix}{text}".split() for text in texts]
         for prefix, texts in zip(prefixes, (sources, targets))
     ]
-    encoded = translator._encode(sources)
-    target_ids = translator.tokenizer.encode(targets)
-    inputs = {
-        "encoder_token_ids": pad(encoded),
-        "decoder_token_ids": pad([[START_ID, *ids] for ids in target_ids]),
-    }
-    logits = translator.model(inputs, training=False)
-    log_probs = ops.convert_to_numpy(ops.log_softmax(logits))
-    for result, ids, rows in zip(theirs.score_batch(*words), target_ids, log_probs):
-        assert len(result.log_probs) == len(ids) + 1
-        assert_close(rows[range(len(ids) + 1), [*ids, END_ID]], result.log_probs, atol=1e-4)
-
-
-def pad(token_ids):
-    longest = max(map(len, token_ids))
-    return np.array([[*ids, *[PAD_ID] * (longest - len(ids))] for ids in token_ids])
+    target_ids = [[*ids, END_ID] for ids in translator.tokenizer.encode(targets)]
+    outputs = teacher_forced(translator.model, translator._encode(sources), target_ids, 256)
+    for result, output in zip(theirs.score_batch(*words), outputs):
+        assert_close(output.log_probs, result.log_probs, atol=1e-4)
 
 
 # Models that went out

@@ -1,0 +1,146 @@
+import math
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.reserved_ids import END_ID, START_ID
+from keras_transformer.translation import scoring
+from keras_transformer.translation.scoring import teacher_forced
+from keras_transformer.translation.translator import Translator
+from tests.helpers import assert_close, error_of, to_numpy
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
+
+SOURCES = [source for source, _ in sentence_pairs(6, longest=8)]
+SEARCHES = {
+    "gnmt": kt.BeamSearch(beam_size=3, alpha=0.6, extra_length=5),
+    "power": kt.BeamSearch(beam_size=3, alpha=1.0, length_penalty="power", extra_length=5),
+    "coverage": kt.BeamSearch(beam_size=3, alpha=1.0, coverage_penalty=0.3, extra_length=5),
+    "sampling": kt.Sampling(temperature=1.5, extra_length=5),
+}
+
+
+def new_translator(search="gnmt", prefix=(), **options):
+    text = TranslationPreprocessor(tokenizer(), target_prefix=prefix)
+    return Translator(new_model(**options), text, search=SEARCHES.get(search, search))
+
+
+def ids_of(translator, sources=SOURCES):
+    return translator.preprocessor.encode_sources(sources)
+
+
+@pytest.mark.parametrize(
+    ("search", "prefix"),
+    [
+        pytest.param("coverage", ("▁dog",), marks=pytest.mark.each_backend),
+        ("power", ()),
+        ("sampling", ("▁dog",)),
+    ],
+)
+def test_score_of_the_ids_that_a_search_returned_is_the_search_s(search, prefix):
+    translator = new_translator(search, prefix)
+    sources = ids_of(translator)
+    width = max(map(len, sources))
+    batch = np.array([ids + [0] * (width - len(ids)) for ids in sources])
+    token_ids, scores = map(to_numpy, translator.search_batch(batch, 3))
+    found = scores.ravel() > -np.inf
+    assert found.sum() >= len(SOURCES)
+    targets = token_ids.reshape(-1, token_ids.shape[-1])[found]
+    given = translator.score(np.repeat(batch, 3, axis=0)[found], targets)
+    assert_close([score.score for score in given], scores.ravel()[found], 1e-4)
+
+
+def test_score_of_a_text_is_the_score_of_its_ids():
+    translator = new_translator()
+    translations = [text for text, _ in translator.translate(SOURCES)]
+    targets = translator.preprocessor.encode_targets(translations)
+    by_text = translator.score(SOURCES, translations)
+    for text, ids, target in zip(by_text, translator.score(ids_of(translator), targets), targets):
+        assert_close(text.token_log_probs, ids.token_log_probs)
+        assert len(text.token_log_probs) == len(target)
+        assert math.isclose(text.perplexity, math.exp(-np.mean(ids.token_log_probs)), rel_tol=1e-5)
+
+
+def test_log_probs_are_those_of_the_model_s_logits():
+    model = new_model()
+    sources, targets = [[5, 6, 7, END_ID], [8, END_ID]], [[9, END_ID], [4, 5, 6, 7, END_ID]]
+    outputs = teacher_forced(model, sources, targets, batch_tokens=64)
+    for source, target, output in zip(sources, targets, outputs):
+        inputs = {
+            "encoder_token_ids": np.array([source]),
+            "decoder_token_ids": np.array([[START_ID, *target[:-1]]]),
+        }
+        log_probs = to_numpy(keras.ops.log_softmax(model(inputs)))[0]
+        assert_close(output.log_probs, log_probs[np.arange(len(target)), target])
+        assert output.attention is None
+
+
+def test_attention_is_the_mean_over_the_wanted_heads_of_the_wanted_layer():
+    model = new_model(num_layers=2)
+    pairs = [[5, 6, 7, END_ID], [8, END_ID]], [[9, END_ID], [4, 5, 6, 7, END_ID]]
+    for layer, heads in ((0, None), (-1, (1,))):
+        outputs = teacher_forced(model, *pairs, batch_tokens=64, layer=layer, heads=heads)
+        for source, target, output in zip(*pairs, outputs):
+            cross = kt.visualization.attention_weights(model, source, target).cross[layer]
+            expected = cross[slice(None) if heads is None else list(heads)].mean(axis=0)
+            assert_close(output.attention, expected)
+
+
+@pytest.mark.once
+def test_batches_have_few_shapes_and_pairs_keep_their_order(monkeypatch):
+    shapes = []
+
+    def first_tokens(function, model, sources, targets, **options):
+        assert sources.shape == targets.shape
+        shapes.append(targets.shape)
+        return (targets.astype("float32"),)
+
+    monkeypatch.setattr(scoring, "run_compiled", first_tokens)
+    generator = np.random.default_rng(0)
+    sides = [
+        [generator.integers(4, 40, generator.integers(1, 33)).tolist() for _ in range(500)]
+        for _ in range(2)
+    ]
+    outputs = teacher_forced(new_model(), *sides, batch_tokens=256)
+    assert [output.log_probs.tolist() for output in outputs] == sides[1]
+    assert len(set(shapes)) <= 8 and all(rows * length <= 256 for rows, length in shapes)
+
+
+def test_sources_without_tokens_have_only_the_empty_translation():
+    translator = new_translator()
+    scores = translator.score([" ", " ", "a dog"], ["", "a dog", ""])
+    assert [score.score for score in scores[:2]] == [0.0, -math.inf]
+    assert len(scores[2].token_log_probs) == 1  # of the end token
+
+
+@pytest.mark.once
+def test_errors_name_the_pair_and_the_reason():
+    translator = new_translator(prefix=("▁dog",))
+    (prefix,) = translator.preprocessor.target_prefix_ids
+    size = tokenizer().vocabulary_size
+    assert "Received: 2 sources and 1 targets" in error_of(translator.score, ["a", "a"], ["a"])
+    assert "`sources` must be a list" in error_of(translator.score, "a", ["a"])
+    assert "`targets[0]` must have a token" in error_of(translator.score, [[5]], [[]])
+    assert "`targets[0]` must have a token" in error_of(translator.score, [[5]], [[prefix]])
+    assert "`target_prefix`" in error_of(translator.score, [[5]], [[prefix + 1, END_ID]])
+    for ids in ([size], [5, 0, 5], [-1]):
+        assert "`sources[0]` must be ids" in error_of(translator.score, [ids], [[prefix, END_ID]])
+    assert "integers" in error_of(translator.score, [[0.5]], [[prefix, END_ID]])
+    learned = new_translator(position_encoding="learned", max_length=60)
+    assert "at most 60 tokens" in error_of(learned.score, [[5]], [[5] * 61])
+
+
+def test_scores_of_ctranslate2():
+    folder = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "data")) / "ctranslate2_aren"
+    if not folder.is_dir():
+        pytest.skip("no ctranslate2_aren in KERAS_TRANSFORMER_DATA")
+    translator = kt.convert.ctranslate2(folder)
+    (score,) = translator.score(["آ ت ز م و ن"], ["a t z m o n"])
+    # CTranslate2 4.8.5, float32: `Translator.score_batch`
+    expected = [-0.106023, -0.06541, -0.056002, -0.447953, -0.230714, -0.092184, -0.063463]
+    assert_close(score.token_log_probs, expected, 1e-5)
+    assert_close(np.mean(score.token_log_probs), -0.151678, 1e-5)
