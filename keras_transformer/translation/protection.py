@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, cast
 
 from keras_transformer import untranslated
@@ -111,6 +112,7 @@ class _Span:
     is_spaced: bool = False  # whether white space is on its left
     precedes: str = ""  # the letter before it, without white space between
     follows: str = ""  # the letter after it and after white space
+    next: "_Span | None" = None  # the span after it, without words between
 
     @property
     def is_block(self) -> bool:
@@ -396,6 +398,8 @@ def _without_spans(skeleton, sources, markup):
             span.position = length + (len(space) if i >= split else 0)
             span.is_left = i < split
             span.is_spaced = bool(spaces[i])
+        for span, other in pairwise(found):
+            span.next = other
         found[0].precedes = "" if spaces[0] else skeleton[:start][-1:]
         found[-1].follows = skeleton[stop : stop + 1]
         for i, source in enumerate(spaces):
@@ -456,20 +460,20 @@ class _Alignment:
 
     def _complete(self, s0, s1, t0, t1):
         """Link words that both sides have once, and all words if none is linked."""
-        if s0 == s1:
-            return
         sides = (self.text, self.source[s0:s1]), (self.translation, self.target[t0:t1])
         words, others = ([text[slice(*x)] for x in units] for text, units in sides)
         once = Counter(words)
         places = {word: i for i, word in enumerate(words, s0) if once[word] == 1}
         once = Counter(others)
+        for i in range(t0, t1):
+            self.sources[i] = [word for word in self.sources[i] if s0 <= word < s1]
         has_links = any(self.sources[t0:t1])
         for i, other in enumerate(others, t0):
             if other in places and once[other] == 1:
                 self.sources[i] = [places[other]]
-            elif not has_links:
+            elif not has_links and s0 < s1:
                 self.sources[i] = [s0 + (i - t0) * (s1 - s0) // (t1 - t0)]
-        if t0 < t1 and not any(x[-1].isalnum() for x in (words[-1], others[-1])):
+        if s0 < s1 and t0 < t1 and not any(x[-1].isalnum() for x in (words[-1], others[-1])):
             self.sources[t1 - 1] = [s1 - 1]
 
     def words_before(self, position: int) -> int:
@@ -613,36 +617,36 @@ def _joined(placed, alignment, escape):
         run, position = [], stop
     parts = [part for part in parts if part]
     last = ""
-    for i, part in enumerate(parts):
-        following = parts[i + 1] if i + 1 < len(parts) else ""
-        if isinstance(part, _Span):
-            letter = following[:1] if isinstance(following, str) else ""
-            part = _spaced(part, last, letter, is_end=i + 1 == len(parts))
-        else:
-            part = escape(part)
-        yield part
-        last = part[-1]
+    for previous, part, following in zip([None, *parts], parts, [*parts[1:], None]):
+        text = _spaced(part, previous, last, following) if isinstance(part, _Span) else escape(part)
+        yield text
+        last = text[-1]
 
 
-def _spaced(span, last, following, is_end):
-    """Return a span with white space, between two letters of the translation."""
-    before = after = ""
+def _spaced(span, previous, last, following):
+    """Return a span with white space, between two parts of the translation.
+
+    The letter `last` is the end of the part before it.
+    """
+    before, after = span.before, span.after
     is_placeholder = span.letter == _PLACEHOLDER
-    if last.strip():
-        before = span.before
-        if not before and span.letter in (_PLACEHOLDER, _EMPTY) and last not in _OPENING:
-            is_joined = is_placeholder and last.isalnum() and not span.precedes.isalnum()
-            before = " " if (span.is_spaced or is_joined) and not _has_no_spaces(last) else ""
-    if span.after and not is_end:
-        is_unlike = (
-            following.isspace()
-            or (following in _CLOSING and span.follows not in _CLOSING)
-            or (_has_no_spaces(following) and not _has_no_spaces(span.follows))
-        )
-        after = "" if following and is_unlike else span.after
-    elif span.after:
-        after = "" if span.follows else span.after
-    elif is_placeholder and following.isalnum() and not _has_no_spaces(following):
+    is_first = isinstance(previous, _Span) and previous.letter == _OPEN
+    if not last.strip() or (is_first and previous.next is not span):
+        before = ""
+    elif not before and getattr(previous, "next", None) is not span and not _has_no_spaces(last):
+        is_joined = is_placeholder and last.isalnum() and not span.precedes.isalnum()
+        is_alone = span.letter not in (_OPEN, _CLOSE) and last not in _OPENING
+        before = " " if is_joined or (is_alone and span.is_spaced) else ""
+    if following is None:
+        after = "" if span.follows or span.next else after
+    elif isinstance(following, _Span):
+        after = after if following is span.next else ""
+    elif after:
+        next_letter = following[0]
+        is_unlike = next_letter in _CLOSING and span.follows not in _CLOSING
+        is_unlike |= _has_no_spaces(next_letter) and not _has_no_spaces(span.follows)
+        after = "" if is_unlike or next_letter.isspace() else after
+    elif is_placeholder and following[0].isalnum() and not _has_no_spaces(following):
         after = "" if span.follows.isalnum() else " "
     return f"{before}{span.raw}{after}"
 

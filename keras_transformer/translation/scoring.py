@@ -66,7 +66,7 @@ def teacher_forced(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     batch_tokens: int,
-    layer: int | None = None,
+    layer: int | tuple[int, ...] | None = None,
     heads: tuple[int, ...] | None = None,
     few_shapes: bool = False,
 ) -> list[ForcedOutput]:
@@ -80,8 +80,8 @@ def teacher_forced(
         sources: lists of ids, as the encoder reads them.
         targets: lists of ids, one per source, as a search returns them: without the start token.
         batch_tokens: the largest number of slots on each side of a batch.
-        layer: index of the decoder layer whose cross-attention is returned; -1 is the last.
-            Defaults to none.
+        layer: index of the decoder layer whose cross-attention is returned; -1 is the last. A tuple
+            of them adds an axis of layers before the others. Defaults to none.
         heads: indices of the heads whose weights are averaged. Defaults to all.
         few_shapes: whether batches are padded to `FEW_SIZES`.
 
@@ -109,7 +109,7 @@ def teacher_forced(
             log_probs, *weights = map(ops.convert_to_numpy, outputs)
             for place, row in enumerate(rows):
                 source, target = map(len, pairs[row])
-                found = [x[place, :target, :source] for x in weights]
+                found = [x[place, ..., :target, :source] for x in weights]
                 results[row] = ForcedOutput(log_probs[place, :target], *(found or [None]))
             progress.update(len(rows))
     return results
@@ -215,7 +215,9 @@ def _forced_pass(model, source_ids, target_ids, layer, heads):
     log_probs = logit_of(target_ids, logits) - ops.logsumexp(logits, axis=-1)
     if not is_recorded:
         return (log_probs,)
-    weights = record[model.decoder.layers[layer].cross_attention]
+    layers = [layer] if isinstance(layer, int) else layer
+    found = [record[model.decoder.layers[index].cross_attention] for index in layers]
     if heads is not None:
-        weights = ops.take(weights, np.array(heads, "int32"), axis=1)
-    return log_probs, ops.mean(ops.cast(weights, "float32"), axis=1)
+        found = [ops.take(weights, np.array(heads, "int32"), axis=1) for weights in found]
+    means = [ops.mean(ops.cast(weights, "float32"), axis=1) for weights in found]
+    return log_probs, means[0] if isinstance(layer, int) else ops.stack(means, axis=1)
