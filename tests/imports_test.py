@@ -131,7 +131,7 @@ def run_python(script):
 
 FOR_ALL = {
     *("errors", "files", "options", "progress", "reserved_ids", "typing"),
-    "validation",
+    *("untranslated", "validation"),
 }
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
@@ -144,6 +144,7 @@ MAY_IMPORT = {
     "progress": set(),
     "startup": set(),
     "typing": set(),
+    "untranslated": set(),
     "validation": set(),
     "memory": set(),
     "version": set(),

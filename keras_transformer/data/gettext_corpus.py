@@ -21,6 +21,7 @@ from keras_transformer.data.text_files import (
 )
 from keras_transformer.data.train_val_split import with_held_out
 from keras_transformer.errors import UserError
+from keras_transformer.untranslated import UNTRANSLATED
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,6 @@ _CREDITS = re.compile(
 _KDE_CONTEXT = re.compile(r"_: .*\n")
 _KDE_PLURAL = "_n: "
 _SPACE = re.compile(r"[ \t\r\n]+")
-# Placeholders such as %s and {name}, which contain no words to translate.
-_PLACEHOLDER = re.compile(r"%(?:\d+\$)?[-+#0-9.*']*(?:hh?|ll?|[qjzt])?[a-zA-Z]|\{[^{}]*\}")
 
 # An accelerator in parentheses, as in Chinese: 文件(_F).
 _AFTER = re.compile(r"\s*\(([_&~])[A-Za-z0-9]\)")
@@ -316,7 +315,7 @@ def clean_message(english: str, translation: str) -> Pair | None:
         return None
     english = _KDE_CONTEXT.sub("", english, count=1) if english.startswith("_: ") else english
     english, translation = (_SPACE.sub(" ", text).strip(" ") for text in (english, translation))
-    if not translation or not any(map(str.isalpha, _PLACEHOLDER.sub("", english))):
+    if not translation or not any(map(str.isalpha, UNTRANSLATED.sub("", english))):
         return None
     return without_accelerators(english, translation)
 

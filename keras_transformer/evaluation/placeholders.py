@@ -7,28 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from keras_transformer.errors import UserError
+from keras_transformer.untranslated import UNTRANSLATED
 from keras_transformer.validation import check_strings
 
-# `%s` and `%-5.2f`, with the position of the argument; Qt's `%1` and `%L1`; `{name}`, `{0:d}`,
-# `${x}`; tags and entities. A `%` before a space is a percent sign.
-_PLACEHOLDER = re.compile(
-    r"%(?:\d+\$)?(?:\([^()\s]*\))?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
-    r"[diouxXeEfFgGaAcsSpnm](?![^\W\d_])"
-    r"|%L?\d+"
-    r"|\$?\{[^{}\s]*\}"
-    r"|</?[a-zA-Z][^<>]*>"
-    r"|&#?\w+;"
-)
 _PLACE = re.compile(r"^%\d+\$")
 
 
 def placeholders(text: str) -> Counter[str]:
-    """Return the number of occurrences of each placeholder and tag in a text.
+    """Return the number of occurrences of each placeholder, tag and address in a text.
 
     Positions of arguments are ignored: `%2$s` counts as `%s`, because a translation may have
     another order.
     """
-    return Counter(_PLACE.sub("%", found) for found in _PLACEHOLDER.findall(text))
+    return Counter(_PLACE.sub("%", found[0]) for found in UNTRANSLATED.finditer(text))
 
 
 @dataclass(frozen=True)

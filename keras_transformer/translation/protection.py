@@ -3,11 +3,11 @@
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from keras_transformer import untranslated
 from keras_transformer.errors import UserError
@@ -23,8 +23,8 @@ _HTML_ONLY = (
 )
 _HTML_TAG = r"""</?[A-Za-z](?:[^<>"']|"[^"]*"|'[^']*')*+>|</?[A-Za-z][^<>]*>"""
 _MARKDOWN = (
-    r"(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)"
-    r"|<[A-Za-z][\w+.-]*:[^\s<>]*>|<!--.*?-->"
+    r"(?<!`)(?P<ticks>`++).*?(?<!`)(?P=ticks)(?!`)"
+    r"|<[A-Za-z][\w+.-]*:[^\s<>]*>|<!--.*?(?:-->|\Z)"
     r"|(?P<block>^[ \t]*(?:\#{1,6}|>|[-*+]|\d+[.)])(?=[ \t]))"
     r"|(?P<opens>!?\[)(?!\^)|(?P<closes>\](?:\((?:<[^<>\n]*>|[^()\s<>]|\([^()\s]*\))*+"
     r"""(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)|\[[^\[\]]*\]))"""
@@ -142,8 +142,9 @@ class Protected:
         Args:
             translation: the translation of `text`.
             links: iterable of `(source_start, source_stop, target_start, target_stop)`, characters
-                of `text` and of `translation` that belong together: tokens, and the white space
-                between sentences. Without links, positions are proportional.
+                of `text` and of `translation` that belong together: tokens, without white space
+                around them, and the white space between sentences. Without links, positions are
+                proportional.
 
         Returns:
             The translation with these parts.
@@ -166,9 +167,9 @@ class Protected:
 def protect(text: str, markup: Markup | None = None, patterns: Iterable[str] = ()) -> Protected:
     r"""Take the parts out of a text that are not translated.
 
-    They are placeholders (`%s`, `%1$d`, `{name}`, `${x}`, `{{ x }}`, plurals of ICU as a whole), web
-    and e-mail addresses, tags and entities. Letters of the same word, and quotes and brackets around
-    a placeholder belong to it. A tag without its counterpart stands for itself.
+    They are placeholders (`%s`, `%1$d`, `{name}`, `${x}`, `{{ x }}`, plurals of ICU as a whole),
+    web and e-mail addresses, tags and entities. Letters of the same word, and quotes and brackets
+    around a placeholder, belong to it. A tag without its counterpart is placed like a placeholder.
 
     ```python
     protected = protect("A man pays %s for {name}.")
@@ -178,9 +179,9 @@ def protect(text: str, markup: Markup | None = None, patterns: Iterable[str] = (
 
     Args:
         text: a string.
-        markup: `"html"`: the text is HTML, whose entities are also decoded for the model and encoded
-            again. `"markdown"`: links, images, code and emphasis are kept too. None: plain text,
-            in which tags such as `<b>` and `<ph id="1"/>` are kept.
+        markup: `"html"`, whose entities are also decoded for the model and encoded again;
+            `"markdown"`, of which links, images, code and emphasis are kept too; or None for plain
+            text, in which tags such as `<b>` and `<ph id="1"/>` are kept.
         patterns: iterable of strings, regular expressions of further parts to keep.
 
     Returns:
@@ -191,10 +192,10 @@ def protect(text: str, markup: Markup | None = None, patterns: Iterable[str] = (
     """
     if markup is not None:
         check_choice("markup", markup, [name for name in _FOUND if name])
-    patterns = compiled(patterns)
-    if not patterns and not _HINTS[markup].search(text):
+    own = compiled(patterns)
+    if not own and not _HINTS[markup].search(text):
         return Protected(text, markup)
-    spans = _matched(text, _spans(text, markup, patterns))
+    spans = _matched(text, _spans(text, markup, own))
     if not spans and markup != "html":
         return Protected(text, markup)
     skeleton, sources = _merged(*_skeleton(text, spans, markup))
@@ -226,10 +227,13 @@ def _compiled(pattern):
 # Find
 
 
-def _spans(text, markup, patterns):
+def _spans(text, markup, patterns: tuple[re.Pattern[str], ...]) -> list[tuple[int, int, Any]]:
     """Return (start, stop, match or None) of the spans, which do not overlap."""
-    found = [(*m.span(), m) for m in _FOUND[markup].finditer(text)]
-    found += [(*m.span(), None) for p in patterns for m in p.finditer(text) if m[0]]
+    found: list[tuple[int, int, Any]] = [
+        (m.start(), m.end(), m) for m in _FOUND[markup].finditer(text)
+    ]
+    for pattern in patterns:
+        found += [(m.start(), m.end(), None) for m in pattern.finditer(text) if m[0]]
     if not patterns:
         return found
     spans = []
@@ -270,7 +274,7 @@ def _matched(text, found):
     for start, stop, match in found:
         groups = match.groupdict() if match else {}
         if groups.get("tag"):
-            is_end, name = _TAG_NAME.match(text, start).groups()
+            is_end, name = cast(re.Match, _TAG_NAME.match(text, start)).groups()
             name = name.lower()
             if is_end:
                 close(start, stop, name)
@@ -338,9 +342,8 @@ def _skeleton(text, spans, markup):
 
 def _merged(skeleton, sources):
     """Join placeholders with what belongs to them."""
-    is_changed = _PLACEHOLDER in skeleton or f"{_OPEN}{_CLOSE}" in skeleton
-    while is_changed:
-        is_changed, last, letters, kept = False, 0, [], []
+    for _ in range(_DEEPEST):
+        last, letters, kept = 0, [], []
         for match in _MERGED.finditer(skeleton):
             start, stop = match.span()
             parts = sources[start:stop]
@@ -350,10 +353,11 @@ def _merged(skeleton, sources):
             raw = "".join(x.raw if isinstance(x, _Span) else x for x in parts)
             letters += [skeleton[last:start], letter]
             kept += [*sources[last:start], _Span(raw, letter)]
-            is_changed, last = True, stop
-        if is_changed:
-            skeleton = "".join([*letters, skeleton[last:]])
-            sources = kept + sources[last:]
+            last = stop
+        if not letters:
+            break
+        skeleton = "".join([*letters, skeleton[last:]])
+        sources = kept + sources[last:]
     return skeleton, sources
 
 
@@ -431,20 +435,23 @@ class _Alignment:
         self.target = [m.span() for m in _UNIT.finditer(translation)]
         starts, stops = ([[x[i] for x in self.source], [x[i] for x in self.target]] for i in (0, 1))
         self._starts, self._stops = starts[0], stops[0]
-        breaks, tokens = [(0, 0, 0, 0)], []
+        bounds, tokens, last = [], [], (0, 0)
         for s0, s1, t0, t1 in sorted(links):
-            if text[s0:s1].strip():
+            piece = text[s0:s1]
+            if piece == piece.strip() or piece != translation[t0:t1]:
                 tokens.append((s0, s1, t0, t1))
-            elif s1 > s0 >= breaks[-1][1] and t1 > t0 >= breaks[-1][3]:
-                breaks.append((s0, s1, t0, t1))
-        self._breaks = [s1 for _, s1, _, _ in breaks[1:]]
-        # Segments: ranges of words of both sides, between white space that is linked.
+            elif s0 >= last[0] and t0 >= last[1]:
+                bounds += [(s0, t0), (s1, t1)]
+                last = s1, t1
+        # Segments: ranges of words of both sides, between the seams of sentences and in them.
         s = t = 0
         self.segments = []
-        for s0, _, t0, _ in [*breaks[1:], (len(text), 0, len(translation), 0)]:
-            next_s, next_t = bisect_left(starts[0], s0), bisect_left(starts[1], t0)
+        for s1, t1 in [*bounds, (len(text), len(translation))]:
+            next_s, next_t = bisect_left(starts[0], s1), bisect_left(starts[1], t1)
             self.segments.append((s, next_s, t, next_t))
             s, t = next_s, next_t
+        # What stands at the begin of a seam belongs to the sentence before it.
+        self._bounds = [2 * s1 + 1 - i % 2 for i, (s1, _) in enumerate(bounds)]
         # The linked words of the text, for each word of the translation; and the reverse.
         self.sources = [[] for _ in self.target]
         for s0, s1, t0, t1 in tokens:
@@ -476,13 +483,8 @@ class _Alignment:
         if s0 < s1 and t0 < t1 and not any(x[-1].isalnum() for x in (words[-1], others[-1])):
             self.sources[t1 - 1] = [s1 - 1]
 
-    def words_before(self, position: int) -> int:
-        """Return the number of words of the text that end at or before a position."""
-        return bisect_right(self._stops, position)
-
-    def words_within(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the range of the words of the text that a range of characters touches."""
-        return bisect_right(self._stops, start), bisect_left(self._starts, stop)
+    def _segment(self, position):
+        return bisect_right(self._bounds, 2 * position)
 
     def gap(self, span: _Span, low: int, high: int) -> int:
         """Return the place of a span in the translation: the number of words before it.
@@ -490,10 +492,10 @@ class _Alignment:
         It is the place from `low` to `high` that separates the fewest words near the span from the
         side of the span on which they stood.
         """
-        s0, s1, t0, t1 = self.segments[bisect_right(self._breaks, span.position)]
+        s0, s1, t0, t1 = self.segments[self._segment(span.position)]
         low, high = max(low, min(t0, high)), min(high, max(t1, low))
-        word = self.words_before(span.position)
-        changes, bonus = Counter({low: 0.0, high: 0.0}), Counter()
+        word = bisect_right(self._stops, span.position)
+        changes, bonus = defaultdict(float, {low: 0.0, high: 0.0}), defaultdict(float)
         for distance, weight in enumerate(_WEIGHTS):
             for near, sign in ((word - 1 - distance, -1), (word + distance, 1)):
                 if not s0 <= near < s1:
@@ -515,25 +517,30 @@ class _Alignment:
         is_word = any(map(str.isalnum, self.text[start:stop]))
         return 1 if is_word else _PUNCTUATION
 
-    def interval(
-        self, span: _Span, low: int, high: int, taken: Sequence[tuple[int, int]]
-    ) -> tuple[int, int]:
+    def interval(self, span: _Span, low: int, high: int, taken: set[int]) -> tuple[int, int]:
         """Return the range of words, from `low` to `high`, that a pair of tags encloses.
 
-        It has the most words that are linked with words in the pair, and the fewest others.
+        It has the most words that are linked with words in the pair, and the fewest others. Words
+        that are `taken` are not in it, and its words are taken afterwards.
         """
-        start, stop = span.position, cast(_Span, span.end).position
+        limits, start, stop = (low, high), span.position, cast(_Span, span.end).position
         first, last = bisect_right(self._stops, start), bisect_left(self._starts, stop)
-        segments = slice(bisect_right(self._breaks, start), bisect_right(self._breaks, stop) + 1)
-        total = most = 0.0
-        begin, best = low, None
-        for s0, s1, t0, t1 in self.segments[segments]:
+        places = slice(self._segment(start), self._segment(stop) + 1)
+        segments, total, most, begin, best = self.segments[places], 0.0, 0.0, low, None
+        for segment in segments:
+            s0, s1, t0, t1 = segment
             is_whole = s0 < s1 and first <= s0 and s1 <= last
+            linked = [
+                i for word in range(max(first, s0), min(last, s1)) for i in self.targets[word]
+            ]
+            if not is_whole and segment == segments[0]:
+                low = max(low, min(linked, default=t1))
+            if not is_whole and segment == segments[-1]:
+                high = min(high, max(linked, default=t0 - 1) + 1)
             for i in range(max(t0, low), min(t1, high)):
-                is_taken = any(x <= i < y for x, y in taken)
-                if total <= 0 or is_taken:
+                if total <= 0 or i in taken:
                     total, begin = 0.0, i
-                if is_taken:
+                if i in taken:
                     continue
                 words = self.sources[i]
                 share = sum(first <= x < last for x in words) / len(words) if words else _UNLINKED
@@ -541,9 +548,11 @@ class _Alignment:
                 if total > most:
                     most, best = total, (begin, i + 1)
         if best is None:
-            place = self.gap(span, low, high)
-            place = next((x for x, y in taken if x < place < y), place)
+            place = self.gap(span, *limits)
+            while limits[0] < place < limits[1] and place - 1 in taken and place in taken:
+                place -= 1
             best = place, place
+        taken.update(range(*best))
         return best
 
 
@@ -569,19 +578,21 @@ def _ordered(placed):
 
 def _placed(nodes, alignment, low, high):
     """Return the numbers of the words from `low` to `high`, with the spans between them."""
-    items, taken = [], []
+    items, taken = [], set()
     for number, (span, inner) in enumerate(nodes):
         if span.end is not None:
             start, stop = alignment.interval(span, low, high, taken)
-            taken.append((start, stop))
             content = _placed(inner, alignment, start, stop)
             items.append((start, start < stop, number, stop, [span, *content, span.end]))
+    pairs = sorted(item[:4] for item in items if item[1])
     for number, (span, _) in enumerate(nodes):
         if span.end is None:
             place = alignment.gap(span, low, high)
-            for start, _, other, stop, _ in items:
-                if start < place < stop:
-                    place = start if number < other else stop
+            # Tags that stand for themselves, and placeholders, are not moved into a pair of tags.
+            before = bisect_left(pairs, (place,)) - 1
+            if before >= 0 and place < pairs[before][3]:
+                start, _, other, stop = pairs[before]
+                place = start if number < other else stop
             items.append((place, False, number, place, [span]))
     placed, at = [], low
     for start, _, _, stop, content in sorted(items, key=lambda item: item[:3]):

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.translation.protection import Link
 from keras_transformer.translation.scoring import teacher_forced
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
-
-Link = tuple[int, int, int, int]  # start and stop in the source, start and stop in the translation
 
 # A token is predicted in the last layer, where its source is attended to; in the first layer, it is
 # read, one position later.

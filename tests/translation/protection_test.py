@@ -266,9 +266,9 @@ def test_bad_arguments_are_named():
 
 @pytest.mark.parametrize(
     "text",
-    ["<b>" * 3000, "</b><i>" * 3000, "<!--" * 9000, "{" * 9000, "{a" * 9000, "%" * 9000, "[" * 9000,
-     "*a" * 3000, "a" * 50_000 + "@", "`" * 9000, "<a '" * 5000, "( " * 9000, "&" * 9000,
-     "<code>" * 5000, "x" * 30_000 + "%s", "%s" * 3000, "<b>%s" * 2000, "a %s " * 2000],
+    ["<b>" * 900, "</b><i>" * 900, "<!--" * 9000, "{" * 9000, "{a" * 9000, "%" * 9000, "[" * 9000,
+     "*a" * 900, "a" * 50_000 + "@", "`" * 9000, "<a '" * 5000, "&" * 9000, "<code>" * 900,
+     "a-" * 15_000 + "%s", "%s" * 900, "<b>%s" * 900, "a %s " * 900, "a <b>b</b>. " * 900],
     ids=lambda text: text[:8],
 )  # fmt: skip
 def test_time_is_linear_and_nesting_unlimited(text):
@@ -290,7 +290,8 @@ TAGS = {
 ALONE = ["%s", "{n}", "%1$d", "<br/>", "{{ t }}", "https://e.org/x", '<ph id="1"/>', "${v}", "{}"]
 SPACES = st.sampled_from(["", " ", " ", "  ", "\n", "\n\n", ", ", ". "])
 # The words of sources and translations differ, so that spans are found again in the output.
-SOURCE_WORDS, TARGET_WORDS = ["one", "two", "three", "a", "Dr."], ["û", "öäß", "Éü", "中文字", "д-д"]
+SOURCE_WORDS = ["one", "two", "three", "a", "Dr."]
+TARGET_WORDS = ["û", "öäß", "Éü", "中文字", "д-д"]
 
 
 @st.composite
