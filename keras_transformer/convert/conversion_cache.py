@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
+from keras_transformer.convert.marian_files import is_marian
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json, user_cache
 from keras_transformer.presets.location import (
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _CONVERTED = "converted"  # the folder in the user's cache
 _CTRANSLATE2 = "ctranslate2"
+_MARIAN = "marian_files"
 # Values of `model_type` in a `config.json` of transformers -> the converter.
 _OF_MODEL_TYPE = {"marian": "marian", "m2m_100": "m2m100", "fsmt": "fsmt"}
 _SUPPORTED = "Marian, M2M-100, NLLB-200, FSMT and CTranslate2's Transformers"
@@ -71,7 +73,8 @@ def as_preset(name: str | Path) -> Path:
     """
     if str(name).startswith(HUGGING_FACE):
         return _of_repository(str(name))
-    folder = locate(name)
+    file = Path(name)
+    folder = file if file.is_file() else locate(name)
     if (converter := format_of(folder)) is None:
         return folder
     opened = contextlib.nullcontext(folder)
@@ -118,6 +121,12 @@ def format_of(folder: Path, name: str | None = None) -> str | None:
     Raises:
         UserError: if the model is of an architecture that is not supported.
     """
+    if is_marian(folder):
+        return _MARIAN
+    if folder.is_file():
+        raise UserError(
+            f"{folder} is a file. Expected the folder of a model, or a zip file of Marian."
+        )
     file, has_binary = folder / CONFIG, (folder / "model.bin").is_file()
     config = read_json(file) if file.is_file() else {}
     if not isinstance(config, Mapping) or "registered_name" in config:
@@ -131,8 +140,9 @@ def format_of(folder: Path, name: str | None = None) -> str | None:
 
 
 def _state_of(folder: Path) -> str:
-    """Return a hash that changes with the files of a folder."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+    """Return a hash that changes with the files of a folder, or with a zip file."""
+    paths = [folder] if folder.is_file() else folder.iterdir()
+    files = sorted(path for path in paths if path.is_file())
     state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(repr(state).encode()).hexdigest()
 
@@ -175,9 +185,11 @@ def _converters() -> dict[str, Callable[[Path], Any]]:
     from keras_transformer.convert.from_ctranslate2 import ctranslate2
     from keras_transformer.convert.from_fairseq import convert_m2m100, fsmt
     from keras_transformer.convert.from_marian import convert_marian
+    from keras_transformer.convert.from_marian_files import convert_marian_files
 
     return {
         "marian": convert_marian,
+        _MARIAN: convert_marian_files,
         "m2m100": convert_m2m100,
         "fsmt": fsmt,
         _CTRANSLATE2: ctranslate2,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
+from keras_transformer.convert.from_marian_files import convert_marian_files
 from keras_transformer.convert.generation import (
     forced_prefix,
     generation_option,
@@ -15,6 +16,7 @@ from keras_transformer.convert.generation import (
     renormalizes_without_padding,
 )
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
+from keras_transformer.convert.marian_files import is_marian
 from keras_transformer.convert.weights import (
     TABLES,
     TORCH_NORM_EPSILON,
@@ -29,6 +31,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.location import HUGGING_FACE
 from keras_transformer.reserved_ids import PAD_ID, START_ID
 from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
@@ -105,6 +108,8 @@ def marian(source: str | Path, target_language: str | None = None) -> Translator
 
 def convert_marian(source: str | Path) -> Translator:
     """Convert a Marian model without selecting a language: see `marian`."""
+    if not str(source).startswith(HUGGING_FACE) and is_marian(Path(source)):
+        return convert_marian_files(source)
     folder = open_checkpoint(source)
     folder.check_type("marian")
     source_side, target_side = read_sides(folder)

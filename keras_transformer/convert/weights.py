@@ -108,7 +108,9 @@ def stack_mappings(model: Transformer) -> list[WeightMapping]:
     The names are
     `{encoder|decoder}.layers.{i}.{self_attn|encoder_attn}.{q|k|v|out}_proj.{weight|bias}`,
     `....{self_attn|encoder_attn|final}_layer_norm.{weight|bias}`, `....{fc1|fc2}.{weight|bias}`,
-    and `{encoder|decoder}.layer_norm.{weight|bias}`.
+    and `{encoder|decoder}.layer_norm.{weight|bias}`. Models that only Marian has also have
+    `{encoder|decoder}.layernorm_embedding`, `....{self_attn|encoder_attn|final}_pre_layer_norm`,
+    `....fc3` and so on, and an SSRU's `decoder.layers.{i}.self_attn.{input|forget}_proj`.
 
     Args:
         model: a `Transformer`, not quantized.
@@ -120,8 +122,12 @@ def stack_mappings(model: Transformer) -> list[WeightMapping]:
     for stack in (model.encoder, model.decoder):
         for index, layer in enumerate(stack.layers):
             mappings += _layer_mappings(f"{stack.name}.layers.{index}", layer)
-        if stack.layer_norm is not None:
-            mappings += _norm_mappings(f"{stack.name}.layer_norm", stack.layer_norm)
+        for name, norm in (
+            ("layernorm_embedding", stack.embedding_norm),
+            ("layer_norm", stack.layer_norm),
+        ):
+            if norm is not None:
+                mappings += _norm_mappings(f"{stack.name}.{name}", norm)
     return mappings
 
 
@@ -218,15 +224,36 @@ def halves_to_interleaved(hidden_dim: int) -> np.ndarray:
 
 
 def _layer_mappings(name: str, layer: Any) -> list[WeightMapping]:
-    mappings = _attention_mappings(f"{name}.self_attn", layer.self_attention)
-    mappings += _norm_mappings(f"{name}.self_attn_layer_norm", layer.self_attention_norm)
+    self_attention = layer.self_attention
+    if hasattr(self_attention, "query_dense"):
+        mappings = _attention_mappings(f"{name}.self_attn", self_attention)
+    else:  # an SSRU
+        mappings = []
+        for part, dense in zip(("input", "forget"), self_attention.dense_layers):
+            part_name = f"{name}.self_attn.{part}_proj"
+            mappings += _dense_mappings(part_name, dense, hidden_inputs=True, hidden_outputs=True)
+    mappings += _layer_norm_mappings(f"{name}.self_attn", layer, "self_attention")
     if hasattr(layer, "cross_attention"):
         mappings += _attention_mappings(f"{name}.encoder_attn", layer.cross_attention)
-        mappings += _norm_mappings(f"{name}.encoder_attn_layer_norm", layer.cross_attention_norm)
-    feed_forward = layer.feed_forward
-    mappings += _dense_mappings(f"{name}.fc1", feed_forward.intermediate_dense, hidden_inputs=True)
-    mappings += _dense_mappings(f"{name}.fc2", feed_forward.output_dense, hidden_inputs=False)
-    return mappings + _norm_mappings(f"{name}.final_layer_norm", layer.feed_forward_norm)
+        mappings += _layer_norm_mappings(f"{name}.encoder_attn", layer, "cross_attention")
+    dense_layers = layer.feed_forward.dense_layers
+    for i, dense in enumerate(dense_layers):
+        mappings += _dense_mappings(
+            f"{name}.fc{i + 1}",
+            dense,
+            hidden_inputs=i == 0,
+            hidden_outputs=i == len(dense_layers) - 1,
+        )
+    return mappings + _layer_norm_mappings(f"{name}.final", layer, "feed_forward")
+
+
+def _layer_norm_mappings(name: str, layer: Any, sublayer: str) -> list[WeightMapping]:
+    """Map the norms of a sub-layer, of which there are none, one or two."""
+    mappings = []
+    for kind, attribute in (("layer_norm", "norm"), ("pre_layer_norm", "pre_norm")):
+        if (norm := getattr(layer, f"{sublayer}_{attribute}")) is not None:
+            mappings += _norm_mappings(f"{name}_{kind}", norm)
+    return mappings
 
 
 def _attention_mappings(name: str, attention: Any) -> list[WeightMapping]:
@@ -239,16 +266,18 @@ def _attention_mappings(name: str, attention: Any) -> list[WeightMapping]:
     for part, dense in inputs.items():
         mappings += _dense_mappings(f"{name}.{part}", dense, hidden_inputs=True)
     return mappings + _dense_mappings(
-        f"{name}.out_proj", attention.output_dense, hidden_inputs=False
+        f"{name}.out_proj", attention.output_dense, hidden_outputs=True
     )
 
 
-def _dense_mappings(name: str, dense: Any, hidden_inputs: bool) -> list[WeightMapping]:
-    """Map a dense layer. In a Transformer either its inputs or its outputs have size d_model."""
-    axes = (0,) if hidden_inputs else (1,)
+def _dense_mappings(
+    name: str, dense: Any, hidden_inputs: bool = False, hidden_outputs: bool = False
+) -> list[WeightMapping]:
+    """Map a dense layer, whose inputs or outputs, or both, have size d_model."""
+    axes = (*((0,) if hidden_inputs else ()), *((1,) if hidden_outputs else ()))
     mappings = [WeightMapping(f"{name}.weight", dense.kernel, True, axes)]
     if dense.use_bias:
-        axes = () if hidden_inputs else (0,)
+        axes = (0,) if hidden_outputs else ()
         mappings.append(WeightMapping(f"{name}.bias", dense.bias, False, axes))
     return mappings
 

@@ -3,6 +3,7 @@
 - `MinLength`, `MaxLength`: the smallest and the largest length of an output.
 - `BannedTokens`, `NoUnknownToken`: tokens that an output must not contain.
 - `NoRepeatedNgrams`, `RepetitionPenalty`: against repetitions in an output.
+- `WordPenalty`: against long outputs.
 - `FirstToken`, `ForcedPrefix`: the beginning of outputs: one token for all, or one prefix per
   sentence.
 - `Constraint`: the base class of new constraints.
@@ -41,6 +42,7 @@ __all__ = [
     "NoRepeatedNgrams",
     "NoUnknownToken",
     "RepetitionPenalty",
+    "WordPenalty",
 ]
 
 _register = keras.saving.register_keras_serializable(package="keras_transformer")
@@ -281,6 +283,31 @@ class RepetitionPenalty(Constraint):
 
     def next_state(self, state: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
         return longer(state, parents, tokens)
+
+
+@_register
+@dataclass(frozen=True, repr=False)
+class WordPenalty(Constraint):
+    """Each token costs a part of the score: Marian's option `word-penalty`.
+
+    Args:
+        penalty: the number that is subtracted from the log-probability of each token, 0 or larger.
+
+    Raises:
+        UserError: if `penalty` is not a number or is negative.
+    """
+
+    penalty: float = traced("float32")
+    num_forbidden = 0
+
+    def __post_init__(self):
+        value = real_number("penalty", self.penalty, lambda x: 0 <= x < np.inf, "0 or larger")
+        object.__setattr__(self, "penalty", value)
+
+    def allowed(
+        self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
+    ) -> Tensor:
+        return log_probs - self.penalty
 
 
 @_register

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.export.ctranslate2_weights import head_dim, set_decoder, set_encoder
+from keras_transformer.export.formats import check_layers
 from keras_transformer.export.tokenizer_files import (
     TOKENIZER_FILES,
     check_protos,
@@ -144,6 +145,7 @@ def _new_spec(model, pieces, source_pieces, source_end=True):
     )
     set_encoder(spec.encoder, model.encoder)
     set_decoder(spec.decoder, model.decoder, config)
+    spec.decoder.start_from_zero_embedding = config.zero_start
     for stack_spec in (spec.encoder, spec.decoder):
         stack_spec.pre_norm = config.normalize_first
         stack_spec.scale_embeddings = config.scale_embeddings
@@ -191,6 +193,7 @@ def _check_model(model, pieces, source_pieces):
                 "Model and tokenizer must have the same vocabulary. Received: a model of "
                 f"{size} tokens, a tokenizer of {len(tokens)}"
             )
+    check_layers(config, "CTranslate2")
     # An activation that is not a string is the user's own function, serialized.
     if config.activation not in list(_ACTIVATIONS):
         raise UserError(

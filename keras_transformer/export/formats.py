@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.errors import UserError
+from keras_transformer.models.config import TransformerConfig
 from keras_transformer.progress import spinner
 from keras_transformer.translation.translator import Translator
 
@@ -43,3 +44,26 @@ def export_as(translator: Translator, path: str | Path, format: str, **options: 
             raise UserError(f'`{option}` is not an option of format="{format}". {others}')
     with spinner("exporting"):
         export(translator, path, **options)
+
+
+# Options of the layers that only this package and Marian have.
+_LAYER_OPTIONS = (
+    *("decoder_type", "feed_forward_depth", "decoder_feed_forward_depth", "embedding_steps"),
+    *("sublayer_steps", "final_steps", "normalize_keys"),
+)
+
+
+def check_layers(config: TransformerConfig, format_name: str) -> None:
+    """Raise a `UserError` if the layers differ from the paper's in more than their norms' place.
+
+    Args:
+        config: the `TransformerConfig`.
+        format_name: name of the format, for the error.
+    """
+    defaults = config.defaults()
+    for name in _LAYER_OPTIONS:
+        if (value := getattr(config, name)) != defaults[name]:
+            raise UserError(
+                f"{format_name} only supports {name}={defaults[name]!r}. "
+                f"Received a model with {name}={value!r}"
+            )

@@ -26,6 +26,7 @@ from keras_transformer.decoding.constraints import (
 )
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
+from keras_transformer.export.formats import check_layers
 from keras_transformer.export.tokenizer_files import pieces_of
 from keras_transformer.files import atomic_write_folder
 from keras_transformer.models.quantization import is_quantized
@@ -46,6 +47,7 @@ _FIXED = {
     "max_wavelength": 10000,
     "first_position": 0,
     "leaf_ids": None,
+    "zero_start": False,
 }
 
 
@@ -99,6 +101,7 @@ def export_marian(translator: Translator, path: str | Path) -> None:
 def _check(translator):
     model = translator.model
     config = model.config
+    check_layers(config, "Marian in transformers")
     for name, value in _FIXED.items():
         if getattr(config, name, None) != value:
             _refuse(name, getattr(config, name, None), value)

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.export.formats import check_layers
 from keras_transformer.export.tokenizer_files import TOKENIZER_FILES, check_protos, save_tokenizers
 from keras_transformer.files import atomic_write_folder
 from keras_transformer.layers.padding_mask import padding_mask
@@ -72,6 +73,7 @@ def _check(translator):
             "Cannot export deterministic attention to ONNX. Export a SavedModel instead. Received "
             "a model with `leaf_ids`."
         )
+    check_layers(model.config, "The export to ONNX")
     check_protos(translator)
 
 
@@ -141,7 +143,7 @@ class _StepPart(_Part):
                 self_attention_mask=is_seen[None],
                 training=False,
             )
-        return {"logits": decoder.logits(decoder.normalize(x)), **outputs}
+        return {"logits": decoder.logits(decoder.finish(x, x)), **outputs}
 
 
 def _write(part, path):

@@ -1,10 +1,11 @@
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import Cache
+from keras_transformer.layers.ssru import SSRU
 from keras_transformer.layers.transformer_layer import TransformerLayer
 from keras_transformer.typing import Shape, Tensor
 
@@ -29,6 +30,13 @@ class TransformerDecoderLayer(TransformerLayer):
             paper's post-norm.
         layer_norm_epsilon: added to the variance in the layer normalizations.
         use_bias: whether the attention projections have biases. The paper's have none.
+        steps: the steps of each sub-layer as letters: "s" is the sub-layer, "d" dropout, "a" the
+            residual connection and "n" a layer normalization. Defaults to `"nsda"` with
+            `normalize_first`, else to `"sdan"`.
+        feed_forward_depth: the number of matrices of the feed-forward network. The paper's has 2.
+        self_attention: `"attention"`, or `"ssru"` for an `SSRU` in its place.
+        normalize_keys: whether the self-attention's keys and values are normalized before it as its
+            queries are. If false, they are not, except at the first position.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -58,6 +66,17 @@ class TransformerDecoderLayer(TransformerLayer):
             does not divide `hidden_dim`; if neither `encoder_sequence` nor `cache` is given.
     """
 
+    def __init__(
+        self,
+        *args: Any,
+        self_attention: Literal["attention", "ssru"] = "attention",
+        normalize_keys: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self.self_attention_type = self_attention
+        self.normalize_keys = normalize_keys
+
     @property
     def dense_layers(self) -> list[keras.layers.Dense]:
         """The `Dense` layers of both attentions and the feed-forward network."""
@@ -65,15 +84,17 @@ class TransformerDecoderLayer(TransformerLayer):
         return [layer for part in parts for layer in part.dense_layers]
 
     def build(self, inputs_shape: Shape, encoder_sequence_shape: Shape | None = None) -> None:
-        self.self_attention = self._attention("self_attention", inputs_shape[-1])
+        if self.self_attention_type == "ssru":
+            self.self_attention = SSRU(dtype=self.dtype_policy, name="self_attention")
+        else:
+            self.self_attention = self._attention("self_attention", inputs_shape[-1])
         self.self_attention.build(inputs_shape)
         self.cross_attention = self._attention("cross_attention", inputs_shape[-1])
         self.cross_attention.build(inputs_shape, encoder_sequence_shape)
         self.feed_forward.build(inputs_shape)
-        self.self_attention_norm = self._layer_norm("self_attention_norm")
-        self.cross_attention_norm = self._layer_norm("cross_attention_norm")
-        for norm in (self.self_attention_norm, self.cross_attention_norm, self.feed_forward_norm):
-            norm.build(inputs_shape)
+        self._make_norms("self_attention")
+        self._make_norms("cross_attention")
+        self._build_norms(inputs_shape, "self_attention", "cross_attention", "feed_forward")
 
     def call(
         self,
@@ -91,18 +112,29 @@ class TransformerDecoderLayer(TransformerLayer):
         _check_source(encoder_sequence, cache)
         if encoder_padding_mask is None:
             encoder_padding_mask = encoder_sequence_mask
-        if self_attention_mask is None:
-            self_attention_mask = _causal_mask(inputs, cache, cache_index, inputs_mask)
         caches: dict[str, Any] = dict(cache or {"self": None, "cross": None})
         attention_scores = []
         # (batch, source) -> (batch, 1, source): every query sees the same positions.
         cross_mask = None if encoder_padding_mask is None else encoder_padding_mask[:, None, :]
 
         def self_attention(x):
-            options = {"attention_mask": self_attention_mask, "cache": caches["self"]}
-            outputs = self.self_attention(x, **options, cache_index=cache_index, training=training)
+            options = {"cache": caches["self"], "cache_index": cache_index}
+            mask = self_attention_mask
+            if self.self_attention_type == "ssru":
+                # Padding comes after all other positions, and so changes none of them.
+                outputs = self.self_attention(x, **options, attention_mask=mask)
+            else:
+                if mask is None:
+                    mask = _causal_mask(inputs, cache, cache_index, inputs_mask)
+                if not self.normalize_keys:
+                    options["value"] = inputs
+                outputs = self.self_attention(x, **options, attention_mask=mask, training=training)
             if cache_index is not None:
                 outputs, caches["self"] = outputs
+            if not self.normalize_keys:
+                is_first = ops.sum(ops.cast(mask, "int32"), axis=-1, keepdims=True) == 1
+                own = self.self_attention.output_dense(self.self_attention.value_dense(x))
+                outputs = ops.where(is_first, own, outputs)
             return outputs
 
         def cross_attention(x):
@@ -115,9 +147,9 @@ class TransformerDecoderLayer(TransformerLayer):
             attention_scores.append(weights)
             return outputs
 
-        x = self._residual(inputs, self_attention, self.self_attention_norm, training)
-        x = self._residual(x, cross_attention, self.cross_attention_norm, training)
-        x = self._residual(x, self.feed_forward, self.feed_forward_norm, training)
+        x = self._residual(inputs, self_attention, "self_attention", training)
+        x = self._residual(x, cross_attention, "cross_attention", training)
+        x = self._residual(x, self.feed_forward, "feed_forward", training)
         more = [*([] if cache_index is None else [caches]), *attention_scores]
         return (x, *more) if more else x
 
@@ -162,6 +194,13 @@ class TransformerDecoderLayer(TransformerLayer):
             )
             more.append(weights)
         return (outputs, *more) if more else outputs
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "self_attention": self.self_attention_type,
+            "normalize_keys": self.normalize_keys,
+        }
 
 
 def _causal_mask(inputs, cache, cache_index, inputs_mask):

@@ -20,6 +20,8 @@ class FeedForward(keras.layers.Layer):
     Args:
         intermediate_dim: d_ff, the size of the inner layer.
         activation: the non-linearity. The paper's is `"relu"`.
+        depth: the number of matrices. The paper's is 2. With more, further inner layers of size
+            `intermediate_dim` follow the first; with 1, there is no inner layer.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -29,37 +31,54 @@ class FeedForward(keras.layers.Layer):
         Float tensor `(batch, length, hidden_dim)`.
 
     Raises:
-        UserError: if `intermediate_dim` is not a positive integer.
+        UserError: if `intermediate_dim` or `depth` is not a positive integer.
     """
 
-    def __init__(self, intermediate_dim: int, activation: Activation = "relu", **kwargs: Any):
+    def __init__(
+        self,
+        intermediate_dim: int,
+        activation: Activation = "relu",
+        depth: int = 2,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
-            raise UserError(
-                "`intermediate_dim` must be a positive integer. "
-                f"Received: intermediate_dim={intermediate_dim}"
-            )
+        for name, size in {"intermediate_dim": intermediate_dim, "depth": depth}.items():
+            if not isinstance(size, int) or size < 1:
+                raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
-        self.intermediate_dense = keras.layers.Dense(
-            intermediate_dim, self.activation, dtype=self.dtype_policy, name="intermediate"
+        self.depth = depth
+        # Attributes are the paths of weights in saved files.
+        inner = [self._intermediate(i) for i in range(1, depth)]
+        self.intermediate_dense = inner[0] if inner else None
+        self.more_dense = inner[1:]
+
+    def _intermediate(self, number):
+        name = "intermediate" if number == 1 else f"intermediate_{number}"
+        return keras.layers.Dense(
+            self.intermediate_dim, self.activation, dtype=self.dtype_policy, name=name
         )
 
     @property
     def dense_layers(self) -> list[keras.layers.Dense]:
         """The `Dense` layers with W_1 and W_2."""
-        return [self.intermediate_dense, self.output_dense]
+        first = [] if self.intermediate_dense is None else [self.intermediate_dense]
+        return [*first, *self.more_dense, self.output_dense]
 
     def build(self, input_shape: Shape) -> None:
-        self.intermediate_dense.build(input_shape)
         self.output_dense = keras.layers.Dense(
             input_shape[-1], dtype=self.dtype_policy, name="output"
         )
-        self.output_dense.build((*input_shape[:-1], self.intermediate_dim))
+        for dense in self.dense_layers:
+            dense.build(input_shape)
+            input_shape = (*input_shape[:-1], dense.units)
 
     def call(self, inputs: Tensor) -> Tensor:
-        return self.output_dense(self.intermediate_dense(inputs))
+        x = inputs
+        for dense in self.dense_layers:
+            x = dense(x)
+        return x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -69,6 +88,7 @@ class FeedForward(keras.layers.Layer):
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
             "activation": serialize_activation(self.activation),
+            "depth": self.depth,
         }
 
 

@@ -1,5 +1,5 @@
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -21,17 +21,17 @@ _INPUT_SCALE = 0.5
 # `(batch, num_heads, source, value_dim)`.
 Cache: TypeAlias = tuple[Tensor, Tensor]
 
-_record: ContextVar[dict[keras.layers.Layer, Tensor] | None] = ContextVar(
+_record: ContextVar[dict[keras.layers.Layer, list[Tensor]] | None] = ContextVar(
     "attention_record", default=None
 )
 
 
 @contextlib.contextmanager
-def recorded_attention() -> Iterator[dict[keras.layers.Layer, Tensor]]:
+def recorded_attention() -> Iterator[dict[keras.layers.Layer, list[Tensor]]]:
     """Record the attention weights of each `MultiHeadAttention` that is called within the block.
 
     Returns:
-        A dict of layer -> weights of its last call, `(batch, num_heads, target, source)`.
+        A dict of layer -> list of the weights of its calls, `(batch, num_heads, target, source)`.
     """
     record = {}
     token = _record.set(record)
@@ -39,6 +39,18 @@ def recorded_attention() -> Iterator[dict[keras.layers.Layer, Tensor]]:
         yield record
     finally:
         _record.reset(token)
+
+
+def record_weights(layer: keras.layers.Layer, make_weights: Callable[[], Tensor]) -> None:
+    """Record the weights of a layer if they are recorded; making them costs time and memory.
+
+    Args:
+        layer: the layer.
+        make_weights: function that returns its weights `(batch, num_heads, target, source)`.
+    """
+    record = _record.get()
+    if record is not None:
+        record.setdefault(layer, []).append(make_weights())
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -76,7 +88,7 @@ class MultiHeadAttention(keras.layers.Layer):
         cache: a pair `(key, value)` of projected heads, `(batch, num_heads, key_dim, source)` (the
             keys are the columns, as in K^T) and `(batch, num_heads, source, value_dim)`, which
             replaces the projections of `value`.
-        cache_index: integer scalar. If given, the keys and values of `query` are first written
+        cache_index: integer scalar. If given, the keys and values of `value` are first written
             into `cache` from this position on.
         return_attention_scores: whether to also return the attention weights.
         training: whether to apply dropout.
@@ -169,12 +181,12 @@ class MultiHeadAttention(keras.layers.Layer):
         if cache_index is not None:
             if cache is None:
                 raise UserError("`cache_index` requires a `cache`. Received: cache=None")
-            cache = self._write(cache, self.project(query), cache_index)
+            cache = self._write(cache, self.project(query if value is None else value), cache_index)
         key, value = cache or self.project(query if value is None else value)
         if attention_mask is not None:
             attention_mask = ops.expand_dims(attention_mask, -3)  # the axis of the heads
         weights = masked_softmax(ops.matmul(self._scaled_query(query), key), attention_mask)
-        self._record(lambda: weights)
+        record_weights(self, lambda: weights)
         heads = ops.matmul(self.dropout_layer(weights, training=training), value)
         outputs = [self.output_dense(self._merge_heads(heads))]
         if cache_index is not None:
@@ -224,7 +236,7 @@ class MultiHeadAttention(keras.layers.Layer):
         length = ops.shape(inputs)[1]
 
         def record_and_drop(weights):
-            self._record(lambda: over_all_positions(weights, length, window))
+            record_weights(self, lambda: over_all_positions(weights, length, window))
             return self.dropout_layer(weights, training=training)
 
         heads = restricted_attention(
@@ -236,12 +248,6 @@ class MultiHeadAttention(keras.layers.Layer):
             dropout=record_and_drop,
         )
         return self.output_dense(self._merge_heads(heads))
-
-    def _record(self, make_weights):
-        """Keep the weights if they are recorded; making them costs time and memory."""
-        record = _record.get()
-        if record is not None:
-            record[self] = make_weights()
 
     def _scaled_query(self, query):
         # Scaling the queries by 1 / sqrt(d_k) costs less than scaling the scores.

@@ -1,3 +1,4 @@
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -6,7 +7,45 @@ from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.feed_forward import Activation, FeedForward, serialize_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
-from keras_transformer.typing import Shape
+from keras_transformer.typing import Shape, Tensor
+
+POST_NORM, PRE_NORM = "sdan", "nsda"
+"""The steps of a sub-layer: section 3.1's, and the pre-norm form."""
+
+
+def check_steps(name: str, steps: str, letters: str) -> None:
+    """Raise a `UserError` unless `steps` has only these letters, and "s" once if it is one of them.
+
+    Args:
+        name: name of the option.
+        steps: its value.
+        letters: the letters of `run_steps` that it may have.
+    """
+    is_text = isinstance(steps, str) and set(steps) <= set(letters)
+    if not is_text or ("s" in letters and steps.count("s") != 1):
+        once = ', with "s" once' if "s" in letters else ""
+        raise UserError(
+            f"`{name}` must be a string of the letters {', '.join(letters)}{once}. "
+            f"Received: {name}={steps!r}"
+        )
+
+
+def run_steps(x: Tensor, steps: str, functions: Mapping[str, Callable], residual: Tensor) -> Tensor:
+    """Apply the steps around a part of the model, in their order.
+
+    Args:
+        x: float tensor `(batch, length, hidden_dim)`.
+        steps: a string of letters: "n" is a layer normalization, "d" dropout, and "a" adds
+            `residual`.
+        functions: dict from "n" and "d" to functions of a tensor.
+        residual: float tensor of the shape of `x`.
+
+    Returns:
+        Float tensor `(batch, length, hidden_dim)`.
+    """
+    for step in steps:
+        x = residual + x if step == "a" else functions[step](x)
+    return x
 
 
 class TransformerLayer(keras.layers.Layer):
@@ -24,6 +63,8 @@ class TransformerLayer(keras.layers.Layer):
         normalize_first: bool = False,
         layer_norm_epsilon: float = 1e-6,
         use_bias: bool = False,
+        steps: str | None = None,
+        feed_forward_depth: int = 2,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -39,11 +80,36 @@ class TransformerLayer(keras.layers.Layer):
         self.normalize_first = normalize_first
         self.layer_norm_epsilon = layer_norm_epsilon
         self.use_bias = use_bias
+        if steps is None:
+            steps = PRE_NORM if normalize_first else POST_NORM
+        check_steps("steps", steps, "nsda")
+        self.steps = steps
+        self.feed_forward_depth = feed_forward_depth
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
         self.feed_forward = FeedForward(
-            intermediate_dim, self.activation, dtype=self.dtype_policy, name="feed_forward"
+            intermediate_dim,
+            self.activation,
+            feed_forward_depth,
+            dtype=self.dtype_policy,
+            name="feed_forward",
         )
-        self.feed_forward_norm = self._layer_norm("feed_forward_norm")
+        self._make_norms("feed_forward")
+
+    def _make_norms(self, sublayer):
+        """Set the attributes `{sublayer}_norm` and `{sublayer}_pre_norm`, None where not needed.
+
+        A layer with only one of them has it as `{sublayer}_norm`.
+        """
+        before, after = ("n" in part for part in self.steps.split("s"))
+        for name, is_needed in (("norm", before or after), ("pre_norm", before and after)):
+            name = f"{sublayer}_{name}"
+            setattr(self, name, self._layer_norm(name) if is_needed else None)
+
+    def _build_norms(self, inputs_shape, *sublayers):
+        for name in ("norm", "pre_norm"):
+            for sublayer in sublayers:
+                if (norm := getattr(self, f"{sublayer}_{name}")) is not None:
+                    norm.build(inputs_shape)
 
     def _layer_norm(self, name):
         return keras.layers.LayerNormalization(
@@ -68,11 +134,13 @@ class TransformerLayer(keras.layers.Layer):
             **options,
         )
 
-    def _residual(self, x, sublayer, layer_norm, training):
-        """Return LayerNorm(x + Dropout(Sublayer(x))), section 3.1; or its pre-norm form."""
-        if self.normalize_first:
-            return x + self.dropout_layer(sublayer(layer_norm(x)), training=training)
-        return layer_norm(x + self.dropout_layer(sublayer(x), training=training))
+    def _residual(self, x, sublayer, name, training):
+        """Return LayerNorm(x + Dropout(Sublayer(x))), section 3.1; or with other `steps`."""
+        norm, pre_norm = (getattr(self, f"{name}_{kind}") for kind in ("norm", "pre_norm"))
+        functions = {"n": pre_norm or norm, "d": lambda y: self.dropout_layer(y, training=training)}
+        before, after = self.steps.split("s")
+        y = sublayer(run_steps(x, before, functions, x))
+        return run_steps(y, after, {**functions, "n": norm}, x)
 
     def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return input_shape
@@ -90,4 +158,6 @@ class TransformerLayer(keras.layers.Layer):
             "normalize_first": self.normalize_first,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "use_bias": self.use_bias,
+            "steps": self.steps,
+            "feed_forward_depth": self.feed_forward_depth,
         }

@@ -1,13 +1,16 @@
 """The hyperparameters of a `Transformer`: their names, defaults, types and checks."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from keras_transformer.errors import UserError
 from keras_transformer.layers.feed_forward import get_activation, serialize_activation
+from keras_transformer.layers.transformer_layer import check_steps
 from keras_transformer.validation import not_negative, positive_number
+
+DECODER_TYPES = ("attention", "ssru")
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,25 @@ class TransformerConfig:
     final_norm: bool | None = None
     num_decoder_layers: int | None = None
     decoder_intermediate_dim: int | None = None
+    decoder_type: Literal["attention", "ssru"] = "attention"
+    tied_decoder_layers: Sequence[int] | None = None
+    feed_forward_depth: int = 2
+    decoder_feed_forward_depth: int | None = None
+    embedding_steps: str = "d"
+    sublayer_steps: str | None = None
+    final_steps: str | None = None
+    normalize_keys: bool = True
+    zero_start: bool = False
 
     def __post_init__(self):
         self._set("activation", serialize_activation(get_activation(self.activation)))
         for name in ("vocabulary_size", "num_layers", "hidden_dim", "num_heads"):
             self._check_size(name)
-        for name in ("source_vocabulary_size", "num_decoder_layers", "decoder_intermediate_dim"):
+        self._check_size("feed_forward_depth")
+        for name in (
+            *("source_vocabulary_size", "num_decoder_layers", "decoder_intermediate_dim"),
+            "decoder_feed_forward_depth",
+        ):
             if getattr(self, name) is not None:
                 self._check_size(name)
         if self.key_dim is None and self.hidden_dim % self.num_heads:
@@ -60,6 +76,8 @@ class TransformerConfig:
             )
         not_negative("layer_norm_epsilon", self.layer_norm_epsilon)
         self._check_positions()
+        self._check_steps()
+        self._check_decoder()
 
     @property
     def decoder_layers(self) -> int:
@@ -101,6 +119,46 @@ class TransformerConfig:
         size = getattr(self, name)
         if not isinstance(size, int) or size < 1:
             raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
+
+    def _check_steps(self):
+        check_steps("embedding_steps", self.embedding_steps, "dn")
+        if self.sublayer_steps is not None:
+            check_steps("sublayer_steps", self.sublayer_steps, "nsda")
+        if self.final_steps is not None:
+            check_steps("final_steps", self.final_steps, "dan")
+        if self.sublayer_steps is not None and self.normalize_first:
+            raise UserError(
+                "`sublayer_steps` replaces `normalize_first`. Received: "
+                f"sublayer_steps={self.sublayer_steps!r}, normalize_first=True"
+            )
+        if self.final_steps is not None and self.final_norm is not None:
+            raise UserError(
+                "`final_steps` replaces `final_norm`. Received: "
+                f"final_steps={self.final_steps!r}, final_norm={self.final_norm}"
+            )
+
+    def _check_decoder(self):
+        if self.decoder_type not in DECODER_TYPES:
+            raise UserError(
+                f"`decoder_type` must be one of {', '.join(DECODER_TYPES)}. "
+                f"Received: decoder_type={self.decoder_type!r}"
+            )
+        if not self.normalize_keys and self.decoder_type != "attention":
+            raise UserError('`normalize_keys=False` requires `decoder_type="attention"`.')
+        if self.tied_decoder_layers is None:
+            return
+        numbers = list(self.tied_decoder_layers)
+        self._set("tied_decoder_layers", numbers)
+        is_valid = len(numbers) == self.decoder_layers and all(
+            type(number) is int and 1 <= number <= i + 1 and number in (i + 1, *numbers[:i])
+            for i, number in enumerate(numbers)
+        )
+        if not is_valid:
+            raise UserError(
+                "`tied_decoder_layers` must have one number per layer of the decoder: its own, from"
+                f" 1 to {self.decoder_layers}, or that of an earlier layer whose weights it has. "
+                f"Received: tied_decoder_layers={numbers}"
+            )
 
     def _check_positions(self):
         first_position, max_wavelength = self.first_position, self.max_wavelength

@@ -21,8 +21,9 @@ from keras_transformer.layers import (
 )
 from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.padding_mask import padding_mask
-from keras_transformer.layers.transformer_layer import TransformerLayer
+from keras_transformer.layers.transformer_layer import TransformerLayer, run_steps
 from keras_transformer.models.config import TransformerConfig
+from keras_transformer.reserved_ids import START_ID
 from keras_transformer.typing import DType, Shape, Tensor
 
 _LAYER_OPTIONS = (
@@ -94,6 +95,7 @@ class _Stack:
 
     name: str
     layer_class: type[TransformerLayer]
+    zero_start = False  # whether the embedding of the start token is zero
 
     def __init__(self, config: TransformerConfig, token_embedding, dtype, num_layers, **options):
         self.token_embedding = token_embedding
@@ -111,16 +113,30 @@ class _Stack:
             )
         self.dropout = Dropout(config.dropout, dtype=dtype, name=f"{self.name}_dropout")
         options = {name: getattr(config, name) for name in _LAYER_OPTIONS} | options
+        options = {"feed_forward_depth": config.feed_forward_depth, **options}
         self.layers = [
-            self.layer_class(**options, dtype=dtype, name=f"{self.name}_layer_{i}")
+            self.layer_class(
+                steps=config.sublayer_steps,
+                **options,
+                dtype=dtype,
+                name=f"{self.name}_layer_{i}",
+            )
             for i in range(num_layers)
         ]
-        # A post-norm layer ends with a normalization of its own.
-        self.layer_norm = None
-        if config.normalize_first if config.final_norm is None else config.final_norm:
-            self.layer_norm = keras.layers.LayerNormalization(
-                epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_norm"
+
+        def norm(name):
+            return keras.layers.LayerNormalization(
+                epsilon=config.layer_norm_epsilon, dtype=dtype, name=f"{self.name}_{name}"
             )
+
+        self.embedding_steps = config.embedding_steps
+        self.embedding_norm = norm("embedding_norm") if "n" in self.embedding_steps else None
+        # A post-norm layer ends with a normalization of its own.
+        is_normal = config.normalize_first if config.final_norm is None else config.final_norm
+        self.final_steps = config.final_steps
+        if self.final_steps is None:
+            self.final_steps = "n" if is_normal else ""
+        self.layer_norm = norm("norm") if "n" in self.final_steps else None
 
     def embed(self, token_ids, positions=None, added=None, training=None):
         """Return embeddings times sqrt(d_model), plus positions, with dropout (sections 3.4, 3.5
@@ -133,7 +149,8 @@ class _Stack:
         x = self.position_encoding(x, positions=positions)
         if added is not None:
             x = ops.add(x, added)
-        return self.dropout(x, training=training)
+        functions = {"n": self.embedding_norm, "d": lambda x: self.dropout(x, training=training)}
+        return run_steps(x, self.embedding_steps, functions, x)
 
     def _scale(self, token_ids, dtype):
         """Return the factor of each embedding: NaN for an id outside the vocabulary.
@@ -142,14 +159,19 @@ class _Stack:
         """
         is_known = ops.less(token_ids, self.token_embedding.input_dim)
         scale = ops.where(is_known, self.embedding_scale, math.nan)
+        if self.zero_start:
+            scale = ops.where(ops.equal(token_ids, START_ID), 0.0, scale)
         return ops.expand_dims(ops.cast(scale, dtype), -1)
 
     @property
     def dense_layers(self):
-        return [dense for layer in self.layers for dense in layer.dense_layers]
+        layers = dict.fromkeys(self.layers)  # a layer may be there several times
+        return [dense for layer in layers for dense in layer.dense_layers]
 
-    def normalize(self, x):
-        return x if self.layer_norm is None else self.layer_norm(x)
+    def finish(self, x, embedded, training=None):
+        """Return the stack's output, from its last layer's output and the result of `embed`."""
+        functions = {"n": self.layer_norm, "d": lambda x: self.dropout(x, training=training)}
+        return run_steps(x, self.final_steps, functions, embedded)
 
 
 class Encoder(_Stack):
@@ -169,10 +191,10 @@ class Encoder(_Stack):
 
     def __call__(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
         mask = padding_mask(token_ids)
-        x = self.embed(token_ids, training=training)
+        x = embedded = self.embed(token_ids, training=training)
         for layer in self.layers:
             x = layer(x, padding_mask=mask, training=training)
-        return self.normalize(x)
+        return self.finish(x, embedded, training)
 
 
 class Decoder(_Stack):
@@ -197,7 +219,13 @@ class Decoder(_Stack):
             dtype,
             config.decoder_layers,
             intermediate_dim=config.decoder_intermediate_dim or config.intermediate_dim,
+            feed_forward_depth=config.decoder_feed_forward_depth or config.feed_forward_depth,
+            self_attention=config.decoder_type,
+            normalize_keys=config.normalize_keys,
         )
+        if config.tied_decoder_layers is not None:
+            self.layers = [self.layers[number - 1] for number in config.tied_decoder_layers]
+        self.zero_start = config.zero_start
         self.output_bias = None
         if config.output_bias:
             self.output_bias = OutputBias(dtype="float32", name="output_bias")
@@ -245,12 +273,12 @@ class Decoder(_Stack):
 
         `added` is added to the embeddings, `(batch, target, hidden_dim)`.
         """
-        x = self.embed(token_ids, added=added, training=training)
+        x = embedded = self.embed(token_ids, added=added, training=training)
         for layer in self.layers:
             x = layer(
                 x, encoder_sequence, encoder_padding_mask=encoder_padding_mask, training=training
             )
-        return self.normalize(x)
+        return self.finish(x, embedded, training)
 
     def attention(
         self,
@@ -292,10 +320,10 @@ class Decoder(_Stack):
         """
         if positions is None:
             positions = cache_index + ops.arange(ops.shape(token_ids)[1], dtype="int32")
-        x = self.embed(token_ids, positions=positions, added=added, training=False)
+        x = embedded = self.embed(token_ids, positions=positions, added=added, training=False)
         new_cache, attention_scores = [], []
-        for layer, layer_cache in zip(self.layers, cache):
-            is_wanted = return_attention_scores and layer is self.layers[-1]
+        for i, (layer, layer_cache) in enumerate(zip(self.layers, cache)):
+            is_wanted = return_attention_scores and i == len(self.layers) - 1
             x, layer_cache, *attention_scores = layer(
                 x,
                 encoder_padding_mask=encoder_padding_mask,
@@ -306,7 +334,7 @@ class Decoder(_Stack):
                 training=False,
             )
             new_cache.append(layer_cache)
-        return self.normalize(x), new_cache, *attention_scores
+        return self.finish(x, embedded, False), new_cache, *attention_scores
 
     def step(self, *args: Any, **kwargs: Any) -> tuple:
         """Return the results of `step_sequence`, with logits in place of the first."""

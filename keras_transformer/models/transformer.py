@@ -81,6 +81,24 @@ class Transformer(FusedTrainingStep):
             of `normalize_first`.
         num_decoder_layers: N of the decoder. Defaults to `num_layers`.
         decoder_intermediate_dim: d_ff of the decoder. Defaults to `intermediate_dim`.
+        decoder_type: `"attention"`, or `"ssru"` for a recurrent unit in place of the decoder's
+            self-attention, which makes searches faster: see `kt.layers.SSRU`.
+        tied_decoder_layers: list of one number per layer of the decoder. Layers with the same
+            number, the position of the first of them from 1, have the same weights. Defaults to
+            different weights.
+        feed_forward_depth: the number of matrices of each feed-forward network. The paper's has 2.
+        decoder_feed_forward_depth: likewise in the decoder. Defaults to `feed_forward_depth`.
+        embedding_steps: the steps after the sums of embeddings and positions, as letters: "d" is
+            dropout and "n" a layer normalization.
+        sublayer_steps: the steps of each sub-layer as letters, where "s" is the sub-layer and "a"
+            adds its input: `"sdan"` is the paper's. Defaults to it, or with `normalize_first` to
+            `"nsda"`.
+        final_steps: the steps after each stack, where "a" adds the stack's input. Defaults to `"n"`
+            with `final_norm`, else to none.
+        normalize_keys: whether the keys and values of the decoder's self-attention are normalized
+            as its queries are. If false, they are not, except at the first position: so Marian's
+            decoder computes pre-norm models.
+        zero_start: whether the embedding of the start token in the decoder is zero, as in Marian.
         dtype: dtype or dtype policy of all layers, such as `"mixed_bfloat16"`. With
             `"int8_from_float32"` the model is quantized: see `quantize`.
         name: name of the model.
@@ -139,6 +157,15 @@ class Transformer(FusedTrainingStep):
         final_norm: bool | None = None,
         num_decoder_layers: int | None = None,
         decoder_intermediate_dim: int | None = None,
+        decoder_type: Literal["attention", "ssru"] = "attention",
+        tied_decoder_layers: Sequence[int] | None = None,
+        feed_forward_depth: int = 2,
+        decoder_feed_forward_depth: int | None = None,
+        embedding_steps: str = "d",
+        sublayer_steps: str | None = None,
+        final_steps: str | None = None,
+        normalize_keys: bool = True,
+        zero_start: bool = False,
         dtype: DType = None,
         name: str | None = None,
         trainable: bool = True,
@@ -399,13 +426,15 @@ class Transformer(FusedTrainingStep):
         Returns:
             A dict of float tensors `(batch, num_layers, num_heads, query, key)`: `"encoder"`, the
             encoder's self-attention; `"decoder"`, the decoder's; and `"cross"`, the encoder-decoder
-            attention, `(..., target, source)`.
+            attention, `(..., target, source)`. An SSRU has one head: the weight of each input in
+            its state, the mean over d_model.
         """
         with recorded_attention() as weights:
             self.decode(decoder_token_ids, encoder_token_ids, self.encode(encoder_token_ids))
 
         def stacked(layers, name):
-            return ops.stack([weights[getattr(layer, name)] for layer in layers], axis=1)
+            # Tied layers are called several times.
+            return ops.stack([weights[getattr(layer, name)].pop(0) for layer in layers], axis=1)
 
         return {
             "encoder": stacked(self.encoder.layers, "self_attention"),

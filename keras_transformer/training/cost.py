@@ -44,12 +44,22 @@ def training_flops(
         return tokens * 2 * width * hyperparameters["intermediate_dim"]
 
     encoder = attention(source, source) + feed_forward(source)
-    decoder = attention(target, target) + attention(target, source) + feed_forward(target)
-    num_layers = hyperparameters["num_layers"]
-    num_decoder_layers = hyperparameters["num_decoder_layers"] or num_layers
-    layers = num_layers * encoder + num_decoder_layers * decoder
+    own = attention(target, target)
+    if hyperparameters.get("decoder_type") == "ssru":
+        own = target * 2 * width**2
+    decoder = own + attention(target, source) + feed_forward(target)
+    layers = hyperparameters["num_layers"] * encoder + _decoder_layers(hyperparameters) * decoder
     products = np.sum(counts * (layers + target * width * vocabulary_size))
     return float(3 * 2 * products)
+
+
+def _decoder_layers(hyperparameters):
+    return hyperparameters["num_decoder_layers"] or hyperparameters["num_layers"]
+
+
+def _feed_forward(width, inner, depth):
+    """Return the number of weights in the matrices of a feed-forward network."""
+    return width**2 if depth == 1 else 2 * width * inner + (depth - 2) * inner**2
 
 
 def least_parameters(hyperparameters: Mapping[str, Any]) -> int:
@@ -63,18 +73,24 @@ def least_parameters(hyperparameters: Mapping[str, Any]) -> int:
     """
     of = {"vocabulary_size": None, **hyperparameters}
     required = ("vocabulary_size", "num_layers", "hidden_dim", "intermediate_dim", "num_heads")
+    required += ("feed_forward_depth",)
     optional = ("source_vocabulary_size", "num_decoder_layers", "decoder_intermediate_dim")
-    optional += ("key_dim", "value_dim", "max_length")
+    optional += ("key_dim", "value_dim", "max_length", "decoder_feed_forward_depth")
     sizes = [of[x] for x in (*required, *(x for x in optional if of[x] is not None))]
     if not all(type(size) is int and size > 0 for size in sizes):
         return 0
     width, inner, num_heads = of["hidden_dim"], of["intermediate_dim"], of["num_heads"]
     key_dim = of["key_dim"] or width // num_heads
     attention = 2 * width * num_heads * (key_dim + (of["value_dim"] or key_dim))
-    encoder = of["num_layers"] * (attention + 2 * width * inner)
-    decoder_inner = of["decoder_intermediate_dim"] or inner
-    num_decoder_layers = of["num_decoder_layers"] or of["num_layers"]
-    decoder = num_decoder_layers * 2 * (attention + width * decoder_inner)
+    depth = of["feed_forward_depth"]
+    encoder = of["num_layers"] * (attention + _feed_forward(width, inner, depth))
+    own = 2 * width**2 if of["decoder_type"] == "ssru" else attention
+    decoder = own + attention
+    decoder += _feed_forward(
+        width, of["decoder_intermediate_dim"] or inner, of["decoder_feed_forward_depth"] or depth
+    )
+    tied = of["tied_decoder_layers"]
+    decoder *= len({*map(str, tied)}) if isinstance(tied, list) else _decoder_layers(of)
     rows = of["vocabulary_size"] * (1 if of["tie_weights"] else 2)
     rows += (of["source_vocabulary_size"] or 0) + 2 * (of["max_length"] or 0)
     return encoder + decoder + rows * width

@@ -61,6 +61,8 @@ def test_pairs_add_up():
         {"key_dim": 3, "value_dim": 5, "num_decoder_layers": 1, "decoder_intermediate_dim": 12},
         {"source_vocabulary_size": 30, "tie_weights": False},
         {"position_encoding": "learned", "max_length": 9},
+        {"decoder_type": "ssru", "tied_decoder_layers": [1, 1], "decoder_feed_forward_depth": 1},
+        {"feed_forward_depth": 4, "decoder_intermediate_dim": 12},
     ],
 )
 def test_least_parameters_are_those_of_all_matrices(options):

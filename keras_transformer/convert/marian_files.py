@@ -1,0 +1,371 @@
+"""Reader of the files that Marian itself writes: `.npz` and `.bin` models, and their YAML."""
+
+import contextlib
+import logging
+import math
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_transformer.errors import UserError
+from keras_transformer.files import user_cache
+from keras_transformer.presets.location import CONFIG
+
+logger = logging.getLogger(__name__)
+
+_DECODER = "decoder.yml"
+_MODELS = (".npz", ".bin")
+_TEXTS = (".yml", ".yaml", ".spm", ".json", ".md", ".txt", ".model", ".bpe")
+_OPTIONS = "special:model.yml"
+# Shortlists of likely tokens, which change only the speed, and files that Marian trains with.
+_OTHERS = ("lex", ".optimizer.", ".progress.", "shortlist")
+_LARGEST = 64 * 2**30
+"""Bytes that a zip file may declare."""
+
+_VERSION = 1
+# Marian's numbers of types: a class, and the size of an item.
+_FLOATS = {0x404: "<f4", 0x402: "<f2", 0x408: "<f8"}
+_INT8 = 0x101
+_QUANTIZED = {0x10001: "<i1", 0x10002: "<i2"}
+_PACKED_NAMES = {
+    **{0x4000: "packed for SSE2", 0x8000: "packed for SSSE3", 0x1000: "packed for AVX2"},
+    **{0x2000: "packed for AVX-512", 0x800: "packed for FBGEMM"},
+}
+_SCALES = "_QuantMultA"  # of inputs, which only integer products need
+
+
+class MarianFiles(NamedTuple):
+    """The content of a folder with a Marian model."""
+
+    path: Path
+    """The file of the model."""
+    arrays: Mapping[str, np.ndarray]
+    """Float arrays by name."""
+    options: dict[str, Any]
+    """The options inside the model."""
+    search: dict[str, Any]
+    """The options of `decoder.yml`; empty without one."""
+    vocabularies: tuple[Path, Path]
+    """The files of the vocabularies of source and target."""
+
+
+def is_marian(folder: Path) -> bool:
+    """Return whether a folder, or a zip file, holds a model that Marian wrote.
+
+    Args:
+        folder: a folder, without the files of transformers or CTranslate2; or any file.
+    """
+    if folder.is_file():
+        return folder.suffix == ".zip"
+    if not folder.is_dir() or (folder / CONFIG).is_file():
+        return False
+    if any(_is_model(path) and path.suffix == ".npz" for path in folder.iterdir()):
+        return True
+    has_vocabulary = any(path.suffix == ".spm" for path in folder.iterdir())
+    return has_vocabulary and any(_is_model(path) for path in folder.iterdir())
+
+
+@contextlib.contextmanager
+def opened(source: Path) -> Iterator[Path]:
+    """Return the folder of a model. A zip file is unpacked for the time of the block.
+
+    Args:
+        source: a folder, or a zip file.
+
+    Raises:
+        UserError: if the zip file is damaged, too large, or would write outside its folder.
+    """
+    if not source.is_file():
+        yield source
+        return
+    user_cache().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=user_cache(), prefix=".unzipped-") as folder:
+        _unzip(source, Path(folder))
+        inner = {path.parent for path in Path(folder).rglob("*") if path.suffix in _MODELS}
+        yield inner.pop() if len(inner) == 1 else Path(folder)
+
+
+def read_files(folder: Path) -> MarianFiles:
+    """Read a folder with a Marian model.
+
+    Args:
+        folder: the folder.
+
+    Raises:
+        UserError: if a file is missing, damaged or of an unknown version or type, or the folder has
+            several models.
+    """
+    search = {}
+    if (file := folder / _DECODER).is_file():
+        search = _mapping(file, read_yaml(file.read_bytes(), file))
+    path = _model_file(folder, search)
+    arrays = _read_npz(path) if path.suffix == ".npz" else _read_bin(path)
+    if _OPTIONS not in arrays:
+        raise UserError(f"{path} has no {_OPTIONS}, the options of a model that Marian wrote.")
+    text = arrays.pop(_OPTIONS).astype("u1").tobytes().partition(b"\0")[0]
+    options = _mapping(path, read_yaml(text, path))
+    for name, array in arrays.items():
+        if array.dtype.kind != "f":
+            raise UserError(f"{path}: `{name}` is an array of {array.dtype}. Expected floats.")
+    return MarianFiles(path, arrays, options, search, _vocabulary_files(folder, search))
+
+
+def read_yaml(text: bytes, path: Path, all_text: bool = False) -> Any:
+    """Return the content of a YAML file, whose tags are refused.
+
+    Args:
+        text: the bytes of the file.
+        path: its path, for errors.
+        all_text: whether all values are strings, such as tokens that look like numbers.
+
+    Raises:
+        UserError: if it is damaged or has tags, or the package PyYAML is missing.
+    """
+    try:
+        import yaml
+    except ImportError as error:
+        raise UserError(
+            "Marian's files are read with the package `pyyaml`, which cannot be imported here "
+            f"({error}). Install it: pip install pyyaml"
+        ) from error
+    # The parser in C is ten times faster, for vocabularies.
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = type("_Text", (base,), {"yaml_implicit_resolvers": {}}) if all_text else base
+    try:
+        return yaml.load(text, loader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} is damaged, or not plain YAML: {reason}") from error
+
+
+# Zip files
+
+
+def _unzip(path, folder):
+    """Unpack the files of a model."""
+    with _zip_file(path) as archive:
+        members = [x for x in archive.infolist() if not x.is_dir()]
+        for member in members:
+            place = PurePosixPath(member.filename.replace("\\", "/"))
+            if place.is_absolute() or ".." in place.parts or ":" in member.filename:
+                raise UserError(f"{path} is refused: {member.filename!r} would be outside of it.")
+            if stat.S_ISLNK(member.external_attr >> 16):
+                raise UserError(f"{path} is refused: {member.filename!r} is a link.")
+            if place.suffix in (*_MODELS, *_TEXTS):
+                (folder / place).parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as packed, open(folder / place, "wb") as file:
+                    shutil.copyfileobj(packed, file)
+
+
+@contextlib.contextmanager
+def _zip_file(path):
+    """Open a zip file of a size that can be true."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > _LARGEST:
+                raise UserError(
+                    f"{path} is refused: it declares {size:,} bytes. Expected at most {_LARGEST:,}."
+                )
+            yield archive
+    # What a damaged file raises depends on its damage.
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
+        raise _damaged(path, error) from error
+    except (ValueError, NotImplementedError, RuntimeError, SyntaxError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise _damaged(path, error) from error
+
+
+def _damaged(path, error):
+    return UserError(f"{path} is damaged or cut short: {error}. Copy or download it again.")
+
+
+# Models
+
+
+def _is_model(path):
+    name = path.name.lower()
+    return path.suffix in _MODELS and not any(x in name for x in _OTHERS)
+
+
+def _model_file(folder, search):
+    """Return the file of the model."""
+    names = search.get("models") or sorted(x.name for x in folder.iterdir() if _is_model(x))
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, list) or not names:
+        raise UserError(f"{folder} has no model of Marian: a file that ends with .npz or .bin.")
+    if "models" in search and len(names) > 1:
+        raise UserError(
+            f"{folder / _DECODER}: unsupported `models` of an ensemble: {', '.join(map(str, names))}."
+            " Expected one model."
+        )
+    path = _inside(folder, names[0])
+    if len(names) > 1:
+        logger.warning("%s has several models. %s is read.", folder, path.name)
+    return path
+
+
+def _inside(folder, name):
+    """Return a file of the folder that an option names, by the last part of its path."""
+    path = folder / PurePosixPath(str(name).replace("\\", "/")).name
+    if not path.is_file():
+        raise UserError(f"{path} is missing, which {folder / _DECODER} names.")
+    return path
+
+
+def _vocabulary_files(folder, search):
+    if names := search.get("vocabs"):
+        if not isinstance(names, list) or len(names) != 2:
+            raise UserError(
+                f"{folder / _DECODER}: unsupported `vocabs`: {names!r}. Expected two, of a source "
+                "and a target (models with several encoders are not supported)."
+            )
+        source, target = (_inside(folder, name) for name in names)
+        return source, target
+    names = sorted(x for x in folder.iterdir() if "vocab" in x.name and x.suffix != ".md")
+    names = [x for x in names if x.suffix in (".spm", ".yml", ".yaml")]
+    if len(names) == 1:
+        return names[0], names[0]
+    sides = [
+        [x for x in names if any(part in x.name for part in parts)]
+        for parts in (("src", "source"), ("trg", "tgt", "target"))
+    ]
+    if [len(side) for side in sides] != [1, 1]:
+        found = ", ".join(x.name for x in names) or "none"
+        raise UserError(
+            f"{folder} has no {_DECODER} that names the vocabularies. Expected one vocab.spm, or "
+            f"two with src and trg in their names. Received: {found}"
+        )
+    return sides[0][0], sides[1][0]
+
+
+def _mapping(path, values):
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is damaged. Expected a mapping of options in YAML.")
+    return values
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an `.npz` file, without pickled objects."""
+    arrays = {}
+    with _zip_file(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                _check_header(path, member, file)
+            with archive.open(member) as file:
+                name = member.filename.removesuffix(".npy")
+                arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
+    return arrays
+
+
+def _check_header(path, member, file):
+    """Check that an array has the declared number of bytes, before room for it is made."""
+    version = np.lib.format.read_magic(file)
+    read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+        version, np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise UserError(f"{path} is refused: {member.filename!r} holds pickled objects.")
+    if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+        raise UserError(f"{path} is damaged: {member.filename!r} does not have its shape {shape}.")
+
+
+def _read_bin(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a `.bin` file; integers are converted to floats."""
+    data = np.memmap(path, "u1", "r") if path.stat().st_size else np.empty(0, "u1")
+    place = 0
+
+    def take(count, dtype="<u8"):
+        nonlocal place
+        start, place = place, place + count * np.dtype(dtype).itemsize
+        if place > len(data):
+            raise UserError(
+                f"{path} is cut short: it has {len(data):,} bytes, of {place:,} or more. Copy or "
+                "download it again."
+            )
+        return np.frombuffer(data[start:place].tobytes(), dtype)
+
+    version = int(take(1)[0])
+    if version != _VERSION:
+        raise UserError(
+            f"{path} is damaged, not a model of Marian, or of an unknown version. Expected version "
+            f"{_VERSION}. Received: {version}"
+        )
+    count = int(take(1)[0])
+    headers = take(4 * count).reshape(count, 4).tolist()
+    names = [take(length, "u1").tobytes() for length, *_ in headers]
+    shapes = [take(length, "<i4").tolist() for _, _, length, _ in headers]
+    take(int(take(1)[0]), "u1")  # to a multiple of 256 bytes
+    arrays = {}
+    for name, shape, (_, number, _, size) in zip(names, shapes, headers):
+        name = name.rstrip(b"\0").decode("utf-8", "replace")
+        if any(length < 0 for length in shape) or math.prod(shape) > size:
+            raise UserError(f"{path} is damaged: `{name}` has {size} bytes for the shape {shape}.")
+        values = take(size, "u1")
+        if not name.endswith(_SCALES):
+            arrays[name] = _array_of(path, name, number, shape, values)
+    return arrays
+
+
+def _array_of(path, name, number, shape, values):
+    """Return an array of a `.bin` file from its bytes, which end with padding."""
+    items = math.prod(shape)
+    if number == _INT8:
+        return values[:items].view("i1").reshape(shape)
+    dtype = np.dtype(_FLOATS.get(number) or _QUANTIZED.get(number) or "V")
+    if not dtype.itemsize:
+        kind = next((x for bit, x in _PACKED_NAMES.items() if number & bit), "unknown")
+        raise UserError(
+            f"{path}: unsupported type {number:#x} of `{name}` ({kind}). Expected float32, or "
+            "intgemm8 or intgemm16 that are not packed for a processor."
+        )
+    end = items * dtype.itemsize
+    rest = 0 if number in _FLOATS else 4
+    if end + rest > len(values):
+        raise UserError(
+            f"{path} is damaged: `{name}` has {len(values)} bytes for the shape {shape}."
+        )
+    array = values[:end].view(dtype)
+    if number in _FLOATS:
+        return array.reshape(shape)
+    # The factor of the integers follows them. All matrices but those of embeddings are transposed,
+    # under the shape that they had before.
+    factor = values[end : end + 4].view("<f4")[0]
+    array = array.astype("float32") / factor
+    if "Wemb" in name:
+        return array.reshape(shape)
+    return array.reshape(shape[-1], items // shape[-1]).T
+
+
+def option(
+    path: Path, options: Mapping[str, Any], name: str, default: Any, supported: Sequence[Any] = ()
+) -> Any:
+    """Return an option, of the type of its default.
+
+    Args:
+        path: the file of the options, for errors.
+        options: dict of options.
+        name: name of the option.
+        default: its value if it is missing.
+        supported: the supported values. Defaults to all.
+
+    Raises:
+        UserError: if it has another type, or its value is not supported.
+    """
+    value = options.get(name, default)
+    types = (int, float) if type(default) is float else (type(default),)
+    if type(value) is bool and type(default) is not bool and name == "normalize":
+        value = float(value)
+    if type(value) not in types or (supported and value not in supported):
+        expected = " or ".join(map(repr, supported)) or type(default).__name__
+        raise UserError(f"{path}: unsupported `{name}`: {value!r}. Expected {expected}.")
+    return value
