@@ -1,7 +1,8 @@
 """Converter of the models that Marian itself writes, such as OPUS-MT's and Firefox's."""
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from keras_transformer.convert.weights import (
 from keras_transformer.data.sentencepiece_model import parse_proto, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
-from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
+from keras_transformer.decoding.constraints import BannedTokens, NoUnknownToken, WordPenalty
 from keras_transformer.errors import UserError
 from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.encoder_decoder import zero_embeddings
@@ -36,7 +37,6 @@ from keras_transformer.translation.translator import Translator
 logger = logging.getLogger(__name__)
 
 _EPSILON = 1e-6
-# Marian's longest wavelength is 10000 * 2 pi. In the paper, it is the wavelength after the last.
 _END, _UNKNOWN = "</s>", "<unk>"
 # Options inside a model, and the only values that `Transformer` has a counterpart of.
 _FIXED = {
@@ -56,12 +56,12 @@ _FIXED = {
     "transformer-rnn-projection": (False, (False,)),
     "transformer-decoder-autoreg": ("self-attention", ("self-attention", "rnn")),
 }
+_CONTROL = re.compile(r"<0x[01][0-9A-F]>")  # a byte that Marian never returns
 # Options of `decoder.yml` without counterparts, and the values that have no effect.
 _SEARCHES = {
     "output-sampling": (None, [], False),
     "force-decode": (None, False),
     "weights": (None, [], [1], [1.0]),
-    "allow-special": (None, False),
     "best-deep": (None, False),
     "shortlist": (None, []),
 }
@@ -73,7 +73,10 @@ def convert_marian_files(source: str | Path) -> Translator:
         files = read_files(folder)
         source_side, target_side = _sides(files)
         parts = architecture(files)
-        model = _model(files, parts, source_side.order, target_side.order)
+        try:
+            model = _model(files, parts, source_side.order, target_side.order)
+        except UserError as error:
+            raise UserError(f"{files.path}: {error}") from error
         tokens = {
             piece[2:-2]: piece
             for piece in source_side.pieces
@@ -88,7 +91,7 @@ def convert_marian_files(source: str | Path) -> Translator:
                 "alignment": {"layer": parts.alignment_layer, "heads": [0]},
                 **language_tokens(target_lang=("source_prefix", tokens)),
             },
-            search=_search(files),
+            search=_search(files, target_side.pieces),
         )
 
 
@@ -107,8 +110,8 @@ def _sides(files: MarianFiles) -> tuple[_Side, _Side]:
     sizes = option(files.path, files.options, "dim-vocabs", [])
     if len(sizes) != 2:
         raise UserError(
-            f"{files.path}: unsupported `dim-vocabs`: {sizes}. Expected the sizes of one source and "
-            "one target."
+            f"{files.path}: unsupported `dim-vocabs`: {sizes}. Expected the sizes of one source "
+            "and one target."
         )
     source, target = (
         _side(path, size, name)
@@ -183,6 +186,8 @@ class Architecture(NamedTuple):
     """Arguments of `Transformer`, except the sizes of the vocabularies."""
     alignment_layer: int
     """Index of the decoder layer whose first head Marian aligns tokens with."""
+    has_no_projection: bool
+    """Whether attentions have no output projection."""
 
 
 def architecture(files: MarianFiles) -> Architecture:
@@ -205,7 +210,10 @@ def architecture(files: MarianFiles) -> Architecture:
         get("dec-cell", "gru", "ssru")
     hidden_dim, width = get("dim-emb", 512), get("transformer-dim-ffn", 2048)
     layers, decoder_layers = get("enc-depth", 6), get("dec-depth", 6)
+    decoder_width = get("transformer-decoder-dim-ffn", 0) or width
     depth = get("transformer-ffn-depth", 2)
+    decoder_depth = get("transformer-decoder-ffn-depth", 0) or depth
+    activation = get("transformer-ffn-activation", "swish", "relu", "swish", "gelu")
     tied = get("transformer-tied-layers", [])
     before, after = get("transformer-preprocess", ""), get("transformer-postprocess", "dan")
     hyperparameters = {
@@ -213,17 +221,11 @@ def architecture(files: MarianFiles) -> Architecture:
         "num_decoder_layers": _if_other(decoder_layers, layers),
         "hidden_dim": hidden_dim,
         "intermediate_dim": width,
-        "decoder_intermediate_dim": _if_other(
-            get("transformer-decoder-dim-ffn", 0) or width, width
-        ),
+        "decoder_intermediate_dim": _if_other(decoder_width, width),
         "feed_forward_depth": depth,
-        "decoder_feed_forward_depth": _if_other(
-            get("transformer-decoder-ffn-depth", 0) or depth, depth
-        ),
+        "decoder_feed_forward_depth": _if_other(decoder_depth, depth),
         "num_heads": get("transformer-heads", 8),
-        "activation": ACTIVATIONS[
-            get("transformer-ffn-activation", "swish", "relu", "swish", "gelu")
-        ],
+        "activation": ACTIVATIONS[activation],
         "layer_norm_epsilon": _EPSILON,
         "use_bias": any(name.endswith(("_bq", "_bk", "_bv")) for name in files.arrays),
         "decoder_type": "ssru" if is_ssru else "attention",
@@ -239,7 +241,7 @@ def architecture(files: MarianFiles) -> Architecture:
             f"{files.path}: unsupported `transformer-guided-alignment-layer`: {last!r}. Expected a "
             f"layer from 1 to {decoder_layers}."
         )
-    return Architecture(hyperparameters, layer - 1)
+    return Architecture(hyperparameters, layer - 1, get("transformer-no-projection", False))
 
 
 def _steps(files: MarianFiles, before: str, after: str, is_ssru: bool) -> dict[str, Any]:
@@ -280,14 +282,15 @@ def _steps(files: MarianFiles, before: str, after: str, is_ssru: bool) -> dict[s
 
 
 def _positions(files: MarianFiles, hidden_dim: int) -> dict[str, Any]:
-    if "Wpos" in files.arrays:
+    if _POSITIONS in files.arrays:
         return {
             "position_encoding": "learned",
-            "max_length": len(files.arrays["Wpos"]),
+            "max_length": len(files.arrays[_POSITIONS]),
             "scale_embeddings": False,
         }
     # Marian has an option of trained positions that its Transformer does not read. So what matters
     # is whether they are in the file.
+    # Its last wavelength is 10000 * 2 pi. In the paper, this is the wavelength after the last one.
     half = hidden_dim // 2
     return {"max_wavelength": 10000 ** (half / (half - 1)) if half > 1 else 10000}
 
@@ -307,59 +310,48 @@ def _model(
     names = _table_names(arrays)
     if names[2] == _LEGACY_OUTPUT:
         arrays[_LEGACY_OUTPUT] = arrays[_LEGACY_OUTPUT].T
-    bias = arrays.get("decoder_ff_logit_out_b")
-    used = {*names, "decoder_ff_logit_out_b", "Wpos"}
+    used = {_BIAS, _POSITIONS}
 
     def tensor(name: str) -> np.ndarray:
         if name not in arrays:
-            raise UserError(f"{files.path} has no array `{name}`.")
+            raise UserError(f"`{name}` is missing.")
         used.add(name)
         return np.asarray(arrays[name], "float32")
 
-    def weight(name: str) -> np.ndarray:
-        name, is_matrix = marian_name(name, model.config)
-        no_bias = option(files.path, files.options, "transformer-no-bias", False)
-        if not is_matrix and no_bias and name not in arrays and "_b" in name:
-            return np.zeros(shapes[name], "float32")
-        if name.endswith(("_Wo", "_bo")) and name not in arrays and _has_no_projection(files):
-            hidden = np.eye(model.config.hidden_dim, dtype="float32")
-            return hidden if is_matrix else hidden[0] * 0
-        return tensor(name).T if is_matrix else tensor(name).ravel()
-
     for name, order in zip(names, (source_order, target_order, target_order)):
-        if len(tensor(name)) != len(order.rows) - len(order.copies):
+        if len(tensor(name)) != (size := order.rows.max() + 1):
             raise UserError(
-                f"{files.path}: `{name}` and the vocabulary do not match. `{name}` has "
-                f"{len(arrays[name]):,} rows; the vocabulary has "
-                f"{len(order.rows) - len(order.copies):,} tokens."
+                f"`{name}` and the vocabulary do not match. `{name}` has {len(arrays[name]):,} "
+                f"rows; the vocabulary has {size:,} tokens."
             )
-    tables = Tables.of_names(
-        tensor, names, target_order, source_order, None if bias is None else np.ravel(bias)
-    )
+    bias = np.ravel(tensor(_BIAS)) if _BIAS in arrays else None
+    tables = Tables.of_names(tensor, names, target_order, source_order, bias)
     with zero_embeddings():
         model = Transformer(**tables.hyperparameters(), **parts.hyperparameters)
-    mappings = stack_mappings(model)
-    shapes = {marian_name(x.name, model.config)[0]: tuple(x.variable.shape) for x in mappings}
+    hidden_dim = model.config.hidden_dim
     is_learned = model.config.max_length is not None
-    hidden_order = None if is_learned else halves_to_interleaved(model.config.hidden_dim)
-    try:
-        assign(mappings, weight, hidden_order)
-        tables.assign(model, hidden_order)
-    except UserError as error:
-        raise UserError(
-            f"{files.path}: {error}".replace(f"{files.path}: {files.path}", f"{files.path}")
-        ) from error
+    hidden_order = None if is_learned else halves_to_interleaved(hidden_dim)
+
+    def weight(name: str) -> np.ndarray:
+        name, is_matrix = marian_name(name, model.config)
+        # Without a projection, the heads are the output: the projection is 1.
+        if parts.has_no_projection and name.endswith(("_Wo", "_bo")) and name not in arrays:
+            return np.eye(hidden_dim) if is_matrix else np.zeros(hidden_dim)
+        return tensor(name).T if is_matrix else tensor(name).ravel()
+
+    assign(stack_mappings(model), weight, hidden_order)
+    tables.assign(model, hidden_order)
     if is_learned:
         for stack in (model.encoder, model.decoder):
-            stack.position_encoding.embeddings.assign(tensor("Wpos"))
+            stack.position_encoding.embeddings.assign(tensor(_POSITIONS))
     if unread := sorted({*arrays} - used):
         raise UserError(
-            f"{files.path}: unsupported arrays: {', '.join(unread[:5])}. Transformer has no such "
-            "parts."
+            f"unsupported arrays: {', '.join(unread[:5])}. Transformer has no such parts."
         )
     return model
 
 
+_BIAS, _POSITIONS = "decoder_ff_logit_out_b", "Wpos"
 _OUTPUT, _LEGACY_OUTPUT = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"
 
 
@@ -374,21 +366,20 @@ def _table_names(arrays: Mapping[str, np.ndarray]) -> tuple[str, str, str]:
     return source, target, output
 
 
-def _has_no_projection(files: MarianFiles) -> bool:
-    return option(files.path, files.options, "transformer-no-projection", False)
-
-
 # Search
 
 
-def _search(files: MarianFiles) -> BeamSearch:
+def _search(files: MarianFiles, pieces: Sequence[str]) -> BeamSearch:
     """Return the search of `decoder.yml`, with Marian's defaults; greedy search without one."""
     path, options = files.path.with_name("decoder.yml"), files.search
-    if not options:
-        return BeamSearch.greedy(constraints=(NoUnknownToken(),))
     constraints = []
     if not option(path, options, "allow-unk", False):
         constraints.append(NoUnknownToken())
+    controls = [i for i, piece in enumerate(pieces) if _CONTROL.fullmatch(piece)]
+    if controls and not option(path, options, "allow-special", False):
+        constraints.append(BannedTokens(tuple(controls)))
+    if not options:
+        return BeamSearch.greedy(constraints=tuple(constraints))
     if penalty := option(path, options, "word-penalty", 0.0):
         constraints.append(WordPenalty(penalty))
     others = [

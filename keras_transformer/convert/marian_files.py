@@ -88,7 +88,10 @@ def opened(source: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=user_cache(), prefix=".unzipped-") as folder:
         _unzip(source, Path(folder))
         inner = {path.parent for path in Path(folder).rglob("*") if path.suffix in _MODELS}
-        yield inner.pop() if len(inner) == 1 else Path(folder)
+        try:
+            yield inner.pop() if len(inner) == 1 else Path(folder)
+        except UserError as error:  # names the temporary folder
+            raise UserError(str(error).replace(folder, str(source))) from error
 
 
 def read_files(folder: Path) -> MarianFiles:
@@ -204,8 +207,8 @@ def _model_file(folder, search):
         raise UserError(f"{folder} has no model of Marian: a file that ends with .npz or .bin.")
     if "models" in search and len(names) > 1:
         raise UserError(
-            f"{folder / _DECODER}: unsupported `models` of an ensemble: {', '.join(map(str, names))}."
-            " Expected one model."
+            f"{folder / _DECODER}: unsupported ensemble of `models`: {', '.join(map(str, names))}. "
+            "Expected one model."
         )
     path = _inside(folder, names[0])
     if len(names) > 1:

@@ -178,10 +178,12 @@ class Alignment:
         rows: list of `(target token, source token, weight)`, one per target token: the source token
             with the largest weight when the target token is predicted, and this weight.
         source_positions: list of the positions of these source tokens.
+        description: the layer and the heads, as a sentence.
     """
 
     rows: list[tuple[str, str, float]]
     source_positions: list[int]
+    description: str = ""
 
     def __str__(self):
         widest = max((len(target) for target, _, _ in self.rows), default=0)
@@ -228,7 +230,11 @@ def alignment(
         (target, attention.source_tokens[place], float(row[place]))
         for target, place, row in zip(attention.target_tokens, places, weights)
     ]
-    return Alignment(rows, places)
+    where = "the last layer" if layer == num_layers - 1 else f"layer {layer + 1}"
+    what = "The mean over the heads" if len(heads) == num_heads else "The mean over some heads"
+    if len(heads) == 1:
+        what = f"Head {heads[0] + 1}"
+    return Alignment(rows, places, f"{what} of {where}.")
 
 
 def plain_tokens(tokens: Iterable[str]) -> list[str]:

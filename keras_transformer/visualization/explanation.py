@@ -72,7 +72,7 @@ class Explanation:
         if self.alignment is not None:
             sections += [
                 "<h2>Alignment</h2>",
-                '<p class="muted">The mean over the heads of the last layer.</p>',
+                f'<p class="muted">{escape(self.alignment.description)}</p>',
                 self.alignment._repr_html_(),
             ]
         if self.beam is not None:
@@ -96,7 +96,9 @@ def explain_translation(
     source, target, beam = _searched(translator, sentence, translation)
     (output,) = translator.preprocessor.decode([target], sentence)
     attention = task_attention(translator, source, target)
-    return Explanation(sentence, output, attention, alignment(attention), beam)
+    # A converted model may have been trained to align with one head.
+    heads = translator.metadata.get("alignment", {})
+    return Explanation(sentence, output, attention, alignment(attention, **heads), beam)
 
 
 def explain_parse(

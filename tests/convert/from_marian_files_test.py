@@ -1,0 +1,428 @@
+"""The models that Marian itself writes, against Marian's outputs and its formulas in NumPy."""
+
+import json
+import os
+import shutil
+import stat
+import zipfile
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import yaml
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.convert.conversion_cache import as_preset, conversions
+from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
+from keras_transformer.reserved_ids import END_ID, START_ID
+from tests.convert.marian_reference import TOKENS, Reference, sentencepiece_model
+from tests.helpers import assert_close
+
+# Models that Marian trained, with its outputs, next to the corpora.
+CASES = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "no data")).parent / "cases" / "marian"
+needs_cases = pytest.mark.skipif(
+    not CASES.is_dir(), reason="there is no ../cases/marian next to KERAS_TRANSFORMER_DATA"
+)
+SOURCE, TARGET = [3, 5, 9, 4, 0], [2, 7, 3, 8, 0]  # Marian's ids
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "keras-transformer"
+
+
+def log_probs(model, source, target):
+    """Return the log-probabilities of the tokens of targets: lists of our ids."""
+    sources, targets = (keras.utils.pad_sequences(x, padding="post") for x in (source, target))
+    before = np.concatenate([np.full((len(targets), 1), START_ID), targets[:, :-1]], axis=1)
+    logits = model({"encoder_token_ids": sources, "decoder_token_ids": before})
+    values = ops.convert_to_numpy(ops.log_softmax(logits))
+    values = np.take_along_axis(values, targets[..., None], axis=-1)[..., 0]
+    return [row[: len(tokens)] for row, tokens in zip(values, target)]
+
+
+# Marian's own outputs
+
+
+def case(name):
+    translator = kt.convert.marian(CASES / name)
+    expected = json.loads((CASES / name / "expected.json").read_text("utf-8"))
+    is_split = name == "opus"
+
+    def encode(tokenizer, texts):
+        if is_split:
+            return [[*tokenizer.ids_of(text.split()), END_ID] for text in texts]
+        return [[*ids, END_ID] for ids in tokenizer.encode(texts)]
+
+    return translator, expected, encode
+
+
+@needs_cases
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("prenorm", "learned", "opus", "ssru_bin"),
+        *(pytest.param(name, marks=pytest.mark.each_backend) for name in ("post", "ssru")),
+    ],
+)
+def test_log_probs_are_marians(name):
+    translator, expected, encode = case(name)
+    source = encode(translator.source_tokenizer, expected["input"])
+    for search in expected["searches"]:
+        best = [outputs[0] for outputs in search["n_best"]]
+        target = encode(translator.tokenizer, [output["text"] for output in best])
+        for actual, output in zip(log_probs(translator.model, source, target), best):
+            assert_close(actual, output["token_log_probs"], atol=1e-4)
+
+
+@needs_cases
+@pytest.mark.parametrize(
+    "name, number",
+    [
+        *(("prenorm", 2), ("ssru", 2), ("opus", 0)),
+        *(
+            pytest.param(name, number, marks=pytest.mark.slow)
+            for name in ("post", "prenorm", "learned", "opus", "ssru", "ssru_bin")
+            for number in range(3)
+            if (name, number) not in (("prenorm", 2), ("ssru", 2), ("opus", 0))
+        ),
+    ],
+)
+def test_the_best_output_of_each_search_is_marians(name, number):
+    translator, expected, encode = case(name)
+    source = encode(translator.source_tokenizer, expected["input"])
+    search = expected["searches"][number]
+    best = [outputs[0] for outputs in search["n_best"]]
+    ours = kt.BeamSearch(
+        search["beam-size"],
+        alpha=search["normalize"],
+        length_penalty="power",
+        constraints=translator.search.constraints,
+    )
+    results = ours(translator.model, keras.utils.pad_sequences(source, padding="post"))
+    token_ids, scores = map(ops.convert_to_numpy, results)
+    outputs = [[i for i in row[0].tolist() if i] for row in token_ids]
+    assert outputs == encode(translator.tokenizer, [output["text"] for output in best])
+    assert_close(scores[:, 0], [output["score"] for output in best], atol=1e-4)
+
+
+# Marian's formulas, for every option
+
+
+OPTIONS = {
+    "post-norm": {},
+    "pre-norm, its own widths": {
+        **{"transformer_preprocess": "n", "transformer_postprocess": "da"},
+        **{"transformer_postprocess_top": "n", "transformer_decoder_dim_ffn": 6, "dec_depth": 1},
+    },
+    "all norms": {
+        **{"transformer_preprocess": "n", "transformer_postprocess": "dan"},
+        **{"transformer_postprocess_top": "an", "transformer_postprocess_emb": "dn"},
+    },
+    "norm before the sum": {"transformer_postprocess": "nda", "tied_embeddings_all": False},
+    "no norms, two matrices": {
+        **{"transformer_postprocess": "da", "tied_embeddings_all": False, "tied_embeddings": True},
+        "transformer_ffn_activation": "swish",
+    },
+    "learned": {"learned": 9, "output_omit_bias": True},
+    "depths": {"transformer_ffn_depth": 3, "transformer_decoder_ffn_depth": 1},
+    "no projection": {"transformer_no_projection": True},
+    "tied layers": {"transformer_tied_layers": [1, 1]},
+    "ssru": {
+        **{"transformer_decoder_autoreg": "rnn", "dec_cell": "ssru"},
+        "transformer_tied_layers": [1, 1],
+    },
+    "pre-norm ssru": {
+        **{"transformer_decoder_autoreg": "rnn", "dec_cell": "ssru"},
+        **{"transformer_preprocess": "n", "transformer_postprocess": "da"},
+    },
+}
+
+
+def converted(reference, folder, **search):
+    return kt.convert.marian(reference.write(folder, **search))
+
+
+def our_ids(tokenizer, token_ids):
+    pieces = {0: END_ID, 1: 3}
+    return [pieces.get(i) or tokenizer.ids_of([TOKENS[i]])[0] for i in token_ids]
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_log_probs_follow_marians_formulas(options, tmp_path):
+    reference = Reference(1, **options)
+    translator = converted(reference, tmp_path / "model")
+    source, target = (our_ids(translator.tokenizer, ids) for ids in (SOURCE, TARGET))
+    (actual,) = log_probs(translator.model, [source], [target])
+    assert_close(actual, reference.log_probs(SOURCE, TARGET), atol=1e-4)
+    # The search computes the same, step by step.
+    search = kt.BeamSearch(3, alpha=0, extra_length=2)
+    token_ids, scores = search(translator.model, np.array([source]))
+    best = [i for i in ops.convert_to_numpy(token_ids)[0, 0].tolist() if i]
+    (actual,) = log_probs(translator.model, [source], [best])
+    assert_close(actual.sum(), ops.convert_to_numpy(scores)[0, 0], atol=1e-4)
+
+
+def test_the_search_is_that_of_decoder_yml(tmp_path):
+    options = {"beam-size": 3, "normalize": True, "word-penalty": 0.5, "allow-unk": True}
+    search = converted(Reference(), tmp_path / "a", **options).search
+    assert search == kt.BeamSearch(
+        3, alpha=1.0, length_penalty="power", constraints=(WordPenalty(0.5),)
+    )
+    reference = Reference()
+    folder = reference.write(tmp_path / "b")
+    (folder / "decoder.yml").unlink()
+    assert kt.convert.marian(folder).search == kt.BeamSearch.greedy(constraints=(NoUnknownToken(),))
+
+
+def test_a_word_penalty_is_subtracted_for_each_token(tmp_path):
+    translator = converted(Reference(2), tmp_path / "model")
+    source = np.array([our_ids(translator.tokenizer, SOURCE)])
+    options = {"beam_size": 2, "alpha": 1.0, "length_penalty": "power", "extra_length": 3}
+    token_ids, scores = kt.BeamSearch(**options)(translator.model, source)
+    search = kt.BeamSearch(**options, constraints=(WordPenalty(0.25),))
+    same_ids, lower = search(translator.model, source)
+    assert (ops.convert_to_numpy(token_ids) == ops.convert_to_numpy(same_ids)).all()
+    assert_close(lower, ops.convert_to_numpy(scores) - 0.25)
+
+
+def test_explain_aligns_by_the_first_head_of_marians_layer(tmp_path):
+    reference = Reference(transformer_guided_alignment_layer="1")
+    translator = converted(reference, tmp_path / "model", **{"allow-unk": True})
+    explanation = translator.explain("abc", "ab")
+    weights = explanation.attention.cross[0, 0]
+    assert explanation.alignment.source_positions == weights.argmax(1).tolist()
+    assert explanation.alignment.description == "Head 1 of layer 1."
+
+
+# Files
+
+
+def test_a_zip_is_converted_once_and_kept(tmp_path, cache):
+    folder = Reference().write(tmp_path / "model")
+    archive = Path(shutil.make_archive(str(tmp_path / "opus"), "zip", folder))
+    path = as_preset(archive)
+    assert as_preset(archive) == path and [x.path for x in conversions()] == [path]
+    assert {x.name for x in cache.iterdir()} <= {"converted", "xla", "jax"}
+    ours, theirs = (kt.Translator.from_preset(x) for x in (archive, folder))
+    assert all(map(np.array_equal, ours.model.get_weights(), theirs.model.get_weights()))
+
+
+def bin_file(path, arrays, version=1):
+    """Write a `.bin` as Marian does: int8 for what `arrays` maps to a factor, else float32."""
+    headers, names, shapes, data = b"", b"", b"", b""
+    for name, (array, number) in arrays.items():
+        values = array
+        if number == 0x10001:
+            factor = np.float32(127 / abs(array).max())
+            rows = array if "Wemb" in name else array.T
+            values = np.concatenate(
+                [np.rint(rows * factor).astype("i1").ravel().view("u1"), factor[None].view("u1")]
+            )
+        raw = values.tobytes()
+        raw += bytes(-len(raw) % 256)
+        headers += np.array([len(name) + 1, number, array.ndim, len(raw)], "<u8").tobytes()
+        names += name.encode() + b"\0"
+        shapes += np.array(array.shape, "<i4").tobytes()
+        data += raw
+    start = np.array([version, len(arrays)], "<u8").tobytes() + headers + names + shapes
+    padding = -(len(start) + 8) % 256
+    path.write_bytes(start + np.array([padding], "<u8").tobytes() + bytes(padding) + data)
+
+
+def bin_arrays(reference, matrices=0x404):
+    text = yaml.safe_dump(reference.options).encode() + b"\0"
+    is_matrix = {name: "_W" in name or name == "Wemb" for name in reference.arrays}
+    return {
+        **{
+            name: (array, matrices if is_matrix[name] and "_ln" not in name else 0x404)
+            for name, array in reference.arrays.items()
+        },
+        "special:model.yml": (np.frombuffer(text, "i1"), 0x101),
+    }
+
+
+def bin_folder(path, reference, **options):
+    path.mkdir()
+    bin_file(path / "model.intgemm.alphas.bin", bin_arrays(reference, **options))
+    (path / "lex.50.50.ende.s2t.bin").write_bytes(b"a shortlist")
+    (path / "vocab.ende.spm").write_bytes(sentencepiece_model())
+    return path
+
+
+def test_firefoxs_integers_are_read_as_the_floats_that_they_stand_for(tmp_path):
+    options = OPTIONS["ssru"]
+    reference = Reference(3, **options)
+    floats = kt.convert.marian(bin_folder(tmp_path / "floats", reference))
+    integers = kt.convert.marian(bin_folder(tmp_path / "int8", reference, matrices=0x10001))
+    for ours, exact in zip(integers.model.weights, floats.model.weights):
+        ours, exact = map(ops.convert_to_numpy, (ours, exact))
+        assert_close(ours, exact, atol=abs(exact).max() / 127 + 1e-6)
+    source, target = (our_ids(floats.tokenizer, ids) for ids in (SOURCE, TARGET))
+    (actual,) = log_probs(floats.model, [source], [target])
+    assert_close(actual, reference.log_probs(SOURCE, TARGET), atol=1e-5)
+
+
+# Refusals
+
+
+def message_of(source):
+    with pytest.raises(kt.UserError) as error:
+        kt.Translator.from_preset(source)
+    message = str(error.value)
+    assert "\n" not in message
+    assert not conversions()
+    return message
+
+
+UNSUPPORTED = {
+    "type": "s2s",
+    "transformer-decoder-autoreg": "average-attention",
+    "transformer-alibi-shift": True,
+    "lemma-dim-emb": 8,
+    "transformer-postprocess": "dar",
+    "input-types": ["sequence", "alignment"],
+    "dim-vocabs": [11, 11, 11],
+    "transformer-ffn-activation": "sigmoid",
+    "transformer-guided-alignment-layer": "3",
+    "dim-emb": "8",
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_an_option_without_counterpart_is_refused_by_its_name(name, tmp_path):
+    reference = Reference()
+    reference.options[name] = UNSUPPORTED[name]
+    message = message_of(reference.write(tmp_path / "model"))
+    assert f"`{name}`" in message and "model.npz" in message
+
+
+def test_an_ensemble_is_refused(tmp_path):
+    folder = Reference().write(tmp_path / "model", models=["model.npz", "model2.npz"])
+    assert "ensemble" in message_of(folder)
+
+
+def damage_of(name, folder):
+    """Damage a model, and return the file that the error must name and a part of its reason."""
+    model, config, vocabulary = (folder / x for x in ("model.npz", "decoder.yml", "vocab.spm"))
+    if name == "cut short":
+        model.write_bytes(model.read_bytes()[:-200])
+        return model, "cut short"
+    if name == "empty":
+        model.write_bytes(b"")
+        return model, "cut short"
+    if name == "pickles":
+        np.savez(model, Wemb=np.array([{"a": 1}], dtype=object))
+        return model, "pickled"
+    if name == "tags":
+        config.write_text("beam-size: !!python/object/apply:os.system ['true']\n")
+        return config, "not plain YAML"
+    if name == "other vocabulary":
+        reference = Reference(dim_vocabs=[12, 12])
+        reference.write(folder)
+        return vocabulary, "11 tokens; the model expects 12"
+    if name == "an array too few":
+        reference = Reference()
+        del reference.arrays["encoder_l1_self_Wq"]
+        reference.write(folder)
+        return model, "`encoder_l1_self_Wq` is missing"
+    if name == "an array too many":
+        reference = Reference()
+        reference.arrays["encoder_l1_self_gate"] = np.zeros(3, "float32")
+        reference.write(folder)
+        return model, "encoder_l1_self_gate"
+    if name == "array longer than its bytes":
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"
+        header = header.ljust(117) + "\n"
+        with zipfile.ZipFile(model, "w") as archive:
+            archive.writestr("Wemb.npy", b"\x93NUMPY\x01\x00v\x00" + header.encode())
+        return model, "does not have its shape"
+    vocabulary.write_bytes(b"no SentencePiece model")
+    return vocabulary, "SentencePiece"
+
+
+DAMAGES = (
+    *("cut short", "empty", "pickles", "tags", "other vocabulary", "an array too few"),
+    *("an array too many", "array longer than its bytes", "damaged vocabulary"),
+)
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_file_is_named(name, tmp_path):
+    folder = Reference().write(tmp_path / "model")
+    file, reason = damage_of(name, folder)
+    message = message_of(folder)
+    assert str(file) in message and reason in message
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"version": 2}, "unknown version"),
+        ({"number": 0x11001}, "packed for AVX2"),
+        ({"number": 0x77}, "unsupported type 0x77"),
+        ({"cut": 300}, "cut short"),
+    ],
+)
+def test_a_damaged_bin_is_named(change, reason, tmp_path):
+    folder = bin_folder(tmp_path / "model", Reference())
+    file = folder / "model.intgemm.alphas.bin"
+    arrays = bin_arrays(Reference())
+    array, number = arrays["Wemb"]
+    arrays["Wemb"] = array, change.get("number", number)
+    bin_file(file, arrays, change.get("version", 1))
+    file.write_bytes(file.read_bytes()[: -change.get("cut", 0) or None])
+    message = message_of(folder)
+    assert str(file) in message and reason in message
+
+
+def test_a_zip_that_leaves_its_folder_or_the_memory_is_refused(tmp_path):
+    def archive(name, member, size=None):
+        path = tmp_path / f"{name}.zip"
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr(member, b"x")
+            if size is not None:
+                file.infolist()[0].file_size = size
+        return path
+
+    link = zipfile.ZipInfo("model.npz")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    for path, reason in (
+        (archive("outside", "../../model.npz"), "outside"),
+        (archive("absolute", "/tmp/model.npz"), "outside"),
+        (archive("link", link), "is a link"),
+        (archive("bomb", "model.npz", 2**42), "declares 4,398,046,511,104 bytes"),
+        (archive("without", "readme.txt"), "no model"),
+    ):
+        message = message_of(path)
+        assert path.name in message and reason in message, message
+    assert not (tmp_path / "model.npz").exists()
+
+
+# What a converted model can do
+
+
+@needs_cases
+@pytest.mark.parametrize(
+    "name", ["ssru", *(pytest.param(name, marks=pytest.mark.slow) for name in ("post", "opus"))]
+)
+def test_a_converted_model_is_fine_tuned_and_kept(name, tmp_path):
+    translator, expected, encode = case(name)
+    source = encode(translator.source_tokenizer, expected["input"])
+    target = [row[::-1] for row in source]  # something new to learn
+    before = sum(x.sum() for x in log_probs(translator.model, source, target))
+    sources, targets = (keras.utils.pad_sequences(x, padding="post") for x in (source, target))
+    shifted = np.concatenate([np.full((len(targets), 1), START_ID), targets[:, :-1]], axis=1)
+    loss = kt.LabelSmoothedCrossentropy()
+    translator.model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=False)
+    inputs = {"encoder_token_ids": sources, "decoder_token_ids": shifted}
+    translator.model.fit(inputs, targets, epochs=3, verbose=0)
+    assert sum(x.sum() for x in log_probs(translator.model, source, target)) > before
+    translator.save_to_preset(tmp_path / "preset")
+    again = kt.Translator.from_preset(tmp_path / "preset")
+    assert again.search == translator.search and again.metadata == translator.metadata
+    texts = ["Anna sees the dog.", "Chloe buys the bench number two."]
+    assert again(texts) == translator(texts)
