@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables
 from keras_transformer.errors import UserError
 from keras_transformer.layers import SinePositionEncoding
+from keras_transformer.models.variants import marian_wavelength
 
 # CTranslate2's numbers of activations: the supported ones, and the names of the others.
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu", 5: "tanh", 6: "sigmoid"}
@@ -236,7 +237,7 @@ def _sinusoids_of(table: np.ndarray) -> tuple[float, int, bool] | None:
     length, hidden_dim = table.shape
     if hidden_dim % 2:
         return None
-    for max_wavelength in (10000, _fairseq_wavelength(hidden_dim)):
+    for max_wavelength in (10000, marian_wavelength(hidden_dim)):
         for first_position in _FIRST_POSITIONS:
             for in_halves in (False, True):
                 found = (max_wavelength, first_position, in_halves)
@@ -247,16 +248,7 @@ def _sinusoids_of(table: np.ndarray) -> tuple[float, int, bool] | None:
 
 def _own_sinusoids(hidden_dim: int) -> tuple[float, int, bool]:
     """Return the sinusoids of models without a table: fairseq's, from position 1."""
-    return _fairseq_wavelength(hidden_dim), 1, True
-
-
-def _fairseq_wavelength(hidden_dim: int) -> float:
-    """Return our `max_wavelength` for the sinusoids of fairseq, tensor2tensor and CTranslate2.
-
-    Their last wavelength is 10000 * 2 pi. In the paper, this is the wavelength after the last one.
-    """
-    half = hidden_dim // 2
-    return 10000 ** (half / (half - 1)) if half > 1 else 10000
+    return marian_wavelength(hidden_dim), 1, True
 
 
 def _sinusoids(

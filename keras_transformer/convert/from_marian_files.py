@@ -31,6 +31,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.models.variants import marian_wavelength
 from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
 
@@ -128,7 +129,11 @@ def _side(path: Path, size: int, side: str) -> _Side:
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
         tokens = [piece.piece for piece in model.pieces]
-        end, unknown = model.trainer_spec.eos_id, model.trainer_spec.unk_id
+        spec = model.trainer_spec
+        end, unknown = spec.eos_id, spec.unk_id
+        # Control tokens that this package put there. Marian trains without them.
+        start = spec.bos_id if spec.bos_id >= 0 else end
+        pad = spec.pad_id if spec.pad_id >= 0 else unknown
     else:
         ids = read_yaml(path.read_bytes(), path, all_text=True)
         tokens = _in_order(path, ids)
@@ -142,8 +147,8 @@ def _side(path: Path, size: int, side: str) -> _Side:
             f"{path} and the model do not match. {path.name} has {len(tokens):,} tokens; the model "
             f"expects {size:,} (`dim-vocabs`)."
         )
-    # Marian has no start token and no padding: a vector of zeros, and a mask. Ours are copies.
-    order = reserve(len(tokens), end, end, unknown, unknown)
+    # Marian has no start token and no padding, but a vector of zeros and a mask: ours are copies.
+    order = reserve(len(tokens), start, end, unknown, pad)
     pieces = order.pieces(tokens)
     surface = None if path.suffix == ".spm" else ""
     try:
@@ -290,9 +295,7 @@ def _positions(files: MarianFiles, hidden_dim: int) -> dict[str, Any]:
         }
     # Marian has an option of trained positions that its Transformer does not read. So what matters
     # is whether they are in the file.
-    # Its last wavelength is 10000 * 2 pi. In the paper, this is the wavelength after the last one.
-    half = hidden_dim // 2
-    return {"max_wavelength": 10000 ** (half / (half - 1)) if half > 1 else 10000}
+    return {"max_wavelength": marian_wavelength(hidden_dim)}
 
 
 def _if_other(value: Any, usual: Any) -> Any:

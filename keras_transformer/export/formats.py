@@ -15,6 +15,7 @@ _HOMES = {
     "saved_model": ("saved_model", "export_translator"),
     "ctranslate2": ("ctranslate2", "export_ctranslate2"),
     "marian": ("marian", "export_marian"),
+    "marian_npz": ("marian_npz", "export_marian_npz"),
     "onnx": ("onnx", "export_onnx"),
 }
 
@@ -25,7 +26,7 @@ def export_as(translator: Translator, path: str | Path, format: str, **options: 
     Args:
         translator: a `Translator`.
         path: the folder to write, completely or not at all.
-        format: `"saved_model"`, `"ctranslate2"`, `"marian"` or `"onnx"`.
+        format: `"saved_model"`, `"ctranslate2"`, `"marian"`, `"marian_npz"` or `"onnx"`.
         **options: arguments of the function that writes the format.
 
     Raises:

@@ -52,7 +52,7 @@ class SSRU(keras.layers.Layer):
         return [self.input_dense, self.forget_dense]
 
     def build(self, input_shape: Shape) -> None:
-        self.hidden_dim = input_shape[-1]
+        self.hidden_dim: int = input_shape[-1]  # pyright: ignore[reportAttributeAccessIssue]
         options = {"units": self.hidden_dim, "dtype": self.dtype_policy}
         self.input_dense = keras.layers.Dense(use_bias=False, name="input", **options)
         self.forget_dense = keras.layers.Dense(activation="sigmoid", name="forget", **options)

@@ -133,9 +133,8 @@ class _Stack:
         self.embedding_norm = norm("embedding_norm") if "n" in self.embedding_steps else None
         # A post-norm layer ends with a normalization of its own.
         is_normal = config.normalize_first if config.final_norm is None else config.final_norm
-        self.final_steps = config.final_steps
-        if self.final_steps is None:
-            self.final_steps = "n" if is_normal else ""
+        steps = config.final_steps
+        self.final_steps: str = ("n" if is_normal else "") if steps is None else steps
         self.layer_norm = norm("norm") if "n" in self.final_steps else None
 
     def embed(self, token_ids, positions=None, added=None, training=None):

@@ -96,6 +96,12 @@ class ModelOptions:
     """N (section 3.1), if not the variant's."""
     num_decoder_layers: int | None = None
     """N of the decoder, if not the encoder's. Fewer layers make searches faster."""
+    decoder: Literal["attention", "ssru"] = "attention"
+    """Self-attention in the decoder, or in its place a recurrent unit that makes searches faster:
+    see `kt.layers.SSRU`."""
+    zero_start: bool = False
+    """Whether the decoder begins with a vector of zeros in place of a start token, and sinusoids
+    have Marian's wavelengths. The export `marian_npz` requires it."""
     dropout: float | None = None
     """P_drop (section 5.4), if not the variant's."""
     label_smoothing: float | None = None
@@ -130,7 +136,33 @@ def get_hyperparameters(options: ModelOptions) -> dict[str, Any]:
     for name in ("num_layers", "num_decoder_layers", "dropout", "label_smoothing"):
         if (value := getattr(options, name)) is not None:
             hyperparameters[name] = value
-    return hyperparameters
+    if options.decoder != "attention":
+        hyperparameters["decoder_type"] = options.decoder
+    return with_zero_start(hyperparameters) if options.zero_start else hyperparameters
+
+
+def with_zero_start(hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters of a model that Marian can run: see `ModelOptions.zero_start`.
+
+    Args:
+        hyperparameters: dict of arguments of `Transformer`.
+    """
+    changed = {**hyperparameters, "zero_start": True}
+    if hyperparameters["position_encoding"] == "sine":
+        changed["max_wavelength"] = marian_wavelength(hyperparameters["hidden_dim"])
+    return changed
+
+
+def marian_wavelength(hidden_dim: int) -> float:
+    """Return our `max_wavelength` for the sinusoids of Marian, fairseq and tensor2tensor.
+
+    Their last wavelength is 10000 * 2 pi. In the paper, this is the wavelength after the last one.
+
+    Args:
+        hidden_dim: d_model.
+    """
+    half = hidden_dim // 2
+    return 10000 ** (half / (half - 1)) if half > 1 else 10000
 
 
 def get_variant(name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.models.variants import ModelOptions
+from keras_transformer.models.variants import ModelOptions, with_zero_start
 from keras_transformer.options import fixed_settings
 from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.storage import (
@@ -22,7 +22,7 @@ from keras_transformer.training.processes import Processes
 
 # Options that the preset decides.
 _DECIDED = (
-    *("variant", "scale", "num_layers", "num_decoder_layers", "vocabulary_size"),
+    *("variant", "scale", "num_layers", "num_decoder_layers", "decoder", "vocabulary_size"),
     *("source_vocabulary_size", "vocabulary_sentences", "vocabulary_type", "normalization"),
     *("character_coverage", "byte_fallback"),
 )
@@ -107,7 +107,7 @@ def make_initial_model(
     Args:
         init: as for `initial_preset`.
         vocabulary_size: the expected size of the vocabulary.
-        options: `ModelOptions`. Only dropout and precision are used.
+        options: `ModelOptions`. Only dropout, zero start and precision are used.
         processes: the `Processes` that train together.
         model_class: `Transformer`, or a class derived from it.
         **expected: the expected values of further arguments of `model_class`.
@@ -141,11 +141,11 @@ def make_initial_model(
 
 
 def initial_hyperparameters(init: str | Path, options: ModelOptions) -> dict[str, Any]:
-    """Return the model's arguments in a preset, with the dropout of `ModelOptions`."""
+    """Return the model's arguments in a preset, with dropout and zero start of `ModelOptions`."""
     hyperparameters = dict(initial_preset(init)[0].hyperparameters)
     if options.dropout is not None:
         hyperparameters["dropout"] = options.dropout
-    return hyperparameters
+    return with_zero_start(hyperparameters) if options.zero_start else hyperparameters
 
 
 def _defaults(options):

@@ -265,10 +265,11 @@ class Translator(Task):
             num_results: for a SavedModel, the number of translations of its signature `n_best`.
             format: `"saved_model"`, for TensorFlow, with tokenizer and search inside;
                 `"ctranslate2"`, for CTranslate2; `"marian"`, for HuggingFace's class
-                `MarianMTModel`; or `"onnx"`, the encoder and a step of the decoder.
+                `MarianMTModel`; `"marian_npz"`, for Marian itself; or `"onnx"`, the encoder and a
+                step of the decoder.
             **options: arguments of the function that writes the format: `export_translator`,
-                `export_ctranslate2`, `export_marian` or `export_onnx` in the module of
-                `keras_transformer.export` with the name of the format.
+                `export_ctranslate2`, `export_marian`, `export_marian_npz` or `export_onnx` in the
+                module of `keras_transformer.export` with the name of the format.
 
         Raises:
             UserError: if there is no such format or option, or the format cannot hold the model.

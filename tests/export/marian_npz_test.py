@@ -1,0 +1,96 @@
+"""Files for Marian itself: what its formulas in NumPy compute from them."""
+
+import numpy as np
+import pytest
+import sentencepiece
+import yaml
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.data.sentencepiece_model import in_our_order
+from keras_transformer.decoding.constraints import WordPenalty
+from keras_transformer.models.variants import marian_wavelength
+from keras_transformer.reserved_ids import START_ID
+from tests.convert.marian_reference import HEADS, SIZE, WIDTH, Reference, sentencepiece_model
+from tests.helpers import assert_close, randomize
+
+SIZES = {"num_layers": 2, "hidden_dim": SIZE, "intermediate_dim": WIDTH, "num_heads": HEADS}
+SOURCE, TARGET = [5, 9, 6, 4, 2], [7, 4, 8, 2]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def translator(**options):
+    tokenizer = kt.data.Tokenizer(in_our_order(sentencepiece_model()))
+    source = options.get("source_vocabulary_size") and kt.data.Tokenizer(tokenizer.proto)
+    options = {"zero_start": True, "max_wavelength": marian_wavelength(SIZE), **SIZES, **options}
+    model = randomize(kt.Transformer(tokenizer.vocabulary_size, **options))
+    search = {"beam_size": 2, "alpha": 0.5, "length_penalty": "power"}
+    return kt.Translator(model, tokenizer, source_tokenizer=source or None, **search)
+
+
+MODELS = {
+    "plain": {},
+    "pre-norm": {"normalize_first": True, "normalize_keys": False, "use_bias": True},
+    "ssru": {"decoder_type": "ssru", "tied_decoder_layers": [1, 1], "activation": "silu"},
+    "own matrices": {"source_vocabulary_size": 13, "tie_weights": False, "output_bias": True},
+    "tied output": {"source_vocabulary_size": 13, "num_decoder_layers": 1},
+    "other steps": {"sublayer_steps": "nsdan", "normalize_keys": False, "final_steps": "an"},
+    "depth": {"feed_forward_depth": 3, "decoder_intermediate_dim": 6, "embedding_steps": "dn"},
+}
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_marian_computes_what_the_model_computes(options, tmp_path):
+    ours = translator(**options)
+    ours.export(tmp_path / "model", format="marian_npz")
+    arrays = dict(np.load(tmp_path / "model" / "model.npz", allow_pickle=False))
+    written = yaml.safe_load(arrays.pop("special:model.yml").tobytes().partition(b"\0")[0])
+    reference = Reference()
+    reference.options, reference.arrays = written, dict(arrays)
+    inputs = {"encoder_token_ids": [SOURCE], "decoder_token_ids": [[START_ID, *TARGET[:-1]]]}
+    log_probs = ops.convert_to_numpy(
+        ops.log_softmax(ours.model({name: np.array(x) for name, x in inputs.items()}))
+    )[0, range(len(TARGET)), TARGET]
+    assert_close(log_probs, reference.log_probs(SOURCE, TARGET), atol=1e-4)
+    assert reference.arrays.keys() == arrays.keys()  # it needed no others
+    again = kt.convert.marian(tmp_path / "model")
+    assert again.search.beam_size == 2 and again.search.alpha == 0.5
+    weights = {weight.path: weight for weight in again.model.weights}
+    for weight in ours.model.weights:  # `again` also has biases of zeros
+        assert_close(weights[weight.path], weight)
+    texts = ["abc", "hgfedcba"]
+    assert ours(texts) == kt.Translator(again.model, again.preprocessor, search=ours.search)(texts)
+
+
+def test_the_folder_holds_vocabularies_and_the_search(tmp_path, caplog):
+    ours = translator(source_vocabulary_size=13)
+    ours.search = kt.BeamSearch(3, alpha=1.0, constraints=(WordPenalty(0.5),))
+    ours.export(tmp_path / "model", format="marian_npz")
+    options = yaml.safe_load((tmp_path / "model" / "decoder.yml").read_text("utf-8"))
+    assert options["beam-size"] == 3 and options["word-penalty"] == 0.5 and options["allow-unk"]
+    assert "length_penalty=gnmt" in caplog.text
+    for name in options["vocabs"]:
+        processor = sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / name))
+        assert processor.encode("abc") == ours.tokenizer.encode(["abc"])[0]
+
+
+@pytest.mark.parametrize(
+    "options, name",
+    [
+        ({"zero_start": False}, "zero_start"),
+        ({"max_wavelength": 10000}, "max_wavelength"),
+        ({"normalize_first": True}, "normalize_keys"),
+        ({"layer_norm_epsilon": 1e-5}, "layer_norm_epsilon"),
+        ({"activation": "tanh"}, "activation"),
+        ({"key_dim": 3}, "key_dim"),
+        ({"attention_window": 3}, "attention_window"),
+    ],
+)
+def test_a_model_that_marian_cannot_compute_is_refused(options, name, tmp_path):
+    with pytest.raises(kt.UserError, match=f"Marian only supports {name}="):
+        translator(**options).export(tmp_path / "model", format="marian_npz")
+    assert not (tmp_path / "model").exists()
