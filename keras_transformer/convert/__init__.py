@@ -3,7 +3,7 @@
 Each function reads a folder or `hf://user/repository`, and runs no code of it.
 `keras-transformer convert FORMAT SOURCE DESTINATION` writes the result as a preset.
 
-- `marian`: Marian and OPUS-MT in HuggingFace's form; returns a `Translator`.
+- `marian`: Marian and OPUS-MT, in Marian's own form or HuggingFace's; returns a `Translator`.
 - `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form; returns a `Translator`.
 - `fsmt`: fairseq's models of WMT 2019 in HuggingFace's form; returns a `Translator`.
 - `ctranslate2`: any Transformer of CTranslate2, quantized or not; returns a `Translator`.

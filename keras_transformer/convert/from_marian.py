@@ -48,15 +48,20 @@ _SPECIAL_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad
 
 
 def marian(source: str | Path, target_language: str | None = None) -> Translator:
-    """Convert a Marian model, such as OPUS-MT, in HuggingFace's form.
+    """Convert a Marian model, such as OPUS-MT, in HuggingFace's form or in Marian's own.
 
     ```python
     translator = kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-de")
+    translator = kt.convert.marian("opus-2021-02-22.zip")
     translator(["A dog runs."])
     translator.save_to_preset("opus_mt_en_de")
 
     kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-gem", target_language="deu")
     ```
+
+    Marian's own form is a folder or a zip file with `.npz` or `.bin` models, `decoder.yml` and
+    vocabularies (`.spm`, or `.yml` with `source.spm` and `target.spm`). The guide "Convert models"
+    lists the supported options. The rest of this page is about HuggingFace's form.
 
     The model computes the same function, except that its tokens and the positions of d_model are
     reordered. Logits, searches and scores equal transformers' when `generate` is called with
@@ -83,7 +88,8 @@ def marian(source: str | Path, target_language: str | None = None) -> Translator
 
     Args:
         source: path of a folder with `config.json`, `model.safetensors` or `pytorch_model.bin`,
-            `source.spm`, `target.spm` and `vocab.json`; or `hf://user/repository`.
+            `source.spm`, `target.spm` and `vocab.json`; or `hf://user/repository`; or a folder or a
+            zip file in Marian's own form.
         target_language: for a model with several target languages, the language to translate into:
             `"deu"` stands for the token `>>deu<<`, which then begins every source.
 
