@@ -86,11 +86,12 @@ FAULTS = {
         (" + replica * size", ""),
     ],
     "layers/transformer_layer.py": [
-        (
-            "return layer_norm(x + self.dropout_layer(sublayer(x), training=training))",
-            "return layer_norm(x + self.dropout_layer(sublayer(x)))",
-        ),
-        ("if self.normalize_first:", "if not self.normalize_first:"),
+        ("self.dropout_layer(y, training=training)", "self.dropout_layer(y)"),
+        ("PRE_NORM if normalize_first else POST_NORM", "POST_NORM"),
+    ],
+    "layers/ssru.py": [
+        ("is_before = positions < cache_index", "is_before = positions <= cache_index"),
+        ("later[0] * earlier[1] + later[1]", "earlier[1] + later[1]"),
     ],
     "layers/decoder_layer.py": [
         ("ops.expand_dims(queries + cache_index, -1)", "ops.expand_dims(queries, -1)"),
