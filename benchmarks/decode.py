@@ -42,6 +42,8 @@ class Options:
     """Tokens per output, with random weights."""
     batch_size: int = 64
     """Sentences per batch."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Dtype of our and transformers' model with random weights. CTranslate2 takes float32."""
     beam_size: int = 4
     """Beam size."""
     alpha: float = 0.6
@@ -69,7 +71,7 @@ def main(options):
     if "ctranslate2" in options.peers:
         peers.append(CTranslate2(work.model, work.pieces, work.search, threads))
     if "transformers" in options.peers:
-        peers.append(Transformers(work.model, work.search, threads))
+        peers.append(Transformers(work.model, work.search, threads, options.precision))
 
     batches = batches_by_length(work.sentences, options.batch_size)
     print(
@@ -91,6 +93,7 @@ def random_work(options):
             "`output_length` must be more than `source_length`. Received: "
             f"output_length={options.output_length}, source_length={options.source_length}"
         )
+    keras.config.set_dtype_policy(options.precision)
     keras.utils.set_random_seed(1)
     size = VOCABULARY_SIZES[options.size]
     shape = (options.sentences or 2 * options.batch_size, options.source_length)
@@ -163,17 +166,14 @@ def run_all(system, inputs):
 
 
 def print_table(work, results):
-    """Print a Markdown table with one row per peer."""
-    ours, *peers = results
-    print("| Work | Ours | Peer | Ours / peer | Same tokens | Steps |")
-    print("|---|---|---|---|---|---|")
-    for peer in peers:
-        same = np.mean([own == theirs for own, theirs in zip(ours.outputs, peer.outputs)])
-        faster = spread(ratios(ours.seconds, peer.seconds), ".2f")
-        print(
-            f"| {work} | {speed(ours)} | {speed(peer)} | {faster} | {same:.1%} "
-            f"| {ours.steps}, {peer.steps} |"
-        )
+    """Print a Markdown table with one row per system, ours first."""
+    ours = results[0]
+    print("| Work | System | Ours / system | Same tokens | Steps |")
+    print("|---|---|---|---|---|")
+    for result in results:
+        same = np.mean([own == theirs for own, theirs in zip(ours.outputs, result.outputs)])
+        faster = spread(ratios(ours.seconds, result.seconds), ".2f")
+        print(f"| {work} | {speed(result)} | {faster} | {same:.1%} | {result.steps} |")
 
 
 def speed(result):

@@ -68,7 +68,7 @@ def _copy_weights(marian, model):
         (marian.model.encoder, model.encoder),
         (marian.model.decoder, model.decoder),
     ):
-        _copy(theirs.embed_positions.weight, SinePositionEncoding()(zeros)[0])
+        _copy(theirs.embed_positions.weight, SinePositionEncoding(dtype="float32")(zeros)[0])
         for their_layer, our_layer in zip(theirs.layers, ours.layers):
             _copy_layer(their_layer, our_layer)
 
@@ -104,4 +104,4 @@ def _copy_norm(theirs, ours):
 
 
 def _copy(theirs, ours):
-    theirs.copy_(torch.from_numpy(ops.convert_to_numpy(ours).copy()))
+    theirs.copy_(torch.from_numpy(ops.convert_to_numpy(ops.cast(ours, "float32")).copy()))

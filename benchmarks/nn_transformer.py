@@ -47,7 +47,7 @@ class TorchTransformer(torch.nn.Module):
         self.dropout = torch.nn.Dropout(dropout)
         self.embeddings = torch.nn.Parameter(_tensor(model.encoder.token_embedding.embeddings))
         zeros = ops.zeros((1, _POSITIONS, config.hidden_dim))
-        self.register_buffer("positions", _tensor(SinePositionEncoding()(zeros)[0]))
+        self.register_buffer("positions", _tensor(SinePositionEncoding(dtype="float32")(zeros)[0]))
         # PyTorch's masks are true where a query must not look.
         causal = torch.triu(torch.ones(_POSITIONS, _POSITIONS, dtype=torch.bool), diagonal=1)
         self.register_buffer("causal", causal)
@@ -111,7 +111,7 @@ def _copy(parameter, values):
 
 
 def _tensor(x):
-    return torch.tensor(np.array(ops.convert_to_numpy(x)))
+    return torch.tensor(np.array(ops.convert_to_numpy(ops.cast(x, "float32"))))
 
 
 def _leave_dropout_to_sublayers(torch_layer):

@@ -138,24 +138,25 @@ class CTranslate2:
 class Transformers:
     """`generate` of HuggingFace's Marian model, with its default stopping rule.
 
-    It divides scores by |y|^alpha, where |y| includes the end token.
+    It divides scores by |y|^alpha, where |y| includes the end token. It uses a GPU if there is one.
     """
 
-    def __init__(self, model, search, threads):
+    def __init__(self, model, search, threads, dtype="float32"):
         import torch
         import transformers
         from marian import marian_model
 
         self.name = f"transformers {transformers.__version__} on torch {torch.__version__}"
         self.search = search
-        self.model = marian_model(model)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.model = marian_model(model).to(device, getattr(torch, dtype))
         torch.set_num_threads(threads)
 
     def prepare(self, sentences):
         import torch
         from transformers import GenerationConfig
 
-        token_ids = torch.from_numpy(pad(sentences)).long()
+        token_ids = torch.from_numpy(pad(sentences)).long().to(self.model.device)
         shortest, longest = self.search.limits(sentences)
         config = GenerationConfig(
             num_beams=self.search.beam_size,

@@ -10,6 +10,7 @@ import ctypes
 import os
 import platform
 import statistics
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -115,7 +116,7 @@ def start(name, options):
         keep_freed_memory()
     # Exclude the memory of the libraries themselves.
     small = kt.Transformer.from_variant("tiny", vocabulary_size=100, hidden_dim=16)
-    make_system(name, small, os.cpu_count()).step((np.ones((2, 4), "int32"),) * 2)
+    make_system(name, small, os.cpu_count()).train((np.ones((2, 4), "int32"),) * 2, 1)
     memory_before = memory_status("VmRSS")
     batch, model = random_batch(options), build_model(options)
     flops = flops_of(model, batch)
@@ -131,13 +132,24 @@ def start(name, options):
 
 
 def train(steps):
-    for _ in range(steps):
-        _running.system.step(_running.batch)
+    _running.system.train(_running.batch, steps)
 
 
 def memory_used():
     """Return the peak memory of a step in MiB: weights, optimizer, activations."""
+    if (peak := gpu_memory_peak()) is not None:
+        return peak
     return memory_status("VmHWM") - _running.memory_before
+
+
+def gpu_memory_peak():
+    """Return the peak of the memory that this process's library took of a GPU, in MiB, or None."""
+    peaks = []
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        peaks.append(sys.modules["torch"].cuda.max_memory_allocated())
+    if "jax" in sys.modules and sys.modules["jax"].default_backend() == "gpu":
+        peaks.append(sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"])
+    return max(peaks) // 2**20 if peaks else None
 
 
 def memory_status(name):

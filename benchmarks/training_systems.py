@@ -1,8 +1,9 @@
 """The systems whose training is compared, with the same weights, batches, dropout and optimizer.
 
 All have a `name`; `evaluate(batch)`, which returns the label-smoothed loss of a batch without
-dropout; and `step(batch)`, a training step that returns when it is done. A batch is a pair of int32
-arrays `(source, target)`, each `(rows, length)`; the target begins with the start token.
+dropout; and `train(batch, steps)`, which returns when that many training steps are done. A batch is
+a pair of int32 arrays `(source, target)`, each `(rows, length)`; the target begins with the start
+token.
 """
 
 import keras
@@ -26,8 +27,9 @@ class KerasTransformer:
     def evaluate(self, batch):
         return float(self.model.test_on_batch(*_keras_batch(batch)))
 
-    def step(self, batch):
-        return float(self.model.train_on_batch(*_keras_batch(batch)))
+    def train(self, batch, steps):
+        batches = (_keras_batch(batch) for _ in range(steps))
+        self.model.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0)
 
 
 class KerasHub(KerasTransformer):
@@ -67,12 +69,13 @@ class _Torch:
         self.model.train()
         return float(loss)
 
-    def step(self, batch):
-        loss = self.loss(*self._tensors(batch))
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        return float(loss.detach())
+    def train(self, batch, steps):
+        for _ in range(steps):
+            loss = self.loss(*self._tensors(batch))
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        float(loss.detach())  # waits for a GPU
 
     def loss(self, source, target):
         import torch
@@ -105,6 +108,8 @@ class NNTransformer(_Torch):
         peer = TorchTransformer(model, model.config.dropout)
         name = "nn.Transformer, torch.compile" if is_compiled else "nn.Transformer, eager"
         super().__init__(name, peer, threads)
+        # The path without gradients, of `evaluate` only, fails with autocast.
+        torch.backends.mha.set_fastpath_enabled(False)
         if is_compiled:
             self.loss = torch.compile(self.loss)
 
