@@ -130,7 +130,7 @@ def run_python(script):
 # Which way
 
 FOR_ALL = {
-    *("errors", "files", "options", "progress", "reserved_ids", "typing"),
+    *("errors", "files", "language_codes", "options", "progress", "reserved_ids", "typing"),
     *("untranslated", "validation"),
 }
 LEAVES = {"data", "training", "evaluation"}
@@ -138,6 +138,7 @@ LEAVES = {"data", "training", "evaluation"}
 MAY_IMPORT = {
     "compilation_cache": set(),
     "errors": set(),
+    "language_codes": set(),
     "files": set(),
     "namespace": set(),
     "options": set(),

@@ -77,7 +77,7 @@ def main(options: Options) -> None:
     others = None if options.against is None else [*read_lines(options.against)]
     check_lengths(sources if others is None else others, references)
 
-    hypotheses = translator(sources)
+    hypotheses = translator(sources, split=None)
     scores = score_translations(hypotheses, *how)
     print(", ".join(f"{name} {value}" for name, value in search.items()))
     print(scores)

@@ -29,6 +29,9 @@ class Options(StreamOptions):
     """Language to translate from, by the model's code, for a model with several."""
     target_lang: str | None = None
     """Language to translate into, by the model's code, for a model with several."""
+    split: Literal["preset", "sentences", "lines", "none"] = "preset"
+    """Translate a text sentence by sentence, line by line, or as it is. The model's preset says
+    what it was trained on: sentences, unless it says otherwise."""
     dtype: str | None = None
     """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
     quantization: Literal["int8"] | None = None
@@ -86,9 +89,10 @@ def main(options: Options) -> None:
     references = None if options.nearest_to is None else References(options, translator)
     lines = given_or_read(options)
     numbers = itertools.count(1)
+    split = None if options.split == "none" else options.split
     with LineNotes() as notes:
-        windows = noted(lines, translator, notes)
-        for window in translator.translate_windows(windows, num_results):
+        windows = noted(lines, translator, notes, split)
+        for window in translator.translate_windows(windows, num_results, split=split):
             for results, number in zip(window, numbers):
                 if references:
                     print(references.nearest(number, results))
@@ -111,15 +115,17 @@ def given_or_read(options):
     return line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
 
 
-def noted(windows, translator, notes):
-    """Yield the windows, and note the lines that are not translated completely."""
+def noted(windows, translator, notes, split):
+    """Yield the windows, and note the lines that are not translated completely or as they are."""
     number, language, is_warned = 0, translator.language_check(), False
     for window in windows:
         if not is_warned and (message := language.add_all(window)):
             warnings.warn(message, UserWarning, stacklevel=1)
             is_warned = True
-        for check in translator.check_sources(window):
+        for check in translator.check_sources(window, split):
             number += 1
+            if check.is_divided:
+                notes.add("with a sentence longer than those of the training, divided", number)
             if check.is_cut:
                 notes.add(f"cut to {translator.source_limit():,} tokens", number)
             if check.is_unknown:

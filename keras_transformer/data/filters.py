@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from keras_transformer.data.language_check import SCRIPTS, is_of, language_code, looks_swapped
+from keras_transformer.data.language_check import SCRIPTS, is_of, looks_swapped
 from keras_transformer.data.mixtures import Mixture, TaggedText
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import language_code
 from keras_transformer.progress import bar
 from keras_transformer.validation import check_optional, positive_integer, real_number
 

@@ -12,6 +12,8 @@ from functools import cache
 from itertools import islice
 from types import MappingProxyType
 
+from keras_transformer.language_codes import language_code
+
 # The scripts of languages that are not written in Latin letters, as Unicode names them.
 _SCRIPTS = {
     **dict.fromkeys(("be", "bg", "kk", "ky", "mk", "mn", "ru", "tg", "uk"), ("CYRILLIC",)),
@@ -119,8 +121,3 @@ def looks_swapped(pairs: Iterable[tuple[str, str]], source: str, target: str) ->
 def is_of(letter: str, scripts: tuple[str, ...]) -> bool:
     """Return whether a character is a letter of one of the scripts."""
     return unicodedata.name(letter, "").removeprefix("FULLWIDTH ").startswith(scripts)
-
-
-def language_code(language: str) -> str:
-    """Return the language without its region or script: `"zh"` for `"zh_CN"` and `"zh-Hans"`."""
-    return language.replace("-", "_").split("_")[0].lower()

@@ -18,14 +18,34 @@ _SPACE = "▁"  # SentencePiece's mark before a word
 
 
 class SourceCheck(NamedTuple):
-    """Whether a model reads all of a sentence."""
+    """How a text is read, and whether the model reads all of it."""
 
     is_cut: bool
-    """Whether the sentence is longer than `max_source_length`, and is cut."""
+    """Whether a sentence of the text is longer than `max_source_length`, and is cut."""
     is_unknown: bool
-    """Whether the vocabulary contains no token of the sentence."""
+    """Whether the vocabulary contains no token of the text."""
     has_unknown: bool = False
     """Whether the vocabulary lacks some of its characters."""
+    num_sentences: int = 1
+    """The number of parts that are translated one by one."""
+    is_divided: bool = False
+    """Whether a sentence is longer than those of the training, and is divided into parts."""
+
+    @classmethod
+    def of_text(cls, checks: Sequence[Self], is_divided: bool) -> Self:
+        """Return the check of a text from those of its sentences.
+
+        Args:
+            checks: list of `SourceCheck`.
+            is_divided: see the attribute.
+        """
+        return cls(
+            any(check.is_cut for check in checks),
+            bool(checks) and all(check.is_unknown for check in checks),
+            any(check.has_unknown for check in checks),
+            len(checks),
+            is_divided,
+        )
 
 
 @dataclasses.dataclass(frozen=True)

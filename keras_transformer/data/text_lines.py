@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from keras_transformer.data.text_files import decode_lines
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import language_code
 
 Item = TypeVar("Item")
 
@@ -26,8 +27,9 @@ _BREAK = re.compile(f"[{BREAKS}]")
 # longer texts are split in windows of this size.
 _SPLIT_CHARACTERS = 4000
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# The end of "We waited for 5 h.", whose letter sentencex takes for an initial.
-_UNIT_END = re.compile(r"(?<=\d\s[a-z]\.)\s+(?=[A-Z])")
+# Ends that sentencex misses: of "We waited for 5 h.", whose letter it takes for an initial, and of
+# "(It rained.)".
+_MISSED_ENDS = re.compile(r"(?<=\d\s[a-z]\.)\s+(?=[A-Z])|(?<=[a-z][.!?]\))\s+(?=[A-Z])")
 
 
 def in_windows(items: Iterable[Item], size: int = WINDOW_SIZE) -> Iterator[list[Item]]:
@@ -161,9 +163,9 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     """
     from sentencex import segment
 
-    language = re.split("[-_]", language)[0].lower()
+    language = language_code(language)
     # Surrogates have no UTF-8, which sentencex reads. The copy has the same length.
-    copy = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    copy = text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     sentences, start, size = [], 0, _SPLIT_CHARACTERS
     while start < len(text):
         parts = segment(language, copy[start : start + size])
@@ -171,7 +173,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
             # The last sentence may continue beyond this window.
             parts = parts[:-1]
         for part in parts:
-            sentences += _UNIT_END.split(text[start : start + len(part)])
+            sentences += _MISSED_ENDS.split(text[start : start + len(part)])
             start += len(part)
         # A sentence that fills a window needs a larger one.
         size = _SPLIT_CHARACTERS if parts else 2 * size

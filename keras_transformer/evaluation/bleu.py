@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import language_code
 from keras_transformer.progress import spinner
 from keras_transformer.validation import check_strings
 
@@ -22,12 +23,6 @@ _OF_LANGUAGE = {language: tokenizer for tokenizer, language in EAST_ASIAN.items(
 # vocabulary (NLLB Team 2022). Thai, Lao, Khmer, Burmese, Shan, Tibetan, Dzongkha.
 _WITHOUT_SPACES = ("th", "lo", "km", "my", "shn", "bo", "dz")
 
-# Codes of ISO 639-3 and macrolanguages, as in NLLB-200 and OPUS-MT, with their two-letter codes.
-_SAME = {
-    **{"zho": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja", "kor": "ko"},
-    **{"tha": "th", "lao": "lo", "khm": "km", "mya": "my", "bod": "bo", "dzo": "dz"},
-}
-
 # Tokenizers of words between spaces: in text without spaces, a sentence would be one word.
 _OF_WORDS = (_USUAL, "intl")
 
@@ -42,7 +37,7 @@ def tokenizer_of(language: str | None) -> str:
         language: language code, such as `"zh"`, `"zh_CN"` or `"zho_Hans"`. None stands for one of
             the others.
     """
-    code = _code(language)
+    code = language_code(language or "")
     if code in _WITHOUT_SPACES:
         return _PIECES
     return _OF_LANGUAGE.get(code, _USUAL)
@@ -69,11 +64,6 @@ def check_tokenizer(tokenize: str, language: str | None) -> None:
             f"`tokenize` must fit the language {language!r}, or scores are meaningless. Omit it "
             f"for {fitting!r}. Received: tokenize={tokenize!r}"
         )
-
-
-def _code(language: str | None) -> str:
-    code = (language or "").lower().replace("_", "-").partition("-")[0]
-    return _SAME.get(code, code)
 
 
 @dataclass(frozen=True)

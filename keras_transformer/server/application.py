@@ -114,21 +114,23 @@ class _Server:
         _check_format(values)
         num_results = 1 + min(_alternatives(values), self._most_results - 1)
         translator, answer = self._translator(values, texts if is_one else "\n".join(texts))
-        texts = [_Text(text) for text in ([texts] if is_one else texts)]
-        lines = [line for text in texts for line in text.lines]
-        if len(lines) > self._options.max_sentences:
+        texts = [texts] if is_one else texts
+        num_sentences = sum(len(text.sentences) for text in translator.split(texts))
+        if num_sentences > self._options.max_sentences:
             raise HTTPException(
-                413, f"A request may have {self._options.max_sentences:,} lines. Received: "
-                f"{len(lines):,}"
+                413, f"A request may have {self._options.max_sentences:,} sentences. Received: "
+                f"{num_sentences:,}"
             )  # fmt: skip
         # All alternatives are searched for, so that a number has no program of its own on JAX.
         wanted = 1 if num_results == 1 else self._most_results
-        results = iter(await self._model.translate(translator, lines, wanted) if lines else ())
-        answers = [text.translated([next(results) for _ in text.lines]) for text in texts]
-        best = [first for first, *_ in answers]
+        results = await self._model.translate(translator, texts, wanted, num_sentences)
+        best = [best_of(found)[0] for found in results]
         answer["translatedText"] = best[0] if is_one else best
         if num_results > 1:
-            others = [list(dict.fromkeys(rest))[: num_results - 1] for _, *rest in answers]
+            found = [dict.fromkeys(text for text, _ in rows[:num_results]) for rows in results]
+            others = [
+                [text for text in texts if text != first] for texts, first in zip(found, best)
+            ]
             answer["alternatives"] = others[0] if is_one else others
         if not is_one and "detectedLanguage" in answer:
             answer["detectedLanguage"] = [answer["detectedLanguage"]] * len(texts)
@@ -137,7 +139,7 @@ class _Server:
     async def explain(self, request: Request) -> Response:
         values = await _read(request, self._options.max_request_bytes)
         text = _texts(values)
-        if not isinstance(text, str) or len(_Text(text).parts) != 1:
+        if not isinstance(text, str) or len(text.splitlines()) > 1:
             raise UserError("`q` must be one line. Received: several")
         translator, _ = self._translator(values, text)
         page = await self._model.call(_explanation, translator, text)
@@ -162,32 +164,6 @@ class _Server:
     @functools.cached_property
     def _detector(self):
         return LanguageDetector(self._directions.codes)
-
-
-class _Text:
-    """A text of several lines. Its lines are translated, and its line breaks are kept."""
-
-    def __init__(self, text: str):
-        self.parts = re.split(r"(\r\n|\r|\n)", text)  # lines and line breaks in turns
-        self._places = [i for i in range(0, len(self.parts), 2) if self.parts[i].strip()]
-
-    @property
-    def lines(self) -> list[str]:
-        """The lines that are not blank."""
-        return [self.parts[i] for i in self._places]
-
-    def translated(self, results: list[list[tuple[str, float]]]) -> list[str]:
-        """Return the translations of the text, the best first.
-
-        A line with fewer translations than another repeats its best one.
-        """
-        translations = []
-        for rank in range(max(map(len, results), default=1) or 1):
-            parts = list(self.parts)
-            for i, found in zip(self._places, results):
-                parts[i] = found[rank][0] if rank < len(found) else best_of(found)[0]
-            translations.append("".join(parts))
-        return translations
 
 
 def _explanation(translator: Translator, sentence: str) -> str:
@@ -299,7 +275,7 @@ async def _user_error(request: Request, error: UserError) -> Response:
 
 async def _busy(request: Request, error: Busy) -> Response:
     retry = {"Retry-After": str(_SECONDS_TO_RETRY)}
-    return _error("Too many lines are waiting. Try again later", 503, retry)
+    return _error("Too many sentences are waiting. Try again later", 503, retry)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:

@@ -6,8 +6,8 @@ from typing import Any
 from iso639 import Lang
 from iso639.exceptions import InvalidLanguageValue
 
-from keras_transformer.data.language_check import language_code
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import language_code
 
 
 def language_of(code: str) -> Any:

@@ -18,33 +18,33 @@ _LETTERS_PER_TOKEN = 4  # in English; a language with fewer fills several batche
 
 
 class Busy(Exception):
-    """Too many lines wait for the model."""
+    """Too many sentences wait for the model."""
 
 
 @dataclass(eq=False)
 class _Job:
     translator: Translator
     num_results: int
-    lines: list[str]
+    texts: list[str]
     answer: asyncio.Future = field(default_factory=lambda: asyncio.Future())
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.lines))
+        return sum(map(len, self.texts))
 
 
 class ModelThread:
-    """Translates the lines of concurrent requests together.
+    """Translates the texts of concurrent requests together.
 
-    When the model is free, it gets the lines of all requests that wait and want the same direction
+    When the model is free, it gets the texts of all requests that wait and want the same direction
     and number of results, up to about `batch_tokens` tokens of the translator. The translator
     sorts them by length. A request never waits for others to come.
 
     Args:
-        max_waiting: the most lines that wait.
+        max_waiting: the most sentences that wait.
 
     Attributes:
-        num_waiting: the number of lines that wait or are being translated.
+        num_waiting: the number of sentences that wait or are being translated.
     """
 
     def __init__(self, max_waiting: int):
@@ -55,26 +55,30 @@ class ModelThread:
         self.num_waiting = 0
 
     async def translate(
-        self, translator: Translator, lines: Sequence[str], num_results: int = 1
+        self,
+        translator: Translator,
+        texts: Sequence[str],
+        num_results: int = 1,
+        num_sentences: int | None = None,
     ) -> Results:
-        """Return the result of `Translator.n_best` for each line.
+        """Return the result of `Translator.n_best` for each text.
 
         Raises:
-            Busy: if too many lines wait.
-            UserError: if a line is longer than the model reads, or the model gives no numbers.
+            Busy: if too many sentences wait.
+            UserError: if a sentence is longer than the model reads, or the model gives no numbers.
         """
-        job = _Job(translator, num_results, list(lines))
-        with self._waiting(len(job.lines)):
+        job = _Job(translator, num_results, list(texts))
+        with self._waiting(len(job.texts) if num_sentences is None else num_sentences):
             self._jobs.append(job)
             if self._runner is None or self._runner.done():
                 self._runner = asyncio.create_task(self._run())
             return await job.answer
 
     async def call(self, function: Callable, *arguments: Any) -> Any:
-        """Return the result of a function that uses the model, and counts as one line.
+        """Return the result of a function that uses the model, and counts as one sentence.
 
         Raises:
-            Busy: if too many lines wait.
+            Busy: if too many sentences wait.
         """
         with self._waiting(1):
             loop = asyncio.get_running_loop()
@@ -117,7 +121,7 @@ class ModelThread:
 
 
 class _Counted:
-    """Counts lines as waiting within a `with` block."""
+    """Counts sentences as waiting within a `with` block."""
 
     def __init__(self, thread, count):
         self._thread, self._count = thread, count
@@ -130,31 +134,32 @@ class _Counted:
 
 
 def _translate(jobs: list[_Job]) -> list[Results | UserError]:
-    """Translate the lines of some jobs together, and return the answer of each job."""
+    """Translate the texts of some jobs together, and return the answer of each job."""
     translator, num_results = jobs[0].translator, jobs[0].num_results
-    answers: list[Any] = [_too_long(translator, job.lines) for job in jobs]
-    lines = [line for job, error in zip(jobs, answers) if error is None for line in job.lines]
-    (results,) = translate(translator, lines, num_results) if lines else ([],)
+    answers: list[Any] = [_too_long(translator, job.texts) for job in jobs]
+    texts = [text for job, error in zip(jobs, answers) if error is None for text in job.texts]
+    (results,) = translate(translator, texts, num_results) if texts else ([],)
     start = 0
     for index, job in enumerate(jobs):
         if answers[index] is None:
-            answers[index] = results[start : start + len(job.lines)]
-            start += len(job.lines)
+            answers[index] = results[start : start + len(job.texts)]
+            start += len(job.texts)
     return answers
 
 
-def translate(translator: Translator, lines: list[str], num_results: int = 1) -> Iterator[Results]:
-    """Return an iterator of one window with the results of all lines."""
+def translate(translator: Translator, texts: list[str], num_results: int = 1) -> Iterator[Results]:
+    """Return an iterator of one window with the results of all texts."""
     is_compiled_per_shape = keras.backend.backend() == "jax"
-    return translator.translate_windows([lines], num_results, few_shapes=is_compiled_per_shape)
+    return translator.translate_windows([texts], num_results, few_shapes=is_compiled_per_shape)
 
 
-def _too_long(translator: Translator, lines: list[str]) -> UserError | None:
-    """Return an error that names the first line that the model would not read completely."""
-    for number, check in enumerate(translator.check_sources(lines), 1):
+def _too_long(translator: Translator, texts: list[str]) -> UserError | None:
+    """Return an error that names the first text that the model would not read completely."""
+    for number, check in enumerate(translator.check_sources(texts), 1):
         if check.is_cut:
             return UserError(
-                f"Line {number} has more than {translator.source_limit():,} tokens, which is what "
-                f"the model reads. Expected shorter lines. Received: {lines[number - 1][:40]!r}..."
+                f"Text {number} has a sentence of more than {translator.source_limit():,} tokens, "
+                "which is what the model reads, and without white space to divide it at. Expected "
+                f"a shorter one. Received: {texts[number - 1][:40]!r}..."
             )
     return None

@@ -12,9 +12,9 @@ class ServerOptions:
     max_request_bytes: int = 1_000_000
     """The largest body of a request. A larger one is answered with status 413."""
     max_sentences: int = 1_000
-    """The most lines of a request. More are answered with status 413."""
+    """The most sentences of a request. More are answered with status 413."""
     max_waiting: int = 10_000
-    """The most lines that wait for the model. A request that would exceed it is answered with
+    """The most sentences that wait for the model. A request that would exceed it is answered with
     status 503, and a time after which to try again."""
 
     def check(self) -> None:

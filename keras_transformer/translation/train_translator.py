@@ -193,7 +193,7 @@ def score_text(translator: Any, text: ParallelText) -> TranslationScores:
     """
     sources, references = zip(*text)
     return score_translations(
-        translator(sources), references, text.bleu_tokenize, text.target_language
+        translator(sources, split=None), references, text.bleu_tokenize, text.target_language
     )
 
 

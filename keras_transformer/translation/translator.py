@@ -4,9 +4,10 @@ import math
 import reprlib
 import sys
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import numpy as np
 from keras import ops
@@ -28,6 +29,7 @@ from keras_transformer.tasks.task import (
 )
 from keras_transformer.translation.languages import check_selected, select, tokens_of
 from keras_transformer.translation.scoring import TranslationScore, score_pairs
+from keras_transformer.translation.texts import SplitText, check_split, split_text
 from keras_transformer.typing import DType, Tensor
 from keras_transformer.validation import check_strings
 
@@ -35,14 +37,21 @@ if TYPE_CHECKING:
     from keras_transformer.visualization.explanation import Explanation
 
 _MOST_NAMED = 5
+_OF_PRESET = "preset"
+
+
+class _Sentence(NamedTuple):
+    text: str
+    number: int  # of the text, and of the sentence in it
 
 
 class Translator(Task):
-    """A model with its preprocessor and search: sentences in, translations out.
+    """A model with its preprocessor and search: texts in, translations out.
 
     ```python
     translator = Translator.from_preset("saved_models/multi30k_en_de")
-    translator(["A dog runs."])  # ["Ein Hund rennt."]
+    translator("A dog runs.")  # "Ein Hund rennt."
+    translator(["A dog runs.", "Two men sit on a bench."])  # a list of two
 
     next(translator.n_best(["A dog runs."], 2))  # [("Ein Hund rennt.", -0.7), ("Ein ...", -1.1)]
 
@@ -50,9 +59,21 @@ class Translator(Task):
     Translator.from_preset("saved_models/multi30k_en_de", search="random", top_p=0.9)
     ```
 
-    A sentence of white space, or without tokens, is not searched. Its translation is empty, with
-    score 0. A line break or tab in a translation becomes a space unless its sentence contains one
-    too.
+    A text may be a word, a sentence or a page. It is split into sentences, which are translated one
+    by one, and put together again with what stood between them: white space, line breaks, bullets
+    and numbers. The argument `split` of each method changes that:
+
+    - `"sentences"`: see `kt.data.split_sentences`. A line break ends a sentence. A sentence that is
+      longer than those of the training is divided between clauses.
+    - `"lines"`: each line is translated as one sentence.
+    - None: each text is translated as one sentence, whatever it contains, as when a test set is
+      scored. White space is not kept.
+
+    It defaults to the preset's own, which is `"sentences"` unless the model was trained on texts of
+    another kind. The score of a text is the sum of its sentences' scores.
+
+    A sentence without tokens, and with `split` one without letters, is not searched. Its score is
+    0. A line break or tab in a translation becomes a space unless its sentence contains one too.
 
     Args:
         model: a `Transformer`.
@@ -309,67 +330,97 @@ class Translator(Task):
             constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
         return super().search_batch(token_ids, num_results, constraints, run, sentence_numbers)
 
+    @overload
     def __call__(
         self,
-        sentences: Iterable[str],
+        texts: str,
         source_lang: str | None = None,
         target_lang: str | None = None,
-    ) -> list[str]:
-        """Translate a list of sentences.
+        split: str | None = _OF_PRESET,
+    ) -> str: ...
+
+    @overload
+    def __call__(
+        self,
+        texts: Iterable[str],
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        split: str | None = _OF_PRESET,
+    ) -> list[str]: ...
+
+    def __call__(
+        self,
+        texts: str | Iterable[str],
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        split: str | None = _OF_PRESET,
+    ) -> str | list[str]:
+        """Translate a text, or a list of texts.
 
         Args:
-            sentences: list of strings.
+            texts: a string, or a list of strings.
             source_lang: the language to translate from, for a model with several. Defaults to the
                 translator's own.
             target_lang: the language to translate into: see `in_languages`.
+            split: `"sentences"`, `"lines"` or None: see the class.
 
         Returns:
-            The list of translations, in the same order.
+            The translation of a string, or the list of translations, in the same order.
         """
+        if isinstance(texts, str):
+            return self([texts], source_lang, target_lang, split)[0]
         translator = self.in_languages(source_lang, target_lang)
-        return [translation for translation, _ in translator.translate(sentences)]
+        return [translation for translation, _ in translator.translate(texts, split)]
 
-    def translate(self, sentences: Iterable[str]) -> Iterator[tuple[str, float]]:
-        """Translate a stream of any length, with a few thousand sentences in memory at a time.
+    def translate(
+        self, texts: Iterable[str], split: str | None = _OF_PRESET
+    ) -> Iterator[tuple[str, float]]:
+        """Translate a stream of any length, with a few thousand texts in memory at a time.
 
         A terminal shows progress from the fifth second on. Elsewhere it is logged each minute.
 
         Args:
-            sentences: iterable of strings.
+            texts: iterable of strings.
+            split: `"sentences"`, `"lines"` or None: see the class.
 
         Returns:
             An iterator of pairs (translation, score) in the same order, with the score of the
-            search. If the search finds no output, for example because of constraints, the
-            translation is empty and the score is minus infinity.
+            search, or the sum of the scores of a text's sentences. If the search finds no output,
+            for example because of constraints, the translation is empty and the score is minus
+            infinity.
         """
-        return (best_of(results) for results in self.n_best(sentences, 1))
+        return (best_of(results) for results in self.n_best(texts, 1, split))
 
     def n_best(
-        self, sentences: Iterable[str], num_results: int
+        self, texts: Iterable[str], num_results: int, split: str | None = _OF_PRESET
     ) -> Iterator[list[tuple[str, float]]]:
-        """Translate a stream, with several translations of each sentence.
+        """Translate a stream, with several translations of each text.
 
         Args:
-            sentences: iterable of strings.
-            num_results: the number of translations per sentence, at most the search's `beam_size`.
+            texts: iterable of strings.
+            num_results: the number of translations per text, at most the search's `beam_size`.
+            split: `"sentences"`, `"lines"` or None: see the class.
 
         Returns:
             An iterator of lists of pairs (translation, score), the best first. A list is shorter
-            than `num_results` if there are no more outputs.
+            than `num_results` if there are no more outputs. The translations of a text of several
+            sentences are those with the largest sums of scores.
 
         Raises:
-            UserError: if a sentence is not a string.
+            UserError: if a text is not a string.
 
         Warns:
-            UserWarning: once per call, if sentences have characters that the vocabulary lacks, are
-                cut (see `check_sources`), or look like the language of the translations.
+            UserWarning: once per call, if texts have characters that the vocabulary lacks, are cut
+                (see `check_sources`), or look like the language of the translations.
         """
-        check_is_no_string(sentences, "translated")
-        total = len(sentences) if isinstance(sentences, Sized) else None
-        if total is not None or not isinstance(sentences, Iterable):
-            sentences = check_strings("sentences", sentences)  # before any is translated
-        windows = self._warned_of(in_windows(sentences))
-        results = self._search_windows(windows, num_results, total)
+        check_is_no_string(texts, "translated")
+        # In a progress bar, each text counts as a sentence, until more were translated.
+        split = self._split_of(split)
+        total = len(texts) if isinstance(texts, Sized) else None
+        if total is not None or not isinstance(texts, Iterable):
+            texts = check_strings("sentences", texts)  # before any is translated
+        windows = self._warned_of(in_windows(texts), split)
+        results = self._search_windows(windows, num_results, total, split)
         return itertools.chain.from_iterable(results)
 
     def translate_windows(
@@ -378,36 +429,63 @@ class Translator(Task):
         num_results: int = 1,
         first_number: int = 0,
         few_shapes: bool = False,
+        split: str | None = _OF_PRESET,
     ) -> Iterator[list[list[tuple[str, float]]]]:
         """Translate windows of a stream, each as soon as it is complete.
 
         Args:
             windows: iterable of lists of strings, such as the result of `line_windows`. The next
                 list is read after the results of the list before were taken.
-            num_results: the number of translations per sentence.
-            first_number: the number of the first sentence, if other calls translate the sentences
-                before it. Samples depend on it: see `Sampling`.
+            num_results: the number of translations per text.
+            first_number: the number of the first text, if other calls translate the texts before
+                it. Samples depend on it: see `Sampling`.
             few_shapes: whether batches are padded to few shapes. JAX compiles one program per
                 shape, which takes minutes if windows of all sizes come, as to a server.
+            split: `"sentences"`, `"lines"` or None: see the class.
 
         Returns:
-            An iterator with one list per window, which holds the result of `n_best` for each
-            sentence.
+            An iterator with one list per window, which holds the result of `n_best` for each text.
         """
-        return self._search_windows(windows, num_results, None, first_number, few_shapes)
+        split = self._split_of(split)
+        return self._search_windows(windows, num_results, None, split, first_number, few_shapes)
 
-    def check_sources(self, sentences: Iterable[str]) -> list[SourceCheck]:
-        """Return which parts of sentences the model does not read.
+    def check_sources(
+        self, texts: Iterable[str], split: str | None = _OF_PRESET
+    ) -> list[SourceCheck]:
+        """Return how texts are split, and which parts of them the model does not read.
 
         Args:
-            sentences: list of strings.
+            texts: list of strings.
+            split: `"sentences"`, `"lines"` or None: see the class.
 
         Returns:
             A list of `SourceCheck`.
         """
-        check_is_no_string(sentences, "checked")
-        sentences = check_strings("sentences", sentences)
-        return self.preprocessor.check_sources(sentences, self.source_limit())
+        check_is_no_string(texts, "checked")
+        split_texts = self.split(check_strings("sentences", texts), split)
+        sentences = [sentence for text in split_texts for sentence in text.sentences]
+        checks = iter(self.preprocessor.check_sources(sentences, self.source_limit()))
+        return [
+            SourceCheck.of_text(list(itertools.islice(checks, len(x.sentences))), x.is_divided)
+            for x in split_texts
+        ]
+
+    def split(self, texts: Iterable[str], split: str | None = _OF_PRESET) -> list[SplitText]:
+        """Split texts into the sentences that the model translates, by its language's rules.
+
+        Args:
+            texts: list of strings.
+            split: `"sentences"`, `"lines"` or None: see the class.
+
+        Returns:
+            A list of `SplitText`.
+
+        Raises:
+            UserError: if there is no such way to split.
+        """
+        split, language = self._split_of(split), str(self.metadata.get("source", "en"))
+        fits = self._fits()
+        return [split_text(text, split, language, fits) for text in texts]
 
     def language_check(self) -> LanguageCheck:
         """Return a counter of sources that are not in the language that the model translates from.
@@ -524,26 +602,46 @@ class Translator(Task):
         """
         return score_pairs(self, sources, targets)
 
-    def _warned_of(self, windows):
+    def _split_of(self, split):
+        split = self.metadata.get("split", "sentences") if split == _OF_PRESET else split
+        check_split(split)
+        return split
+
+    def _fits(self):
+        """Return a function: whether a sentence is no longer than those of the training."""
+        limits = (self.source_limit(), self.metadata.get("longest_source"))
+        limit = min((x for x in limits if x is not None), default=None)
+        if limit is None:
+            return None
+        check, room = self.preprocessor.check_sources, limit - self.preprocessor.num_added
+
+        def fits(sentence):
+            # A token has at least a byte, so short sentences need not be tokenized here.
+            is_short = len(sentence.encode(errors="replace")) <= room
+            return is_short or not check([sentence], limit)[0].is_cut
+
+        return fits
+
+    def _warned_of(self, windows, split):
         """Yield the windows, and warn once if some sentences are not translated as expected."""
         first, is_warned, language = 0, False, self.language_check()
         for window in windows:
             window = check_strings("sentences", window, first)
             if not is_warned:
-                messages = self._parts_not_read(window, first), language.add_all(window)
+                messages = self._parts_not_read(window, first, split), language.add_all(window)
                 if message := " ".join(filter(None, messages)):
                     warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
                     is_warned = True
             first += len(window)
             yield window
 
-    def _parts_not_read(self, window, first):
+    def _parts_not_read(self, window, first, split):
         """Return a message about the sources that are not read completely, or an empty string."""
         found = {
             "characters that the vocabulary lacks in": [],
             f"more than {self.source_limit()} tokens in": [],
         }
-        for index, check in enumerate(self.check_sources(window)):
+        for index, check in enumerate(self.check_sources(window, split)):
             shown = f"sentences[{first + index}]={reprlib.repr(window[index])}"
             for sentences, is_found in zip(found.values(), (check.has_unknown, check.is_cut)):
                 if is_found:
@@ -556,25 +654,37 @@ class Translator(Task):
         ]
         return f"Sources are not read whole: {'; '.join(parts)}." if parts else ""
 
-    def _search_windows(self, windows, num_results, total, first_number=0, few_shapes=False):
+    def _search_windows(self, windows, num_results, total, split, first_number=0, few_shapes=False):
+        split_windows = deque()
+
+        def sentences():
+            first = first_number
+            for window in windows:
+                split_windows.append(self.split(window, split))
+                yield list(_numbered(split_windows[-1], first))
+                first += len(window)
+
+        def search(batch, rows, _):
+            # Rows after the sentences are padding.
+            numbers = np.resize([sentence.number for sentence in rows], len(batch))
+            return self.search_batch(batch, num_results, sentence_numbers=numbers)
+
         results = search_stream(
-            windows,
-            self._encode,
-            lambda batch, _, numbers: self.search_batch(
-                batch, num_results, sentence_numbers=numbers
-            ),
+            sentences(),
+            lambda rows: self._encode([sentence.text for sentence in rows]),
+            search,
             self.batch_tokens,
             self.source_limit(),
             total,
             self.model,
-            first_number,
-            few_shapes,
+            few_shapes=few_shapes,
         )
         blank = [((), 0.0)] * num_results
         for window in results:
+            found = (self._decode(x.text, blank if ids is None else ids) for x, ids in window)
             yield [
-                self._decode(text, blank if outputs is None else outputs)
-                for text, outputs in window
+                text.n_best(list(itertools.islice(found, len(text.sentences))), num_results)
+                for text in split_windows.popleft()
             ]
 
     def _encode(self, sentences):
@@ -584,6 +694,17 @@ class Translator(Task):
     def _decode(self, source, outputs):
         texts = self.preprocessor.decode([ids for ids, _ in outputs], source)
         return list(zip(texts, [score for _, score in outputs]))
+
+
+def _numbered(split_texts, first):
+    """Yield a `_Sentence` for each sentence.
+
+    The first sentence of a text has the text's number, the further ones have numbers that no other
+    text has. So samples do not depend on how a stream is divided.
+    """
+    for number, text in enumerate(split_texts, first):
+        for index, sentence in enumerate(text.sentences):
+            yield _Sentence(sentence, (number + (index << 20)) % 2**31)
 
 
 def _level_of_caller():

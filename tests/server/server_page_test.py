@@ -77,7 +77,7 @@ def test_text_is_translated_and_explained_with_the_keyboard_alone(page, translat
 
 
 def test_an_error_is_shown(page):
-    page.execute_script("at('text').value = 'dog '.repeat(20)")
+    page.execute_script("at('text').value = 'dog'.repeat(20)")
     at(page, "translate").click()
     wait(page, lambda: "more than 16 tokens" in at(page, "translation").text)
     assert not at(page, "inside").is_displayed()

@@ -120,10 +120,13 @@ def test_batches_keep_to_the_budget(batch_tokens):
 
 
 @pytest.mark.once
-def test_a_single_string_is_no_list_of_sentences():
-    # Its letters would be translated one by one.
-    with pytest.raises(ValueError, match="one string.*'the dog'"):
-        copying_translator()("the dog")
+def test_one_string_has_one_translation():
+    translator = copying_translator()
+    assert translator("the dog") == "the dog" and translator(["the dog"]) == ["the dog"]
+    for method in (translator.translate, lambda text: translator.n_best(text, 1)):
+        # Its letters would be translated one by one.
+        with pytest.raises(ValueError, match="one string.*'the dog'"):
+            method("the dog")
 
 
 # Line breaks
@@ -151,8 +154,8 @@ def test_a_line_gives_a_line():
     line = f"the{' ' * len(BREAKS)}dog"
     assert translator(texts) == [line] * 2
     assert [[text for text, _ in row] for row in translator.n_best(texts, 2)] == [[line] * 2] * 2
-    # A text of several lines may stay one.
-    assert translator(["the\ndog"]) == [line.replace("  ", " \n", 1)]
+    # A text that is not split may stay one of several lines.
+    assert translator(["the\ndog"], split=None) == [line.replace("  ", " \n", 1)]
 
 
 # Blank, unknown and long sentences
@@ -166,9 +169,11 @@ def test_a_blank_sentence_is_not_searched(count):
     # Of a space without width, the tokenizer leaves nothing; it knows no U+0085, a line's end.
     blank = ["", "  ", "\t \r", "\u200b", *WHITE_SPACE, "".join(WHITE_SPACE)]
     translator = copying_translator()
-    assert list(translator.n_best(blank, count)) == [[("", 0.0)] * count] * len(blank)
+    empty = list(translator.n_best(blank, count, split=None))
+    assert empty == [[("", 0.0)] * count] * len(blank)
+    assert list(translator.n_best(blank, count)) == [[(text, 0.0)] * count for text in blank]
     assert translator.search.shapes == []
-    assert translator(["the dog", *blank, "a cat"]) == ["the dog", *[""] * len(blank), "a cat"]
+    assert translator(["the dog", *blank, "a cat"]) == ["the dog", *blank, "a cat"]
 
 
 @pytest.mark.once
@@ -188,9 +193,10 @@ def test_a_long_sentence_is_cut(options, limit):
     translator = copying_translator(**options)
     sentences = ["a " * count for count in (3, 6, 7, 9, 10, 1023, 1024, 3000)]
     token_ids = tokenizer().encode(sentences)
-    assert translator(sentences) == tokenizer().decode([ids[: limit - 1] for ids in token_ids])
+    cut = tokenizer().decode([ids[: limit - 1] for ids in token_ids])
+    assert translator(sentences, split=None) == cut
     assert max(length for _, length in translator.search.shapes) <= limit
-    are_cut = [check.is_cut for check in translator.check_sources(sentences)]
+    are_cut = [check.is_cut for check in translator.check_sources(sentences, split=None)]
     assert are_cut == [len(ids) + 1 > limit for ids in token_ids]
 
 
@@ -205,7 +211,7 @@ def test_the_end_token_stays_when_a_sentence_is_cut():
             return token_ids[:, None], np.zeros((len(token_ids), 1), "float32")
 
     model = SimpleNamespace(config=SimpleNamespace(max_length=None))
-    Translator(model, tokenizer(), search=Noted(), max_source_length=4)(["a a a a a a"])
+    Translator(model, tokenizer(), search=Noted(), max_source_length=4)(["a a a a a a"], split=None)
     (ids,) = tokenizer().encode(["a a a a a a"])
     assert sources == [[*ids[:3], END_ID]]
 
@@ -234,7 +240,7 @@ def test_positions_for_the_output_alone():
 @pytest.mark.once
 def test_sentences_of_which_the_vocabulary_knows_nothing():
     sentences = ["中文", "中 文 。", "🙂", "the 中", "the dog", "", " ", "\0", "東京"]
-    checks = copying_translator().check_sources(sentences)
+    checks = copying_translator().check_sources(sentences, split=None)
     assert [check.is_unknown for check in checks] == [1, 1, 1, 0, 0, 0, 0, 1, 0]
     assert [check.has_unknown for check in checks] == [1, 1, 1, 1, 0, 0, 0, 1, 0]
     assert not any(check.is_cut for check in checks)
@@ -246,7 +252,7 @@ def test_sentences_of_which_the_vocabulary_knows_nothing():
 def test_one_warning_a_call_names_the_sources_that_are_not_read_whole():
     translator = copying_translator(max_source_length=4)
     with pytest.warns(UserWarning) as warned:
-        translator(["the dog", "the 🙂", "a a a a a a", *["中"] * 6])
+        translator(["the dog", "the 🙂", "a a a a a a", *["中"] * 6], split=None)
     assert len(warned) == 1 and warned[0].filename == __file__
     assert str(warned[0].message) == (
         "Sources are not read whole: characters that the vocabulary lacks in "
@@ -349,10 +355,10 @@ def translator():
 
 @pytest.fixture(scope="module")
 def results(translator):
-    return list(translator.translate(TEXTS))
+    return list(translator.translate(TEXTS, split=None))
 
 
-TEXTS = ["the dog", "", "a small cat sees the dog", "🙂", "東京", "the red house and the man"]
+TEXTS = ["the dog", "", "a small cat sees the dog", "ж", "東京", "the red house and the man"]
 
 
 @pytest.mark.each_backend
