@@ -141,6 +141,7 @@ def _side(path: Path, size: int, side: str) -> _Side:
         end, unknown = (
             tokens.index(name) if name in tokens else i for i, name in enumerate((_END, _UNKNOWN))
         )
+        start, pad = end, unknown
         proto = _pieces_file(path, side).read_bytes()
     if len(tokens) != size:
         raise UserError(

@@ -189,6 +189,21 @@ def test_a_word_penalty_is_subtracted_for_each_token(tmp_path):
     assert_close(lower, ops.convert_to_numpy(scores) - 0.25)
 
 
+def test_a_vocabulary_in_yaml_names_the_pieces_of_two_sentencepiece_models(tmp_path):
+    reference = Reference(4)
+    folder = reference.write(tmp_path / "model", vocabs=["opus.vocab.yml", "opus.vocab.yml"])
+    spm = (folder / "vocab.spm").rename(folder / "source.spm")
+    shutil.copy(spm, folder / "target.spm")
+    tokens = ["</s>", "<unk>", *reversed(TOKENS[2:])]  # another order than in the pieces' model
+    lines = [f"{json.dumps(token, ensure_ascii=False)}: {i}\n" for i, token in enumerate(tokens)]
+    (folder / "opus.vocab.yml").write_text("".join(lines), "utf-8")
+    translator = kt.convert.marian(folder)
+    ids = [[tokens.index(piece) for piece in pieces] + [0] for pieces in ("▁abh", "▁cdea")]
+    source, target = ([*row, END_ID] for row in translator.tokenizer.encode(["abh", "cdea"]))
+    (actual,) = log_probs(translator.model, [source], [target])
+    assert_close(actual, reference.log_probs(*ids), atol=1e-4)
+
+
 def test_explain_aligns_by_the_first_head_of_marians_layer(tmp_path):
     reference = Reference(transformer_guided_alignment_layer="1")
     translator = converted(reference, tmp_path / "model", **{"allow-unk": True})
