@@ -1,0 +1,172 @@
+"""XLIFF 1.2 and 2.x: segments without a translation are units."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from keras_transformer.documents.document import TextDocument, parse_xml, splice
+from keras_transformer.documents.fragments import (
+    COMMENT,
+    TAG,
+    Dialect,
+    Fragment,
+    fragments,
+    with_attribute,
+)
+from keras_transformer.errors import UserError
+
+_ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.:-]+)""")
+_PIECE = re.compile(rf"<!\[CDATA\[.*?\]\]>|{COMMENT}|(?P<tag>{TAG})", re.DOTALL)
+_NOT_TRANSLATED = re.compile(r"""\s(?:translate|mtype)\s*=\s*["'](?:no|protected)["']""")
+_UNTRANSLATED = ("new", "needs-translation", "needs-adaptation", "needs-l10n", "initial")
+# Elements that contain code of another format.
+_CODE = frozenset(("ph", "bpt", "ept", "it"))
+
+DIALECT = Dialect(
+    kept=lambda tag, name: name in _CODE or bool(_NOT_TRANSLATED.search(tag)),
+    has_placeholders=True,
+)
+
+
+class _Place(NamedTuple):
+    """The indices of an element: its start tag, its content, and its end tag."""
+
+    start: int
+    content_start: int
+    content_stop: int
+    stop: int
+
+
+class _Segment(NamedTuple):
+    """A `trans-unit` of XLIFF 1 or a `segment` of XLIFF 2, its children by name, and its units."""
+
+    element: Any
+    children: dict[str, Any]
+    parts: list[tuple[Fragment, int | None]]
+
+
+class Xliff(TextDocument):
+    """An XLIFF file. Its text is not rewritten, except the `target` elements that are filled.
+
+    In XLIFF 1 they get the state `needs-review-translation`; in XLIFF 2 their segment gets the
+    state `translated` and the substate `kt:needs-review`.
+    """
+
+    markup = "html"
+
+    def _declared(self, data: bytes) -> str | None:
+        found = _ENCODING.match(data)
+        return found[1].decode() if found else None
+
+    def _find_units(self) -> None:
+        root = parse_xml(self.path.read_bytes(), str(self.path))
+        if _local(root) != "xliff":
+            raise UserError(f"{self.path} is not an XLIFF file: its first element is {root.tag}.")
+        self._is_2 = root.get("version", "").startswith("2")
+        # The start tags stand in the order of the elements.
+        self._place = dict(zip(root.iter("*"), self._places_of_elements()))
+        language = "trgLang" if self._is_2 else "target-language"
+        self._owners = [root] if self._is_2 else list(root.iter("{*}file"))
+        self.language = next(filter(None, (owner.get(language) for owner in self._owners)), None)
+        self._segments: list[_Segment] = []
+        for element in root.iter("{*}segment" if self._is_2 else "{*}trans-unit"):
+            children = {_local(child): child for child in element.iterchildren("*")}
+            if reason := self._skip_reason(element, children):
+                self.skipped[reason] += 1
+                continue
+            place = self._place[children["source"]]
+            parts = []
+            for part in fragments(self.text, DIALECT, place.content_start, place.content_stop):
+                is_unit = self._add(part.text, (part.start, part.stop))
+                parts.append((part, len(self.units) - 1 if is_unit else None))
+            if any(number is not None for _, number in parts):
+                self._segments.append(_Segment(element, children, parts))
+
+    def _places_of_elements(self) -> list[_Place]:
+        places, opened = [], []
+        for found in _PIECE.finditer(self.text):
+            tag = found["tag"]
+            if tag is None:
+                continue
+            if tag.startswith("</"):
+                index, start, content = opened.pop()
+                places[index] = _Place(start, content, found.start(), found.end())
+            elif tag.endswith("/>"):
+                places.append(_Place(found.start(), found.end(), found.end(), found.end()))
+            else:
+                opened.append((len(places), found.start(), found.end()))
+                places.append(None)
+        return places
+
+    def _skip_reason(self, element: Any, children: dict[str, Any]) -> str | None:
+        """Return why a segment is not translated, or None."""
+        marked = (x.get("translate") for x in (element, *element.iterancestors()))
+        if next(filter(None, marked), "yes") == "no":
+            return 'with translate="no"'
+        if "source" not in children:
+            return "without a source"
+        target = children.get("target")
+        if target is None or not ("".join(target.itertext()).strip() or len(target)):
+            return None
+        state = (element if self._is_2 else target).get("state")
+        return None if state in _UNTRANSLATED else "translated"
+
+    def _rendered(self, translations: Sequence[str | None]) -> str:
+        edits = list(self._language_edits())
+        for segment in self._segments:
+            content = self._content(segment, translations)
+            if content is None:
+                continue
+            source, target = (segment.children.get(name) for name in ("source", "target"))
+            place = self._place[source]
+            if target is not None:
+                start, inner, _, stop = self._place[target]
+                tag = re.sub(r"\s*/>$", ">", self.text[start:inner])
+            else:
+                start = stop = self._place[segment.children.get("seg-source", source)].stop
+                tag = re.sub(
+                    r"source\b[^>]*", "target", self.text[place.start : place.content_start]
+                )
+            if not self._is_2:
+                tag = with_attribute(tag, "state", "needs-review-translation")
+            else:
+                begin, inner, *_ = self._place[segment.element]
+                state = with_attribute(self.text[begin:inner], "state", "translated")
+                edits.append((begin, inner, with_attribute(state, "subState", "kt:needs-review")))
+            name = re.match(r"<([^\s>]+)", tag)[1]  # type: ignore[index]
+            before = self.text[: place.start]
+            space = "" if target is not None else before[len(before.rstrip()) :]
+            edits.append((start, stop, f"{space}{tag}{content}</{name}>"))
+        edits.sort()
+        return splice(self.text, [edit[:2] for edit in edits], [edit[2] for edit in edits])
+
+    def _content(self, segment: _Segment, translations: Sequence[str | None]) -> str | None:
+        """Return the content of a segment's target, or None if a part has no translation."""
+        places, texts = [], []
+        place = self._place[segment.children["source"]]
+        for part, number in segment.parts:
+            text = None if number is None else translations[number]
+            if number is not None:
+                if text is not None:
+                    text = self._restored(part, text, lambda start, stop: self.text[start:stop])
+                if text is None:
+                    return None
+                places.append((part.start - place.content_start, part.stop - place.content_start))
+                texts.append(text)
+        return splice(self.text[place.content_start : place.content_stop], places, texts)
+
+    def _language_edits(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the tags that do not name the language of the translations yet."""
+        name = "trgLang" if self._is_2 else "target-language"
+        for owner in self._owners:
+            if self.language and owner.get(name) is None:
+                start, stop, *_ = self._place[owner]
+                yield start, stop, with_attribute(self.text[start:stop], name, self.language)
+
+    def render(self, translations: Sequence[str | None], path: Any) -> None:
+        super().render(translations, path)
+        parse_xml(path.read_bytes(), str(self.path))  # a translation must not damage it
+
+
+def _local(element: Any) -> str:
+    return element.tag.rpartition("}")[2]
