@@ -1,5 +1,6 @@
 from keras_transformer import convert as convert
 from keras_transformer import data as data
+from keras_transformer import documents as documents
 from keras_transformer import evaluation as evaluation
 from keras_transformer import layers as layers
 from keras_transformer import parsing as parsing

@@ -13,7 +13,7 @@ import keras_transformer as kt
 
 pytestmark = pytest.mark.once
 
-NAMESPACES = ("layers", "constraints", "data", "training", "evaluation", "convert")
+NAMESPACES = ("layers", "constraints", "data", "documents", "training", "evaluation", "convert")
 
 
 def public_callables():

@@ -150,6 +150,7 @@ MAY_IMPORT = {
     "memory": set(),
     "version": set(),
     "command_line": {"compilation_cache", "memory", "startup"},
+    "documents": {"data"},
     "layers": set(),
     "models": {"layers", "training", "memory"},
     "decoding": {"layers"},
@@ -185,7 +186,7 @@ MAY_IMPORT = {
             "presets",
             "translation",
         ),
-        *("parsing", "convert", "visualization", "server", "version", *LEAVES),
+        *("parsing", "convert", "visualization", "server", "version", "documents", *LEAVES),
     },
 }
 
@@ -215,7 +216,7 @@ def is_allowed(part, module, name, at_top):
         return True
     # A namespace names what is loaded when it is asked for.
     if module == "namespace" and part in {
-        *("convert", "parsing", "translation", "visualization", *LEAVES)
+        *("convert", "documents", "parsing", "translation", "visualization", *LEAVES)
     }:
         return True
     # `Translator.export`, its `explain` and `Transformer.from_preset` are one call away; the module

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.once
 
 PACKAGE = Path(kt.__file__).parent
 NAMESPACES = (
-    *("convert", "data", "evaluation", "parsing", "training", "translation", "visualization"),
+    *("convert", "data", "documents", "evaluation", "parsing", "training", "translation"),
+    "visualization",
 )
 
 

@@ -1,11 +1,14 @@
-"""Translate the given sentences, or the lines of standard input, to standard output."""
+"""Translate the given sentences, or the lines of standard input, to standard output.
+
+With `--output`, translate a file: text, Markdown, HTML, subtitles, .po, XLIFF or Word.
+"""
 
 import itertools
 import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -14,13 +17,25 @@ from keras_transformer.command_line import LineNotes, StreamOptions, given
 from keras_transformer.data.corpora import DATASETS, bleu_tokenize
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.text_lines import line_windows
+from keras_transformer.documents.file_translation import (
+    FORMATS,
+    check_target,
+    read_document,
+    translate_file,
+)
 from keras_transformer.evaluation.bleu import nearest_translation
 
 
 @dataclass(kw_only=True)
 class Options(StreamOptions):
     sentences: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Sentences to translate. Defaults to the lines of standard input."""
+    """Sentences to translate. Defaults to the lines of standard input. With --output: the file."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """File to write, for the translation of a file with the same ending: .txt, .md, .html, .srt,
+    .vtt, .po, .xliff, .docx. Structure, markup and times are kept. Of .po and .xliff, only messages
+    without a translation are translated, and marked for review. An interrupted run continues."""
+    encoding: str | None = None
+    """With --output: the encoding of a text file that declares none. Defaults to UTF-8."""
     model: str
     """Model folder, such as runs/x/model; a name that `keras-transformer list` prints; or
     hf://user/repository. Models of OPUS-MT, NLLB-200, M2M-100, FSMT and CTranslate2 are converted,
@@ -74,9 +89,12 @@ class Options(StreamOptions):
 BEAM = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 ALWAYS = ("min_length", "extra_length")
+# Options that do not change the translations.
+_WITHOUT_EFFECT = ("sentences", "output", "quiet", "compilation_cache", "buffer_size")
 
 
 def main(options: Options) -> None:
+    document = _document(options)
     translator = kt.Translator.from_preset(
         options.model,
         **given(options, "source_lang", "target_lang", "dtype", "quantization"),
@@ -85,6 +103,9 @@ def main(options: Options) -> None:
     )
     if options.tag is not None:
         translator = translator.tagged(*options.tag)
+    if document is not None:
+        _translate_document(document, translator, options)
+        return
     num_results = 1 if options.n_best is None else options.n_best
     references = None if options.nearest_to is None else References(options, translator)
     lines = given_or_read(options)
@@ -106,6 +127,37 @@ def main(options: Options) -> None:
             sys.stdout.flush()
     if references:
         references.expect_end()
+
+
+def _document(options):
+    """Return the file to translate, or None if lines are translated."""
+    names = [sentence for sentence in options.sentences if Path(sentence).suffix in FORMATS]
+    if options.output is None:
+        if names and Path(names[0]).is_file():
+            raise kt.UserError(
+                f"Pass the file to write as `output`, or the lines of {names[0]} as standard input."
+            )
+        return None
+    if len(options.sentences) != 1 or options.n_best is not None:
+        raise kt.UserError(
+            "`output` must be given with one file, and without `n_best`. Received: "
+            f"{len(options.sentences)} files"
+        )
+    document = read_document(options.sentences[0], options.encoding)
+    check_target(document, options.output, options.target_lang)
+    return document
+
+
+def _translate_document(document, translator, options):
+    def translate(texts, **markup):
+        return translator(texts, **markup)
+
+    language = options.target_lang or translator.metadata.get("target")
+    settings = {
+        name: str(value) for name, value in vars(options).items() if name not in _WITHOUT_EFFECT
+    }
+    report = translate_file(document, options.output, translate, language, settings=settings)
+    print(f"{options.output}: {report}", file=sys.stderr)
 
 
 def given_or_read(options):

@@ -123,12 +123,11 @@ class TextDocument(Document):
     def _describe(self, place: Any) -> str:
         return f"line {self.text.count(chr(10), 0, place[0]) + 1}"
 
-    def _check_lines(self) -> None:
+    def _check_lines(self, pattern: str = r"[^\n]", name: str = "line") -> None:
         """Raise a `UserError` for a line that is longer than the longest unit."""
-        if found := re.search(rf"[^\n]{{{LONGEST_UNIT + 1}}}", self.text):
-            raise self.error(
-                found.span(), f"a line of over {LONGEST_UNIT:,} characters. Expected shorter lines"
-            )
+        if found := re.search(rf"{pattern}{{{LONGEST_UNIT + 1}}}", self.text):
+            problem = f"a {name} of over {LONGEST_UNIT:,} characters. Expected a shorter one"
+            raise self.error(found.span(), problem)
 
     def render(self, translations: Sequence[str | None], path: Path) -> None:
         path.write_bytes(self._mark + self._encoded(self._rendered(translations)))
@@ -150,8 +149,8 @@ class TextDocument(Document):
         except UnicodeEncodeError as error:
             line = text.count("\n", 0, error.start) + 1
             raise UserError(
-                f"{self.path} is in {self._codec}, which lacks {text[error.start]!r} in line {line} "
-                "of the translation. Convert the file to UTF-8 first."
+                f"{self.path} is in {self._codec}, which lacks {text[error.start]!r}, in line "
+                f"{line} of the translation. Convert the file to UTF-8 first."
             ) from None
 
 
@@ -202,8 +201,10 @@ def parse_xml(data: bytes, name: str) -> Any:
     try:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if getattr(error, "lineno", 0) else ""
-        raise UserError(f"{name}{line} is not valid XML: {error}.") from None
+        line = f", line {number}" if (number := getattr(error, "lineno", None)) else ""
+        raise UserError(
+            f"{name}{line} is not valid XML: {str(error).partition(', line')[0]}."
+        ) from None
     dtd = root.getroottree().docinfo.internalDTD
     if dtd is not None and (entity := next(iter(dtd.iterentities()), None)) is not None:
         raise UserError(

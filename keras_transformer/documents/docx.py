@@ -126,7 +126,7 @@ class _Paragraph:
         self.parts: list[tuple[Fragment, int]] = []
         self.has_field_text = False
         # Pairs of a kind and a content: "format", "in", "out", "br" and "ph".
-        self._tokens: list[tuple[str, Any]] = []
+        self._tokens: list[Any] = []
         self._formats: dict[bytes, Any] = {}
         self._walk(element)
         lengths = Counter()
@@ -158,7 +158,7 @@ class _Paragraph:
             name, kind = _local(part), part.get(part.tag.replace("fldChar", "fldCharType"))
             self.depth += name == "fldChar" and kind == "begin"
             if name == "t" and not self.depth:
-                text, last = part.text or "", self._tokens[-1] if self._tokens else ("", None)
+                text, last = part.text or "", (self._tokens or [("", ())])[-1]
                 if last[0] == "text" and (last[1][0] == key or text == " "):
                     self._tokens[-1] = "text", (last[1][0], last[1][1] + text)
                 else:

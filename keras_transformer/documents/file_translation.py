@@ -128,7 +128,7 @@ def translate_file(
     """
     document = source if isinstance(source, Document) else read_document(source, encoding)
     target = Path(target)
-    _check_target(document, target, target_lang)
+    check_target(document, target, target_lang)
     document.language = document.language or target_lang
     memory = _Memory(target, [settings, target_lang, document.markup])
     try:
@@ -161,7 +161,8 @@ def translate_file(
     )
 
 
-def _check_target(document: Document, target: Path, target_lang: str | None) -> None:
+def check_target(document: Document, target: Path, target_lang: str | None) -> None:
+    """Raise a `UserError` if `translate_file` cannot write a document to a file."""
     if target.exists() and target.samefile(document.path):
         raise UserError(f"Cannot write to {target}: it is the source. Pass another `output`.")
     if FORMATS.get(target.suffix.lower()) != FORMATS.get(document.path.suffix.lower()):

@@ -1,6 +1,7 @@
 """Units of text with inline tags, which HTML, XLIFF, subtitles and paragraphs of Word share."""
 
 import html
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import NamedTuple
 # Possessive, so that the time is linear. A quote counts after `=` only, as in browsers.
 TAG = r"""</?[A-Za-z][^\s<>/]*+(?:=\s*"[^"]*"|=\s*'[^']*'|[^<>])*+>"""
 COMMENT = r"<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|<![^<>]*>"
-_NAME = re.compile(r"</?([^\s<>/]+)")
+_NAME = re.compile(r"</?([^\s<>/.]+)")  # without the class of a tag of WebVTT
 _STRAY = re.compile(rf"({TAG})|&(?!#?\w+;)|[<>]")
 _KEPT = re.compile(r'<ph id="\d+"/>')
 
@@ -44,6 +45,7 @@ class Dialect:
         has_placeholders: whether tags without an end stand for text.
         marks: pattern of further pieces without a text.
         ends: pattern of further pieces that end a unit.
+        first: the first characters of these pieces, to find them fast.
     """
 
     inline: Callable[[str], bool] = lambda name: True
@@ -53,16 +55,23 @@ class Dialect:
     has_placeholders: bool = False
     marks: str = r"(?!)"
     ends: str = r"(?!)"
+    first: str = ""
+    begins: re.Pattern = field(init=False)
     tokens: re.Pattern = field(init=False)
 
     def __post_init__(self):
         pattern = rf"(?P<end>{self.ends}|<!\[CDATA\[|\]\]>)|(?P<mark>{self.marks}|{COMMENT})|{TAG}"
+        object.__setattr__(self, "begins", re.compile(rf"[<\]{self.first}]"))
         object.__setattr__(self, "tokens", re.compile(pattern, re.DOTALL))
 
     def items(self, text: str, start: int, stop: int) -> Iterator[Item]:
         """Divide a text into pieces."""
         position = start
-        while found := self.tokens.search(text, start, stop):
+        while begin := self.begins.search(text, start, stop):
+            found = self.tokens.match(text, begin.start(), stop)
+            if found is None:
+                start = begin.end()
+                continue
             if found.start() > position:
                 yield Item("text", position, found.start())
             start = position = found.end()
@@ -166,13 +175,17 @@ def _partners(run: list[Item]) -> dict[int, int]:
         if item.kind == "open":
             opened.append(index)
         elif item.kind == "close":
-            depth = next(
-                (n for n in range(len(opened) - 1, -1, -1) if run[opened[n]].name == item.name),
-                None,
-            )
-            if depth is not None:
-                partners[index], partners[opened[depth]] = opened[depth], index
-                del opened[depth:]
+            same = [depth for depth, other in enumerate(opened) if run[other].name == item.name]
+            if same:
+                partners[index], partners[opened[same[-1]]] = opened[same[-1]], index
+                del opened[same[-1] :]
+    # A pair around the half of another pair does not belong together either.
+    size = None
+    while len(partners) != size:
+        size = len(partners)
+        alone = [x.kind in ("open", "close") and n not in partners for n, x in enumerate(run)]
+        before = [0, *itertools.accumulate(alone)]
+        partners = {a: b for a, b in partners.items() if before[a] == before[b]}
     return partners
 
 

@@ -4,10 +4,11 @@ import gettext
 import re
 from collections.abc import Sequence
 
+from keras_transformer.data.placeholders import UNTRANSLATED
 from keras_transformer.documents.document import TextDocument, required, splice
 from keras_transformer.errors import UserError
 
-_CHARSET = re.compile(rb"""^"?Content-Type:[^\n]*?charset=([\w.:-]+)""", re.MULTILINE)
+_CHARSET = re.compile(rb"Content-Type:[^\n]*?charset=([\w.:-]+)")
 _FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 # An entry: its comments, its source, and its translations.
 _ENTRY = re.compile(
@@ -15,6 +16,7 @@ _ENTRY = re.compile(
     r"(?P<source>(?:[ \t]*(?:(?:#\||msgctxt|msgid|\")[^\n]*)?\r?\n)*)"
     r"(?P<target>[ \t]*msgstr[^\r\n]*(?:\r?\n[ \t]*(?:\"|msgstr)[^\r\n]*)*)"
 )
+_DAMAGED = re.compile(r'^[ \t]*(?!#)\S(?:[^\r\n]*[^"\s])?[ \t]*\r?$', re.MULTILINE)
 _FLAGS = re.compile(r"^([ \t]*#,)", re.MULTILINE)
 
 
@@ -38,6 +40,8 @@ class GettextCatalog(TextDocument):
     def _find_units(self) -> None:
         polib = required("polib", "polib")
         self._check_lines()
+        if damaged := _DAMAGED.search(self.text):
+            raise self.error(damaged.span(), "the catalog is damaged. Expected a quoted string")
         try:
             catalog = polib.pofile(
                 str(self.path), encoding="utf-8-sig" if self._mark else self._codec
@@ -69,10 +73,12 @@ class GettextCatalog(TextDocument):
                     texts.append(entry.msgid_plural)
                     forms = forms or self._forms(catalog.metadata.get("Plural-Forms", ""), start)
                 # The number of the unit, or the text itself if it is none, such as "%d".
-                parts = [
-                    len(self.units) - 1 if self._add(text.strip(), found.span("source")) else text
-                    for text in texts
-                ]
+                parts = []
+                for text in texts:
+                    has_words = any(map(str.isalpha, PLACEHOLDER.sub("", text)))
+                    self.skipped["without letters"] += not has_words
+                    is_unit = has_words and self._add(text.strip(), found.span("source"))
+                    parts.append(len(self.units) - 1 if is_unit else text)
                 if any(isinstance(part, int) for part in parts):
                     self._entries.append((found, texts, parts, forms if texts[1:] else None))
 
@@ -96,7 +102,7 @@ class GettextCatalog(TextDocument):
             new = [translations[x] if isinstance(x, int) else x.strip() for x in parts]
             if not all(new):
                 continue
-            new = [_with_space_of(source, text) for source, text in zip(sources, new)]
+            new = [_with_space_of(source, text or "") for source, text in zip(sources, new)]
             places.append(found.span())
             texts.append(self._filled(found, new, forms))
         return splice(self.text, places, texts)

@@ -47,6 +47,7 @@ class Html(TextDocument):
         return (found[1] or found[2]).decode() if found else None
 
     def _find_units(self) -> None:
+        self._check_lines("[^<]", "text without a tag")
         found = [(fragment, None) for fragment in fragments(self.text, DIALECT)]
         self._found: list[tuple[Fragment, tuple[int, int] | None]] = []
         for fragment, tag in sorted([*found, *self._attributes()]):

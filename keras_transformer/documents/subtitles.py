@@ -16,7 +16,7 @@ _MOST_CUES = 8  # of one sentence
 _TIME = r"(?:(\d+):)?(\d+):(\d+)(?:[.,](\d+))?"
 _TIMES = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\r\n]*", re.MULTILINE)
 _ARROW = re.compile(r"^.*-->.*$", re.MULTILINE)
-_BLANK = re.compile(r"(?<=\n)[ \t]*(?:\r?\n|\Z)")
+_BLANK = re.compile(r"(?<=\n)[ \t]*\r?\n")
 _NUMBER = re.compile(r"(?<=\n)[ \t]*\d+\s*\Z")
 _SENTENCE_END = re.compile(r"""[.!?…。！？:;♪#)\]][\s"'”’»」』)♪]*$""")
 _LINE_END = re.compile(r"[ \t]*\r?\n[ \t]*")
@@ -28,6 +28,7 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]")
 _NO_BEGIN = "、。，．！？：；）」』】〉》…ー々"
 
 DIALECT = Dialect(
+    first=r"{ \t–—-",
     marks=_MARKS,
     # A dash at the beginning of a line: another speaker.
     ends=r"(?<=\n)[ \t]*[-–—]+[ \t]*(?=\S)|(?<=>)[-–—][ \t]+",
@@ -156,7 +157,7 @@ class Subtitles(TextDocument):
         if len(lines) > 1 or _width(text) > limit:
             count = max(len(lines), -(-_width(text) // limit))
             trials = [lines] if count == len(lines) else []
-            trials += [["x"] * n for n in range(count, count + 3)]
+            trials += [[" " * limit] * n for n in range(count, count + 3)]
             for trial in trials:
                 parts = [part for part in _divided(text, trial) if part]
                 if all(_width(part) <= limit for part in parts):
