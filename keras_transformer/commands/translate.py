@@ -3,6 +3,7 @@
 With `--output`, translate a file: text, Markdown, HTML, subtitles, .po, XLIFF or Word.
 """
 
+import inspect
 import itertools
 import sys
 import warnings
@@ -150,7 +151,8 @@ def _document(options):
 
 def _translate_document(document, translator, options):
     def translate(texts, **markup):
-        return translator(texts, **markup)
+        takes_markup = "markup" in inspect.signature(translator).parameters
+        return translator(texts, **(markup if takes_markup else {}))
 
     language = options.target_lang or translator.metadata.get("target")
     settings = {

@@ -78,9 +78,7 @@ class Subtitles(TextDocument):
         self._close(group)
         if overlaps:
             lines = ", ".join(map(str, overlaps[:5])) + (", ..." if len(overlaps) > 5 else "")
-            self.remarks.append(
-                f"{len(overlaps):,} cues begin before the last one ends: line {lines}"
-            )
+            self.remarks.append(f"cues that begin before the last one ends, in lines {lines}")
 
     def _cues(self) -> Iterator[Cue]:
         found = list(_TIMES.finditer(self.text))

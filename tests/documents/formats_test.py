@@ -1,6 +1,7 @@
 """Files of each format: their units, and what is written with translations."""
 
 import re
+import sys
 import zipfile
 
 import pytest
@@ -460,7 +461,7 @@ def test_other_parts_of_a_word_file_are_the_same_bytes(word_file, tmp_path):
 @pytest.mark.parametrize("suffix", [".md", ".po", ".xlf"])
 def test_a_missing_library_is_named(suffix, tmp_path, monkeypatch):
     for module in ("polib", "lxml.etree", "markdown_it"):
-        monkeypatch.setitem(__import__("sys").modules, module, None)
+        monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / f"a{suffix}").write_text(FILES[suffix])
     with pytest.raises(kt.UserError, match="requires .*Install it: pip install .*`documents`"):
         read_document(tmp_path / f"a{suffix}")
