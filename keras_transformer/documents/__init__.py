@@ -2,7 +2,6 @@
 
 - `translate_file`: translates a file into another of the same format, as `FileReport`.
 - `read_document`: reads the texts of a file, as `Document`.
-- `FORMATS`: the endings of file names and the modules that read them.
 """
 
 from keras_transformer.namespace import load_on_demand

@@ -1,5 +1,4 @@
 from keras_transformer.documents.file_translation import translate_file as translate_file
 from keras_transformer.documents.file_translation import FileReport as FileReport
 from keras_transformer.documents.file_translation import read_document as read_document
-from keras_transformer.documents.file_translation import FORMATS as FORMATS
 from keras_transformer.documents.document import Document as Document

@@ -61,7 +61,7 @@ class Document:
         """
         raise NotImplementedError
 
-    def error(self, place: Any, problem: str) -> UserError:
+    def _error(self, place: Any, problem: str) -> UserError:
         """Return an error that names the file and the place in it."""
         return UserError(f"{self.path}, {self._describe(place)}: {problem}")
 
@@ -74,7 +74,7 @@ class Document:
             self.skipped["without letters"] += bool(unit.strip())
             return False
         if len(unit) > LONGEST_UNIT:
-            raise self.error(
+            raise self._error(
                 place, f"a text of {len(unit):,} characters. Expected at most {LONGEST_UNIT:,}"
             )
         self.units.append(unit)
@@ -110,7 +110,7 @@ class TextDocument(Document):
                 f"{self._codec}. Convert the text to UTF-8, or pass its `encoding`."
             ) from None
         if self.text.count("\0") > 1:
-            raise self.error((self.text.index("\0"), 0), "NUL bytes. Expected text, in UTF-8")
+            raise self._error((self.text.index("\0"), 0), "NUL bytes. Expected text, in UTF-8")
         self._find_units()
 
     def _find_units(self) -> None:
@@ -127,7 +127,7 @@ class TextDocument(Document):
         """Raise a `UserError` for a line that is longer than the longest unit."""
         if found := re.search(rf"{pattern}{{{LONGEST_UNIT + 1}}}", self.text):
             problem = f"a {name} of over {LONGEST_UNIT:,} characters. Expected a shorter one"
-            raise self.error(found.span(), problem)
+            raise self._error(found.span(), problem)
 
     def render(self, translations: Sequence[str | None], path: Path) -> None:
         path.write_bytes(self._mark + self._encoded(self._rendered(translations)))

@@ -67,7 +67,7 @@ def read_document(path: str | PathLike, encoding: str | None = None) -> Document
     """Read the texts of a file.
 
     Args:
-        path: the file. The ending of its name, one of `FORMATS`, selects its format.
+        path: the file. The ending of its name selects its format.
         encoding: the encoding of a text file that does not declare one. Defaults to UTF-8.
 
     Returns:

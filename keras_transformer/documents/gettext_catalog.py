@@ -41,7 +41,7 @@ class GettextCatalog(TextDocument):
         polib = required("polib", "polib")
         self._check_lines()
         if damaged := _DAMAGED.search(self.text):
-            raise self.error(damaged.span(), "the catalog is damaged. Expected a quoted string")
+            raise self._error(damaged.span(), "the catalog is damaged. Expected a quoted string")
         try:
             catalog = polib.pofile(
                 str(self.path), encoding="utf-8-sig" if self._mark else self._codec
@@ -67,7 +67,7 @@ class GettextCatalog(TextDocument):
                 start = starts[entry.linenum - 1]
                 found = _ENTRY.match(self.text, start)
                 if found is None:
-                    raise self.error((start, 0), "a message without msgstr")
+                    raise self._error((start, 0), "a message without msgstr")
                 texts = [entry.msgid]
                 if entry.msgid_plural:
                     texts.append(entry.msgid_plural)
@@ -90,7 +90,7 @@ class GettextCatalog(TextDocument):
             count = int(found[1])  # type: ignore[index]
             return [int(count == 1 or form != rule(1)) for form in range(count)]
         except (TypeError, ValueError, ZeroDivisionError):
-            raise self.error(
+            raise self._error(
                 (place, 0),
                 "a message with a plural, but the header has no valid Plural-Forms. "
                 f"Received: {header!r}",

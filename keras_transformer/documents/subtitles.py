@@ -53,7 +53,7 @@ class Subtitles(TextDocument):
         self._newline = "\r\n" if "\r\n" in self.text else "\n"
         self._is_vtt = self.path.suffix.lower() == ".vtt"
         if self._is_vtt and not self.text.startswith("WEBVTT"):
-            raise self.error((0, 0), "expected WEBVTT at the beginning of a .vtt file")
+            raise self._error((0, 0), "expected WEBVTT at the beginning of a .vtt file")
         cues = list(self._cues())
         if not cues and not self._is_vtt:
             raise UserError(
@@ -85,7 +85,7 @@ class Subtitles(TextDocument):
         lines = {times.start() for times in found}
         for line in _ARROW.finditer(self.text):
             if line.start() not in lines:
-                raise self.error(
+                raise self._error(
                     line.span(),
                     "cannot read the times of a cue. Expected times such as "
                     f"00:00:01,000 --> 00:00:02,500. Received: {line[0].strip()[:80]!r}",
@@ -93,7 +93,7 @@ class Subtitles(TextDocument):
         for times, following in zip(found, [*found[1:], None]):
             begin, end = _seconds(times.groups()[:4]), _seconds(times.groups()[4:])
             if end < begin:
-                raise self.error(times.span(), "a cue ends before it begins")
+                raise self._error(times.span(), "a cue ends before it begins")
             limit = following.start() if following else len(self.text)
             start = min(len(self.text), times.end() + len(self._newline))
             blank = _BLANK.search(self.text, start, limit)
