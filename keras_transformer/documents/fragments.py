@@ -82,16 +82,16 @@ class Dialect:
             is_inline = self.inline(name)
             is_void = found[0].endswith("/>") or name in self.void
             if found[0].startswith("</"):
-                yield Item("close" if is_inline else "end", *found.span(), name)
+                yield Item("close" if is_inline else "end", begin.start(), found.end(), name)
             elif is_void:
                 kind = "kept" if self.has_placeholders else "mark"
-                yield Item(kind if is_inline else "end", *found.span(), name)
+                yield Item(kind if is_inline else "end", begin.start(), found.end(), name)
             elif name in self.raw or self.kept(found[0], name):
                 is_raw = name in self.raw
                 start = position = _end_of_element(text, name, found.end(), stop, is_raw)
                 yield Item("kept" if is_inline else "end", found.start(), position, name)
             else:
-                yield Item("open" if is_inline else "end", *found.span(), name)
+                yield Item("open" if is_inline else "end", begin.start(), found.end(), name)
         if position < stop:
             yield Item("text", position, stop)
 
