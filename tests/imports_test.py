@@ -150,7 +150,7 @@ MAY_IMPORT = {
     "memory": set(),
     "version": set(),
     "command_line": {"compilation_cache", "memory", "startup"},
-    "documents": {"data"},
+    "documents": set(),
     "layers": set(),
     "models": {"layers", "training", "memory"},
     "decoding": {"layers"},

@@ -151,8 +151,9 @@ def _document(options):
 
 def _translate_document(document, translator, options):
     def translate(texts, **markup):
-        takes_markup = "markup" in inspect.signature(translator).parameters
-        return translator(texts, **(markup if takes_markup else {}))
+        if markup and "markup" not in inspect.signature(type(translator).__call__).parameters:
+            return translator([" ".join(text.split()) for text in texts])
+        return translator(texts, **markup)
 
     language = options.target_lang or translator.metadata.get("target")
     settings = {

@@ -4,9 +4,9 @@ import gettext
 import re
 from collections.abc import Sequence
 
-from keras_transformer.data.placeholders import UNTRANSLATED
 from keras_transformer.documents.document import TextDocument, required, splice
 from keras_transformer.errors import UserError
+from keras_transformer.untranslated import UNTRANSLATED
 
 _CHARSET = re.compile(rb"Content-Type:[^\n]*?charset=([\w.:-]+)")
 _FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
@@ -75,7 +75,7 @@ class GettextCatalog(TextDocument):
                 # The number of the unit, or the text itself if it is none, such as "%d".
                 parts = []
                 for text in texts:
-                    has_words = any(map(str.isalpha, PLACEHOLDER.sub("", text)))
+                    has_words = any(map(str.isalpha, UNTRANSLATED.sub("", text)))
                     self.skipped["without letters"] += not has_words
                     is_unit = has_words and self._add(text.strip(), found.span("source"))
                     parts.append(len(self.units) - 1 if is_unit else text)
