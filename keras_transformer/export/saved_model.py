@@ -21,6 +21,11 @@ from keras_transformer.typing import Shape, Tensor
 # white space is smaller.
 WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 
+# The lines of `translation.texts`, likewise.
+_LINE_BREAK = r"(\r\n|[\n\v\f\r\x1c-\x1e\x{85}\x{2028}\x{2029}])"
+_BULLET = rf"(?:{WHITE_SPACE}(?:[-*+•◦▪‣·–—]|\(?(?:\d{{1,3}}|[a-z])\)){WHITE_SPACE[:-1]}+)?"
+_LINE_END = b"\xff"  # in no text, which is UTF-8
+
 
 def export_translator(
     translator: Translator, path: str | Path, num_results: int | None = None
@@ -35,8 +40,10 @@ def export_translator(
 
     It searches with the translator's own search and options; k is `num_results`. The string
     signatures accept any text and any n, sort by length and work in batches of bounded size, as
-    `Translator` does. They cut sources that exceed its `max_source_length`, and return empty text
-    with score 0 for text of white space. If there are fewer than k translations, the rest are
+    `Translator` does. `serving_default` splits texts into lines, as `split="lines"` does, unless
+    the translator's own `split` is None: TensorFlow has no operation that splits sentences.
+    `n_best` translates each text as one sentence. Both cut sources that exceed `max_source_length`.
+    If there are fewer than k translations, the rest are
     empty, with score minus infinity. Token ids end with the end token and are padded with 0, like
     the arguments and results of a search: a source prefix is not added to them, and a target prefix
     is not removed. Other ids, and padding before a token, raise an `InvalidArgumentError`. A search
@@ -106,9 +113,10 @@ def _translation_module(translator, num_results):
         module.source_tokenizer = string_tokenizer(translator.source_tokenizer)
     target_prefix = translator.preprocessor.target_prefix
 
-    def search_texts(text, num_results):
+    def search_texts(text, num_results, numbers=None):
         def search(batch, rows):
-            token_ids, scores = translator.search_batch(batch, num_results, sentence_numbers=rows)
+            chosen = rows if numbers is None else tf.gather(numbers, rows)
+            token_ids, scores = translator.search_batch(batch, num_results, sentence_numbers=chosen)
             texts = _detokenize(module.tokenizer, token_ids[:, :, len(target_prefix) :])
             return without_breaks(texts, tf.gather(text, rows)), scores
 
@@ -122,8 +130,21 @@ def _translation_module(translator, num_results):
 
     @tf.function(**text_signature())
     def translate(text):
-        translations, scores = search_texts(text, 1)
-        return {"translation": translations[:, 0], "score": scores[:, 0]}
+        if translator.metadata.get("split", "sentences") is None:
+            translations, scores = search_texts(text, 1)
+            return {"translation": translations[:, 0], "score": scores[:, 0]}
+        lines = _lines(text)
+        before, sentences, after = _without_edges(lines.flat_values)
+        translations, scores = search_texts(sentences, 1, _numbers(lines))
+        # What has no letter stays as it is: see `translation.texts`.
+        has_letter = tf.strings.regex_full_match(sentences, r"(?s).*\pL.*")
+        translations = tf.where(has_letter, translations[:, 0], sentences)
+        joined = lines.with_flat_values(tf.strings.join([before, translations, after]))
+        scores = lines.with_flat_values(tf.where(has_letter, scores[:, 0], 0.0))
+        return {
+            "translation": tf.strings.reduce_join(joined, axis=-1),
+            "score": tf.reduce_sum(scores, axis=-1),
+        }
 
     @tf.function(**text_signature())
     def n_best(text):
@@ -138,6 +159,34 @@ def _translation_module(translator, num_results):
 
     module.functions = [translate, n_best, search]
     return module, {"serving_default": translate, "n_best": n_best, "token_ids": search}
+
+
+def _lines(text):
+    """Return the lines of strings `(n,)`, each with its break, as a ragged `(n, None)`."""
+    import tensorflow as tf
+
+    marked = tf.strings.regex_replace(text, _LINE_BREAK, rb"\1" + _LINE_END)
+    return tf.strings.split(marked, _LINE_END)
+
+
+def _without_edges(lines):
+    """Return what stands before the sentence of each line, the sentence, and what stands after."""
+    import tensorflow as tf
+
+    before = tf.strings.regex_replace(lines, rf"(?s)^({_BULLET}{WHITE_SPACE}).*$", r"\1")
+    rest = tf.strings.substr(lines, tf.strings.length(before), tf.strings.length(lines))
+    after = tf.strings.regex_replace(rest, rf"(?s)^.*?({WHITE_SPACE})$", r"\1")
+    length = tf.strings.length(rest) - tf.strings.length(after)
+    return before, tf.strings.substr(rest, tf.zeros_like(length), length), after
+
+
+def _numbers(lines):
+    """Return the number of each line, as `Translator` counts sentences."""
+    import tensorflow as tf
+
+    text = tf.cast(lines.value_rowids(), "int32")
+    index = tf.range(tf.size(text)) - tf.cast(tf.gather(lines.row_starts(), text), "int32")
+    return tf.bitwise.bitwise_and(text + index * 2**20, 2**31 - 1)
 
 
 def _checked(model, token_ids):

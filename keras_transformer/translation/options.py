@@ -1,6 +1,7 @@
 """Options of the training of a translator."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from keras_transformer.data.filters import FilterOptions
 from keras_transformer.data.tokenizer import VocabularyOptions
@@ -32,5 +33,8 @@ class TranslatorTrainingOptions(TrainingOptions):
 
     vocabulary: TranslatorVocabularyOptions = field(default_factory=TranslatorVocabularyOptions)
     filters: FilterOptions = field(default_factory=FilterOptions)
+    split: Literal["sentences", "lines", "none"] = "sentences"
+    """How the model's users' texts are split: sentences, if the sources of the corpus are
+    sentences; lines or none, if they are texts of other kinds, such as messages."""
 
     scores = ("val_bleu",)

@@ -74,6 +74,10 @@ def train_translator(
     origin = {**languages, "dataset": dataset or train.name}
     if train.tags:
         origin["tags"] = list(train.tags)
+    # How texts are split for this model: see `Translator`.
+    origin["longest_source"] = int(batches.train.store.source.lengths.max()) + 1  # the end token
+    if options.split != "sentences":
+        origin["split"] = None if options.split == "none" else options.split
     translator = task_class(model, preprocessor, origin)
     # Greedy search is the fastest. The preset that is saved has the beam search.
     greedy = task_class(model, preprocessor, origin, search="greedy")

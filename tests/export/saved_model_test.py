@@ -53,9 +53,13 @@ def serve(saved_model):
 
 @pytest.mark.each_backend
 def test_gives_what_python_gives(translator, serve):
-    sentences = SENTENCES + ODD
+    texts = [
+        f"\t{' '.join(SENTENCES[:2])}\r\n\r\n- {SENTENCES[3]}  \n12.\u2028 1) {SENTENCES[4]}\n"
+    ]
+    texts += ["- ", "\r\n", "  \n ", "a\rb\x85c", "...\n中文", "-5 dogs\n(b) cats\n\n"]
+    sentences = SENTENCES + ODD + texts
     translations, scores = serve(sentences)
-    expected = list(translator.translate(sentences))
+    expected = list(translator.translate(sentences, split="lines"))
     assert translations == [text for text, _ in expected]
     np.testing.assert_allclose(scores, [score for _, score in expected], rtol=1e-4)
 
@@ -95,7 +99,9 @@ def test_constraints_and_a_search_that_draws(translator, tmp_path):
 def test_n_best_gives_what_python_gives(translator, serve):
     sentences = SENTENCES[:10] + ODD
     translations, scores = serve(sentences, "n_best")
-    for texts, row, expected in zip(translations, scores, translator.n_best(sentences, 3)):
+    for texts, row, expected in zip(
+        translations, scores, translator.n_best(sentences, 3, split=None)
+    ):
         assert list(zip(texts, row)) == [(text, pytest.approx(s, rel=1e-4)) for text, s in expected]
 
 
