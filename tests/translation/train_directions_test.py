@@ -76,6 +76,7 @@ def test_a_training_of_several_directions_translates_each_by_its_tag(tmp_path):
     val = kt.data.TaggedText(val, "<2de>")
     options = {**SMALL, "steps": 2, "output_dir": tmp_path / "run"}
     translator = kt.Translator.train(train, val, **options)
+    assert translator.metadata.pop("longest_source") > 5
     assert translator.metadata == {
         **{"source": "en", "target": "de", "dataset": "made", "tags": ["<2de>", "<2en>"]},
     }
