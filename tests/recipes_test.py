@@ -446,7 +446,9 @@ def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
     assert (run / "model.test.hypotheses.txt").read_text() == outputs
     facts = json.loads(scores.read_text())
     assert facts["placeholders"]["num_placeholders"] == facts["num_sentences"] == 4
-    assert "of 4 copied" in capsys.readouterr().out
+    assert {*facts["findings"]} > {"any", "placeholders", "repetition"}
+    printed = capsys.readouterr().out
+    assert "of 4 copied" in printed and "translations with findings of `check`: " in printed
 
     translate = ("translate.py", "--model", run / "model", "--extra-length", "5")
     outputs = []

@@ -32,6 +32,7 @@ COMMANDS = {
     "translate": _Command("Translate lines, or the given sentences"),
     "parse": _Command("Parse lines into constituency trees"),
     "train": _Command("Train a model: train translation, train parsing", True),
+    "score": _Command("Score given translations, line by line"),
     "evaluate": _Command("Score a model on a test set", True),
     "export": _Command("Write a model as a SavedModel, CTranslate2, Marian or ONNX", True),
     "explain": _Command("Draw attention, alignment and beam for a sentence", True),

@@ -84,11 +84,21 @@ def main(options: Options) -> None:
     copied = kt.evaluation.score_placeholders(sources, hypotheses)
     if copied.num_placeholders:
         print(copied)
+    from keras_transformer.translation.checks import count_findings  # which imports Keras
+
+    findings = count_findings(translator.check(sources, hypotheses))
+    named = ", ".join(f"{kind} {count:,}" for kind, count in findings.items() if count)
+    print(f"translations with findings of `check`: {named or 'none'}")
     with atomic_write(path) as new:
         new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
     if options.output_json:
         with atomic_write(options.output_json) as new:
-            facts = {**scores.to_dict(), "placeholders": copied.to_dict(), **search}
+            facts = {
+                **scores.to_dict(),
+                "placeholders": copied.to_dict(),
+                "findings": findings,
+                **search,
+            }
             new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     if others is not None:
         print(*compare_translations(hypotheses, others, *how), sep="\n")

@@ -15,6 +15,7 @@ import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, StreamOptions, given
+from keras_transformer.commands.score import note_findings
 from keras_transformer.data.corpora import DATASETS, bleu_tokenize
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.text_lines import line_windows
@@ -74,6 +75,9 @@ class Options(StreamOptions):
     nearest_to: Path | None = None
     """File with one reference per line. Of the `n_best` translations, print only the one that is
     nearest to the reference by sentence BLEU (sequence-level interpolation: Kim and Rush, 2016)."""
+    check: bool = False
+    """Also name the lines, on standard error, where something seems missing from the translation,
+    repeated or changed."""
     sample: bool = False
     """Sample translations instead of searching with a beam."""
     temperature: float | None = None
@@ -113,8 +117,14 @@ def main(options: Options) -> None:
     numbers = itertools.count(1)
     split = None if options.split == "none" else options.split
     with LineNotes() as notes:
-        windows = noted(lines, translator, notes, split)
-        for window in translator.translate_windows(windows, num_results, split=split):
+        windows, sources = itertools.tee(noted(lines, translator, notes, split))
+        first = 1
+        results_of_windows = translator.translate_windows(windows, num_results, split=split)
+        for window, texts in zip(results_of_windows, sources):
+            if options.check:
+                best = [results[0][0] if results else "" for results in window]
+                note_findings(notes, translator, texts, best, first)
+            first += len(texts)
             for results, number in zip(window, numbers):
                 if references:
                     print(references.nearest(number, results))

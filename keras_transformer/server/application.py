@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -19,6 +20,7 @@ from keras_transformer.server.detection import LanguageDetector, language_name
 from keras_transformer.server.directions import Directions
 from keras_transformer.server.model_thread import Busy, ModelThread
 from keras_transformer.server.options import ServerOptions
+from keras_transformer.translation.checks import check_pairs
 from keras_transformer.translation.translator import Translator, best_of
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -132,6 +134,10 @@ class _Server:
                 [text for text in texts if text != first] for texts, first in zip(found, best)
             ]
             answer["alternatives"] = others[0] if is_one else others
+        if _is_true(values, "warnings"):
+            sources = ["".join(text.parts) for text in texts]
+            warnings = await self._model.call(_warnings, translator, sources, best)
+            answer["warnings"] = warnings[0] if is_one else warnings
         if not is_one and "detectedLanguage" in answer:
             answer["detectedLanguage"] = [answer["detectedLanguage"]] * len(texts)
         return JSONResponse(answer)
@@ -168,6 +174,13 @@ class _Server:
 
 def _explanation(translator: Translator, sentence: str) -> str:
     return translator.explain(sentence).html()
+
+
+def _warnings(translator: Translator, sources: list[str], best: list[str]) -> list[list[str]]:
+    """Return the messages of `Translator.check` for each text."""
+    few_shapes = keras.backend.backend() == "jax"
+    checks = check_pairs(translator, sources, best, few_shapes)
+    return [[finding.message for finding in check.findings] for check in checks]
 
 
 def _language(code: str) -> dict[str, str]:
@@ -252,6 +265,13 @@ def _alternatives(values: dict[str, Any]) -> int:
             f"`alternatives` must be an integer of at least 0. Received: {str(value)[:60]}"
         )
     return value
+
+
+def _is_true(values: dict[str, Any], name: str) -> bool:
+    value = values.get(name, False)
+    if value not in (True, False, "true", "false"):
+        raise UserError(f"`{name}` must be true or false. Received: {str(value)[:60]}")
+    return value in (True, "true")
 
 
 def _check_format(values: dict[str, Any]) -> None:

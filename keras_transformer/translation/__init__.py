@@ -1,5 +1,6 @@
 """Translation, text in and text out: `kt.translation`.
 
+- `TranslationScore`, `TranslationCheck`: the results of `Translator.score` and `Translator.check`.
 - `TranslatorTrainingOptions`, `TranslatorVocabularyOptions`: the options of a training.
 """
 

@@ -27,6 +27,7 @@ from keras_transformer.tasks.task import (
     check_is_no_string,
     check_is_sentence,
 )
+from keras_transformer.translation.checks import TranslationCheck, check_pairs
 from keras_transformer.translation.languages import check_selected, select, tokens_of
 from keras_transformer.translation.scoring import TranslationScore, score_pairs
 from keras_transformer.translation.texts import SplitText, check_split, split_text
@@ -593,7 +594,7 @@ class Translator(Task):
             targets: list of strings; or of lists of ids, as a search returns them.
 
         Returns:
-            A list of `keras_transformer.translation.scoring.TranslationScore`, one per pair.
+            A list of `kt.translation.TranslationScore`, one per pair.
 
         Raises:
             UserError: if the numbers of sources and targets differ, an id is not in the vocabulary,
@@ -601,6 +602,33 @@ class Translator(Task):
                 positions that the model learned.
         """
         return score_pairs(self, sources, targets)
+
+    def check(self, sources: Iterable[str], translations: Iterable[str]) -> list[TranslationCheck]:
+        """Report what seems to have gone missing, or to be repeated or changed, in translations.
+
+        ```python
+        sources = ["A dog runs. Two men sit on a bench."]
+        print(translator.check(sources, ["Ein Hund rennt."])[0])
+        # The source has 2 sentences, and the translation has 1. ...
+        ```
+
+        The findings are about the number of sentences, sentences that the translation does not
+        attend to, the length, repeated words, numbers and placeholders. Their precision is stated
+        in the guide. They come from the texts and from one pass of the model, as in `score`.
+
+        Args:
+            sources: list of strings.
+            translations: list of strings, by this model or by somebody else.
+
+        Returns:
+            A list of `kt.translation.TranslationCheck`, one per pair, whose
+            `findings` are in words.
+
+        Raises:
+            UserError: if the numbers of sources and translations differ, or one of them is not a
+                string.
+        """
+        return check_pairs(self, sources, translations)
 
     def _split_of(self, split):
         split = self.metadata.get("split", "sentences") if split == _OF_PRESET else split

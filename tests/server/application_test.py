@@ -13,7 +13,7 @@ from keras_transformer.server.directions import Directions
 from keras_transformer.server.options import ServerOptions
 from tests.helpers import error_of
 from tests.server.running import copying_translator, get, post, running, translation
-from tests.small_corpus import WORDS, sentence_pairs
+from tests.small_corpus import WORDS, new_model, sentence_pairs
 
 pytestmark = pytest.mark.once
 
@@ -61,6 +61,18 @@ def test_line_breaks_and_blank_lines_are_kept(port):
     assert translation(port, []) == {"translatedText": []}
 
 
+def test_warnings_name_what_seems_wrong_with_each_translation():
+    translator = copying_translator()  # whose vocabulary lacks the placeholder
+    translator.model = new_model()
+    with running(translator) as port:
+        answer = translation(port, "the dog %s", warnings=True)
+        several = translation(port, ["a cat", "the dog %s"], warnings="true")
+        assert "warnings" not in translation(port, "the dog %s")
+    message = "Placeholders are missing: %s."
+    assert answer["warnings"] == several["warnings"][1] == [message]
+    assert several["warnings"][0] == []
+
+
 def test_alternatives_are_other_translations_of_the_whole_text(port):
     answer = translation(port, "the dog\na cat", alternatives=3)
     assert answer["translatedText"] == "the dog\na cat"
@@ -99,6 +111,7 @@ GOOD = {"q": "a dog", "source": "en", "target": "de"}
         ({**GOOD, "format": "html"}, 400, "not supported yet"),
         ({**GOOD, "format": 1}, 400, "`format`"),
         ({**GOOD, "alternatives": -1}, 400, "`alternatives`"),
+        ({**GOOD, "warnings": "perhaps"}, 400, "`warnings`"),
         ({**GOOD, "alternatives": "many"}, 400, "`alternatives`"),
         ({**GOOD, "q": ["a dog", "dog" * 60]}, 400, "Text 2 has a sentence of more than 50 tokens"),
         ({**GOOD, "q": ["a dog"] * 61}, 413, "60 sentences. Received: 61"),

@@ -1,0 +1,276 @@
+"""Findings about given translations: what went missing, was repeated, or was changed.
+
+Each signal has a figure for its precision in `docs/guides/translate.md`. Signals that were not
+precise, such as low probabilities, are not here.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.text_lines import in_windows, split_sentences
+from keras_transformer.errors import UserError
+from keras_transformer.evaluation.placeholders import placeholders
+from keras_transformer.translation.languages import check_selected
+from keras_transformer.translation.scoring import teacher_forced
+from keras_transformer.validation import check_strings
+
+if TYPE_CHECKING:
+    from keras_transformer.translation.translator import Translator
+
+# The kinds of findings, and what is said of lines that have one.
+KINDS = {
+    "empty": "with an empty translation",
+    "sentences": "with fewer sentences in the translation",
+    "coverage": "with a sentence that seems left out",
+    "length": "with a much shorter translation",
+    "repetition": "with words repeated in the translation",
+    "numbers": "with other numbers in the translation",
+    "placeholders": "with other placeholders in the translation",
+}
+
+# The smallest mean attention to the tokens of a sentence, summed over the translation.
+_LEAST_COVERAGE = 0.5
+# The layer whose attention aligns best is the last but one, if there are two.
+LAYER = -2
+# The smallest number of tokens per token of the source, and the shortest source this is said of.
+_LEAST_LENGTH, _SHORTEST = 0.5, 10
+# The number of words that may be repeated more than in the source.
+_MOST_REPEATED = 3
+# Attention was not precise for texts of more sentences.
+_MOST_SENTENCES = 4
+
+_IDEOGRAPHS = "\u3040-\u309f\u3400-\u9fff"  # and hiragana
+_IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
+_LETTER = re.compile(r"[^\W_]")
+_NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f]\d+)*")
+_SHOWN = 60  # characters of a quotation
+
+
+class Finding(NamedTuple):
+    """A finding about a translation.
+
+    Attributes:
+        kind: a key of `KINDS`.
+        message: a sentence.
+    """
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class TranslationCheck:
+    """The findings about a translation. Its string is their messages.
+
+    Attributes:
+        findings: tuple of `Finding`, which is empty for most translations.
+    """
+
+    findings: tuple[Finding, ...] = ()
+
+    def __str__(self):
+        return " ".join(finding.message for finding in self.findings)
+
+
+def count_findings(checks: Iterable[TranslationCheck]) -> dict[str, int]:
+    """Return the number of translations with each kind of finding, and with any.
+
+    Args:
+        checks: list of `TranslationCheck`.
+    """
+    kinds = [{finding.kind for finding in check.findings} for check in checks]
+    counts = {kind: sum(kind in found for found in kinds) for kind in KINDS}
+    return {"any": sum(map(bool, kinds)), **counts}
+
+
+def check_pairs(
+    translator: "Translator",
+    sources: Iterable[str],
+    translations: Iterable[str],
+    few_shapes: bool = False,
+) -> list[TranslationCheck]:
+    """Return the result of `Translator.check`.
+
+    Args:
+        translator: a `Translator`.
+        sources: list of strings.
+        translations: list of strings.
+        few_shapes: as in `teacher_forced`.
+    """
+    sources = check_strings("sources", sources)
+    translations = check_strings("translations", translations)
+    if len(sources) != len(translations):
+        raise UserError(
+            "`translations` must hold one translation per source. Received: "
+            f"{len(sources):,} sources and {len(translations):,} translations"
+        )
+    check_selected(translator.preprocessor, translator.metadata)
+    checks = []
+    for window in in_windows(zip(sources, translations)):
+        checks += _check_window(translator, window, few_shapes)
+    return checks
+
+
+def _check_window(translator, pairs, few_shapes):
+    sources, translations = map(list, zip(*pairs))
+    text, model = translator.preprocessor, translator.model
+    source_ids = text.encode_sources(sources, translator.source_limit())
+    target_ids = text.encode_targets(translations)
+    languages = [str(translator.metadata.get(side) or "en") for side in ("source", "target")]
+    parts = [
+        [split_sentences(x, language) for x in side]
+        for side, language in zip((sources, translations), languages)
+    ]
+    # Only the attention of some is of use: the others are not read.
+    most = model.config.max_length or math.inf
+    read = [
+        ids if len(ids) <= most and len(x) <= _MOST_SENTENCES else []
+        for ids, x in zip(target_ids, parts[0])
+    ]
+    layer = max(LAYER, -len(model.decoder.layers))
+    outputs = teacher_forced(
+        model, source_ids, read, translator.batch_tokens, layer=layer, few_shapes=few_shapes
+    )
+    checks = []
+    for index, (source, translation) in enumerate(pairs):
+        findings, lengths = [], (len(source_ids[index]), len(target_ids[index]))
+        if source_ids[index] and not translation.strip():
+            findings = [Finding("empty", "The translation is empty.")]
+        elif source_ids[index]:
+            findings = [
+                _sentences(parts[0][index], parts[1][index]),
+                _coverage(parts[0][index], outputs[index].attention, text),
+                _length(lengths[0] - text.num_added, lengths[1] - 1 - len(text.target_prefix)),
+                _repetition(source, translation),
+                number_finding(source, translation),
+                _placeholders(source, translation),
+            ]
+        checks.append(TranslationCheck(tuple(x for x in findings if x is not None)))
+    return checks
+
+
+def _sentences(parts, found):
+    num_parts, num_found = _num_sentences(parts), _num_sentences(found)
+    if num_found < num_parts:
+        return Finding(
+            "sentences",
+            f"The source has {num_parts} sentences, and the translation has {num_found}.",
+        )
+
+
+def _num_sentences(parts):
+    """Count the sentences; one that goes on in lower case was split at an abbreviation."""
+    starts = [_LETTER.search(part) for part in parts[1:]]
+    return len(parts) - sum(1 for start in starts if start is None or start[0].islower())
+
+
+def _coverage(parts, attention, text):
+    """Find the sentences of the source that the translation hardly attends to."""
+    values = sentence_coverage(parts, attention, text)
+    left_out = [
+        repr(part[:_SHOWN]) for part, value in zip(parts, values) if value < _LEAST_COVERAGE
+    ]
+    if left_out:
+        return Finding("coverage", f"Seems left out of the translation: {', '.join(left_out)}.")
+
+
+def sentence_coverage(
+    parts: list[str], attention: np.ndarray, text: TranslationPreprocessor
+) -> list[float]:
+    """Return how much a translation attends to each sentence: the mean over its tokens.
+
+    Args:
+        parts: the sentences of the source.
+        attention: float array `(target, source)`; empty if nothing is known.
+        text: the `TranslationPreprocessor`.
+
+    Returns:
+        A list of numbers, infinite for a sentence that the model has not read whole.
+    """
+    coverage = attention.sum(axis=0)
+    values, start = [], len(text.source_prefix)
+    for ids in text.source_tokenizer.encode(parts):
+        stop = start + len(ids)
+        is_read = ids and stop <= len(coverage) - text.source_end
+        values.append(float(coverage[start:stop].mean()) if is_read else math.inf)
+        start = stop
+    return values
+
+
+def _length(source, target):
+    if source >= _SHORTEST and target < _LEAST_LENGTH * source:
+        return Finding("length", f"The source has {source} tokens, and the translation {target}.")
+
+
+def _repetition(source, translation):
+    length, words = num_repeated(translation)
+    if length > _MOST_REPEATED and length > _MOST_REPEATED + num_repeated(source)[0]:
+        return Finding("repetition", f"The translation repeats {words[:_SHOWN]!r}.")
+
+
+def num_repeated(text: str) -> tuple[float, str]:
+    """Return the number of words in the longest run that occurs twice, and the run itself.
+
+    An ideograph is half a word. The two places may overlap, as in a loop of one word.
+    """
+    shown = _WORD.findall(text)
+    words = [word.lower() for word in shown]
+    least, most, start = 0, len(words), 0
+    while most - least > 1:  # a run of `least` words is repeated, none of `most`
+        length, seen = (least + most) // 2, set()
+        for first in range(len(words) - length + 1):
+            run = tuple(words[first : first + length])
+            if run in seen:
+                least, start = length, first
+                break
+            seen.add(run)
+        else:
+            most = length
+    run = " ".join(shown[start : start + least])
+    return least - 0.5 * len(_IDEOGRAPH.findall(run)), run
+
+
+def number_finding(source: str, translation: str) -> Finding | None:
+    """Compare the numbers in digits.
+
+    One side may spell a number in words. So a missing number counts only if the translation has
+    another one, or if it is too long for words and not round.
+    """
+    sides = [_numbers_of(source), _numbers_of(translation)]
+    missing, added = sides[0] - sides[1], sides[1] - sides[0]
+    if not added:
+        missing = {x: 1 for x in missing if len(x) > 2 and not x.endswith("0")}
+    if missing:
+        message = f"Numbers of the source are missing: {', '.join(missing)}"
+        if added:
+            message += f"; the translation has {', '.join(added)}"
+        return Finding("numbers", f"{message}.")
+
+
+def _numbers_of(text):
+    return Counter(map(_digits, _NUMBER.findall(text)))
+
+
+def _digits(number):
+    """Return the digits: "1,000" and "1.000" are equal, and so are "2.00" and "2"."""
+    digits = re.sub(r"(?<=\d)[.,:]0{1,2}$", "", number)
+    return re.sub(r"\D", "", digits).lstrip("0") or "0"
+
+
+def _placeholders(source, translation):
+    sides = placeholders(source), placeholders(translation)
+    parts = [
+        f"{words}: {', '.join(names)}"
+        for words, names in zip(("missing", "added"), (sides[0] - sides[1], sides[1] - sides[0]))
+        if names
+    ]
+    if parts:
+        return Finding("placeholders", f"Placeholders are {'; '.join(parts)}.")

@@ -1,0 +1,118 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.translation import checks
+from keras_transformer.translation.checks import count_findings, num_repeated, sentence_coverage
+from keras_transformer.translation.translator import Translator
+from tests.helpers import error_of
+from tests.small_corpus import new_model, tokenizer
+
+SOURCE = "A dog runs through the snow. Two men sit on a bench. A girl eats an apple."
+WHOLE = (
+    "Ein Hund rennt durch den Schnee. Zwei Männer sitzen auf einer Bank. Ein Mädchen isst einen "
+    "Apfel."
+)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return kt.Translator.from_preset("multi30k_en_de")
+
+
+def kinds(check):
+    return [finding.kind for finding in check.findings]
+
+
+def test_only_faulty_translations_have_findings_that_name_the_fault(translator):
+    first, second, third = (f"{x}." for x in WHOLE.removesuffix(".").split(". "))
+    translations = [
+        WHOLE,
+        f"{second} {third}",
+        f"{first} {second} {second} {third}",
+        "Zwei Männer sitzen auf einer Bank und essen einen Apfel.",
+        "",
+    ]
+    whole, dropped, doubled, merged, empty = translator.check([SOURCE] * 5, translations)
+    assert whole.findings == () and str(whole) == ""
+    assert kinds(dropped) == ["sentences", "coverage"]
+    assert "The source has 3 sentences, and the translation has 2." in str(dropped)
+    assert "Seems left out of the translation: 'A dog runs through the snow.'." in str(dropped)
+    assert str(doubled) == "The translation repeats 'Zwei Männer sitzen auf einer Bank'."
+    assert kinds(merged)[:2] == ["sentences", "coverage"] and "A dog runs" in str(merged)
+    assert str(empty) == "The translation is empty."
+    counts = count_findings([whole, dropped, doubled, merged, empty])
+    assert (counts["any"], counts["sentences"], counts["repetition"]) == (4, 2, 1)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("source", "translation", "message"),
+    [
+        ("It was 1,000 km.", "Es waren 1.000 km.", None),
+        ("It costs 2.00 euros at 08:30.", "Es kostet um 8.30 Uhr 2 Euro.", None),
+        ("He has 5 dogs.", "Er hat fünf Hunde.", None),
+        ("Five of 12.", "5 von 12.", None),
+        ("In 1987 it rained.", "Damals regnete es.", "missing: 1987."),
+        ("He has 5 dogs.", "Er hat 6 Hunde.", "missing: 5; the translation has 6."),
+        ("5 and 5", "5 und 7", "missing: 5; the translation has 7."),
+    ],
+)
+def test_numbers_differ_only_if_no_word_can_stand_for_one(source, translation, message):
+    finding = checks.number_finding(source, translation)
+    if message is None:
+        assert finding is None
+    else:
+        assert finding.kind == "numbers" and finding.message.endswith(message)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("text", "length", "run"),
+    [
+        ("a b c d", 0, ""),
+        ("A dog runs. a Dog runs, too", 3, "a Dog runs"),
+        ("the the the the", 3, "the the the"),
+        ("我喜欢你。我喜欢你。", 2, "我 喜 欢 你"),
+        ("オンライン、オンライン", 1, "オンライン"),
+        ("", 0, ""),
+    ],
+)
+def test_longest_repeated_run_of_words(text, length, run):
+    assert num_repeated(text) == (length, run)
+
+
+@pytest.mark.once
+def test_coverage_is_the_attention_to_the_tokens_of_each_sentence():
+    text = SimpleNamespace(
+        source_prefix=("<2de>",),
+        source_end=True,
+        source_tokenizer=SimpleNamespace(encode=lambda parts: [[0] * len(part) for part in parts]),
+    )
+    attention = np.array([[9, 1, 0, 0, 0.5, 9], [9, 0, 1, 0, 0, 9]])
+    assert sentence_coverage(["ab", "cd"], attention, text) == [1.0, 0.25]
+    # The model has read two tokens of the second sentence, which has three.
+    assert sentence_coverage(["ab", "cde"], attention, text) == [1.0, float("inf")]
+
+
+@pytest.mark.once
+def test_placeholders_and_lengths_are_compared():
+    finding = checks._placeholders("%s for {name}", "{name} für %d")
+    assert finding.message == "Placeholders are missing: %s; added: %d."
+    assert checks._length(10, 5) is None and checks._length(9, 1) is None
+    assert checks._length(10, 4).kind == "length"
+    assert checks._sentences(["See e.g.", "the page."], ["Siehe z. B. die Seite."]) is None
+
+
+@pytest.mark.once
+def test_a_blank_source_and_a_text_longer_than_the_positions_have_no_error():
+    learned = Translator(
+        new_model(position_encoding="learned", max_length=60), tokenizer(), batch_tokens=64
+    )
+    blank, long = learned.check([" ", "a dog"], ["", "a dog " * 100])
+    assert blank.findings == ()
+    assert kinds(long) == ["repetition"]
+    message = error_of(learned.check, ["a"], [])
+    assert "Received: 1 sources and 0 translations" in message
