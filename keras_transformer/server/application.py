@@ -135,8 +135,7 @@ class _Server:
             ]
             answer["alternatives"] = others[0] if is_one else others
         if _is_true(values, "warnings"):
-            sources = ["".join(text.parts) for text in texts]
-            warnings = await self._model.call(_warnings, translator, sources, best)
+            warnings = await self._model.call(_warnings, translator, texts, best)
             answer["warnings"] = warnings[0] if is_one else warnings
         if not is_one and "detectedLanguage" in answer:
             answer["detectedLanguage"] = [answer["detectedLanguage"]] * len(texts)

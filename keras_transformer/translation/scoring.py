@@ -216,7 +216,9 @@ def _forced_pass(model, source_ids, target_ids, layer, heads):
     if not is_recorded:
         return (log_probs,)
     layers = [layer] if isinstance(layer, int) else layer
-    found = [record[model.decoder.layers[index].cross_attention] for index in layers]
+    # Tied layers are called several times.
+    crosses = [record[layer.cross_attention].pop(0) for layer in model.decoder.layers]
+    found = [crosses[index] for index in layers]
     if heads is not None:
         found = [ops.take(weights, np.array(heads, "int32"), axis=1) for weights in found]
     means = [ops.mean(ops.cast(weights, "float32"), axis=1) for weights in found]
