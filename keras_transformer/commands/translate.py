@@ -3,7 +3,6 @@
 With `--output`, translate a file: text, Markdown, HTML, subtitles, .po, XLIFF or Word.
 """
 
-import inspect
 import itertools
 import sys
 import warnings
@@ -160,16 +159,11 @@ def _document(options):
 
 
 def _translate_document(document, translator, options):
-    def translate(texts, **markup):
-        if markup and "markup" not in inspect.signature(type(translator).__call__).parameters:
-            return translator([" ".join(text.split()) for text in texts])
-        return translator(texts, **markup)
-
     language = options.target_lang or translator.metadata.get("target")
     settings = {
         name: str(value) for name, value in vars(options).items() if name not in _WITHOUT_EFFECT
     }
-    report = translate_file(document, options.output, translate, language, settings=settings)
+    report = translate_file(document, options.output, translator, language, settings=settings)
     print(f"{options.output}: {report}", file=sys.stderr)
 
 

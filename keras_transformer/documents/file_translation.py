@@ -1,12 +1,13 @@
 """Translation of files: the formats, and the work on one file, which can be interrupted."""
 
 import importlib
+import inspect
 import json
 import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -93,7 +94,7 @@ def read_document(path: str | PathLike, encoding: str | None = None) -> Document
 def translate_file(
     source: str | PathLike | Document,
     target: str | PathLike,
-    translate: Callable[..., list[str]],
+    translate: Callable[..., Iterable[str]],
     target_lang: str | None = None,
     encoding: str | None = None,
     settings: Any = None,
@@ -112,8 +113,8 @@ def translate_file(
         source: the file, or the result of `read_document`.
         target: the file to write, with the same ending.
         translate: function from a list of strings to the list of their translations, such as a
-            `kt.Translator`. For formats whose texts have markup, it is called with
-            `markup="html"` or `markup="markdown"`.
+            `kt.Translator`. If it has an argument `markup`, it is called with `markup="html"` or
+            `markup="markdown"` for texts with markup.
         target_lang: the language of the translations. A file that declares another is refused.
         encoding: as for `read_document`.
         settings: whatever the translations depend on, such as the name of the model, for JSON. An
@@ -135,9 +136,10 @@ def translate_file(
         found = memory.read()
         new = [unit for unit in dict.fromkeys(document.units) if unit not in found]
         num_resumed = sum(unit in found for unit in document.units)
+        takes_markup = document.markup and "markup" in inspect.signature(translate).parameters
+        options = {"markup": document.markup} if takes_markup else {}
         for units in _lists(new):
-            markup = {} if document.markup is None else {"markup": document.markup}
-            translations = [_CONTROLS.sub("", text) for text in translate(units, **markup)]
+            translations = [_CONTROLS.sub("", text) for text in translate(units, **options)]
             if len(translations) != len(units):
                 raise UserError(
                     f"`translate` must return one string per text. Received: {len(translations):,} "

@@ -168,6 +168,17 @@ def test_a_word_file_that_unpacks_to_too_much_is_one_line(tmp_path, monkeypatch)
         read_document(tmp_path / "a.docx")
 
 
+def test_a_function_gets_the_markup_if_it_has_the_argument(tmp_path):
+    (tmp_path / "a.html").write_text("<p>a")
+    (tmp_path / "a.md").write_text("a")
+    for suffix, markup in ((".html", "html"), (".md", "markdown")):
+        paths = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+        translate_file(*paths, lambda texts, markup=None: [f"{markup}!"])
+        assert paths[1].read_text().endswith(f"{markup}!")
+        translate_file(*paths, lambda texts: ["plain"])
+        assert paths[1].read_text().endswith("plain")
+
+
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(kt.UserError, match=r"Cannot read the file .*a\.txt: No such file"):
         read_document(tmp_path / "a.txt")
