@@ -27,7 +27,7 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 COMMON = tuple(
     """
     --quiet --no-quiet --compilation-cache --init --lora --output-dir --data-dir --variant --scale
-    --num-layers --num-decoder-layers
+    --num-layers --num-decoder-layers --decoder --zero-start --no-zero-start
     --vocabulary-size --vocabulary-sentences --vocabulary-type --normalization
     --character-coverage --byte-fallback --no-byte-fallback --batch-tokens --num-shapes
     --subword-sampling --steps
@@ -83,6 +83,7 @@ FIXED = {
 ADDED = {
     *("vocabulary_type", "normalization", "character_coverage", "byte_fallback"),
     *("cooldown_steps", "num_decoder_layers", "subword_sampling", "init", "lora"),
+    *("decoder", "zero_start"),
 }
 OF_TREES = {
     *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
