@@ -48,6 +48,11 @@ class Options(StreamOptions):
     split: Literal["preset", "sentences", "lines", "none"] = "preset"
     """Translate a text sentence by sentence, line by line, or as it is. The model's preset says
     what it was trained on: sentences, unless it says otherwise."""
+    markup: Literal["html", "markdown"] | None = None
+    """Markup of the texts, which is kept. Defaults to plain text, in which placeholders, addresses
+    and inline tags are kept."""
+    protect: tuple[str, ...] = ()
+    """Regular expressions of further parts that are not translated."""
     dtype: str | None = None
     """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
     quantization: Literal["int8"] | None = None
@@ -107,6 +112,7 @@ def main(options: Options) -> None:
     )
     if options.tag is not None:
         translator = translator.tagged(*options.tag)
+    translator = translator.protecting(options.markup, options.protect)
     if document is not None:
         _translate_document(document, translator, options)
         return

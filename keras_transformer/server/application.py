@@ -21,6 +21,7 @@ from keras_transformer.server.directions import Directions
 from keras_transformer.server.model_thread import Busy, ModelThread
 from keras_transformer.server.options import ServerOptions
 from keras_transformer.translation.checks import check_pairs
+from keras_transformer.translation.protection import protect
 from keras_transformer.translation.translator import Translator, best_of
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -71,6 +72,8 @@ class _Server:
     def __init__(self, translator, options):
         self._directions = Directions(translator)
         self._model = ModelThread(options.max_waiting)
+        # Requests are translated together if they have the same translator.
+        self._html_translator = functools.cache(lambda translator: translator.protecting("html"))
         self._options = options
         self._most_results = getattr(translator.search, "beam_size", 1)
 
@@ -113,9 +116,11 @@ class _Server:
         values = await _read(request, self._options.max_request_bytes)
         texts = _texts(values)
         is_one = isinstance(texts, str)
-        _check_format(values)
+        is_html = _is_html(values)
         num_results = 1 + min(_alternatives(values), self._most_results - 1)
-        translator, answer = self._translator(values, texts if is_one else "\n".join(texts))
+        translator, answer = self._translator(
+            values, texts if is_one else "\n".join(texts), is_html
+        )
         texts = [texts] if is_one else texts
         num_sentences = sum(len(text.sentences) for text in translator.split(texts))
         if num_sentences > self._options.max_sentences:
@@ -150,12 +155,12 @@ class _Server:
         page = await self._model.call(_explanation, translator, text)
         return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
 
-    def _translator(self, values, text):
+    def _translator(self, values, text, is_html=False):
         """Return the translator of a request, and the beginning of its answer."""
         target = _word(values, "target")
         source, answer = _word(values, "source"), {}
         if source == _AUTO:
-            detected = self._detector(text)
+            detected = self._detector(protect(text, "html").text if is_html else text)
             answer["detectedLanguage"] = detected[0]
             source = detected[0]["language"]
             if target not in self._directions.targets.get(source, ()):
@@ -164,7 +169,8 @@ class _Server:
                     f"The text looks like {source}, which the model does not translate into "
                     f"{target[:60]}. Expected `source` to be one of: {pairs}"
                 )
-        return self._directions.translator(source, target), answer
+        translator = self._directions.translator(source, target)
+        return self._html_translator(translator) if is_html else translator, answer
 
     @functools.cached_property
     def _detector(self):
@@ -273,12 +279,11 @@ def _is_true(values: dict[str, Any], name: str) -> bool:
     return value in (True, "true")
 
 
-def _check_format(values: dict[str, Any]) -> None:
+def _is_html(values: dict[str, Any]) -> bool:
     form = values.get("format", "text")
-    if form == "html":
-        raise UserError("format=html is not supported yet. Expected: format=text")
-    if form != "text":
-        raise UserError(f"`format` must be text. Received: {str(form)[:60]}")
+    if form not in ("text", "html"):
+        raise UserError(f"`format` must be text or html. Received: {str(form)[:60]}")
+    return form == "html"
 
 
 # Errors: one line each, in LibreTranslate's form

@@ -164,7 +164,9 @@ class Protected:
         return html.escape(text, quote=False) if self.markup == "html" else text
 
 
-def protect(text: str, markup: Markup | None = None, patterns: Iterable[str] = ()) -> Protected:
+def protect(
+    text: str, markup: Markup | None = None, patterns: Iterable[str | re.Pattern[str]] = ()
+) -> Protected:
     r"""Take the parts out of a text that are not translated.
 
     They are placeholders (`%s`, `%1$d`, `{name}`, `${x}`, `{{ x }}`, plurals of ICU as a whole),
@@ -182,7 +184,7 @@ def protect(text: str, markup: Markup | None = None, patterns: Iterable[str] = (
         markup: `"html"`, whose entities are also decoded for the model and encoded again;
             `"markdown"`, of which links, images, code and emphasis are kept too; or None for plain
             text, in which tags such as `<b>` and `<ph id="1"/>` are kept.
-        patterns: iterable of strings, regular expressions of further parts to keep.
+        patterns: iterable of regular expressions of further parts to keep.
 
     Returns:
         A `Protected`.
@@ -190,8 +192,7 @@ def protect(text: str, markup: Markup | None = None, patterns: Iterable[str] = (
     Raises:
         UserError: if there is no such markup, or a pattern is not a regular expression.
     """
-    if markup is not None:
-        check_choice("markup", markup, [name for name in _FOUND if name])
+    check_markup(markup)
     own = compiled(patterns)
     if not own and not _HINTS[markup].search(text):
         return Protected(text, markup)
@@ -203,16 +204,24 @@ def protect(text: str, markup: Markup | None = None, patterns: Iterable[str] = (
     return Protected(shown, markup, spans)
 
 
-def compiled(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+def check_markup(markup: str | None) -> None:
+    """Raise a `UserError` if there is no such markup."""
+    if markup is not None:
+        check_choice("markup", markup, [name for name in _FOUND if name])
+
+
+def compiled(patterns: Iterable[str | re.Pattern[str]]) -> tuple[re.Pattern[str], ...]:
     """Compile the regular expressions of parts to keep.
 
     Args:
-        patterns: iterable of strings.
+        patterns: list of strings, or the result of this function.
 
     Raises:
         UserError: if one of them is not a regular expression.
     """
-    return tuple(map(_compiled, check_strings("protect", patterns)))
+    if isinstance(patterns, tuple) and all(isinstance(x, re.Pattern) for x in patterns):
+        return cast(tuple[re.Pattern[str], ...], patterns)
+    return tuple(map(_compiled, check_strings("protect", cast(Iterable[str], patterns))))
 
 
 def _compiled(pattern):

@@ -4,15 +4,17 @@ import heapq
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from keras_transformer.data.text_lines import split_sentences
 from keras_transformer.errors import UserError
+from keras_transformer.translation.protection import Link, Protected
 
 SPLITS = ("sentences", "lines", None)
 
 Result = tuple[str, float]
+Links = Mapping[tuple[str, str], Sequence[Link]]
 
 # The line breaks of `str.splitlines`.
 _LINE_BREAK = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
@@ -32,22 +34,46 @@ class SplitText:
             numbers before, between and after the sentences.
         is_divided: whether a sentence was longer than the model was trained on, and was divided at
             the end of a clause.
+        protected: the `Protected` whose text this is; None if nothing was taken out of it.
     """
 
     sentences: list[str]
     between: list[str]
     is_divided: bool = False
+    protected: Protected | None = None
 
-    def join(self, translations: Sequence[str]) -> str:
+    def join(self, translations: Sequence[str], links: Links | None = None) -> str:
         """Return the text with a translation in the place of each sentence.
 
         Args:
             translations: list of strings, one per sentence.
+            links: dict of (sentence, translation) -> the list of links between them, by which the
+                parts are put back that were taken out. Without it, these have proportional places.
         """
         first, *rest = self.between
-        return first + "".join(itertools.chain.from_iterable(zip(translations, rest)))
+        joined = first + "".join(itertools.chain.from_iterable(zip(translations, rest)))
+        if self.protected is None:
+            return joined
+        return self.protected.restore(joined, self._all_links(translations, links or {}))
 
-    def n_best(self, results: Sequence[Sequence[Result]], num_results: int) -> list[Result]:
+    def _all_links(self, translations, links):
+        """Yield the links of all sentences and of what stands between them, in the whole text."""
+        start = other = 0
+        for between, pair in itertools.zip_longest(self.between, zip(self.sentences, translations)):
+            size = len(between)
+            yield start, start + size, other, other + size
+            start, other = start + size, other + size
+            if pair:
+                for s0, s1, t0, t1 in links.get(pair, ()):
+                    yield start + s0, start + s1, other + t0, other + t1
+                start, other = (x + len(text) for x, text in zip((start, other), pair))
+
+    def n_best(
+        self,
+        results: Sequence[Sequence[Result]],
+        num_results: int,
+        links: Links | None = None,
+    ) -> list[Result]:
         """Combine the translations of the sentences to translations of the text.
 
         The score of a text is the sum of its sentences' scores. So its `num_results` best
@@ -57,6 +83,7 @@ class SplitText:
             results: for each sentence, a list of pairs (translation, score), the best first. A
                 sentence without any stays empty, with a score of minus infinity.
             num_results: the largest number of translations.
+            links: as for `join`.
 
         Returns:
             A list of pairs (translation, score), the best first. For a text without sentences it
@@ -65,14 +92,14 @@ class SplitText:
         if not self.sentences:
             return [(self.join([]), 0.0)] * num_results
         if len(self.sentences) == 1:
-            return [(self.join([text]), score) for text, score in results[0]]
+            return [(self.join([text], links), score) for text, score in results[0]]
         best: list[tuple[tuple[str, ...], float]] = [((), 0.0)]
         for found in results:
             pairs = itertools.product(best, found or [("", -math.inf)])
             sums = (((*texts, text), total + score) for (texts, total), (text, score) in pairs)
             # Stable, so that the first translation of each sentence wins a tie.
             best = heapq.nlargest(num_results, sums, key=lambda item: item[1])
-        return [(self.join(texts), total) for texts, total in best]
+        return [(self.join(texts, links), total) for texts, total in best]
 
 
 def split_text(

@@ -1,11 +1,13 @@
 import copy
 import itertools
 import math
+import re
 import reprlib
 import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
@@ -29,8 +31,10 @@ from keras_transformer.tasks.task import (
 )
 from keras_transformer.translation.checks import TranslationCheck, check_pairs
 from keras_transformer.translation.languages import check_selected, select, tokens_of
+from keras_transformer.translation.protection import Markup, check_markup, compiled, protect
 from keras_transformer.translation.scoring import TranslationScore, score_pairs
 from keras_transformer.translation.texts import SplitText, check_split, split_text
+from keras_transformer.translation.word_links import word_links
 from keras_transformer.typing import DType, Tensor
 from keras_transformer.validation import check_strings
 
@@ -70,8 +74,12 @@ class Translator(Task):
     - None: each text is translated as one sentence, whatever it contains, as when a test set is
       scored. White space is not kept.
 
-    It defaults to the preset's own, which is `"sentences"` unless the model was trained on texts of
-    another kind. The score of a text is the sum of its sentences' scores.
+    Placeholders, addresses, tags and other parts that are not translated are taken out of what the
+    model reads, and put back exactly: see `protecting`. With `split=None`, the model reads them
+    unless markup or patterns are given.
+
+    `split` defaults to the preset's own, which is `"sentences"` unless the model was trained on
+    texts of another kind. The score of a text is the sum of its sentences' scores.
 
     A sentence without tokens, and with `split` one without letters, is not searched. Its score is
     0. A line break or tab in a translation becomes a space unless its sentence contains one too.
@@ -93,6 +101,9 @@ class Translator(Task):
         UserError: if the search has no such option, an option is out of its range, or a prefix has
             a token that is not in the vocabulary.
     """
+
+    markup: Markup | None = None
+    kept_patterns: tuple[re.Pattern[str], ...] = ()
 
     preprocessor_options = (
         *("source_tokenizer", "source_prefix", "target_prefix"),
@@ -241,6 +252,30 @@ class Translator(Task):
         )
         return other
 
+    def protecting(self, markup: Markup | None = None, patterns: Iterable[str] = ()) -> Self:
+        """Return a translator of texts with markup or with further parts that are not translated.
+
+        ```python
+        translator.protecting("html")("<p>A <b>dog</b> runs.</p>")
+        translator.protecting(patterns=["Acme [A-Z]+"])("A man buys an Acme XL.")
+        ```
+
+        Args:
+            markup: `"html"`, `"markdown"`, or None for plain text, in which placeholders, addresses
+                and inline tags are kept.
+            patterns: list of strings, regular expressions of further parts to keep.
+
+        Returns:
+            A `Translator` with the same model.
+
+        Raises:
+            UserError: if there is no such markup, or a pattern is not a regular expression.
+        """
+        check_markup(markup)
+        other = copy.copy(self)
+        other.markup, other.kept_patterns = markup, compiled(patterns)
+        return other
+
     def tagged(self, *tags: str) -> Self:
         """Return a translator that puts other tags before its sources.
 
@@ -338,6 +373,8 @@ class Translator(Task):
         source_lang: str | None = None,
         target_lang: str | None = None,
         split: str | None = _OF_PRESET,
+        markup: Markup | None = None,
+        protect: Iterable[str] = (),
     ) -> str: ...
 
     @overload
@@ -347,6 +384,8 @@ class Translator(Task):
         source_lang: str | None = None,
         target_lang: str | None = None,
         split: str | None = _OF_PRESET,
+        markup: Markup | None = None,
+        protect: Iterable[str] = (),
     ) -> list[str]: ...
 
     def __call__(
@@ -355,6 +394,8 @@ class Translator(Task):
         source_lang: str | None = None,
         target_lang: str | None = None,
         split: str | None = _OF_PRESET,
+        markup: Markup | None = None,
+        protect: Iterable[str] = (),
     ) -> str | list[str]:
         """Translate a text, or a list of texts.
 
@@ -364,13 +405,17 @@ class Translator(Task):
                 translator's own.
             target_lang: the language to translate into: see `in_languages`.
             split: `"sentences"`, `"lines"` or None: see the class.
+            markup: `"html"` or `"markdown"`: see `protecting`. Defaults to the translator's own.
+            protect: list of regular expressions of further parts to keep.
 
         Returns:
             The translation of a string, or the list of translations, in the same order.
         """
         if isinstance(texts, str):
-            return self([texts], source_lang, target_lang, split)[0]
+            return self([texts], source_lang, target_lang, split, markup, protect)[0]
         translator = self.in_languages(source_lang, target_lang)
+        if markup is not None or protect:
+            translator = translator.protecting(markup or self.markup, protect)
         return [translation for translation, _ in translator.translate(texts, split)]
 
     def translate(
@@ -485,8 +530,17 @@ class Translator(Task):
             UserError: if there is no such way to split.
         """
         split, language = self._split_of(split), str(self.metadata.get("source", "en"))
-        fits = self._fits()
-        return [split_text(text, split, language, fits) for text in texts]
+        fits, is_plain = self._fits(), self.markup is None
+        is_scored = split is None and is_plain and not self.kept_patterns
+        found = []
+        for text in texts:
+            protected = None if is_scored else protect(text, self.markup, self.kept_patterns)
+            if protected is None or (is_plain and not protected.spans):
+                found.append(split_text(text, split, language, fits))
+            else:
+                parts = split_text(protected.text, split, language, fits, is_plain)
+                found.append(replace(parts, protected=protected))
+        return found
 
     def language_check(self) -> LanguageCheck:
         """Return a counter of sources that are not in the language that the model translates from.
@@ -710,10 +764,24 @@ class Translator(Task):
         blank = [((), 0.0)] * num_results
         for window in results:
             found = (self._decode(x.text, blank if ids is None else ids) for x, ids in window)
-            yield [
-                text.n_best(list(itertools.islice(found, len(text.sentences))), num_results)
-                for text in split_windows.popleft()
-            ]
+            texts = split_windows.popleft()
+            rows = [list(itertools.islice(found, len(text.sentences))) for text in texts]
+            links = self._links(texts, rows, few_shapes)
+            yield [text.n_best(row, num_results, links) for text, row in zip(texts, rows)]
+
+    def _links(self, texts, rows, few_shapes):
+        """Return the links of the sentences of texts from which parts were taken out."""
+        pairs = {
+            (sentence, translation)
+            for text, row in zip(texts, rows)
+            if text.protected is not None and text.protected.spans
+            for sentence, results in zip(text.sentences, row)
+            for translation, _ in results
+        }
+        if not pairs:
+            return {}
+        sources, translations = zip(*pairs)
+        return dict(zip(pairs, word_links(self, sources, translations, few_shapes)))
 
     def _encode(self, sentences):
         check_selected(self.preprocessor, self.metadata)

@@ -11,6 +11,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from keras_transformer.server.directions import Directions
 from keras_transformer.server.options import ServerOptions
+from keras_transformer.translation import translator as translator_module
 from tests.helpers import error_of
 from tests.server.running import copying_translator, get, post, running, translation
 from tests.small_corpus import WORDS, new_model, sentence_pairs
@@ -82,6 +83,16 @@ def test_alternatives_are_other_translations_of_the_whole_text(port):
     assert [len(others) for others in answer["alternatives"]] == [1, 0]
 
 
+def test_html_is_kept(port, monkeypatch):
+    monkeypatch.setattr(
+        translator_module, "word_links", lambda _, sources, *__: [()] * len(sources)
+    )
+    text = "<p>the <b>dog</b> and cat</p><ul>\n<li>a house</li></ul>"
+    assert translation(port, text, format="html") == {"translatedText": text}
+    assert translation(port, [text, ""], format="html") == {"translatedText": [text, ""]}
+    assert translation(port, "the dog", format="text") == {"translatedText": "the dog"}
+
+
 def test_the_source_language_is_detected(port):
     answer = translation(port, "This is a small dog, and he sleeps.", source="auto")
     assert answer["detectedLanguage"]["language"] == "en"
@@ -108,7 +119,6 @@ GOOD = {"q": "a dog", "source": "en", "target": "de"}
         ({**GOOD, "source": ["en"]}, 400, "`source` must be a string"),
         ({**GOOD, "source": "eng"}, 400, "`source` must be en. Received: source=eng"),
         ({**GOOD, "target": "fr\n"}, 400, "`target` must be de"),
-        ({**GOOD, "format": "html"}, 400, "not supported yet"),
         ({**GOOD, "format": 1}, 400, "`format`"),
         ({**GOOD, "alternatives": -1}, 400, "`alternatives`"),
         ({**GOOD, "warnings": "perhaps"}, 400, "`warnings`"),

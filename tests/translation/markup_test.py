@@ -1,0 +1,85 @@
+"""Texts with placeholders and markup, translated."""
+
+import pytest
+
+import keras_transformer as kt
+from tests.helpers import error_of
+from tests.translation.word_links_test import MODEL
+
+# The texts of the issue, and what the model makes of them.
+TEXTS = {
+    "A <b>black dog</b> runs through the snow.": (
+        "Ein <b>schwarzer Hund</b> rennt durch den Schnee."
+    ),
+    "A man pays %s for {name}.": "Ein Mann hält sich %s für {name} die Feife.",
+    'Two <i>men</i> <br/> sit on <a href="https://example.org/a?b=c&d">a bench</a>.': (
+        'Zwei <i>Männer</i> <br/> sitzen auf <a href="https://example.org/a?b=c&d">einer Bank</a>.'
+    ),
+    "A girl eats %1$d apples and ${count} pears.": (
+        "Ein Mädchen isst %1$d Äpfel und ${count} Pearsen."
+    ),
+    "See https://example.org/x_y(z). A dog runs.": (
+        "Ein Blick auf eine nasse https://example.org/x_y(z) an. Ein Hund rennt."
+    ),
+    "Write to someone@example.org; a man waits.": (
+        "Ein Mann wartet darauf someone@example.org, einen Mann zu beißen."
+    ),
+    'A {{ animal }} runs <ph id="1"/>through the snow.': (
+        'Ein {{ animal }} rennt <ph id="1"/>durch den Schnee.'
+    ),
+    "<p><b>A <i>red</i> car</b></p>": "<p><b>Ein <i>rotes</i> Auto.</b></p>",
+    "A dog\trun\ts 100% fast, {0} of {1}.": "Ein Hund rennt schnell {0} mit {1} 1000000000000.",
+    "{count, plural, one {# dog} other {# dogs}} run.": (
+        "{count, plural, one {# dog} other {# dogs}} Lauf laufen."
+    ),
+    "%s": "%s",
+}
+PAGE = (
+    "<h1>Two men</h1>\n<p>A dog runs. A <b>girl</b> eats\nan apple &amp; a pear.</p>"
+    "<ul><li>A man</li><li>A <a href='x'>red car</a></li></ul>"
+)
+TRANSLATED_PAGE = (
+    "<h1>Zwei Männer befinden sich.</h1>\n<p>Ein Hund rennt. Ein <b>Mädchen</b> isst einen Apfel."
+    "</p><ul><li>Ein Mann steht.</li><li>Ein <a href='x'>rotes Auto</a>.</li></ul>"
+)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return kt.Translator.from_preset(MODEL)
+
+
+def test_placeholders_and_tags_are_kept_in_plain_text(translator):
+    assert dict(zip(TEXTS, translator(list(TEXTS)))) == TEXTS
+
+
+def test_the_sentences_of_a_page_of_html_are_translated_one_by_one(translator):
+    assert translator(PAGE, markup="html") == TRANSLATED_PAGE
+
+
+def test_markdown_and_patterns_of_the_caller_are_kept(translator):
+    text = "# Two men\n\nA **dog** runs.\n\n- A man\n- A `x` woman\n"
+    found = "# Zwei Männer befinden sich.\n\nEin **Hund** rennt.\n\n- Ein Mann steht.\n"
+    assert translator(text, markup="markdown") == f"{found}- Eine `x` Frau.\n"
+    assert translator("A man buys an Acme XL.", protect=["Acme [A-Z]+"]) == (
+        "Ein Mann kauft ein Acme XL."
+    )
+
+
+def test_every_alternative_has_all_placeholders(translator):
+    (results,) = translator.n_best(["A <b>dog</b> runs. Two %s sit."], 3)
+    texts = [text for text, _ in results]
+    assert len(set(texts)) == 3 and texts[0] == "Ein <b>Hund</b> rennt. Zwei %s sitzen da."
+    assert all("<b>Hund</b>" in text and text.count("%s") == 1 for text in texts)
+
+
+def test_a_text_that_is_scored_is_read_as_it_is(translator):
+    (parts,) = translator.split(["A <b>dog</b>."], split=None)
+    assert parts.sentences == ["A <b>dog</b>."] and parts.protected is None
+    (parts,) = translator.protecting("html").split(["A <b>dog</b>."], split=None)
+    assert parts.sentences == ["A dog."]
+
+
+def test_bad_arguments_are_named(translator):
+    assert "html, markdown. Received: markup='xml'" in error_of(translator.protecting, "xml")
+    assert "Received: '('" in error_of(translator.protecting, None, ["("])
