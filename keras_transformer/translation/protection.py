@@ -32,14 +32,14 @@ _MARKDOWN = (
     r"|(?P<marks>\*{1,3}|(?<![^\W_])_{1,3}(?=\S)|(?<=\S)_{1,3}(?![^\W_])|~~)"
     r"|\\[!-/:-@\[-`{-~]"
 )
-_FOUND = {
+_PATTERNS = {
     None: f"(?P<tag>{untranslated.TAG})|{untranslated.ENTITY}|{untranslated.PLACEHOLDER}",
     "html": f"(?P<kept>{_HTML_ONLY})|(?P<tag>{_HTML_TAG})|&lt;/?[A-Za-z][^<>&]*&gt;"
     f"|{untranslated.PLACEHOLDER}",
     "markdown": f"{_MARKDOWN}|(?P<tag>{untranslated.TAG})|{untranslated.ENTITY}"
     f"|{untranslated.PLACEHOLDER}",
 }
-_FOUND = {markup: re.compile(found, re.DOTALL | re.MULTILINE) for markup, found in _FOUND.items()}
+_FOUND = {name: re.compile(x, re.DOTALL | re.MULTILINE) for name, x in _PATTERNS.items()}
 # A text without these characters has nothing to protect.
 _HINTS = {
     None: re.compile(r"[%{<&@$\ue000-\uf8ff]|://|mailto:|www\."),
