@@ -112,6 +112,7 @@ class _Span:
     is_spaced: bool = False  # whether white space is on its left
     precedes: str = ""  # the letter before it, without white space between
     follows: str = ""  # the letter after it and after white space
+    is_joined: bool = False  # whether that letter follows without white space
     next: "_Span | None" = None  # the span after it, without words between
 
     @property
@@ -414,6 +415,7 @@ def _without_spans(skeleton, sources, markup):
         for span, other in pairwise(found):
             span.next = other
         found[0].precedes = "" if spaces[0] else skeleton[:start][-1:]
+        found[-1].is_joined = not spaces[-1]
         found[-1].follows = skeleton[stop : stop + 1]
         for i, source in enumerate(spaces):
             if i != kept and (i > split or i == len(found)):
@@ -667,7 +669,7 @@ def _spaced(span, previous, last, following):
         is_unlike |= _has_no_spaces(next_letter) and not _has_no_spaces(span.follows)
         after = "" if is_unlike or next_letter.isspace() else after
     elif is_placeholder and following[0].isalnum() and not _has_no_spaces(following):
-        after = "" if span.follows.isalnum() else " "
+        after = "" if span.is_joined and span.follows.isalnum() else " "
     return f"{before}{span.raw}{after}"
 
 

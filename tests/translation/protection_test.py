@@ -208,6 +208,7 @@ def linked(text, translation, pairs):
         ("of {name} now.", "jetzt von.", "0-1 1-0 2-2", "jetzt von {name}."),
         ("{name}, come", "komm", "1-0", "{name} komm"),
         ("Name:%s", "Wie heißt du", "0-0 1-2", "Wie heißt du %s"),
+        ("[%s on]", "an da", "1-1", "%s an da"),
         ("<br/>one two", "zwei eins", "0-1 1-0", "<br/>zwei eins"),
         ("pay %s now", "现在付", "0-2 1-0 1-1", "现在付%s"),
         # The order of placeholders without numbers is their meaning.
@@ -358,6 +359,7 @@ def test_each_is_there_once_unchanged_balanced_and_in_no_word(case):
     found, rest = found_in(protected, restored)
     assert atoms(found) == atoms(raws(protected).elements())
     assert without_spaces(rest.replace("|", "")) == without_spaces(translation)
+    assert not re.search(r"(%s|\{n\}|%1\$d|\$\{v\}|\{\})[û-üöäßÉ]", restored)
     words = re.compile("[а-яa-zÀ-ÿ]+(?:-[а-я]+)*", re.I)
     assert words.findall(rest) == words.findall(translation)
     opened = []
