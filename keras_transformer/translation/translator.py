@@ -252,7 +252,9 @@ class Translator(Task):
         )
         return other
 
-    def protecting(self, markup: Markup | None = None, patterns: Iterable[str] = ()) -> Self:
+    def protecting(
+        self, markup: Markup | None = None, patterns: Iterable[str | re.Pattern[str]] = ()
+    ) -> Self:
         """Return a translator of texts with markup or with further parts that are not translated.
 
         ```python
@@ -415,7 +417,8 @@ class Translator(Task):
             return self([texts], source_lang, target_lang, split, markup, protect)[0]
         translator = self.in_languages(source_lang, target_lang)
         if markup is not None or protect:
-            translator = translator.protecting(markup or self.markup, protect)
+            patterns = protect or self.kept_patterns
+            translator = translator.protecting(markup or self.markup, patterns)
         return [translation for translation, _ in translator.translate(texts, split)]
 
     def translate(

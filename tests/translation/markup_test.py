@@ -61,6 +61,8 @@ def test_markdown_and_patterns_of_the_caller_are_kept(translator):
     text = "# Two men\n\nA **dog** runs.\n\n- A man\n- A `x` woman\n"
     found = "# Zwei Männer befinden sich.\n\nEin **Hund** rennt.\n\n- Ein Mann steht.\n"
     assert translator(text, markup="markdown") == f"{found}- Eine `x` Frau.\n"
+    acme = translator.protecting(patterns=["Acme [A-Z]+"])
+    assert acme("<i>Acme XL</i>", markup="html") == "<i>Acme XL</i>"
     assert translator("A man buys an Acme XL.", protect=["Acme [A-Z]+"]) == (
         "Ein Mann kauft ein Acme XL."
     )
