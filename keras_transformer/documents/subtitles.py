@@ -131,6 +131,8 @@ class Subtitles(TextDocument):
         places, texts = [], []
         for group, kept, unit, text in zip(self._groups, self._kept, self.units, translations):
             fragment = Fragment(0, 0, unit, kept)
+            if text == unit:
+                continue  # Its lines may be divided within tags.
             if text is not None:
                 text = self._restored(fragment, text, lambda start, stop: self.text[start:stop])
             if text is None:
