@@ -63,13 +63,13 @@ def test_line_breaks_and_blank_lines_are_kept(port):
 
 
 def test_warnings_name_what_seems_wrong_with_each_translation():
-    translator = copying_translator()  # whose vocabulary lacks the placeholder
+    translator = copying_translator()  # whose vocabulary lacks digits
     translator.model = new_model()
     with running(translator) as port:
-        answer = translation(port, "the dog %s", warnings=True)
-        several = translation(port, ["a cat", "the dog %s"], warnings="true")
-        assert "warnings" not in translation(port, "the dog %s")
-    message = "Placeholders are missing: %s."
+        answer = translation(port, "the dog 1987", warnings=True)
+        several = translation(port, ["a cat", "the dog 1987"], warnings="true")
+        assert "warnings" not in translation(port, "the dog 1987")
+    message = "Numbers of the source are missing: 1987."
     assert answer["warnings"] == several["warnings"][1] == [message]
     assert several["warnings"][0] == []
 
