@@ -177,7 +177,7 @@ def _zip_file(path):
                     f"{path} is refused: it declares {size:,} bytes. Expected at most {_LARGEST:,}."
                 )
             yield archive
-    # What a damaged file raises depends on its damage.
+    # The error that a damaged file raises depends on its damage.
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
         raise _damaged(path, error) from error
     except (ValueError, NotImplementedError, RuntimeError, SyntaxError) as error:
@@ -340,7 +340,7 @@ def _array_of(path, name, number, shape, values):
     array = values[:end].view(dtype)
     if number in _FLOATS:
         return array.reshape(shape)
-    # The factor of the integers follows them. All matrices but those of embeddings are transposed,
+    # The factor of the integers follows them. All matrices but the embeddings are transposed,
     # under the shape that they had before.
     factor = values[end : end + 4].view("<f4")[0]
     array = array.astype("float32") / factor

@@ -18,7 +18,7 @@ _SPACE = "▁"  # SentencePiece's mark before a word
 
 
 class SourceCheck(NamedTuple):
-    """How a text is read, and whether the model reads all of it."""
+    """The parts of a text that a model reads."""
 
     is_cut: bool
     """Whether a sentence of the text is longer than `max_source_length`, and is cut."""
@@ -33,7 +33,7 @@ class SourceCheck(NamedTuple):
 
     @classmethod
     def of_text(cls, checks: Sequence[Self], is_divided: bool) -> Self:
-        """Return the check of a text from those of its sentences.
+        """Combine the checks of a text's sentences.
 
         Args:
             checks: list of `SourceCheck`.

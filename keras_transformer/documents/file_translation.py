@@ -40,7 +40,7 @@ _CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 @dataclass
 class FileReport:
-    """What was done with a file.
+    """The result of translating a file.
 
     Attributes:
         num_units: number of texts.
@@ -117,7 +117,7 @@ def translate_file(
             `markup="markdown"` for texts with markup.
         target_lang: the language of the translations. A file that declares another is refused.
         encoding: as for `read_document`.
-        settings: whatever the translations depend on, such as the name of the model, for JSON. An
+        settings: everything the translations depend on, such as the name of the model, for JSON. An
             interrupted run is continued only with the same settings.
 
     Returns:

@@ -25,7 +25,7 @@ class GettextCatalog(TextDocument):
 
     A translation is marked as fuzzy, so that gettext does not use it before it was reviewed. The
     singular and the plural of a message are two units: the form that the catalog's rule selects for
-    1 gets the translation of the singular, and all others get that of the plural.
+    1 gets the translation of the singular, and all others get the plural's.
     """
 
     def _declared(self, data: bytes) -> str | None:
@@ -83,7 +83,7 @@ class GettextCatalog(TextDocument):
                     self._entries.append((found, texts, parts, forms if texts[1:] else None))
 
     def _forms(self, header: str, place: int) -> list[int]:
-        """Return for each plural form whether it is that of the plural (1) or the singular (0)."""
+        """Return for each plural form whether it is for the plural (1) or the singular (0)."""
         found = _FORMS.search(header)
         try:
             rule = gettext.c2py(found[2].strip())  # type: ignore[index]

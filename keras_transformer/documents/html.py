@@ -86,7 +86,7 @@ class Html(TextDocument):
                 text = self._restored(fragment, text, lambda a, b: rendered(a, b, index + 1))
             if text is None:
                 return rendered(fragment.start, fragment.stop, index + 1)
-            # Attributes of the tags in it. (Those of kept pieces are translated by now.)
+            # Attributes of the tags in it. (Attributes of kept pieces are translated by now.)
             tags = (self._found[inner][1] for inner in range(index + 1, following))
             for start, stop in dict.fromkeys(filter(None, tags)):
                 new = rendered(start, stop, index + 1)

@@ -136,7 +136,7 @@ def _translation_module(translator, num_results):
         lines = _lines(text)
         before, sentences, after = _without_edges(lines.flat_values)
         translations, scores = search_texts(sentences, 1, _numbers(lines))
-        # What has no letter stays as it is: see `translation.texts`.
+        # A line without letters stays as it is: see `translation.texts`.
         has_letter = tf.strings.regex_full_match(sentences, r"(?s).*\pL.*")
         translations = tf.where(has_letter, translations[:, 0], sentences)
         joined = lines.with_flat_values(tf.strings.join([before, translations, after]))

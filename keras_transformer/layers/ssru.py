@@ -137,7 +137,7 @@ def _scan(forget, new):
     """Return c with `c_t = forget_t * c_{t-1} + new_t` and c_0 = 0, along axis 1.
 
     Each position is joined with the run that ends 1, 2, 4, ... positions before. It is an
-    associative scan; that of `keras.ops` needs a known length on TensorFlow.
+    associative scan; the one of `keras.ops` needs a known length on TensorFlow.
     """
     length = ops.shape(new)[1]
     is_known = isinstance(length, int)

@@ -167,7 +167,7 @@ def _sentences(parts, found):
 
 
 def _num_sentences(parts):
-    """Count the sentences; one that goes on in lower case was split at an abbreviation."""
+    """Count the sentences; one that continues in lower case was split at an abbreviation."""
     starts = [_LETTER.search(part) for part in parts[1:]]
     return len(parts) - sum(1 for start in starts if start is None or start[0].islower())
 

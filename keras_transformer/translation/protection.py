@@ -1,4 +1,4 @@
-"""Parts of a text that are not translated: taken out of what a model reads, and put back."""
+"""Parts of a text that are not translated: a model does not read them, and they are put back."""
 
 import html
 import re
@@ -430,7 +430,7 @@ def _without_spans(skeleton, sources, markup):
 
 
 def _separates(span):
-    """Whether the words before and after a span are two words."""
+    """Return whether the words before and after a span are two words."""
     return span.letter == _EMPTY and span.name not in ("", "wbr", "!")
 
 

@@ -120,7 +120,7 @@ def split_text(
         breaks_end_sentences: whether a sentence ends with its line, as in plain text.
 
     Returns:
-        A `SplitText`. Its parts and what is between them are the text, character by character.
+        A `SplitText`. Joined, its sentences and `between` are the text, character by character.
     """
     if split is None:
         return SplitText([text], ["", ""])

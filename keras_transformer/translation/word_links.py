@@ -1,4 +1,4 @@
-"""Which parts of a translation belong to which parts of its source, by cross-attention."""
+"""Links between the parts of a translation and of its source, by cross-attention."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
