@@ -71,8 +71,8 @@ class Translator(Task):
     - `"sentences"`: see `kt.data.split_sentences`. A line break ends a sentence. A sentence that is
       longer than any of the training is divided between clauses.
     - `"lines"`: each line is translated as one sentence.
-    - None: each text is translated as one sentence, as when a test set is
-      scored. White space is not kept.
+    - None: each text is translated as one sentence, as when a test set is scored. White space is
+      not kept.
 
     Placeholders, addresses, tags and other parts that are not translated are taken out of what the
     model reads, and put back exactly: see `protecting`. With `split=None`, the model reads them
@@ -693,7 +693,7 @@ class Translator(Task):
         return split
 
     def _fits(self):
-        """Return a function: whether a sentence is at most as long as the longest of the training."""
+        """Return a function: whether a sentence is no longer than the longest of the training."""
         limits = (self.source_limit(), self.metadata.get("longest_source"))
         limit = min((x for x in limits if x is not None), default=None)
         if limit is None:
