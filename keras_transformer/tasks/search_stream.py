@@ -25,7 +25,6 @@ def search_stream(
     max_length: int | None = None,
     total: int | None = None,
     model: Transformer | None = None,
-    first_number: int = 0,
     few_shapes: bool = False,
 ) -> Iterator[list[tuple[Any, Any]]]:
     """Search for outputs, with one window of inputs in memory at a time.
@@ -44,7 +43,6 @@ def search_stream(
         max_length: the largest number of ids that `encode` returns and to pad to, or None.
         total: the number of inputs, if it is known.
         model: the `Transformer` whose logits are checked if an input has no output, or None.
-        first_number: the number of the first input.
         few_shapes: whether batches are padded to `FEW_SIZES`.
 
     Yields:
@@ -55,6 +53,7 @@ def search_stream(
     Raises:
         UserError: if the model's logits are infinite or not a number.
     """
+    first_number = 0
     with bar("searching", "sentences", total) as progress:
         for inputs in windows:
             token_ids = encode(inputs)
