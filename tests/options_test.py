@@ -43,7 +43,7 @@ COMMON = tuple(
 TRANSLATION = tuple(
     """
     --source --target --also --tag-target --no-tag-target --source-vocabulary-size
-    --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
+    --split --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()
 )

@@ -569,7 +569,7 @@ def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
     lines = ["A dog runs.", *["A dog runs." * 9] * 7, "A dog runs." * 99, "", "A dog."]
     text = "\n".join(lines)
     # The numbers go on from window to window.
-    options = ("--max-source-length", "8", "--buffer-size", "3")
+    options = ("--max-source-length", "8", "--buffer-size", "3", "--split", "none")
     call(monkeypatch, *arguments, *options, stdin=text)
     printed, notes = capsys.readouterr()
     assert notes == "cut to 8 tokens: 8 lines (2, 3, 4, 5, 6, ...)\n"
