@@ -218,6 +218,12 @@ def translator():
     return kt.Translator.from_preset("saved_models/multi30k_en_de", beam_size=1)
 
 
+def test_a_sentence_longer_than_any_caption_is_divided(translator):
+    check, short = translator.check_sources(["a man sits, " * 30, "a man sits, " * 10])
+    assert (check.num_sentences, check.is_divided, check.is_cut) == (4, True, False)
+    assert (short.num_sentences, short.is_divided) == (1, False)
+
+
 def test_paragraphs_are_translated_as_their_sentences_alone(translator):
     """With white space of all kinds between sentences, and several texts at once."""
     sentences = ["A dog runs through the snow.", "Two men sit on a bench.", "A girl eats an apple."]
