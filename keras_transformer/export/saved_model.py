@@ -42,8 +42,8 @@ def export_translator(
     signatures accept any text and any n, sort by length and work in batches of bounded size, as
     `Translator` does. `serving_default` splits texts into lines, as `split="lines"` does, unless
     the translator's own `split` is None: TensorFlow has no operation that splits sentences.
-    `n_best` translates each text as one sentence. Both cut sources that exceed `max_source_length`.
-    If there are fewer than k translations, the rest are
+    `n_best` translates each text as one sentence. Placeholders and tags are read as text. Both cut
+    sources that exceed `max_source_length`. If there are fewer than k translations, the rest are
     empty, with score minus infinity. Token ids end with the end token and are padded with 0, like
     the arguments and results of a search: a source prefix is not added to them, and a target prefix
     is not removed. Other ids, and padding before a token, raise an `InvalidArgumentError`. A search
