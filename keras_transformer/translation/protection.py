@@ -33,7 +33,8 @@ _MARKDOWN = (
     r"|\\[!-/:-@\[-`{-~]"
 )
 _PATTERNS = {
-    None: f"(?P<tag>{untranslated.TAG})|{untranslated.ENTITY}|{untranslated.PLACEHOLDER}",
+    # Not entities, which Moses's tokenizer writes for apostrophes: models read them.
+    None: f"(?P<tag>{untranslated.TAG})|{untranslated.PLACEHOLDER}",
     "html": f"(?P<kept>{_HTML_ONLY})|(?P<tag>{_HTML_TAG})|&lt;/?[A-Za-z][^<>&]*&gt;"
     f"|{untranslated.PLACEHOLDER}",
     "markdown": f"{_MARKDOWN}|(?P<tag>{untranslated.TAG})|{untranslated.ENTITY}"
@@ -42,7 +43,7 @@ _PATTERNS = {
 _FOUND = {name: re.compile(x, re.DOTALL | re.MULTILINE) for name, x in _PATTERNS.items()}
 # A text without these characters has nothing to protect.
 _HINTS = {
-    None: re.compile(r"[%{<&@$\ue000-\uf8ff]|://|mailto:|www\."),
+    None: re.compile(r"[%{<@$\ue000-\uf8ff]|://|mailto:|www\."),
     "html": re.compile(r"[%{<&@$\ue000-\uf8ff]|://|mailto:|www\."),
     "markdown": re.compile(r"[%{<&@$\ue000-\uf8ff`*_~\[\\#>+.)-]|://"),
 }
@@ -171,7 +172,7 @@ def protect(
     r"""Take the parts out of a text that are not translated.
 
     They are placeholders (`%s`, `%1$d`, `{name}`, `${x}`, `{{ x }}`, plurals of ICU as a whole),
-    web and e-mail addresses, tags and entities. Letters of the same word, and quotes and brackets
+    web and e-mail addresses, and tags. Letters of the same word, and quotes and brackets
     around a placeholder, belong to it. A tag without its counterpart is placed like a placeholder.
 
     ```python
