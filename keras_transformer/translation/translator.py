@@ -533,10 +533,10 @@ class Translator(Task):
             UserError: if there is no such way to split.
         """
         split, language = self._split_of(split), str(self.metadata.get("source", "en"))
-        fits, is_plain = self._fits(), self.markup is None
+        is_plain, texts = self.markup is None, list(texts)
         is_scored = split is None and is_plain and not self.kept_patterns
         found = []
-        for text in texts:
+        for text, fits in zip(texts, itertools.repeat(None) if is_scored else self._fits(texts)):
             protected = None if is_scored else protect(text, self.markup, self.kept_patterns)
             if protected is None or (is_plain and not protected.spans):
                 found.append(split_text(text, split, language, fits))
@@ -692,20 +692,21 @@ class Translator(Task):
         check_split(split)
         return split
 
-    def _fits(self):
-        """Return a function: whether a sentence is no longer than the longest of the training."""
+    def _fits(self, texts):
+        """Return a function for each text: whether a sentence has at most the longest's tokens.
+
+        It is None for a text that has no more tokens itself, as nearly all have.
+        """
         limits = (self.source_limit(), self.metadata.get("longest_source"))
         limit = min((x for x in limits if x is not None), default=None)
         if limit is None:
-            return None
-        check, room = self.preprocessor.check_sources, limit - self.preprocessor.num_added
+            return [None] * len(texts)
+        check = self.preprocessor.check_sources
 
         def fits(sentence):
-            # A token has at least a byte, so short sentences need not be tokenized here.
-            is_short = len(sentence.encode(errors="replace")) <= room
-            return is_short or not check([sentence], limit)[0].is_cut
+            return not check([sentence], limit)[0].is_cut
 
-        return fits
+        return [fits if found.is_cut else None for found in check(texts, limit)]
 
     def _warned_of(self, windows, split):
         """Yield the windows, and warn once if some sentences are not translated as expected."""
