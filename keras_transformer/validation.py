@@ -3,7 +3,7 @@
 import numbers
 import operator
 import reprlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any
 
 import numpy as np
@@ -112,3 +112,24 @@ def check_strings(name: str, values: Iterable[str], first: int = 0) -> list[str]
             received = f"{name}[{index}]={reprlib.repr(value)}"
             raise UserError(_NO_STRINGS.format(name, received))
     return values
+
+
+def check_one_per_source(
+    name: str, sources: Sized, values: Sized, kind: str = "translation"
+) -> None:
+    """Require as many values as sources.
+
+    Args:
+        name: the argument's name.
+        sources: list of sources.
+        values: list of values.
+        kind: the word for a value.
+
+    Raises:
+        UserError: if the numbers differ.
+    """
+    if len(sources) != len(values):
+        raise UserError(
+            f"`{name}` must hold one {kind} per source. Received: {len(sources):,} sources and "
+            f"{len(values):,} {name}"
+        )

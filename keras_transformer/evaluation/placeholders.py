@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from keras_transformer.errors import UserError
 from keras_transformer.untranslated import UNTRANSLATED
-from keras_transformer.validation import check_strings
+from keras_transformer.validation import check_one_per_source, check_strings
 
 _PLACE = re.compile(r"^%\d+\$")
 
@@ -68,11 +67,7 @@ def score_placeholders(sources: Iterable[str], hypotheses: Iterable[str]) -> Pla
     """
     sources = check_strings("sources", sources)
     hypotheses = check_strings("hypotheses", hypotheses)
-    if len(sources) != len(hypotheses):
-        raise UserError(
-            "`hypotheses` must hold one sentence per source. Received: "
-            f"{len(sources):,} sources and {len(hypotheses):,} hypotheses"
-        )
+    check_one_per_source("hypotheses", sources, hypotheses, "sentence")
     pairs = [tuple(map(placeholders, pair)) for pair in zip(sources, hypotheses)]
     return PlaceholderScores(
         num_placeholders=sum(source.total() for source, _ in pairs),

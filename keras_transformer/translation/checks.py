@@ -15,11 +15,10 @@ import numpy as np
 
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, split_sentences
-from keras_transformer.errors import UserError
 from keras_transformer.evaluation.placeholders import placeholders
 from keras_transformer.translation.languages import check_selected
 from keras_transformer.translation.scoring import teacher_forced
-from keras_transformer.validation import check_strings
+from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
@@ -107,11 +106,7 @@ def check_pairs(
     """
     sources = check_strings("sources", sources)
     translations = check_strings("translations", translations)
-    if len(sources) != len(translations):
-        raise UserError(
-            "`translations` must hold one translation per source. Received: "
-            f"{len(sources):,} sources and {len(translations):,} translations"
-        )
+    check_one_per_source("translations", sources, translations)
     check_selected(translator.preprocessor, translator.metadata)
     checks = []
     for window in in_windows(zip(sources, translations)):

@@ -26,7 +26,7 @@ from keras_transformer.tasks.length_batches import (
 )
 from keras_transformer.training.losses import logit_of
 from keras_transformer.translation.languages import check_selected
-from keras_transformer.validation import check_strings
+from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:
     from keras_transformer.translation.translator import Translator
@@ -165,11 +165,7 @@ def pair_ids(
     encode = functools.partial(text.encode_sources, max_length=translator.source_limit())
     sources = _ids("sources", sources, encode, model.encoder.token_embedding.input_dim)
     targets = _ids("targets", targets, text.encode_targets, model.config.vocabulary_size)
-    if len(sources) != len(targets):
-        raise UserError(
-            "`targets` must hold one translation per source. Received: "
-            f"{len(sources):,} sources and {len(targets):,} targets"
-        )
+    check_one_per_source("targets", sources, targets)
     for index, (source, target) in enumerate(zip(sources, targets)):
         name = f"`targets[{index}]`"
         is_empty = source and len(target) <= len(prefix)
@@ -217,7 +213,7 @@ def _forced_pass(model, source_ids, target_ids, layer, heads):
         return (log_probs,)
     layers = [layer] if isinstance(layer, int) else layer
     # Tied layers are called several times.
-    crosses = [record[layer.cross_attention].pop(0) for layer in model.decoder.layers]
+    crosses = [record[block.cross_attention].pop(0) for block in model.decoder.layers]
     found = [crosses[index] for index in layers]
     if heads is not None:
         found = [ops.take(weights, np.array(heads, "int32"), axis=1) for weights in found]

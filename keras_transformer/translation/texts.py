@@ -32,8 +32,8 @@ class SplitText:
         sentences: list of strings without white space around them, or the whole text.
         between: list of strings, one more than there are sentences: the white space, bullets and
             numbers before, between and after the sentences.
-        is_divided: whether a sentence was longer than the model was trained on, and was divided at
-            the end of a clause.
+        is_divided: whether a sentence was longer than the model was trained on, and was divided
+            between clauses or words.
         protected: the `Protected` whose text this is; None if nothing was taken out of it.
     """
 

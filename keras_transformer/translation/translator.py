@@ -693,9 +693,9 @@ class Translator(Task):
         return split
 
     def _fits(self, texts):
-        """Return a function for each text: whether a sentence has at most the longest's tokens.
+        """Return for each text a function that is true for sentences the model can read whole.
 
-        It is None for a text that has no more tokens itself, as nearly all have.
+        It is None for a short text, whose sentences are short too.
         """
         limits = (self.source_limit(), self.metadata.get("longest_source"))
         limit = min((x for x in limits if x is not None), default=None)
