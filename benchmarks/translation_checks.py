@@ -3,15 +3,17 @@
     python -m benchmarks.translation_checks --data-dir data multi30k_en_de tatoeba_en_de
 
 Texts are `--sentences` sentences of a validation set, each with its reference or the model's own
-translation. A sentence of the translation is dropped or doubled, and a number is changed or left
-out. Thresholds are chosen on the first half of the texts, as the strictest that one in a hundred
-texts without a fault passes, and all figures are of the other half.
+translation. A sentence of the translation is dropped or doubled. Thresholds are chosen on the
+first half of the texts, as the strictest that one in a hundred texts without a fault passes, and
+all figures are of the other half. Numbers and placeholders need no model: without the name of one,
+only they are measured, on pairs by which their rules were not chosen.
 """
 
 import argparse
 import random
 import re
 import time
+from collections import Counter
 
 import numpy as np
 
@@ -20,15 +22,23 @@ from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.text_lines import split_sentences
 from keras_transformer.translation import checks
 from keras_transformer.translation.scoring import teacher_forced
+from keras_transformer.untranslated import UNTRANSLATED
 
 SHARE = 0.01  # of the texts without a fault, which may be found by a threshold
 LEAST_WORDS = 3  # of a sentence
 _DIGITS = re.compile(r"\d+")
+# Pairs by which neither signal was chosen: a corpus, its splits, and two languages.
+_PAIRS = (
+    *(("catalogs", ("train",), "en", language) for language in ("de", "ru", "zh", "ja")),
+    ("tatoeba", ("val", "test"), "en", "de"),
+    ("multi30k", ("val", "test"), "en", "de"),
+    ("multi30k", ("train",), "en", "fr"),
+)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("models", nargs="+", help="names of presets")
+    parser.add_argument("models", nargs="*", help="names of presets")
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--texts", type=int, default=300)
     parser.add_argument("--sentences", type=int, nargs=2, default=(1, 4), help="fewest and most")
@@ -47,9 +57,10 @@ def main():
                 made, translator.check([x[2] for x in made], [x[3] for x in made])
             )
         ]
-    print_thresholds(tables)
-    print_findings(found)
-    print_numbers(options)
+    if options.models:
+        print_thresholds(tables)
+        print_findings(found)
+    print_numbers_and_placeholders(options)
     print(f"{time.time() - begin:.0f} s")
 
 
@@ -138,21 +149,48 @@ def print_findings(found):
                 print(model, kind, *(f"{fault} {share:.3f}" for fault, share in shares.items()))
 
 
-def print_numbers(options):
-    """Print the figures of pairs with digits; no model is needed, so they are training data."""
-    for name in ("multi30k", "tatoeba"):
-        rng = random.Random(options.seed)
-        pairs = load_parallel_text(name, "train", "en", "de", options.data_dir)
-        pairs = [pair for pair in pairs if all(map(_DIGITS.search, pair))]
-        counts = {"unchanged": 0, "changed": 0, "left out": 0}
-        for source, target in pairs:
-            match = rng.choice([*_DIGITS.finditer(target)])
-            new = str(int(match[0]) + rng.randint(1, 9))
-            for fault, value in (("unchanged", match[0]), ("changed", new), ("left out", "")):
-                text = target[: match.start()] + value + target[match.end() :]
-                counts[fault] += checks.number_finding(source, text) is not None
-        precision = counts["changed"] / (counts["changed"] + counts["unchanged"])
-        print(f"{name} numbers: {len(pairs)} pairs, found {counts}, precision {precision:.3f}")
+def print_numbers_and_placeholders(options):
+    """Print the figures of the two signals that need no model, on pairs of people."""
+    print("\nnumbers and placeholders: share of the pairs with a finding")
+    for name, splits, source, target in _PAIRS:
+        pairs = [
+            pair
+            for split in splits
+            for pair in load_parallel_text(name, split, source, target, options.data_dir)
+        ]
+        label = f"{name} {source}-{target} {' and '.join(splits)}"
+        print_shares(f"{label}, numbers", pairs, _DIGITS, checks.number_finding, options)
+        if name == "catalogs":
+            kept = checks.placeholder_finding
+            print_shares(f"{label}, placeholders", pairs, UNTRANSLATED, kept, options)
+
+
+def print_shares(label, pairs, pattern, finding, options):
+    """Print how many sound and faulty pairs have a finding.
+
+    A pair is faulty if one number or placeholder of its translation is changed (a number becomes
+    another), left out or doubled.
+    """
+    rng = random.Random(options.seed)
+    pairs = [pair for pair in pairs if pattern.search(pair[0])]
+    sound = sum(finding(*pair) is not None for pair in pairs) / max(len(pairs), 1)
+    counts, num_faulty = Counter(), 0
+    for source, target in pairs:
+        if found := [*pattern.finditer(target)]:
+            match = rng.choice(found)
+            faults = {"left out": ""}
+            if pattern is _DIGITS:
+                faults["changed"] = str(int(match[0]) + rng.randint(1, 9))
+            else:
+                faults["doubled"] = f"{match[0]} {match[0]}"
+            num_faulty += 1
+            for fault, new in faults.items():
+                text = target[: match.start()] + new + target[match.end() :]
+                counts[fault] += finding(source, text) is not None
+    print(f"{label}: {len(pairs)} sound pairs, found {sound:.4f}; {num_faulty} faulty pairs")
+    for fault, count in counts.items():
+        recall = count / num_faulty
+        print(f"  {fault}: precision {recall / (recall + sound):.3f}, recall {recall:.3f}")
 
 
 if __name__ == "__main__":

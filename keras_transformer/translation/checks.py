@@ -146,7 +146,7 @@ def _check_window(translator, pairs, few_shapes):
                 _length(lengths[0] - text.num_added, lengths[1] - 1 - len(text.target_prefix)),
                 _repetition(source, translation),
                 number_finding(source, translation),
-                _placeholders(source, translation),
+                placeholder_finding(source, translation),
             ]
         checks.append(TranslationCheck(tuple(x for x in findings if x is not None)))
     return checks
@@ -260,7 +260,8 @@ def _digits(number):
     return re.sub(r"\D", "", digits).lstrip("0") or "0"
 
 
-def _placeholders(source, translation):
+def placeholder_finding(source: str, translation: str) -> Finding | None:
+    """Compare the placeholders, tags and addresses."""
     sides = placeholders(source), placeholders(translation)
     parts = [
         f"{words}: {', '.join(names)}"

@@ -99,7 +99,7 @@ def test_coverage_is_the_attention_to_the_tokens_of_each_sentence():
 
 @pytest.mark.once
 def test_placeholders_and_lengths_are_compared():
-    finding = checks._placeholders("%s for {name}", "{name} für %d")
+    finding = checks.placeholder_finding("%s for {name}", "{name} für %d")
     assert finding.message == "Placeholders are missing: %s; added: %d."
     assert checks._length(10, 5) is None and checks._length(9, 1) is None
     assert checks._length(10, 4).kind == "length"
