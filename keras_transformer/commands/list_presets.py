@@ -1,4 +1,4 @@
-"""List the presets of a folder, one per line."""
+"""List the presets that need no download, one per line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from pathlib import Path
 @dataclass(kw_only=True)
 class Options:
     folder: Path | None = None
-    """Folder of presets. Defaults to saved_models in a checkout."""
+    """Folder of presets. Defaults to saved_models in a checkout, and the models of other libraries
+    that were converted on first use."""
 
 
 def main(options: Options) -> None:

@@ -15,6 +15,7 @@ from keras_transformer.convert.marian_files import is_marian
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json, user_cache
 from keras_transformer.presets.location import (
+    CARD,
     CONFIG,
     HUGGING_FACE,
     TASK,
@@ -167,14 +168,25 @@ def _convert(
     with opened as folder, spinner("converting"):
         try:
             translator = _converters()[converter](folder)
+            card = _card(folder, source)
         except UserError as error:  # names the temporary folder of a download
             raise UserError(str(error).replace(str(folder), source)) from error
         translator.metadata["converted_from"] = source
-        translator.save_to_preset(path)
+        translator.save_to_preset(path, card)
     for other in conversions():
         if other.source == source and other.path != path:
             shutil.rmtree(other.path, ignore_errors=True)  # an earlier revision
     return path
+
+
+def _card(folder: Path, source: str) -> str:
+    """Return the card of a conversion: the model's own, with its licence, and what was done."""
+    file = folder / CARD
+    original = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+    head = re.match(r"---\n.*?\n---\n", original, re.DOTALL)
+    end = head.end() if head else 0
+    note = f"Converted from {source} by keras_transformer {__version__}."
+    return f"{original[:end]}\n{note}\n\n{original[end:].lstrip()}".lstrip()
 
 
 def _converters() -> dict[str, Callable[[Path], Any]]:

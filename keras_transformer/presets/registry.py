@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_transformer.convert.conversion_cache import conversions
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
 from keras_transformer.presets.location import CARD, CONFIG, METADATA, saved_models
@@ -24,26 +25,28 @@ _LANGUAGE = re.compile(r"^language: *([\w-]+) *$", re.MULTILINE)
 
 
 def preset_folders(folder: str | Path | None = None) -> list[Path]:
-    """Return the folders of the presets in a folder.
+    """Return the folders of the presets in a folder, or of all that can be used without a download.
 
     Args:
-        folder: the folder. Defaults to `saved_models` of a checkout.
+        folder: the folder. Defaults to `saved_models` of a checkout, and the conversions in the
+            user's cache.
 
     Returns:
-        A sorted list of paths.
+        A list of paths, sorted.
 
     Raises:
-        UserError: if the folder does not exist or contains no preset.
+        UserError: if there is no such folder or no preset.
     """
-    if folder is None and not saved_models().is_dir():
-        raise UserError(
-            "`folder` must be given: `saved_models` is only in a checkout, and not in an installed "
-            "package."
-        )
-    folder = Path(folder or saved_models())
-    found = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
+    found = sorted(path.parent for path in Path(folder or saved_models()).glob(f"*/{CONFIG}"))
+    if folder is None:
+        found += sorted(conversion.path for conversion in conversions())
     if not found:
-        raise UserError(f"There are no presets in {folder}.")
+        raise UserError(
+            f"There are no presets in {folder}."
+            if folder
+            else "There are no presets: `saved_models` is only in a checkout, and no model of "
+            "another library was converted yet. Pass the folder that has yours."
+        )
     return found
 
 
@@ -62,7 +65,7 @@ def summary(path: str | Path) -> dict[str, str]:
     metadata = contents.metadata
     languages = [metadata[side] for side in ("source", "target") if side in metadata]
     return {
-        "name": Path(path).name,
+        "name": metadata.get("converted_from") or Path(path).name,
         "task": contents.task or "",
         "languages": "-".join(map(str, languages)) or "".join(_LANGUAGE.findall(card)[:1]),
         "parameters": f"{count:,}" if (count := _parameter_count(path)) else "",

@@ -10,6 +10,7 @@ import keras_transformer as kt
 from keras_transformer.commands import main
 from keras_transformer.convert import from_marian
 from keras_transformer.convert.conversion_cache import as_preset, conversions
+from keras_transformer.presets.registry import card_of, summaries
 from tests.convert.local_hub import local_hub
 from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
 
@@ -103,11 +104,17 @@ def test_another_architecture_is_named_with_what_is_supported(tmp_path, model_ty
 
 
 def test_a_repository_is_downloaded_once_and_again_when_it_changes(opus, tmp_path, monkeypatch):
+    (opus / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n\n# opus\n", "utf-8")
     with local_hub(monkeypatch, tmp_path / "hub", opus=opus) as hub:
         expected = kt.convert.marian(opus).model.get_weights()
         found = kt.Translator.from_preset("hf://user/opus").model.get_weights()
         assert all(map(np.array_equal, found, expected))
         assert "model.safetensors" in hub.requested
+        # The card has the model's licence, and says what it was made from.
+        (row,) = summaries([as_preset("hf://user/opus")])
+        card = card_of(as_preset("hf://user/opus"))
+        assert (row["name"], row["licence"]) == ("hf://user/opus", "cc-by-4.0")
+        assert "Converted from hf://user/opus" in card and card.endswith("# opus\n")
         hub.requested.clear()
         kt.Translator.from_preset("hf://user/opus")
         assert set(hub.requested) <= {"config.json"}

@@ -2,6 +2,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.commands import main
+from keras_transformer.convert.conversion_cache import Conversion
 from keras_transformer.presets import registry
 from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.registry import (
@@ -13,6 +14,11 @@ from keras_transformer.presets.registry import (
 from tests.small_corpus import new_model, tokenizer
 
 pytestmark = pytest.mark.once
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def run(capsys, *arguments):
@@ -54,10 +60,15 @@ def test_list_of_a_folder_warns_of_what_is_no_preset(capsys, tmp_path):
     assert status == 2 and errors.count("\n") == 1 and "no presets in" in errors
 
 
-def test_list_without_a_checkout(monkeypatch, tmp_path):
+def test_list_without_a_checkout_names_what_was_converted(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(registry, "saved_models", lambda: tmp_path / "none")
     with pytest.raises(kt.UserError, match="only in a checkout"):
         preset_folders()
+    source, path = "hf://user/opus", tmp_path / "converted"
+    kt.Translator(new_model(), tokenizer(), {"converted_from": source}).save_to_preset(path)
+    monkeypatch.setattr(registry, "conversions", lambda: [Conversion(source, path)])
+    status, output, _ = run(capsys, "list")
+    assert status == 0 and output.splitlines()[1].split()[:2] == [source, "Translator"]
 
 
 def test_info_prints_parts_and_card_and_names_what_is_missing(capsys):
