@@ -13,9 +13,22 @@ class Options:
 
 
 def main(options: Options) -> None:
+    from keras_transformer.convert.conversion_cache import conversions
+    from keras_transformer.errors import UserError
+    from keras_transformer.presets.location import saved_models
     from keras_transformer.presets.registry import preset_folders, summaries
 
-    if rows := [*summaries(preset_folders(options.folder))]:
+    paths = preset_folders(options.folder or saved_models())
+    if options.folder is None:
+        paths += sorted(conversion.path for conversion in conversions())
+    if not paths:
+        raise UserError(
+            f"There are no presets in {options.folder}."
+            if options.folder
+            else "There are no presets: `saved_models` is only in a checkout, and no model of "
+            "another library was converted yet. Pass --folder."
+        )
+    if rows := [*summaries(paths)]:
         print_table(rows)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.convert.conversion_cache import conversions
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
-from keras_transformer.presets.location import CARD, CONFIG, METADATA, saved_models
+from keras_transformer.presets.location import CARD, CONFIG, METADATA
 from keras_transformer.presets.storage import read_preset
 
 logger = logging.getLogger(__name__)
@@ -24,30 +23,9 @@ _LICENCES = (
 _LANGUAGE = re.compile(r"^language: *([\w-]+) *$", re.MULTILINE)
 
 
-def preset_folders(folder: str | Path | None = None) -> list[Path]:
-    """Return the folders of the presets in a folder, or of all that can be used without a download.
-
-    Args:
-        folder: the folder. Defaults to `saved_models` of a checkout, and the conversions in the
-            user's cache.
-
-    Returns:
-        A list of paths, sorted.
-
-    Raises:
-        UserError: if there is no such folder or no preset.
-    """
-    found = sorted(path.parent for path in Path(folder or saved_models()).glob(f"*/{CONFIG}"))
-    if folder is None:
-        found += sorted(conversion.path for conversion in conversions())
-    if not found:
-        raise UserError(
-            f"There are no presets in {folder}."
-            if folder
-            else "There are no presets: `saved_models` is only in a checkout, and no model of "
-            "another library was converted yet. Pass the folder that has yours."
-        )
-    return found
+def preset_folders(folder: str | Path) -> list[Path]:
+    """Return a sorted list of the paths of the presets in a folder."""
+    return sorted(path.parent for path in Path(folder).glob(f"*/{CONFIG}"))
 
 
 def summaries(paths: Iterable[str | Path]) -> Iterator[dict[str, str]]:

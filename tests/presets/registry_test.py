@@ -2,13 +2,11 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.commands import main
-from keras_transformer.convert.conversion_cache import Conversion
-from keras_transformer.presets import registry
+from keras_transformer.presets import location
 from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.registry import (
     details,
     licence_in,
-    preset_folders,
     score_in,
 )
 from tests.small_corpus import new_model, tokenizer
@@ -61,12 +59,11 @@ def test_list_of_a_folder_warns_of_what_is_no_preset(capsys, tmp_path):
 
 
 def test_list_without_a_checkout_names_what_was_converted(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(registry, "saved_models", lambda: tmp_path / "none")
-    with pytest.raises(kt.UserError, match="only in a checkout"):
-        preset_folders()
-    source, path = "hf://user/opus", tmp_path / "converted"
+    monkeypatch.setattr(location, "saved_models", lambda: tmp_path / "none")
+    status, _, errors = run(capsys, "list")
+    assert status == 2 and "only in a checkout" in errors
+    source, path = "hf://user/opus", tmp_path / "cache/keras-transformer/converted/opus"
     kt.Translator(new_model(), tokenizer(), {"converted_from": source}).save_to_preset(path)
-    monkeypatch.setattr(registry, "conversions", lambda: [Conversion(source, path)])
     status, output, _ = run(capsys, "list")
     assert status == 0 and output.splitlines()[1].split()[:2] == [source, "Translator"]
 
