@@ -78,7 +78,7 @@ def print_options(options):
 @pytest.mark.parametrize(
     "arguments", [["--variant", "base", "--steps", "x"], ["--nothing"], []], ids=str
 )
-def test_wrong_option(monkeypatch, capsys, arguments):
+def test_a_wrong_option_ends_with_status_2_and_no_traceback(monkeypatch, capsys, arguments):
     status, lines = exit_of(capsys, run_with, monkeypatch, print_options, *arguments)
     assert status == 2
     assert not any("Traceback" in line for line in lines)
@@ -294,7 +294,7 @@ def test_options_from_a_file(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("option", ["--resume", "--overwrite", None])
-def test_resume_command(monkeypatch, option):
+def test_resume_command_repeats_the_call_with_resume_alone(monkeypatch, option):
     options = ["--output-dir", "my runs", *([option] if option else [])]
     monkeypatch.setattr(sys, "argv", ["train.py", *options])
     monkeypatch.delenv("KERAS_BACKEND", raising=False)

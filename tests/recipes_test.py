@@ -89,7 +89,7 @@ def test_train_leaves_model_scores_checkpoints_and_log(trained):
 
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch trains on one device")
-def test_several_devices(trained, tmp_path):
+def test_two_replicas_or_two_processes_train_and_write_one_run(trained, tmp_path):
     """Two replicas on TensorFlow; on JAX two processes."""
     data, _ = trained
     run = tmp_path / "run"
@@ -331,7 +331,9 @@ def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
     assert together == [*alone, ""]
 
 
-def test_visualize(trained, monkeypatch, capsys, tmp_path):
+def test_visualize_draws_the_attention_of_a_given_translation(
+    trained, monkeypatch, capsys, tmp_path
+):
     _, run = trained
     folder = tmp_path / "pictures"
     arguments = ("A dog runs.", "--model", run / "model", "--output-dir", folder)
@@ -349,7 +351,7 @@ def test_visualize(trained, monkeypatch, capsys, tmp_path):
     assert "`words` must be among the tokens. Received: elephant" in capsys.readouterr().err
 
 
-def test_translate_n_best(trained, monkeypatch, capsys):
+def test_n_best_translations_come_from_the_best_to_the_worst(trained, monkeypatch, capsys):
     _, run = trained
     call(
         *(monkeypatch, "translate.py", "--model", run / "model"),
@@ -391,7 +393,7 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
         assert words in capsys.readouterr().err
 
 
-def test_translate_samples(trained, monkeypatch, capsys):
+def test_sampled_translations_follow_their_seed(trained, monkeypatch, capsys):
     _, run = trained
     outputs = []
     for seed in (1, 1, 2):

@@ -204,7 +204,7 @@ def test_pictures_of_control_characters(trained, monkeypatch, capsys):
     assert {"a\ufffd[1mb", "\ufffd", "<&>", "🙂"} <= set(texts)
 
 
-def test_visualize(trained, monkeypatch, capsys, tmp_path):
+def test_visualize_compares_a_tree_with_the_gold_tree(trained, monkeypatch, capsys, tmp_path):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
     gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
@@ -284,7 +284,7 @@ def test_several_trees_in_brackets(trained, monkeypatch, capsys):
     assert Tree.fromstring(rows[1][2]).leaves() == ["He", "sees", "."]
 
 
-def test_paragraphs(trained, monkeypatch, capsys):
+def test_paragraphs_are_parsed_sentence_by_sentence(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--split-sentences", "--format", "json")
     text = "He sees. The dog runs!\n\nShe sleeps.\n"
@@ -339,7 +339,7 @@ def test_parse_answers_each_line_of_a_pipe_that_waits(trained):
 
 @pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="made by TensorFlow")
-def test_export(trained, tmp_path, monkeypatch, capsys):
+def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, monkeypatch, capsys):
     import tensorflow as tf
 
     _, run = trained

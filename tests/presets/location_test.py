@@ -20,7 +20,7 @@ def message_of(name):
     return str(error.value)
 
 
-def test_a_name_of_a_checkout(tmp_path, monkeypatch):
+def test_a_name_is_found_in_saved_models_unless_there_is_such_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # wherever it is called
     assert locate("multi30k_en_de") == saved_models() / "multi30k_en_de"
     (tmp_path / "multi30k_en_de").mkdir()  # a folder comes first
@@ -48,7 +48,7 @@ def test_names_that_are_none(name):
     assert f"Received: {name}" in message_of(name)
 
 
-def test_a_repository(tmp_path, monkeypatch):
+def test_a_repository_of_the_hub_is_downloaded_and_loaded(tmp_path, monkeypatch):
     """What is asked of the hub's package, and that the folder it gives is the preset."""
     huggingface_hub = pytest.importorskip("huggingface_hub")
     kt.Translator(new_model(), tokenizer()).save_to_preset(tmp_path / "preset")
@@ -100,7 +100,7 @@ def test_a_hub_s_package_that_is_not_installed(monkeypatch):
     assert "pip install kagglehub" in message_of("kaggle://user/model/keras/tiny")
 
 
-def test_no_network(tmp_path, monkeypatch):
+def test_without_a_network_an_uncached_repository_is_named(tmp_path, monkeypatch):
     constants = pytest.importorskip("huggingface_hub").constants
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
