@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.decoding import cpu_parallel
+from tests.decoding.comparison import without_padding
+from tests.decoding.compiled_search_test import EXPECTED, SCORES
 from tests.decoding.search_functions import beam_search
 from tests.decoding.searches import ROWS, SEARCHES, shared_model
 from tests.decoding.sentences import EXTRA_LENGTH
@@ -36,12 +38,20 @@ def searches(monkeypatch):
     return calls
 
 
+@pytest.mark.each_backend
 @COMPILED
-@pytest.mark.parametrize(
-    "name",
+def test_parts_of_a_search_for_trees_give_what_is_expected_of_the_whole(searches):
     # Of all kinds, one that has something more to split than the sources.
-    [pytest.param(x, marks=[pytest.mark.each_backend] * (x == "grammar")) for x in SEARCHES],
-)
+    search, options = SEARCHES["grammar"]
+    token_ids, scores = (to_numpy(x) for x in search(shared_model(), ROWS, **options))
+    assert [shape for _, shape in searches] == [(2, ROWS.shape[1])] * NUM_CORES
+    assert [[without_padding(x) for x in row] for row in token_ids] == EXPECTED["grammar"]
+    assert token_ids.dtype == "int32"
+    assert_close(scores, SCORES["grammar"], atol=2e-4)
+
+
+@COMPILED
+@pytest.mark.parametrize("name", SEARCHES)
 def test_parts_give_what_the_whole_gives(name, searches, monkeypatch):
     search, options = SEARCHES[name]
     run = functools.partial(search, shared_model(), ROWS, **options)

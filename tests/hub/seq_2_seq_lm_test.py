@@ -85,6 +85,9 @@ def test_keras_hub_loads_what_we_save(preset, translator, lm):
     for model in (backbone, lm, lm.backbone):
         assert_close(model(INPUTS), translator.model(INPUTS), atol=1e-6)
     assert lm.generate(TEXTS) == translator(TEXTS)
+
+
+def test_one_text_is_generated_as_one_of_a_list(translator, lm):
     assert lm.generate(TEXTS[0]) == translator(TEXTS[:1])[0]
 
 

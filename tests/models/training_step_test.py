@@ -55,7 +55,7 @@ def trained(fused, weights, reduction, metrics, **options):
 @pytest.mark.parametrize(
     ("weights", "reduction", "metrics"),
     [
-        pytest.param(None, "mean_with_sample_weight", ["metrics"], marks=pytest.mark.each_backend),
+        (None, "mean_with_sample_weight", ["metrics"]),
         (TOKEN_WEIGHTS, "sum", ["weighted_metrics"]),
         (ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"]),
         (TOKEN_WEIGHTS, "mean_with_sample_weight", ["metrics"]),
@@ -271,7 +271,7 @@ def test_loss_weights_and_regularizers_count_in_training(loss_weights):
     assert fused.train_on_batch(INPUTS, TARGET) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("fused", [pytest.param("auto", marks=pytest.mark.each_backend), False])
+@pytest.mark.parametrize("fused", ["auto", False])
 def test_a_saved_model_goes_on_training_as_it_did(tmp_path, fused):
     options = {"weighted_metrics": [TokenAccuracy()], "loss_weights": 0.5, "fused": fused}
     model = small(loss=LabelSmoothedCrossentropy(0.2), **options)

@@ -337,7 +337,6 @@ def test_parse_answers_each_line_of_a_pipe_that_waits(trained):
     assert process.returncode == 0
 
 
-@pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="made by TensorFlow")
 def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, monkeypatch, capsys):
     import tensorflow as tf

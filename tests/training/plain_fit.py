@@ -1,6 +1,6 @@
 """Train with nothing but `compile` and `fit` on any devices, and write down what came of it.
 
-python -m tests.training.plain_fit OUTPUT.npz [choose_devices' arguments as JSON]
+python -m tests.training.plain_fit OUTPUT.npz RUN [choose_devices' arguments as JSON]
 """
 
 import functools
@@ -65,10 +65,9 @@ def train(name, devices):
     return {**{key: np.array(values) for key, values in history.items()}, **arrays}
 
 
-def main(output, devices):
+def main(output, name, devices):
     devices = choose_devices(**json.loads(devices))
-    runs = {f"{name} {key}": value for name in RUNS for key, value in train(name, devices).items()}
-    np.savez(output, num_replicas=devices.num_replicas, **runs)
+    np.savez(output, num_replicas=devices.num_replicas, **train(name, devices))
 
 
 if __name__ == "__main__":
