@@ -122,7 +122,8 @@ class _Server:
             values, texts if is_one else "\n".join(texts), is_html
         )
         texts = [texts] if is_one else texts
-        num_sentences = sum(len(text.sentences) for text in translator.split(texts))
+        sentences = [text.sentences for text in translator.split(texts)]
+        num_sentences = sum(map(len, sentences))
         if num_sentences > self._options.max_sentences:
             raise HTTPException(
                 413, f"A request may have {self._options.max_sentences:,} sentences. Received: "
@@ -139,6 +140,8 @@ class _Server:
                 [text for text in texts if text != first] for texts, first in zip(found, best)
             ]
             answer["alternatives"] = others[0] if is_one else others
+        if _is_true(values, "sentences"):
+            answer["sentences"] = sentences[0] if is_one else sentences
         if _is_true(values, "warnings"):
             warnings = await self._model.call(_warnings, translator, texts, best)
             answer["warnings"] = warnings[0] if is_one else warnings

@@ -58,6 +58,9 @@ def test_json_and_both_kinds_of_forms_have_the_same_answer(port):
 def test_line_breaks_and_blank_lines_are_kept(port):
     text = "the dog\r\n\r\na cat\n  \nold man\n"
     assert translation(port, text) == {"translatedText": text}
+    sentences = ["the dog", "a cat", "old man"]
+    assert translation(port, text, sentences=True)["sentences"] == sentences
+    assert translation(port, [text, ""], sentences=True)["sentences"] == [sentences, []]
     assert translation(port, [text, "", "house"]) == {"translatedText": [text, "", "house"]}
     assert translation(port, []) == {"translatedText": []}
 

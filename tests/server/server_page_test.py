@@ -76,6 +76,22 @@ def test_text_is_translated_and_explained_with_the_keyboard_alone(page, translat
     assert page.get_log("browser") == []  # no error, and nothing that was not found
 
 
+def test_a_chosen_sentence_of_a_text_is_explained(page):
+    page.execute_script("at('text').value = 'The dog sees. A cat runs.'")
+    at(page, "translate").click()
+    wait(page, lambda: at(page, "sentence").is_displayed())
+    sentences = at(page, "sentence").find_elements(By.TAG_NAME, "option")
+    assert [option.text for option in sentences] == ["The dog sees.", "A cat runs."]
+    sentences[1].click()
+    at(page, "explain").click()
+    wait(page, lambda: at(page, "explanation").is_displayed())
+    page.switch_to.frame("explanation")
+    wait(page, lambda: page.find_elements(By.TAG_NAME, "h1"))
+    assert page.find_element(By.TAG_NAME, "h1").text == "A cat runs."
+    page.switch_to.default_content()
+    assert page.get_log("browser") == []
+
+
 def test_an_error_is_shown(page):
     page.execute_script("at('text').value = 'dog'.repeat(20)")
     at(page, "translate").click()
