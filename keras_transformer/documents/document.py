@@ -4,7 +4,7 @@ import codecs
 import importlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from keras_transformer.documents.fragments import Fragment, visible
 from keras_transformer.errors import UserError
 
 LONGEST_UNIT = 100_000  # characters
+Edit = tuple[int, int, str]  # the start and stop of a place in a text, and its new text
 _MARKS = (
-    *((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le")),
+    (codecs.BOM_UTF8, "utf-8"),
+    *((codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")),
     *((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")),
 )
 
@@ -82,9 +84,11 @@ class Document:
         return True
 
     def _restored(
-        self, fragment: Fragment, translation: str, piece: Callable[[int, int], str]
+        self, fragment: Fragment, translation: str | None, piece: Callable[[slice], str]
     ) -> str | None:
-        """Return `Fragment.restored`, and count the translations whose tags differ."""
+        """Return `Fragment.restored` or None, and count the translations whose tags differ."""
+        if translation is None:
+            return None
         restored = fragment.restored(translation, piece)
         self.skipped["with other tags after translation"] += restored is None
         return restored
@@ -133,11 +137,12 @@ class TextDocument(Document):
         path.write_bytes(self._mark + self._encoded(self._rendered(translations)))
 
     def _rendered(self, translations: Sequence[str | None]) -> str:
-        texts = [
-            self.text[start:stop] if text is None else self._replacement(index, text)
-            for index, ((start, stop), text) in enumerate(zip(self._places, translations))
+        edits = [
+            (*place, self._replacement(index, text))
+            for index, (place, text) in enumerate(zip(self._places, translations))
+            if text is not None
         ]
-        return splice(self.text, self._places, texts)
+        return splice(self.text, edits)
 
     def _replacement(self, index: int, translation: str) -> str:
         """Return the text that takes the place of a unit."""
@@ -163,13 +168,13 @@ class PlainText(TextDocument):
             self._add(self.text[line.start() : stop], (line.start(), stop))
 
 
-def splice(text: str, places: Sequence[tuple[int, int]], texts: Sequence[str]) -> str:
-    """Return a text with other texts at some places (start, stop), which must be in order."""
-    parts, end = [], 0
-    for (start, stop), new in zip(places, texts):
-        parts += [text[end:start], new]
-        end = stop
-    return "".join([*parts, text[end:]])
+def splice(text: str, edits: Iterable[Edit], start: int = 0, stop: int | None = None) -> str:
+    """Return a part of a text with other texts at some places, which must be in order."""
+    parts = []
+    for begin, end, new in edits:
+        parts += [text[start:begin], new]
+        start = end
+    return "".join([*parts, text[start:stop]])
 
 
 def required(module: str, package: str) -> Any:

@@ -76,34 +76,21 @@ class Docx(Document):
                 self._paragraphs.append(paragraph)
 
     def render(self, translations: Sequence[str | None], path: Path) -> None:
-        etree = required("lxml.etree", "lxml")
         for paragraph in self._paragraphs:
-            places, texts = [], []
-            for part, number in paragraph.parts:
-                text = translations[number]
-                if text is not None:
-                    text = self._restored(part, text, lambda a, b, p=paragraph: p.text[a:b])
-                if text is not None:
-                    places.append((part.start, part.stop))
-                    texts.append(text)
-            if places:
-                paragraph.fill(splice(paragraph.text, places, texts))
+            edits = [
+                (part.start, part.stop, new)
+                for part, number in paragraph.parts
+                if (new := self._restored(part, translations[number], paragraph.text.__getitem__))
+            ]
+            paragraph.fill(splice(paragraph.text, edits))
         with zipfile.ZipFile(self.path) as source, zipfile.ZipFile(path, "w") as target:
             for part in source.infolist():
-                with target.open(copy.copy(part), "w") as new:
-                    if part.filename in self._roots:
-                        root = self._roots[part.filename]
-                        new.write(
-                            etree.tostring(
-                                root.getroottree(),
-                                xml_declaration=True,
-                                encoding="UTF-8",
-                                standalone=True,
-                            )
-                        )
+                root = self._roots.get(part.filename)
+                with target.open(copy.copy(part), "w") as new, source.open(part) as old:
+                    if root is None:
+                        shutil.copyfileobj(old, new)
                     else:
-                        with source.open(part) as old:
-                            shutil.copyfileobj(old, new)
+                        root.getroottree().write(new, encoding="UTF-8", standalone=True)
 
 
 class _Paragraph:

@@ -1,5 +1,6 @@
 """Translation of files: the formats, and the work on one file, which can be interrupted."""
 
+import contextlib
 import importlib
 import inspect
 import json
@@ -131,28 +132,26 @@ def translate_file(
     target = Path(target)
     check_target(document, target, target_lang)
     document.language = document.language or target_lang
-    memory = _Memory(target, [settings, target_lang, document.markup])
-    try:
-        found = memory.read()
-        new = [unit for unit in dict.fromkeys(document.units) if unit not in found]
-        num_resumed = sum(unit in found for unit in document.units)
-        takes_markup = document.markup and "markup" in inspect.signature(translate).parameters
-        options = {"markup": document.markup} if takes_markup else {}
-        for units in _lists(new):
-            translations = [_CONTROLS.sub("", text) for text in translate(units, **options)]
-            if len(translations) != len(units):
-                raise UserError(
-                    f"`translate` must return one string per text. Received: {len(translations):,} "
-                    f"for {len(units):,}"
-                )
-            memory.add(zip(units, translations))
-            found.update(zip(units, translations))
-        results = [found[unit] if found[unit].strip() else None for unit in document.units]
-        with atomic_write(target) as path:
-            document.render(results, path)
-    finally:
-        memory.close()
-    memory.remove()
+    memory = sibling_path(target, "translations.jsonl")
+    head = json.dumps([settings, target_lang, document.markup], default=str, sort_keys=True)
+    found = _remembered(memory, head)
+    new = [unit for unit in dict.fromkeys(document.units) if unit not in found]
+    num_resumed = sum(unit in found for unit in document.units)
+    takes_markup = document.markup and "markup" in inspect.signature(translate).parameters
+    options = {"markup": document.markup} if takes_markup else {}
+    for units in _lists(new):
+        translations = [_CONTROLS.sub("", text) for text in translate(units, **options)]
+        if len(translations) != len(units):
+            raise UserError(
+                f"`translate` must return one string per text. Received: {len(translations):,} "
+                f"for {len(units):,}"
+            )
+        _remember(memory, head, zip(units, translations))
+        found.update(zip(units, translations))
+    results = [found[unit] if found[unit].strip() else None for unit in document.units]
+    with atomic_write(target) as path:
+        document.render(results, path)
+    memory.unlink(missing_ok=True)
     skipped = Counter(document.skipped)
     skipped["without a translation"] = results.count(None)
     failed = sum(
@@ -198,42 +197,24 @@ def _lists(units: list[str]) -> Iterator[list[str]]:
             size = min(2 * size, _LARGEST)
 
 
-class _Memory:
-    """A file next to the target with the translations so far, one per line."""
-
-    def __init__(self, target: Path, settings: Any):
-        self._path = sibling_path(target, "translations.jsonl")
-        self._head = json.dumps(settings, default=str, sort_keys=True)
-        self._file = None
-
-    def read(self) -> dict[str, str]:
-        """Return the translations of an interrupted run with the same settings."""
-        found = {}
-        try:
-            lines = self._path.read_text("utf-8", errors="replace").split("\n")
-        except FileNotFoundError:
+def _remembered(memory: Path, head: str) -> dict[str, str]:
+    """Return the translations of an interrupted run with the same first line, its settings."""
+    found = {}
+    if memory.exists():
+        first, *lines = memory.read_text("utf-8", errors="replace").split("\n")
+        if first != head:
+            memory.unlink()
             return found
-        if lines[0] == self._head:
-            for line in lines[1:-1]:  # The last one may not be complete.
-                source, translation = json.loads(line)
-                found[source] = translation
-        else:
-            self._path.unlink()
-        return found
+        for line in lines:
+            with contextlib.suppress(ValueError):  # empty, or not written completely
+                source, found[source] = json.loads(line)
+    return found
 
-    def add(self, pairs: Any) -> None:
-        """Append translations."""
-        if self._file is None:
-            is_new = not self._path.exists()
-            self._file = open(self._path, "a", encoding="utf-8")
-            self._file.write(f"{self._head}\n" if is_new else "")
-        self._file.writelines(f"{json.dumps(pair)}\n" for pair in pairs)
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
+def _remember(memory: Path, head: str, pairs: Iterable[tuple[str, str]]) -> None:
+    is_new = not memory.exists()
+    with open(memory, "a", encoding="utf-8") as file:
+        file.write(f"{head}\n" if is_new else "\n")  # An incomplete line ends here.
+        file.writelines(f"{json.dumps(pair)}\n" for pair in pairs)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,10 +1,10 @@
 """Units of text with inline tags, which HTML, XLIFF, subtitles and paragraphs of Word share."""
 
 import html
-import itertools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 # Comments and sections without an end extend to the end of the text.
@@ -13,24 +13,20 @@ TAG = r"""</?[A-Za-z][^\s<>/]*+(?:=\s*"[^"]*"|=\s*'[^']*'|[^<>])*+>"""
 COMMENT = r"<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)|<![^<>]*>"
 _NAME = re.compile(r"</?([^\s<>/.]+)")  # without the class of a tag of WebVTT
 _STRAY = re.compile(rf"({TAG})|&(?!#?\w+;)|[<>]")
-_KEPT = re.compile(r'<ph id="\d+"/>')
+KEPT = re.compile(r'<ph id="(\d+)"/>')
 
 
 class Item(NamedTuple):
-    """A piece of a text.
+    """A piece of a text, from `start` to `stop`.
 
-    Attributes:
-        kind: "text", "open" or "close" for a tag, "kept" for a piece that stays within a unit,
-            "mark" for one that need not be in a unit that it begins or ends, "end" between units.
-        start: index of its beginning.
-        stop: index of its end.
-        name: name of the tag.
+    Its kind is "text", "open" or "close" for a tag, "kept" for a piece that stays within a unit,
+    "mark" for one that need not be in a unit that it begins or ends, or "end" between units.
     """
 
     kind: str
     start: int
     stop: int
-    name: str = ""
+    name: str = ""  # of a tag
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,6 @@ class Dialect:
         has_placeholders: whether tags without an end stand for text.
         marks: pattern of further pieces without a text.
         ends: pattern of further pieces that end a unit.
-        first: the first characters of these pieces, to find them fast.
     """
 
     inline: Callable[[str], bool] = lambda name: True
@@ -55,45 +50,39 @@ class Dialect:
     has_placeholders: bool = False
     marks: str = r"(?!)"
     ends: str = r"(?!)"
-    first: str = ""
-    begins: re.Pattern = field(init=False)
-    tokens: re.Pattern = field(init=False)
 
-    def __post_init__(self):
+    @cached_property
+    def tokens(self) -> re.Pattern:
+        """The pattern of everything that is not text."""
         pattern = rf"(?P<end>{self.ends}|<!\[CDATA\[|\]\]>)|(?P<mark>{self.marks}|{COMMENT})|{TAG}"
-        object.__setattr__(self, "begins", re.compile(rf"[<\]{self.first}]"))
-        object.__setattr__(self, "tokens", re.compile(pattern, re.DOTALL))
+        return re.compile(pattern, re.DOTALL)
 
-    def items(self, text: str, start: int, stop: int) -> Iterator[Item]:
+    def items(self, text: str, start: int = 0, stop: int | None = None) -> Iterator[Item]:
         """Divide a text into pieces."""
-        position = start
-        while begin := self.begins.search(text, start, stop):
-            found = self.tokens.match(text, begin.start(), stop)
-            if found is None:
-                start = begin.end()
-                continue
-            if found.start() > position:
-                yield Item("text", position, found.start())
-            start = position = found.end()
-            if kind := found.lastgroup:
-                yield Item(kind, *found.span())
-                continue
-            name = _NAME.match(found[0])[1].lower()  # type: ignore[index]
-            is_inline = self.inline(name)
-            is_void = found[0].endswith("/>") or name in self.void
-            if found[0].startswith("</"):
-                yield Item("close" if is_inline else "end", begin.start(), found.end(), name)
-            elif is_void:
-                kind = "kept" if self.has_placeholders else "mark"
-                yield Item(kind if is_inline else "end", begin.start(), found.end(), name)
-            elif name in self.raw or self.kept(found[0], name):
-                is_raw = name in self.raw
-                start = position = _end_of_element(text, name, found.end(), stop, is_raw)
-                yield Item("kept" if is_inline else "end", found.start(), position, name)
-            else:
-                yield Item("open" if is_inline else "end", begin.start(), found.end(), name)
-        if position < stop:
-            yield Item("text", position, stop)
+        stop = len(text) if stop is None else stop
+        while found := self.tokens.search(text, start, stop):
+            if found.start() > start:
+                yield Item("text", start, found.start())
+            item = self._item(text, found, stop)
+            yield item
+            start = item.stop
+        if start < stop:
+            yield Item("text", start, stop)
+
+    def _item(self, text: str, found: re.Match, stop: int) -> Item:
+        if found.lastgroup:
+            return Item(found.lastgroup, *found.span())
+        (start, end), tag = found.span(), found[0]
+        name = _NAME.match(tag)[1].lower()  # type: ignore[index]
+        if tag.startswith("</"):
+            kind = "close"
+        elif tag.endswith("/>") or name in self.void:
+            kind = "kept" if self.has_placeholders else "mark"
+        elif name in self.raw or self.kept(tag, name):
+            kind, end = "kept", _end_of_element(text, name, end, stop, name in self.raw)
+        else:
+            kind = "open"
+        return Item(kind if self.inline(name) else "end", start, end, name)
 
 
 class Fragment(NamedTuple):
@@ -111,18 +100,20 @@ class Fragment(NamedTuple):
     text: str
     kept: list[tuple[int, int]]
 
-    def restored(self, translation: str, piece: Callable[[int, int], str]) -> str | None:
+    def restored(self, translation: str, piece: Callable[[slice], str]) -> str | None:
         """Return a translation with its kept pieces, or None if its tags differ from the unit's.
 
         Args:
             translation: the translation of `text`.
-            piece: function of a start and a stop that returns the text there.
+            piece: function of a slice that returns the text there.
         """
         translation = escape_strays(translation, self.text)
-        tags = _tags(self.text)
-        if sorted(tags) != sorted(_tags(translation)) or not _is_nested(_tags(translation)):
+        tags, new = (re.findall(TAG, text) for text in (self.text, translation))
+        items = [item for item in Dialect().items(translation) if item.kind in ("open", "close")]
+        if sorted(tags) != sorted(new) or len(_partners(items)) != len(items):
             return None
-        return _KEPT.sub(lambda found: piece(*self.kept[int(found[0][8:-3]) - 1]), translation)
+        places = [slice(*place) for place in self.kept]
+        return KEPT.sub(lambda found: piece(places[int(found[1]) - 1]), translation)
 
 
 def fragments(
@@ -169,23 +160,20 @@ def _end_of_element(text: str, name: str, start: int, end: int, is_raw: bool) ->
 
 
 def _partners(run: list[Item]) -> dict[int, int]:
-    """Return the indices of tags that belong together, in both directions."""
+    """Return the indices of tags that belong together, in both directions.
+
+    A pair around the half of another pair does not belong together either.
+    """
     partners, opened = {}, []
     for index, item in enumerate(run):
         if item.kind == "open":
             opened.append(index)
         elif item.kind == "close":
-            same = [depth for depth, other in enumerate(opened) if run[other].name == item.name]
-            if same:
-                partners[index], partners[opened[same[-1]]] = opened[same[-1]], index
-                del opened[same[-1] :]
-    # A pair around the half of another pair does not belong together either.
-    size = None
-    while len(partners) != size:
-        size = len(partners)
-        alone = [x.kind in ("open", "close") and n not in partners for n, x in enumerate(run)]
-        before = [0, *itertools.accumulate(alone)]
-        partners = {a: b for a, b in partners.items() if before[a] == before[b]}
+            if opened and run[opened[-1]].name == item.name:
+                other = opened.pop()
+                partners[index], partners[other] = other, index
+            else:
+                opened.clear()
     return partners
 
 
@@ -226,22 +214,6 @@ def _unit(
         else:
             parts.append(text[max(start, item.start) : min(stop, item.stop)])
     return Fragment(start, stop, "".join(parts), kept)
-
-
-def _tags(fragment: str) -> list[str]:
-    return re.findall(TAG, fragment)
-
-
-def _is_nested(tags: list[str]) -> bool:
-    opened = []
-    for tag in tags:
-        name = _NAME.match(tag)[1].lower()  # type: ignore[index]
-        if tag.startswith("</"):
-            if not opened or opened.pop() != name:
-                return False
-        elif not tag.endswith("/>"):
-            opened.append(name)
-    return not opened
 
 
 def escape_strays(fragment: str, source: str = "") -> str:

@@ -97,15 +97,14 @@ class GettextCatalog(TextDocument):
             ) from None
 
     def _rendered(self, translations: Sequence[str | None]) -> str:
-        places, texts = [], []
+        edits = []
         for found, sources, parts, forms in self._entries:
             new = [translations[x] if isinstance(x, int) else x.strip() for x in parts]
             if not all(new):
                 continue
             new = [_with_space_of(source, text or "") for source, text in zip(sources, new)]
-            places.append(found.span())
-            texts.append(self._filled(found, new, forms))
-        return splice(self.text, places, texts)
+            edits.append((*found.span(), self._filled(found, new, forms)))
+        return splice(self.text, edits)
 
     def _filled(self, found: re.Match, new: list[str], forms: list[int] | None) -> str:
         """Return the text of an entry with a translation."""

@@ -56,7 +56,7 @@ class Html(TextDocument):
 
     def _attributes(self) -> Iterator[tuple[Fragment, tuple[int, int]]]:
         """Yield the units in attributes, each with the place of its tag."""
-        for item in DIALECT.items(self.text, 0, len(self.text)):
+        for item in DIALECT.items(self.text):
             if item.name and self.text[item.start + 1] != "/":
                 tag = DIALECT.tokens.match(self.text, item.start)
                 if tag and not DIALECT.kept(tag[0], item.name):
@@ -82,8 +82,9 @@ class Html(TextDocument):
             if text is not None and tag is not None:
                 quote = self.text[fragment.start - 1]
                 text = text.replace(quote, _QUOTES[quote])
-            if text is not None:
-                text = self._restored(fragment, text, lambda a, b: rendered(a, b, index + 1))
+            text = self._restored(
+                fragment, text, lambda place: rendered(place.start, place.stop, index + 1)
+            )
             if text is None:
                 return rendered(fragment.start, fragment.stop, index + 1)
             # Attributes of the tags in it. (Attributes of kept pieces are translated by now.)

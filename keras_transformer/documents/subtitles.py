@@ -1,12 +1,21 @@
 """Subtitles, SubRip (`.srt`) and WebVTT (`.vtt`): a sentence over several cues is one unit."""
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from keras_transformer.documents.document import TextDocument, splice
-from keras_transformer.documents.fragments import TAG, Dialect, Fragment, escape_strays, fragments
+from keras_transformer.documents.fragments import (
+    KEPT,
+    TAG,
+    Dialect,
+    Fragment,
+    escape_strays,
+    fragments,
+)
 from keras_transformer.errors import UserError
 
 LINE_LENGTH = 42  # columns, a common limit of style guides; wide characters take two
@@ -28,7 +37,6 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]")
 _NO_BEGIN = "、。，．！？：；）」』】〉》…ー々"
 
 DIALECT = Dialect(
-    first=r"{ \t–—-",
     marks=_MARKS,
     # A dash at the beginning of a line: another speaker.
     ends=r"(?<=\n)[ \t]*[-–—]+[ \t]*(?=\S)|(?<=>)[-–—][ \t]+",
@@ -59,26 +67,25 @@ class Subtitles(TextDocument):
             raise UserError(
                 f"{self.path} has no cue. Expected times such as 00:00:01,000 --> 00:00:02,500"
             )
-        self._groups: list[list[Fragment]] = []  # the parts of each unit
-        self._kept: list[list[tuple[int, int]]] = []
-        group, last, overlaps = [], None, []
+        groups: list[list[Fragment]] = []  # the parts of each sentence
+        last = None
         for cue in cues:
             found = list(fragments(self.text, DIALECT, cue.start, cue.stop))
-            if last and cue.begin < last.end:
-                overlaps.append(self.text.count("\n", 0, cue.start))
-            if not found:
-                self._close(group)
-                group = []
-            for number, part in enumerate(found):
-                if not (number == 0 and group and last and self._continues(group, last, cue, part)):
-                    self._close(group)
-                    group = []
-                group.append(part)
-            last = cue
-        self._close(group)
-        if overlaps:
-            lines = ", ".join(map(str, overlaps[:5])) + (", ..." if len(overlaps) > 5 else "")
-            self.remarks.append(f"cues that begin before the last one ends, in lines {lines}")
+            if found and last and self._continues(groups[-1], last, cue, found[0]):
+                groups[-1].append(found.pop(0))
+            groups += [[part] for part in found]
+            last = cue if groups and groups[-1][-1].start >= cue.start else None
+        self._sentences: list[tuple[Fragment, list[Fragment]]] = []
+        for group in groups:
+            sentence = _one_fragment(group)
+            if self._add(sentence.text, sentence[:2]):
+                self._sentences.append((sentence, group))
+        if overlaps := [b.start for a, b in pairwise(cues) if b.begin < a.end]:
+            lines = [str(self.text.count("\n", 0, start)) for start in overlaps[:5]]
+            more = ", ..." if len(overlaps) > 5 else ""
+            self.remarks.append(
+                f"cues that begin before the last one ends, in lines {', '.join(lines)}{more}"
+            )
 
     def _cues(self) -> Iterator[Cue]:
         found = list(_TIMES.finditer(self.text))
@@ -111,62 +118,36 @@ class Subtitles(TextDocument):
             and not re.search(r"\n[ \t]*[-–—]", self.text[cue.start - 1 : part.start])
         )
 
-    def _close(self, group: list[Fragment]) -> None:
-        """Add the unit of some parts."""
-        if not group:
-            return
-        text, kept = "", []
-        for part in group:
-            own = _one_line(part.text)
-            for number in range(len(part.kept), 0, -1):
-                own = own.replace(f'<ph id="{number}"/>', f'<ph id="{number + len(kept)}"/>')
-            text = _joined([text, own])
-            kept += part.kept
-        text = escape_strays(text)
-        if self._add(text, (group[0].start, group[-1].stop)):
-            self._groups.append(group)
-            self._kept.append(kept)
-
     def _rendered(self, translations: Sequence[str | None]) -> str:
-        places, texts = [], []
-        for group, kept, unit, text in zip(self._groups, self._kept, self.units, translations):
-            fragment = Fragment(0, 0, unit, kept)
-            if text == unit:
+        edits = []
+        for (sentence, group), text in zip(self._sentences, translations):
+            if text == sentence.text:
                 continue  # Its lines may be divided within tags.
-            if text is not None:
-                text = self._restored(fragment, text, lambda start, stop: self.text[start:stop])
+            text = self._restored(sentence, text, self.text.__getitem__)
             if text is None:
                 continue
             for entity, character in () if self._is_vtt else _ESCAPED:
                 # SubRip has no entities, except those that a file contains.
-                text = text if entity in self._raw(group) else text.replace(entity, character)
-            sources = [_lines_of(self.text[part.start : part.stop]) for part in group]
-            joined = [_joined(lines) for lines in sources]
-            for part, lines, own in zip(group, sources, _divided(_one_line(text), joined)):
-                places.append((part.start, part.stop))
-                texts.append(self._laid_out(own, lines, self.text[part.start : part.stop]))
-        return splice(self.text, places, texts)
+                if entity not in self.text[sentence.start : sentence.stop]:
+                    text = text.replace(entity, character)
+            sources = [self.text[part.start : part.stop] for part in group]
+            owns = _divided(_one_line(text), list(map(_one_line, sources)))
+            for part, source, own in zip(group, sources, owns):
+                edits.append((part.start, part.stop, self._laid_out(own, source)))
+        return splice(self.text, edits)
 
-    def _raw(self, group: list[Fragment]) -> str:
-        return self.text[group[0].start : group[-1].stop]
-
-    def _laid_out(self, text: str, lines: list[str], source: str) -> str:
+    def _laid_out(self, text: str, source: str) -> str:
         """Return a cue's text in as many lines as its source, or in more if they are too long."""
+        lines, ends = _LINE_END.split(source), _LINE_END.findall(source)
         limit = max(LINE_LENGTH, *map(_width, lines))
-        parts = [text]
-        if len(lines) > 1 or _width(text) > limit:
-            count = max(len(lines), -(-_width(text) // limit))
-            trials = [lines] if count == len(lines) else []
-            trials += [[" " * limit] * n for n in range(count, count + 3)]
-            for trial in trials:
-                parts = [part for part in _divided(text, trial) if part]
-                if all(_width(part) <= limit for part in parts):
-                    break
-        ends = _LINE_END.findall(source)
-        return "".join(
-            part + (ends[n] if n < len(ends) else self._newline)
-            for n, part in enumerate(parts[:-1])
-        ) + "".join(parts[-1:])
+        least = -(-_width(text) // limit)
+        for count in range(max(len(lines), least), least + len(lines) + 3):
+            trial = lines if count == len(lines) else [" " * limit] * count
+            parts = [part for part in _divided(text, trial) if part]
+            if all(_width(part) <= limit for part in parts):
+                break
+        ends += [self._newline] * len(parts)
+        return "".join(itertools.chain(*zip(parts, [*ends[: len(parts) - 1], ""])))
 
 
 _ESCAPED = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
@@ -177,12 +158,17 @@ def _seconds(groups: Sequence[str | None]) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
 
 
-def _lines_of(text: str) -> list[str]:
-    return _LINE_END.split(text)
+def _one_fragment(group: list[Fragment]) -> Fragment:
+    """Return the fragment of a sentence from its parts in several cues."""
+    numbers = itertools.count(1)
+    text = _joined([_one_line(part.text) for part in group])
+    text = KEPT.sub(lambda _: f'<ph id="{next(numbers)}"/>', text)
+    kept = [place for part in group for place in part.kept]
+    return Fragment(group[0].start, group[-1].stop, escape_strays(text), kept)
 
 
 def _one_line(text: str) -> str:
-    return _joined(_lines_of(text))
+    return _joined(_LINE_END.split(text))
 
 
 def _joined(lines: Sequence[str]) -> str:

@@ -1,10 +1,10 @@
 """XLIFF 1.2 and 2.x: segments without a translation are units."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.documents.document import TextDocument, parse_xml, splice
+from keras_transformer.documents.document import Edit, TextDocument, parse_xml, splice
 from keras_transformer.documents.fragments import (
     COMMENT,
     TAG,
@@ -42,7 +42,7 @@ class _Segment(NamedTuple):
 
     element: Any
     children: dict[str, Any]
-    parts: list[tuple[Fragment, int | None]]
+    units: list[tuple[Fragment, int]]
 
 
 class Xliff(TextDocument):
@@ -65,9 +65,9 @@ class Xliff(TextDocument):
         self._is_2 = root.get("version", "").startswith("2")
         # The start tags stand in the order of the elements.
         self._place = dict(zip(root.iter("*"), self._places_of_elements()))
-        language = "trgLang" if self._is_2 else "target-language"
+        self._attribute = "trgLang" if self._is_2 else "target-language"
         self._owners = [root] if self._is_2 else list(root.iter("{*}file"))
-        self.language = next(filter(None, (owner.get(language) for owner in self._owners)), None)
+        self.language = next(filter(None, (x.get(self._attribute) for x in self._owners)), None)
         self._segments: list[_Segment] = []
         for element in root.iter("{*}segment" if self._is_2 else "{*}trans-unit"):
             children = {_local(child): child for child in element.iterchildren("*")}
@@ -75,12 +75,12 @@ class Xliff(TextDocument):
                 self.skipped[reason] += 1
                 continue
             place = self._place[children["source"]]
-            parts = []
+            units = []
             for part in fragments(self.text, DIALECT, place.content_start, place.content_stop):
-                is_unit = self._add(part.text, (part.start, part.stop))
-                parts.append((part, len(self.units) - 1 if is_unit else None))
-            if any(number is not None for _, number in parts):
-                self._segments.append(_Segment(element, children, parts))
+                if self._add(part.text, part[:2]):
+                    units.append((part, len(self.units) - 1))
+            if units:
+                self._segments.append(_Segment(element, children, units))
 
     def _places_of_elements(self) -> list[_Place]:
         places, opened = [], []
@@ -112,56 +112,46 @@ class Xliff(TextDocument):
         return None if state in _UNTRANSLATED else "translated"
 
     def _rendered(self, translations: Sequence[str | None]) -> str:
-        edits = list(self._language_edits())
+        edits = [
+            self._tag_edit(owner, self._attribute, self.language)
+            for owner in self._owners
+            if self.language and owner.get(self._attribute) is None
+        ]
         for segment in self._segments:
-            content = self._content(segment, translations)
-            if content is None:
-                continue
             source, target = (segment.children.get(name) for name in ("source", "target"))
             place = self._place[source]
+            units = [
+                (part.start, part.stop, self._restored(part, text, self.text.__getitem__))
+                for part, text in ((part, translations[number]) for part, number in segment.units)
+            ]
+            if any(unit[2] is None for unit in units):
+                continue
+            content = splice(self.text, units, place.content_start, place.content_stop)
             if target is not None:
                 start, inner, _, stop = self._place[target]
-                tag = re.sub(r"\s*/>$", ">", self.text[start:inner])
+                space, tag = "", re.sub(r"\s*/>$", ">", self.text[start:inner])
             else:
                 start = stop = self._place[segment.children.get("seg-source", source)].stop
-                tag = re.sub(
-                    r"source\b[^>]*", "target", self.text[place.start : place.content_start]
-                )
-            if not self._is_2:
-                tag = with_attribute(tag, "state", "needs-review-translation")
+                before = self.text[: place.start]
+                space = before[len(before.rstrip()) :]
+                tag = self.text[place.start : place.content_start]
+                tag = re.sub(r"source\b[^>]*", "target", tag)
+            if self._is_2:
+                marks = ("state", "translated", "subState", "kt:needs-review")
+                edits.append(self._tag_edit(segment.element, *marks))
             else:
-                begin, inner, *_ = self._place[segment.element]
-                state = with_attribute(self.text[begin:inner], "state", "translated")
-                edits.append((begin, inner, with_attribute(state, "subState", "kt:needs-review")))
+                tag = with_attribute(tag, "state", "needs-review-translation")
             name = re.match(r"<([^\s>]+)", tag)[1]  # type: ignore[index]
-            before = self.text[: place.start]
-            space = "" if target is not None else before[len(before.rstrip()) :]
             edits.append((start, stop, f"{space}{tag}{content}</{name}>"))
-        edits.sort()
-        return splice(self.text, [edit[:2] for edit in edits], [edit[2] for edit in edits])
+        return splice(self.text, sorted(edits))
 
-    def _content(self, segment: _Segment, translations: Sequence[str | None]) -> str | None:
-        """Return the content of a segment's target, or None if a part has no translation."""
-        places, texts = [], []
-        place = self._place[segment.children["source"]]
-        for part, number in segment.parts:
-            text = None if number is None else translations[number]
-            if number is not None:
-                if text is not None:
-                    text = self._restored(part, text, lambda start, stop: self.text[start:stop])
-                if text is None:
-                    return None
-                places.append((part.start - place.content_start, part.stop - place.content_start))
-                texts.append(text)
-        return splice(self.text[place.content_start : place.content_stop], places, texts)
-
-    def _language_edits(self) -> Iterator[tuple[int, int, str]]:
-        """Yield the tags that do not name the language of the translations yet."""
-        name = "trgLang" if self._is_2 else "target-language"
-        for owner in self._owners:
-            if self.language and owner.get(name) is None:
-                start, stop, *_ = self._place[owner]
-                yield start, stop, with_attribute(self.text[start:stop], name, self.language)
+    def _tag_edit(self, element: Any, *attributes: str) -> Edit:
+        """Return the edit that gives attributes, names and values in turn, to an element."""
+        start, stop, *_ = self._place[element]
+        tag = self.text[start:stop]
+        for name, value in zip(attributes[::2], attributes[1::2]):
+            tag = with_attribute(tag, name, value)
+        return start, stop, tag
 
     def render(self, translations: Sequence[str | None], path: Any) -> None:
         super().render(translations, path)
