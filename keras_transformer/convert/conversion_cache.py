@@ -6,12 +6,12 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
-from keras_transformer.convert.marian_files import is_marian
+from keras_transformer.convert.marian_files import is_marian, repository_files
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json, user_cache
 from keras_transformer.presets.location import (
@@ -86,24 +86,27 @@ def _of_repository(name: str) -> Path:
     try:
         # The name of the folder is the revision.
         folder = download_repository(name, [CONFIG])
+        has_config = (folder / CONFIG).is_file()
+        own_files = [] if has_config else repository_files(name)
     except UserError as error:
         if known := [x for x in conversions() if x.source == name]:
             logger.warning("%s The last conversion is used.", error)
             return known[0].path
         raise
-    if not (folder / CONFIG).is_file() or (converter := format_of(folder, name)) is None:
+    converter = _MARIAN if own_files else format_of(folder, name) if has_config else None
+    if converter is None:
         return locate(name)
     source = f"{name.partition('@')[0]}@{folder.name}"
-    return _convert(name, folder.name, converter, _downloaded(source, converter))
+    return _convert(name, folder.name, converter, _downloaded(source, converter, own_files))
 
 
 @contextlib.contextmanager
-def _downloaded(name: str, converter: str) -> Iterator[Path]:
+def _downloaded(name: str, converter: str, own_files: Sequence[str]) -> Iterator[Path]:
     """Download a repository for the time of the block: the conversion takes its place."""
     from keras_transformer.convert.from_ctranslate2 import FILES
     from keras_transformer.convert.hf_checkpoint import PARTS, download
 
-    parts = FILES if converter == _CTRANSLATE2 else PARTS
+    parts = {_CTRANSLATE2: FILES, _MARIAN: [own_files]}.get(converter, PARTS)
     (user_cache() / _CONVERTED).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=user_cache() / _CONVERTED, prefix=".download-") as folder:
         yield download(name, parts, Path(folder))

@@ -16,7 +16,7 @@ from keras_transformer.convert.generation import (
     renormalizes_without_padding,
 )
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
-from keras_transformer.convert.marian_files import is_marian
+from keras_transformer.convert.marian_files import is_marian, repository_files
 from keras_transformer.convert.weights import (
     TABLES,
     TORCH_NORM_EPSILON,
@@ -31,7 +31,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.presets.location import HUGGING_FACE
+from keras_transformer.presets.location import CONFIG, HUGGING_FACE, download_repository
 from keras_transformer.reserved_ids import PAD_ID, START_ID
 from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
@@ -88,8 +88,8 @@ def marian(source: str | Path, target_language: str | None = None) -> Translator
 
     Args:
         source: path of a folder with `config.json`, `model.safetensors` or `pytorch_model.bin`,
-            `source.spm`, `target.spm` and `vocab.json`; or `hf://user/repository`; or a folder or a
-            zip file in Marian's own form.
+            `source.spm`, `target.spm` and `vocab.json`; or a folder or a zip file in Marian's own
+            form; or `hf://user/repository` with either.
         target_language: for a model with several target languages, the language to translate into:
             `"deu"` stands for the token `>>deu<<`, which then begins every source.
 
@@ -114,7 +114,11 @@ def marian(source: str | Path, target_language: str | None = None) -> Translator
 
 def convert_marian(source: str | Path) -> Translator:
     """Convert a Marian model without selecting a language: see `marian`."""
-    if not str(source).startswith(HUGGING_FACE) and is_marian(Path(source)):
+    is_remote = str(source).startswith(HUGGING_FACE)
+    if is_remote and not (download_repository(str(source), [CONFIG]) / CONFIG).is_file():
+        if names := repository_files(str(source)):
+            return convert_marian_files(download_repository(str(source), names))
+    if not is_remote and is_marian(Path(source)):
         return convert_marian_files(source)
     folder = open_checkpoint(source)
     folder.check_type("marian")

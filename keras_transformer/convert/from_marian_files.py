@@ -383,7 +383,7 @@ def _search(files: MarianFiles, pieces: Sequence[str]) -> BeamSearch:
     if controls and not option(path, options, "allow-special", False):
         constraints.append(BannedTokens(tuple(controls)))
     if not options:
-        return BeamSearch.greedy(constraints=tuple(constraints))
+        return BeamSearch.greedy(constraints=tuple(constraints), max_length_factor=3.0)
     if penalty := option(path, options, "word-penalty", 0.0):
         constraints.append(WordPenalty(penalty))
     others = [
@@ -402,4 +402,5 @@ def _search(files: MarianFiles, pieces: Sequence[str]) -> BeamSearch:
         alpha=float(option(path, options, "normalize", 0.0)),
         length_penalty="power",
         constraints=tuple(constraints),
+        max_length_factor=float(option(path, options, "max-length-factor", 3.0)),
     )

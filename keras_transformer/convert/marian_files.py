@@ -15,12 +15,12 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import user_cache
-from keras_transformer.presets.location import CONFIG
+from keras_transformer.presets.location import CONFIG, list_repository
 
 logger = logging.getLogger(__name__)
 
 _DECODER = "decoder.yml"
-_MODELS = (".npz", ".bin")
+_MODELS, _ZIP = (".npz", ".bin"), ".zip"
 _TEXTS = (".yml", ".yaml", ".spm", ".json", ".md", ".txt", ".model", ".bpe")
 _OPTIONS = "special:model.yml"
 # Shortlists of likely tokens, which change only the speed, and files that Marian trains with.
@@ -59,16 +59,41 @@ def is_marian(folder: Path) -> bool:
     """Return whether a folder, or a zip file, holds a model that Marian wrote.
 
     Args:
-        folder: a folder, without the files of transformers or CTranslate2; or any file.
+        folder: a folder, or any file.
     """
     if folder.is_file():
-        return folder.suffix == ".zip"
-    if not folder.is_dir() or (folder / CONFIG).is_file():
-        return False
-    if any(_is_model(path) and path.suffix == ".npz" for path in folder.iterdir()):
-        return True
-    has_vocabulary = any(path.suffix == ".spm" for path in folder.iterdir())
-    return has_vocabulary and any(_is_model(path) for path in folder.iterdir())
+        return folder.suffix == _ZIP
+    return folder.is_dir() and bool(_files_to_read(x.name for x in folder.iterdir()))
+
+
+def repository_files(name: str) -> list[str]:
+    """Return the names of the files to download of a repository with a model that Marian wrote;
+    none of another repository.
+
+    Args:
+        name: `hf://user/repository`, optionally followed by `@revision`.
+
+    Raises:
+        UserError: if there is no such repository, or no network.
+    """
+    return _files_to_read(x for x in list_repository(name) if "/" not in x)
+
+
+def _files_to_read(names):
+    """Return the names of a Marian model's files, or of one zip file, in a folder."""
+    names = sorted(names)
+    if CONFIG in names:  # the files of another library
+        return []
+    models = [name for name in names if _is_model(name)]
+    vocabularies = [name for name in names if name.endswith(".spm")]
+    if vocabularies or any(name.endswith(".npz") for name in models):
+        if models:
+            others = [name for name in names if name.endswith((".yml", ".yaml"))]
+            return [*models, *vocabularies, *others]
+    zips = [name for name in names if name.endswith(_ZIP)]
+    if len(zips) > 1:  # their names end with their dates
+        logger.warning("There are several zip files. %s is read.", zips[-1])
+    return zips[-1:]
 
 
 @contextlib.contextmanager
@@ -76,14 +101,17 @@ def opened(source: Path) -> Iterator[Path]:
     """Return the folder of a model. A zip file is unpacked for the time of the block.
 
     Args:
-        source: a folder, or a zip file.
+        source: a folder, or a zip file; or a folder that only holds zip files, whose last is read.
 
     Raises:
         UserError: if the zip file is damaged, too large, or would write outside its folder.
     """
-    if not source.is_file():
-        yield source
-        return
+    if source.is_dir():
+        names = _files_to_read(x.name for x in source.iterdir())
+        if not names or not names[0].endswith(_ZIP):
+            yield source
+            return
+        source = source / names[0]
     user_cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=user_cache(), prefix=".unzipped-") as folder:
         _unzip(source, Path(folder))
@@ -193,14 +221,13 @@ def _damaged(path, error):
 # Models
 
 
-def _is_model(path):
-    name = path.name.lower()
-    return path.suffix in _MODELS and not any(x in name for x in _OTHERS)
+def _is_model(name):
+    return name.endswith(_MODELS) and not any(x in name.lower() for x in _OTHERS)
 
 
 def _model_file(folder, search):
     """Return the file of the model."""
-    names = search.get("models") or sorted(x.name for x in folder.iterdir() if _is_model(x))
+    names = search.get("models") or sorted(x.name for x in folder.iterdir() if _is_model(x.name))
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list) or not names:
@@ -233,8 +260,8 @@ def _vocabulary_files(folder, search):
             )
         source, target = (_inside(folder, name) for name in names)
         return source, target
-    names = sorted(x for x in folder.iterdir() if "vocab" in x.name and x.suffix != ".md")
-    names = [x for x in names if x.suffix in (".spm", ".yml", ".yaml")]
+    names = sorted(x for x in folder.iterdir() if x.suffix in (".spm", ".yml", ".yaml"))
+    names = [x for x in names if "vocab" in x.name] or [x for x in names if x.suffix == ".spm"]
     if len(names) == 1:
         return names[0], names[0]
     sides = [

@@ -12,7 +12,12 @@ from keras_transformer.decoding.search_loop import RandomStep
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
 from keras_transformer.typing import Tensor
-from keras_transformer.validation import not_negative, positive_integer, real_number
+from keras_transformer.validation import (
+    not_negative,
+    positive_integer,
+    positive_number,
+    real_number,
+)
 
 # A larger α makes the penalties of long outputs overflow float32, and all scores 0.
 _LARGEST_ALPHA = 10
@@ -58,6 +63,8 @@ class BeamSearch(Search):
         extra_length: the number of tokens, including the end token, by which an output may exceed
             the tokens of its source.
         constraints: tuple of `keras_transformer.constraints.Constraint`.
+        max_length_factor: if given, an output also has at most this number times the tokens of its
+            source, the end tokens included (Marian's `max-length-factor`).
 
     Raises:
         UserError: if an argument is out of its range.
@@ -69,6 +76,7 @@ class BeamSearch(Search):
     coverage_penalty: float = traced("float32", 0.0, off=0)
     extra_length: int = traced("int32", 50)
     constraints: tuple[Constraint, ...] = ()
+    max_length_factor: float | None = traced("float32", None)
 
     def __post_init__(self):
         if self.length_penalty not in list(length_penalties):
@@ -76,10 +84,14 @@ class BeamSearch(Search):
                 f"`length_penalty` must be one of {sorted(length_penalties)}. "
                 f"Received: length_penalty={self.length_penalty!r}"
             )
+        factor = self.max_length_factor
+        if factor is not None:
+            factor = positive_number("max_length_factor", factor)
         self._check_fields(
             beam_size=positive_integer("beam_size", self.beam_size),
             alpha=check_alpha(self.alpha),
             coverage_penalty=not_negative("coverage_penalty", self.coverage_penalty),
+            max_length_factor=factor,
         )
 
     def __str__(self):
@@ -103,6 +115,14 @@ class BeamSearch(Search):
 
     def initial_beams(self, num_results: int) -> int:
         return 1  # the beam grows out of it
+
+    def limits(self, lengths: Tensor) -> Tensor:
+        limits = super().limits(lengths)
+        if self.max_length_factor is None:
+            return limits
+        factor = ops.cast(self.max_length_factor, "float32")  # Marian rounds as float32 does
+        most = ops.ceil(factor * ops.cast(lengths, "float32"))
+        return ops.minimum(limits, ops.cast(most, "int32"))
 
     def candidates(self, choose: Choose, scores: Tensor, random: RandomStep) -> Candidates:
         return best_candidates(choose, scores)

@@ -112,7 +112,8 @@ class Search(StaticFields, abc.ABC):
 
         Returns:
             The search with all constraints, the sentences as an int32 tensor, the number of results
-            as a Python integer, and the length limits of the outputs (see `check_source`).
+            as a Python integer, and the length limits of the outputs: int array `(batch,)`,
+            0 for a source without tokens; None in a program that is being compiled.
 
         Raises:
             UserError: if an argument is out of its range or does not fit the model or the
@@ -122,7 +123,10 @@ class Search(StaticFields, abc.ABC):
         encoder_token_ids = integers("encoder_token_ids", encoder_token_ids)
         encoder_token_ids = ops.convert_to_tensor(encoder_token_ids, "int32")
         num_results = self.check_num_results(num_results)
-        limits = check_source(model, encoder_token_ids, self.extra_length)
+        lengths = check_source(model, encoder_token_ids, self.extra_length)
+        limits = None if lengths is None else values_of(self.limits(lengths))
+        if lengths is not None and limits is not None:
+            limits = np.where(lengths, limits, 0)
         most_tokens = limits
         for constraint in search.constraints:
             if most_tokens is not None and constraint.max_length is not None:
@@ -130,6 +134,17 @@ class Search(StaticFields, abc.ABC):
         for constraint in search.constraints:
             constraint.check(model, encoder_token_ids, most_tokens)
         return search, encoder_token_ids, num_results, limits
+
+    def limits(self, lengths: Tensor) -> Tensor:
+        """Return the largest numbers of tokens of outputs, the end token included.
+
+        Args:
+            lengths: int32 tensor `(batch,)`: the tokens of the sources, the end token included.
+
+        Returns:
+            Int32 tensor `(batch,)`.
+        """
+        return lengths - 1 + self.extra_length
 
     @abc.abstractmethod
     def beam_width(self, num_results: int) -> int:
@@ -278,8 +293,8 @@ def check_source(
         extra_length: the number of tokens by which an output may exceed its source.
 
     Returns:
-        Int array `(batch,)`: the largest number of tokens of each output, 0 for a source without
-        tokens; None in a program that is being compiled.
+        Int32 array `(batch,)`: the number of tokens of each source; None in a program that is being
+        compiled.
 
     Raises:
         UserError: if the tensor does not have two axes or has no columns, contains an invalid token
@@ -308,8 +323,7 @@ def check_source(
             f"Received: the id {wrong[0]}"
         )
     check_padding("encoder_token_ids", token_ids)
-    lengths = (token_ids != PAD_ID).sum(axis=1)
-    return np.where(lengths, lengths - 1 + extra_length, 0)
+    return (token_ids != PAD_ID).sum(axis=1, dtype="int32")
 
 
 def check_logits(model: keras.Model, source_ids: Sequence[int]) -> None:

@@ -153,8 +153,7 @@ class SearchLoop:
         self.step_inputs = step_inputs_of(model)
         self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
-        # The length limit of outputs: the source's tokens without the end token, plus the extra.
-        self.limits = self.source_lengths - 1 + search.extra_length
+        self.limits = search.limits(self.source_lengths)
 
     def first_state(self, caches: list[Cache], length: int | Tensor) -> Any:
         """Return the state before the first step: live hypotheses without tokens.

@@ -216,6 +216,8 @@ def _search(translator, names):
     )
     if isinstance(search, BeamSearch):
         options |= {"beam-size": search.beam_size, "normalize": float(search.alpha)}
+        if search.max_length_factor is not None:
+            options["max-length-factor"] = search.max_length_factor
         if search.alpha and search.length_penalty != "power":
             others.append(f"length_penalty={search.length_penalty}")
         if search.coverage_penalty:

@@ -112,6 +112,26 @@ def download_repository(name: str, patterns: Sequence[str], folder: Path | None 
     Raises:
         UserError: if there is no such repository, no network, or the hub's package is missing.
     """
+    options = {} if folder is None else {"local_dir": folder}
+    return Path(
+        _ask_hugging_face(name, "snapshot_download", allow_patterns=list(patterns), **options)
+    )
+
+
+def list_repository(name: str) -> list[str]:
+    """Return the names of all files of a repository of Hugging Face.
+
+    Args:
+        name: as for `download_repository`.
+
+    Raises:
+        UserError: if there is no such repository, no network, or the hub's package is missing.
+    """
+    return _ask_hugging_face(name, "list_repo_files")
+
+
+def _ask_hugging_face(name, function, **options):
+    """Call a function of `huggingface_hub` for a repository."""
     repository = name.removeprefix(HUGGING_FACE)
     if not _REPOSITORY.fullmatch(repository):
         raise UserError(
@@ -120,16 +140,11 @@ def download_repository(name: str, patterns: Sequence[str], folder: Path | None 
     repository, _, revision = repository.partition("@")
     huggingface_hub = _client("huggingface_hub", name)
     try:
-        path = huggingface_hub.snapshot_download(
-            repository,
-            revision=revision or None,
-            allow_patterns=list(patterns),
-            **({} if folder is None else {"local_dir": folder}),
-        )
+        ask = getattr(huggingface_hub.HfApi(), function)
+        return ask(repository, revision=revision or None, **options)
     # It raises many kinds of errors, including those of its network library.
     except Exception as error:
         raise _not_read(name, error) from error
-    return Path(path)
 
 
 def _from_kaggle(name):

@@ -17,6 +17,7 @@ import keras_transformer as kt
 from keras_transformer.convert.conversion_cache import as_preset, conversions
 from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
 from keras_transformer.reserved_ids import END_ID, START_ID
+from tests.convert.local_hub import local_hub
 from tests.convert.marian_reference import TOKENS, Reference, sentencepiece_model
 from tests.helpers import assert_close
 
@@ -168,14 +169,42 @@ def test_log_probs_follow_marians_formulas(options, tmp_path):
 
 def test_the_search_is_that_of_decoder_yml(tmp_path):
     options = {"beam-size": 3, "normalize": True, "word-penalty": 0.5, "allow-unk": True}
-    search = converted(Reference(), tmp_path / "a", **options).search
-    assert search == kt.BeamSearch(
-        3, alpha=1.0, length_penalty="power", constraints=(WordPenalty(0.5),)
-    )
+    search = converted(Reference(), tmp_path / "a", **options, **{"max-length-factor": 2}).search
+    options = {"length_penalty": "power", "max_length_factor": 2.0}
+    assert search == kt.BeamSearch(3, alpha=1.0, **options, constraints=(WordPenalty(0.5),))
     reference = Reference()
     folder = reference.write(tmp_path / "b")
     (folder / "decoder.yml").unlink()
-    assert kt.convert.marian(folder).search == kt.BeamSearch.greedy(constraints=(NoUnknownToken(),))
+    assert kt.convert.marian(folder).search == kt.BeamSearch.greedy(
+        constraints=(NoUnknownToken(),), max_length_factor=3.0
+    )
+
+
+def test_the_length_of_an_output_is_limited_by_max_length_factor(tmp_path):
+    options = {"max-length-factor": 0.7, "beam-size": 1}
+    translator = converted(Reference(1), tmp_path / "model", **options)
+    sources = [our_ids(translator.tokenizer, [*range(2, length + 1), 0]) for length in (2, 5, 9)]
+    sources = keras.utils.pad_sequences(sources, padding="post")
+    token_ids, _ = translator.search(translator.model, sources)
+    is_token = ops.convert_to_numpy(token_ids)[:, 0] != 0
+    assert is_token.sum(1).tolist() == [2, 4, 7]  # 0.7 * 2 = 1.4, 3.5, 6.3
+    assert END_ID not in ops.convert_to_numpy(token_ids)  # cut off, like Marian's
+
+
+@needs_cases
+def test_an_output_at_the_limit_is_marians():
+    translator, expected, encode = case("post")
+    source = encode(translator.source_tokenizer, expected["input"][:1])
+    constraints = translator.search.constraints
+    options = {"alpha": 1.0, "length_penalty": "power", "max_length_factor": 0.5}
+    search = kt.BeamSearch(3, **options, constraints=constraints)
+    token_ids, scores = search(translator.model, np.array(source), num_results=3)
+    outputs = [[i for i in row if i] for row in ops.convert_to_numpy(token_ids)[0].tolist()]
+    # Of Marian 1.12.42 with --max-length-factor 0.5 --beam-size 3 --normalize 1 --n-best
+    texts = ["Chloe kauft Fenster ", "Chloe kNummer zwei", "Chloe kauft vier "]
+    assert translator.tokenizer.decode(outputs) == texts
+    assert_close(scores[0], [-0.107372, -0.573685, -0.573806], atol=1e-5)
+    assert [len(row) for row in outputs] == [13] * 3  # of 25 tokens
 
 
 def test_a_word_penalty_is_subtracted_for_each_token(tmp_path):
@@ -266,6 +295,38 @@ def bin_folder(path, reference, **options):
     (path / "lex.50.50.ende.s2t.bin").write_bytes(b"a shortlist")
     (path / "vocab.ende.spm").write_bytes(sentencepiece_model())
     return path
+
+
+def hub_folder(form, tmp_path):
+    reference = Reference()
+    if form == "bin":
+        return bin_folder(tmp_path / "bin", reference)
+    folder = reference.write(tmp_path / "model")
+    if form == "zips":
+        newer, older = tmp_path / "zips" / "opus-2021-02-22", tmp_path / "zips" / "opus-2020-01-16"
+        shutil.make_archive(str(newer), "zip", folder)
+        older.with_suffix(".zip").write_bytes(b"not read")
+        folder = newer.parent
+    else:  # HPLT's names
+        (folder / "vocab.spm").rename(folder / "model.en-de.spm")
+        (folder / "decoder.yml").unlink()
+    (folder / "train.log").write_text("not downloaded")
+    return folder
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("form", ["folder", "zips", "bin"])
+def test_a_repository_may_have_marians_own_form(form, tmp_path, monkeypatch):
+    folder = hub_folder(form, tmp_path)
+    with local_hub(monkeypatch, tmp_path / "hub", opus=folder) as hub:
+        ours, theirs = map(kt.convert.marian, ("hf://user/opus", folder))
+        assert not {"train.log", "opus-2020-01-16.zip", "lex.50.50.ende.s2t.bin"} & {*hub.requested}
+        assert all(map(np.array_equal, ours.model.get_weights(), theirs.model.get_weights()))
+        if form == "zips":
+            path = as_preset("hf://user/opus")
+            hub.requested.clear()
+            assert as_preset("hf://user/opus") == path and not hub.requested
+            assert conversions()[0].source == "hf://user/opus"
 
 
 def test_firefoxs_integers_are_read_as_the_floats_that_they_stand_for(tmp_path):

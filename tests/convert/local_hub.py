@@ -78,7 +78,7 @@ def local_hub(monkeypatch, cache, **repositories):
     Args:
         **repositories: names of repositories of "user" -> folders.
     """
-    import huggingface_hub
+    import huggingface_hub.constants
 
     hub = LocalHub({f"user/{name}": folder for name, folder in repositories.items()})
     constants = huggingface_hub.constants
