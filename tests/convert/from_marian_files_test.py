@@ -501,4 +501,12 @@ def test_a_converted_model_is_fine_tuned_and_kept(name, tmp_path):
     again = kt.Translator.from_preset(tmp_path / "preset")
     assert again.search == translator.search and again.metadata == translator.metadata
     texts = ["Anna sees the dog.", "Chloe buys the bench number two."]
-    assert again(texts) == translator(texts)
+    translations = translator(texts)
+    assert again(texts) == translations
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        translator.export(tmp_path / "saved_model")
+        served = tf.saved_model.load(str(tmp_path / "saved_model"))
+        outputs = served.signatures["serving_default"](text=tf.constant(texts))
+        assert [text.decode() for text in outputs["translation"].numpy()] == translations

@@ -34,7 +34,7 @@ def train(treebanks, folder, **options):
     "options",
     [
         {"tags": "tagger", "tag_loss_weight": 0.5, "precision": "mixed_bfloat16", "accumulate": 2},
-        {"tag_loss_weight": 0.5},
+        {"tag_loss_weight": 0.5, "decoder": "ssru", "precision": "mixed_bfloat16"},
     ],
     ids=str,
 )
