@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import keras
@@ -22,6 +21,7 @@ from keras_transformer.compilation_cache import (
 from keras_transformer.decoding import compilation
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.translation.translator import Translator
+from tests.helpers import wait_for
 from tests.small_corpus import new_model, tokenizer
 
 PROGRAM = """
@@ -181,7 +181,7 @@ def test_long_compilation_is_told_once(caplog, monkeypatch):
     monkeypatch.setattr(compilation, "_SECONDS_BEFORE_NOTICE", 0.01)
 
     def function(model, x):
-        time.sleep(0.2)  # while it is traced
+        wait_for(lambda: caplog.messages)  # while it is traced
         return x + 1
 
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])

@@ -7,11 +7,16 @@ import random
 import time
 from pathlib import Path
 
+import hypothesis
 import keras
 import pytest
 
 from keras_transformer import command_line
 from keras_transformer.compilation_cache import OFF, VARIABLE
+
+# The same examples in each run, however long they take on a machine that does other work.
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("tests")
 
 # Not the user's programs, in this process or one that a test starts.
 os.environ[VARIABLE] = OFF
@@ -40,6 +45,13 @@ def seed():
     from them, a test seeds itself.
     """
     random.seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef):
+    """What several tests share is the same too, whichever of them asks for it first."""
+    if fixturedef.scope != "function":
+        random.seed(0)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import keras
@@ -74,15 +75,23 @@ def randomize(layer, seed=0):
     return layer
 
 
+def wait_for(condition, seconds=60):
+    """Wait until a condition holds, which another thread or process brings about."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
 @contextlib.contextmanager
 def conversation(script, *arguments):
     """A script in a process of its own, which is written to and read from in turns.
 
-    One that does not answer in two minutes is ended, so that reading from it does not wait forever.
+    One that does not answer in ten minutes is ended, so that reading from it does not wait forever.
     """
     command = [sys.executable, script, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        timer = threading.Timer(120, process.kill)
+        timer = threading.Timer(600, process.kill)
         timer.start()
         try:
             yield process

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from keras_transformer import progress
+from tests.helpers import wait_for
 
 pytestmark = pytest.mark.once
 
@@ -18,15 +19,16 @@ def look(monkeypatch, seconds=0):
     monkeypatch.setattr(progress, "_SECONDS_BEFORE", seconds)
 
 
-def work():
+def work(until=None):
+    """Work until a condition holds, or for a second."""
     with progress.spinner("exporting"):
-        time.sleep(1.2)
+        wait_for(until) if until else time.sleep(1)
     assert list(progress.bar("reading", "trees", iterable=range(3))) == [0, 1, 2]
 
 
 def test_what_is_done_and_for_how_long(monkeypatch, capsys):
     look(monkeypatch)
-    work()
+    work(lambda: "exporting: 00:0" in sys.stderr.getvalue())
     output, errors = capsys.readouterr()
     assert not output
     assert "exporting: 00:0" in errors and "reading: " in errors and "trees" in errors
@@ -81,9 +83,7 @@ def test_where_nobody_looks_a_line_is_logged_each_minute(capsys, monkeypatch, ca
 def test_where_nobody_looks_a_long_call_is_logged(monkeypatch, caplog):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.01)
     with caplog.at_level("INFO", "keras_transformer"), progress.spinner("exporting"):
-        end = time.monotonic() + 20
-        while not caplog.messages and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_for(lambda: caplog.messages)
     assert caplog.messages[0] == "exporting, 0:00"
 
 

@@ -1,5 +1,6 @@
 """The translation recipe from end to end, on a folder of a few hundred pairs."""
 
+import contextlib
 import io
 import json
 import os
@@ -170,9 +171,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_stopped_and_killed_and_resumed(trained, tmp_path, monkeypatch, capfd):
-    data, whole = trained
-    arguments = [*map(str, train_arguments(data, tmp_path / "run")), "--resume"]
+@pytest.fixture(scope="module")
+def stopped(trained, tmp_path_factory):
+    """A training that a signal has stopped after a step: its arguments, status and last lines."""
+    data, _ = trained
+    folder = tmp_path_factory.mktemp("stopped")
+    arguments = [*map(str, train_arguments(data, folder / "run")), "--resume"]
     batch, signals = TokenBatches.batch, [signal.SIGTERM]
 
     def batch_and_signal(self, epoch, index):
@@ -182,14 +186,31 @@ def test_stopped_and_killed_and_resumed(trained, tmp_path, monkeypatch, capfd):
         return batch(self, epoch, index)
 
     # The signal comes while the first batch is made.
-    with monkeypatch.context() as patch, pytest.raises(SystemExit) as exit:
+    errors = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stderr(errors),
+        pytest.raises(SystemExit) as exit,
+    ):
         patch.setattr(TokenBatches, "batch", batch_and_signal)
         call(patch, "train.py", *arguments)
-    assert exit.value.code == 128 + signal.SIGTERM
-    *_, where, line = capfd.readouterr().err.strip().splitlines()
+    return folder / "run", arguments, exit.value.code, errors.getvalue()
+
+
+def test_a_stopped_training_prints_the_command_that_resumes_it(stopped):
+    run, arguments, status, errors = stopped
+    assert status == 128 + signal.SIGTERM
+    *_, where, line = errors.strip().splitlines()
     assert line.endswith(shlex.join(arguments)) and "step-1.state.weights.h5" in where
-    run = tmp_path / "run"
     assert [path.name for path in list_states(run / "checkpoints")] == ["step-1.state.weights.h5"]
+
+
+@pytest.mark.slow  # tasks/train_test.py resumes from Python
+def test_stopped_and_killed_and_resumed(trained, stopped, tmp_path, monkeypatch):
+    (_, whole), (stopped_run, arguments, *_) = trained, stopped
+    run = tmp_path / "run"
+    shutil.copytree(stopped_run, run)
+    arguments = [str(run) if x == str(stopped_run) else x for x in arguments]
 
     # Once is enough: `resume_test.py` kills more often, on all backends.
     if keras.backend.backend() == "tensorflow":

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SHORT, LONG = range(3), range(3, 36)
+FEW, MANY = range(12), range(12, 36)
 LENGTH, NEW_TOKENS = 7, 12
 TEXT = [
     *(source for source, _ in sentence_pairs(30, seed=5)),
@@ -150,7 +151,7 @@ def check_same(both, tokens, scores, our_tokens, our_scores):
     assert_close(our_scores, scores.numpy(), atol=1e-4)
 
 
-@pytest.mark.parametrize("seed", [*SHORT, *LONG])
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(i, marks=pytest.mark.slow) for i in MANY)])
 def test_logits_equal_those_of_transformers(seed, tmp_path):
     check_logits(Both(tmp_path, seed, **random_config(seed)))
 

@@ -2,11 +2,9 @@
 
 import dataclasses
 
-import keras_hub
 import pytest
 
 import keras_transformer as kt
-import keras_transformer.hub  # registers the classes
 from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
 from keras_transformer.reserved_ids import END_ID, START_ID
 from tests.small_corpus import new_model, tokenizer
@@ -75,6 +73,8 @@ def test_training_encodes_as_translating_does():
 
 
 def test_a_preset_keeps_it_and_kerashub_encodes_alike(tmp_path):
+    keras_hub = pytest.importorskip("keras_hub")
+    pytest.importorskip("keras_transformer.hub")  # registers the classes
     preprocessor = TranslationPreprocessor(
         tokenizer(), source_prefix=["▁the"], target_prefix=["▁a"], max_source_length=40
     )

@@ -258,6 +258,6 @@ def test_sentences_have_all_characters_but_surrounding_space(text, language):
 def test_a_long_text_is_split_as_a_short_one_in_time_that_grows_with_its_length(sentence):
     # Without windows, sentencex takes minutes for the second.
     count = max(1, 200_000 // len(sentence))
-    start = time.perf_counter()
+    start = time.process_time()
     assert split_sentences(sentence * count) == split_sentences(sentence) * count
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20

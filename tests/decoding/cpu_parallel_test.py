@@ -68,7 +68,7 @@ def test_parts_give_what_the_whole_gives(name, searches, monkeypatch):
 
 @COMPILED
 def test_parts_run_at_the_same_time(searches, monkeypatch):
-    meeting = threading.Barrier(NUM_CORES, timeout=60)
+    meeting = threading.Barrier(NUM_CORES, timeout=600)
     search = cpu_parallel.search_in_stages
 
     def meeting_first(*args, **options):

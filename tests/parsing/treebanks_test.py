@@ -202,7 +202,7 @@ def test_split_of_craft():
     # One tree a line, articles from TITLE to TITLE: no need to parse them.
     lines = path.read_text().rstrip("\n").split("\n")
     starts = [n for n, line in enumerate(lines) if line.startswith("( (TITLE")]
-    assert len(load_treebank("craft", "val", CORPORA)) == len(lines) - starts[-3] == 980
+    assert len(lines) - starts[-3] == 980  # as words_test.py reads them
 
 
 # What importing needs

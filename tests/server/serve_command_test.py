@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,8 +12,8 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from keras_transformer.commands.serve import Options, _address, main
 from keras_transformer.translation.translator import Translator
-from tests.helpers import error_of
-from tests.server.running import translation
+from tests.helpers import error_of, wait_for
+from tests.server.running import get, translation
 from tests.small_corpus import new_model, tokenizer
 
 
@@ -39,7 +38,7 @@ def test_sigterm_finishes_what_has_begun_and_exits_with_0(preset):
         port = int(re.search(r"http://127\.0\.0\.1:(\d+)", address)[1])
         lines = ["the dog sees a man"] * 60
         answer = clients.submit(translation, port, lines)
-        time.sleep(0.3)
+        wait_for(lambda: get(port, "/health")["waiting"])
         assert not answer.done()
         process.send_signal(signal.SIGTERM)
         assert len(answer.result()["translatedText"]) == len(lines)

@@ -204,20 +204,24 @@ def test_constituents_to_the_end_or_at_first(texts, tmp_path):
             kt.ConstituencyParser.train(train, train, output_dir=tmp_path, **options)
 
 
-def test_train_a_parser(texts, tmp_path):
-    train, val = (
-        kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val")
-    )
-    parser = kt.ConstituencyParser.train(
-        *(train, val),
-        **{**SMALL, "steps": 2, "output_dir": tmp_path},
-        **{"beam_size": 1, "extra_length": 30, "val_sentences": 2},
-    )
+SMALL_PARSER = {"beam_size": 1, "extra_length": 30, "val_sentences": 2}
+
+
+@pytest.fixture(scope="module")
+def trained_parser(texts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parser")
+    trees = (kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
+    options = {**SMALL, **SMALL_PARSER, "steps": 2, "output_dir": folder}
+    return folder, kt.ConstituencyParser.train(*trees, **options)
+
+
+def test_train_a_parser(trained_parser):
+    folder, parser = trained_parser
     (tree,) = parser([["The", "dog", "runs", "."]])
     assert tree.leaves() == ["The", "dog", "runs", "."]
-    results = json.loads((tmp_path / "results.json").read_text())
+    results = json.loads((folder / "results.json").read_text())
     assert results["scores"]["val"]["sentences"] == 2 and len(results["history"]["val_f1"]) == 1
-    loaded = kt.ConstituencyParser.from_preset(tmp_path / "model")
+    loaded = kt.ConstituencyParser.from_preset(folder / "model")
     assert loaded.search == parser.search == kt.ConstituencyParser.default_search
     assert loaded([["The", "dog", "runs", "."]]) == [tree]
     assert keras.config.dtype_policy().name == "float32"
@@ -247,15 +251,10 @@ def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
         kt.Translator.train(*parallel_texts(texts), **{**more, **SMALL, "init": None})
 
 
-def test_fine_tuning_a_parser(texts, tmp_path):
-    train, val = (
-        kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val")
-    )
-    small = {"beam_size": 1, "extra_length": 30, "val_sentences": 1, "batch_tokens": 512}
-    first = kt.ConstituencyParser.train(
-        *(train, val), **{**SMALL, **small, "steps": 2, "output_dir": tmp_path / "first"}
-    )
-    options = {"init": str(tmp_path / "first" / "model"), "steps": 1, **small}
+def test_fine_tuning_a_parser(trained_parser, texts, tmp_path):
+    folder, first = trained_parser
+    val = kt.parsing.Treebank.from_file(texts / "val.mrg")
+    options = {**SMALL_PARSER, "init": str(folder / "model"), "steps": 1, "batch_tokens": 512}
 
     def tune(train, **others):
         folder = {"output_dir": tmp_path / "tuned", "overwrite": True}

@@ -2,7 +2,6 @@ import contextlib
 import itertools
 import sys
 import threading
-import time
 
 import keras
 import numpy as np
@@ -26,7 +25,7 @@ from keras_transformer.training.optimizer import WholeBatchOptimizer
 from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.schedules import NoamSchedule
-from tests.helpers import normal
+from tests.helpers import normal, wait_for
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
 
@@ -310,7 +309,7 @@ def test_the_first_step_reports_that_it_compiles(monkeypatch, capsys):
     show.set_model(dense_model(keras.optimizers.SGD(0.1)))
     show.set_params({"steps": 3})
     show.on_epoch_begin(0)
-    time.sleep(0.2)
+    wait_for(lambda: "compiling" in sys.stderr.getvalue())
     shown = capsys.readouterr().err
     assert "compiling the first step: 00:0" in shown and "interval" not in shown
     show.on_train_batch_end(0, {"loss": 2.0})

@@ -231,7 +231,7 @@ def test_trees_and_damaged_trees():
         check(words, symbols)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     st.lists(st.text(), min_size=1, max_size=6),
     st.lists(st.one_of(st.sampled_from(SYMBOLS), st.text(), st.text(alphabet="()N"))),
