@@ -19,7 +19,7 @@ import numpy as np
 # 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to the largest of int32.
 SIZES = np.array(sorted({2**k for k in range(31)} | {3 * 2**k for k in range(29)}), "int32")
 # Of a server, whose batches have all numbers of rows: one program per shape would take minutes.
-FEW_SIZES = np.array([4**k for k in range(16)], "int32")  # 1, 4, 16, 64, ...
+FEW_SIZES = np.array([1, 4, *(2**k for k in range(4, 31))], "int32")  # 1, 4, 16, 32, 64, ...
 
 # Batches of at most `_FEW_ROWS` rows have at least `_SHORTEST` positions.
 _SHORTEST, _FEW_ROWS = 16, 8

@@ -1,5 +1,6 @@
 """The server's answers, with a translator that gives back its sources."""
 
+import asyncio
 import time
 import urllib.error
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,9 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from libretranslatepy import LibreTranslateAPI
 
+from keras_transformer.server import model_thread
 from keras_transformer.server.directions import Directions
+from keras_transformer.server.model_thread import ModelThread
 from keras_transformer.server.options import ServerOptions
 from keras_transformer.translation import translator as translator_module
 from tests.helpers import error_of
@@ -170,6 +173,25 @@ def test_requests_that_wait_are_translated_together_and_answered_each():
         answers = [each.result()["translatedText"] for each in (first, *others)]
     assert answers == requests
     assert search.batches == [1, sum(map(len, requests[1:]))]
+
+
+def test_clients_that_were_answered_together_are_translated_together_again(monkeypatch):
+    monkeypatch.setattr(model_thread, "_WAIT_PART", 1_000)  # the search takes no time
+    monkeypatch.setattr(model_thread, "_WAIT_SECONDS", 10)
+    translator = copying_translator()
+
+    async def client(model, number):
+        for _ in range(3):
+            assert await model.translate(translator, ["a dog"]) == [[("a dog", -1.0)]]
+            await asyncio.sleep(0.002 * number)
+
+    async def clients():
+        model = ModelThread(max_waiting=9)
+        await asyncio.gather(*(client(model, number) for number in range(4)))
+        assert model.num_waiting == 0
+
+    asyncio.run(clients())
+    assert translator.search.batches == [4, 4, 4]
 
 
 def test_a_full_queue_answers_with_the_time_to_try_again():

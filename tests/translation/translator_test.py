@@ -105,7 +105,7 @@ def test_windows_of_all_sizes_make_few_shapes_on_request():
     for count in range(1, len(SENTENCES)):
         (results,) = translator.translate_windows([SENTENCES[:count]], few_shapes=True)
         assert [found[0][0] for found in results] == SENTENCES[:count]
-    sizes = {1, 4, 16, 64, 256}
+    sizes = {1, 4, 16, 32, 64, 128, 256}
     assert all({*shape} <= sizes for shape in translator.search.shapes)
     assert len(set(translator.search.shapes)) <= 10
 
