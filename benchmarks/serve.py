@@ -87,9 +87,14 @@ def send(address, process, requests, clients):
                 return
             body = json.dumps({"q": requests[number], "source": "en", "target": "de"})
             start = time.perf_counter()
-            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            answer = json.loads(response.read())
+            try:
+                connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                answer = json.loads(response.read())
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                failures.append(repr(error))
+                continue
             seconds[number] = time.perf_counter() - start
             if response.status != 200:
                 failures.append(answer)
