@@ -41,5 +41,7 @@ _EMAIL = r"(?<![\w.+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+"
 _PRIVATE = "[\ue000-\uf8ff]"  # characters without a meaning of their own
 
 PLACEHOLDER = "|".join((_URL, _EMAIL, _BRACES, _PRINTF, _VARIABLE, _PRIVATE))
+SYMBOLS = tuple(map(chr, range(0xEE10, 0xEE1A)))
+"""The reserved symbols that stand for placeholders, if they are tokens of a vocabulary."""
 # What plain text has of it.
 UNTRANSLATED = re.compile(f"{TAG}|{ENTITY}|{PLACEHOLDER}")

@@ -43,7 +43,8 @@ COMMON = tuple(
 TRANSLATION = tuple(
     """
     --source --target --also --tag-target --no-tag-target --source-vocabulary-size
-    --split --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
+    --split --protect --no-protect
+    --max-characters --max-tokens --max-ratio --drop-identical --no-drop-identical
     --drop-duplicates --no-drop-duplicates --check-scripts --no-check-scripts
     """.split()
 )

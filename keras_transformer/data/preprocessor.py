@@ -6,10 +6,12 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from keras_transformer.data.sentencepiece_model import with_symbols
 from keras_transformer.data.text_lines import without_breaks
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
+from keras_transformer.untranslated import SYMBOLS
 
 if TYPE_CHECKING:
     from keras_transformer.data.moses_tokenizer import MosesTokenizer
@@ -142,6 +144,27 @@ class TranslationPreprocessor:
     def target_prefix_ids(self) -> list[int]:
         """The ids of `target_prefix`."""
         return list(self.tokenizer.ids_of(list(self.target_prefix)))
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether both vocabularies have the reserved symbols that stand for placeholders."""
+        try:
+            return all(x.ids_of(SYMBOLS) for x in (self.tokenizer, self.source_tokenizer))
+        except UserError:
+            return False
+
+    def with_symbols(self) -> Self:
+        """Return the preprocessor whose vocabularies also have the reserved symbols.
+
+        Raises:
+            UserError: if a vocabulary is not of SentencePiece.
+        """
+        both = self.tokenizer, self.source_tokenizer
+        if not all(isinstance(x, Tokenizer) for x in both):
+            raise UserError("Reserved symbols require a vocabulary of SentencePiece.")
+        tokenizer, source = (Tokenizer(with_symbols(x.proto, SYMBOLS)) for x in both)
+        own = source if self.source_tokenizer is not self.tokenizer else tokenizer
+        return dataclasses.replace(self, tokenizer=tokenizer, source_tokenizer=own)
 
     @property
     def num_added(self) -> int:

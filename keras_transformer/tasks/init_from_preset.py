@@ -5,6 +5,9 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from keras import ops
+
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
@@ -100,6 +103,7 @@ def make_initial_model(
     options: ModelOptions,
     processes: Processes,
     model_class: type[Transformer] = Transformer,
+    num_new_tokens: int = 0,
     **expected: Any,
 ) -> Transformer:
     """Return the model of a preset, with its weights.
@@ -110,6 +114,7 @@ def make_initial_model(
         options: `ModelOptions`. Only dropout, zero start and precision are used.
         processes: the `Processes` that train together.
         model_class: `Transformer`, or a class derived from it.
+        num_new_tokens: the number of tokens of the vocabulary that the preset does not have.
         **expected: the expected values of further arguments of `model_class`.
 
     Returns:
@@ -130,14 +135,26 @@ def make_initial_model(
         )
     expected = {"vocabulary_size": vocabulary_size, "source_vocabulary_size": None, **expected}
     for name, value in expected.items():
-        if found.hyperparameters.get(name) != value:
+        new = num_new_tokens if value and name.endswith("vocabulary_size") else 0
+        if found.hyperparameters.get(name) != (value - new if new else value):
             raise UserError(
                 f"The model of {path} has another `{name}` than these options and texts make. A "
                 "parser must be trained with the `linearization`, `tags`, `tag_loss_weight` and "
                 "`deterministic_attention` of its preset."
             )
     load_preset_weights(found, path, processes)
-    return found
+    return _with_new_tokens(found, expected) if num_new_tokens else found
+
+
+def _with_new_tokens(model, sizes):
+    """Return a model of larger vocabularies, whose new rows have random weights."""
+    policy = model.dtype_policy
+    larger = type(model)(**{**model.hyperparameters, **sizes, "dtype": policy})
+    for variable, known in zip(larger.weights, model.weights):
+        values = np.array(ops.convert_to_numpy(variable))
+        values[tuple(map(slice, known.shape))] = ops.convert_to_numpy(known)
+        variable.assign(values)
+    return larger
 
 
 def initial_hyperparameters(init: str | Path, options: ModelOptions) -> dict[str, Any]:

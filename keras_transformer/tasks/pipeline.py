@@ -225,6 +225,7 @@ def make_model(
     vocabulary_size: int,
     context: TrainingContext,
     model_class: type[Transformer] = Transformer,
+    num_new_tokens: int = 0,
     **overrides: Any,
 ) -> Transformer:
     """Build the model (section 3) with its optimizer (5.3) and regularization (5.4), compiled.
@@ -233,6 +234,8 @@ def make_model(
         vocabulary_size: size of the vocabulary.
         context: the `TrainingContext`.
         model_class: `Transformer`, or a class derived from it.
+        num_new_tokens: the number of tokens of the vocabulary that the preset of `init` does not
+            have.
         **overrides: arguments of `model_class` that replace those of the options.
 
     Returns:
@@ -245,9 +248,8 @@ def make_model(
     hyperparameters = _hyperparameters(options)
     with context.devices.scope():
         if init := options.run.init:
-            model = make_initial_model(
-                init, vocabulary_size, options.model, context.processes, model_class, **overrides
-            )
+            how = options.model, context.processes, model_class, num_new_tokens
+            model = make_initial_model(init, vocabulary_size, *how, **overrides)
             if options.run.lora:
                 model.enable_lora(options.run.lora)
         else:

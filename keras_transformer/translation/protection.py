@@ -6,11 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any, Literal, cast
 
 from keras_transformer import untranslated
 from keras_transformer.errors import UserError
+from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.validation import check_choice, check_strings
 
 Markup = Literal["html", "markdown"]
@@ -36,6 +37,8 @@ _PATTERNS = {
     # Not entities, which Moses's tokenizer writes for apostrophes: models read them.
     None: f"(?P<tag>{untranslated.TAG})|{untranslated.PLACEHOLDER}",
     "html": f"(?P<kept>{_HTML_ONLY})|(?P<tag>{_HTML_TAG})|&lt;/?[A-Za-z][^<>&]*&gt;"
+    # Private characters.
+    r"|&\#(?:0*(?:5[7-9]|6[0-3])\d{3}|[xX]0*(?:[eE][\da-fA-F]|[fF][0-8])[\da-fA-F]{2});"
     f"|{untranslated.PLACEHOLDER}",
     "markdown": f"{_MARKDOWN}|(?P<tag>{untranslated.TAG})|{untranslated.ENTITY}"
     f"|{untranslated.PLACEHOLDER}",
@@ -60,9 +63,11 @@ _BLOCK_BREAK = "\n\n"
 
 # A skeleton has one of these letters for each span, and the text between the spans.
 _PLACEHOLDER, _EMPTY, _OPEN, _CLOSE = "\ue000\ue001\ue002\ue003"
+_SYMBOL = re.compile(f"[{''.join(SYMBOLS)}]")
 _SPACELESS = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese, Japanese
 _SPACELESS_LETTER = re.compile(f"[{_SPACELESS}]")
 _LETTER = rf"[^\W{_SPACELESS}]"
+_WHOLE_SYMBOL = re.compile(rf"(?<!{_LETTER}){_SYMBOL.pattern}|{_SYMBOL.pattern}(?!{_LETTER})")
 _QUOTE = "[\"'`«»‹›„“”‘’]"
 _MERGED = re.compile(
     # Letters of the same word, as in `%dpx` and `{name}'s`.
@@ -120,6 +125,13 @@ class _Span:
     def is_block(self) -> bool:
         return self.name in _BLOCK
 
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether a reserved symbol may stand for it."""
+        is_empty = self.letter == _EMPTY and self.raw.endswith("/>")
+        is_named = self.name in _VOID or self.is_block
+        return self.letter == _PLACEHOLDER or (is_empty and not is_named)
+
 
 @dataclass(frozen=True)
 class Protected:
@@ -128,11 +140,18 @@ class Protected:
     Attributes:
         text: the text that a model reads.
         spans: the parts that were taken out, in their order.
+        replaced: the parts for which the text has reserved symbols, in their order.
     """
 
     text: str
     markup: Markup | None = None
     spans: Sequence[_Span] = field(default=(), repr=False)
+    replaced: Sequence[_Span] = field(default=(), repr=False)
+
+    def needs_links(self, sentence: str, translation: str) -> bool:
+        """Return whether `restore` uses the links between a sentence of the text and another."""
+        symbols, others = _SYMBOL.findall(sentence), _WHOLE_SYMBOL.findall(translation)
+        return bool(self.spans) or sorted(symbols) != sorted(others)
 
     def restore(self, translation: str, links: Iterable[Link] = ()) -> str:
         """Put the parts that were taken out into a translation of the text.
@@ -140,6 +159,9 @@ class Protected:
         Each is put back exactly once and unchanged, never inside a word. A pair of tags encloses
         the words that are linked with the words that it enclosed. Others stand next to the words
         that they stood next to.
+
+        A reserved symbol is replaced by its part. A symbol that a sentence does not have as often
+        as its source, or has inside a word, is removed, and its part is put back like the others.
 
         Args:
             translation: the translation of `text`.
@@ -151,8 +173,17 @@ class Protected:
         Returns:
             The translation with these parts.
         """
+        replaced = iter(())
+        if self.replaced:
+            translation, links, parts = _with_all_symbols(self, translation, list(links))
+            replaced = iter(parts)
+
+        def escaped(text):
+            text = html.escape(text, quote=False) if self.markup == "html" else text
+            return _SYMBOL.sub(lambda _: next(replaced).raw, text) if self.replaced else text
+
         if not self.spans:
-            return self._escaped(translation)
+            return escaped(translation)
         alignment = _Alignment(self.text, translation, links)
         nodes, depth = _tree(self.spans)
         placed = None
@@ -160,14 +191,14 @@ class Protected:
             placed = _placed(nodes, alignment, 0, len(alignment.target))
         if placed is None or _ordered(placed) != _ordered(self.spans):
             placed = _in_order(self.spans, alignment)
-        return "".join(_joined(placed, alignment, self._escaped))
-
-    def _escaped(self, text):
-        return html.escape(text, quote=False) if self.markup == "html" else text
+        return "".join(_joined(placed, alignment, escaped))
 
 
 def protect(
-    text: str, markup: Markup | None = None, patterns: Iterable[str | re.Pattern[str]] = ()
+    text: str,
+    markup: Markup | None = None,
+    patterns: Iterable[str | re.Pattern[str]] = (),
+    symbols: bool = False,
 ) -> Protected:
     r"""Take the parts out of a text that are not translated.
 
@@ -187,6 +218,8 @@ def protect(
             `"markdown"`, of which links, images, code and emphasis are kept too; or None for plain
             text, in which tags such as `<b>` and `<ph id="1"/>` are kept.
         patterns: iterable of regular expressions of further parts to keep.
+        symbols: whether the model knows the reserved symbols. They stand for the parts in the text,
+            without the letters and quotes around them. Pairs of tags are taken out.
 
     Returns:
         A `Protected`.
@@ -201,9 +234,12 @@ def protect(
     spans = _matched(text, _spans(text, markup, own))
     if not spans and markup != "html":
         return Protected(text, markup)
+    replaced = [span for *_, span in spans if span.is_replaceable] if symbols else []
+    for span, symbol in zip(replaced, cycle(SYMBOLS)):
+        span.letter = symbol
     skeleton, sources = _merged(*_skeleton(text, spans, markup))
     shown, spans = _without_spans(skeleton, sources, markup)
-    return Protected(shown, markup, spans)
+    return Protected(shown, markup, spans, replaced)
 
 
 def check_markup(markup: str | None) -> None:
@@ -495,6 +531,24 @@ class _Alignment:
         if s0 < s1 and t0 < t1 and not any(x[-1].isalnum() for x in (words[-1], others[-1])):
             self.sources[t1 - 1] = [s1 - 1]
 
+    def symbols(self, is_target: bool) -> dict[tuple[int, str], list[int]]:
+        """Return the positions of reserved symbols, by the number of the segment and the symbol."""
+        text, words = ((self.text, self.source), (self.translation, self.target))[is_target]
+        starts, ends = [start for start, _ in words], [x[1 + 2 * is_target] for x in self.segments]
+        found = defaultdict(list)
+        for match in (_WHOLE_SYMBOL if is_target else _SYMBOL).finditer(text):
+            word = bisect_right(starts, match.start()) - 1
+            found[bisect_right(ends, word), match[0]].append(match.start())
+        return found
+
+    def position(self, span: _Span) -> int:
+        """Return the position in the translation of a span that is put after a word."""
+        place = self.gap(span, 0, len(self.target))
+        first = self.segments[self._segment(span.position)][2]
+        if first < place or place == len(self.target) > 0:
+            return self.target[place - 1][1]
+        return self.target[place][0] if self.target else 0
+
     def _segment(self, position):
         return bisect_right(self._bounds, 2 * position)
 
@@ -568,6 +622,46 @@ class _Alignment:
         return best
 
 
+def _with_all_symbols(protected, translation, links):
+    """Return a translation with one reserved symbol for each replaced part, its links, the parts.
+
+    The symbols that a sentence has as often as its source stay where they are. The others are
+    removed, and stand next to the words that they stood next to in the source.
+    """
+    alignment = _Alignment(protected.text, translation, links)
+    places = (match.start() for match in _SYMBOL.finditer(protected.text))
+    spans, others = dict(zip(places, protected.replaced)), alignment.symbols(True)
+    kept, added = {}, defaultdict(list)
+    for key, positions in alignment.symbols(False).items():
+        if len(positions) == len(others[key]):
+            kept |= {other: spans[x] for x, other in zip(positions, others[key])}
+            continue
+        for position in positions:
+            spans[position].position = position
+            added[alignment.position(spans[position])].append(spans[position])
+    parts, new, starts, stops = [], "", [], []
+    for position, letter in enumerate([*translation, ""]):
+        stops.append(len(new))
+        for span in added[position]:
+            parts.append(span)
+            is_opening = new[-1:] in _OPENING and not new[-2:-1].strip()
+            is_apart = not (is_opening or new[-1].isspace() or _has_no_spaces(new[-1]))
+            before = " " if is_apart else ""
+            after = " " if letter.isalnum() and not _has_no_spaces(letter) else ""
+            new += f"{before}{span.letter}{after}"
+        starts.append(len(new))
+        if position in kept:
+            parts.append(kept[position])
+        if position in kept or letter not in SYMBOLS:
+            new += letter
+        elif new.endswith(" ") and not translation[position + 1 : position + 2].isalnum():
+            new = new[:-1]
+    # Placeholders such as `%s` keep their order.
+    ordered = iter(_ordered(protected.replaced))
+    parts = [next(ordered) if _ORDERED.search(part.raw) else part for part in parts]
+    return new, [(s0, s1, starts[t0], stops[t1]) for s0, s1, t0, t1 in links], parts
+
+
 def _tree(spans):
     """Return nodes, pairs of a span and the nodes inside it; and the depth of the tree."""
     nodes, opened, deepest = [], [], 0
@@ -590,25 +684,31 @@ def _ordered(placed):
 
 def _placed(nodes, alignment, low, high):
     """Return the numbers of the words from `low` to `high`, with the spans between them."""
-    items, taken = [], set()
-    for number, (span, inner) in enumerate(nodes):
-        if span.end is not None:
-            start, stop = alignment.interval(span, low, high, taken)
-            content = _placed(inner, alignment, start, stop)
-            items.append((start, start < stop, number, stop, [span, *content, span.end]))
-    pairs = sorted(item[:4] for item in items if item[1])
+    taken, pairs, alone = set(), [], {}
     for number, (span, _) in enumerate(nodes):
         if span.end is None:
-            place = alignment.gap(span, low, high)
-            # Tags that stand for themselves, and placeholders, are not moved into a pair of tags.
-            before = bisect_left(pairs, (place,)) - 1
-            if before >= 0 and place < pairs[before][3]:
-                start, _, other, stop = pairs[before]
-                place = start if number < other else stop
-            items.append((place, False, number, place, [span]))
+            alone[number] = alignment.gap(span, low, high)
+            continue
+        start, stop = alignment.interval(span, low, high, taken)
+        if start < stop:
+            pairs.append((start, True, number, stop))
+        else:
+            alone[number] = start
+    pairs.sort()
+    items = [*pairs]
+    for number, place in alone.items():
+        # What encloses no words is not moved into a pair of tags.
+        before = bisect_left(pairs, (place,)) - 1
+        if before >= 0 and place < pairs[before][3]:
+            start, _, other, stop = pairs[before]
+            place = start if number < other else stop
+        items.append((place, False, number, place))
     placed, at = [], low
-    for start, _, _, stop, content in sorted(items, key=lambda item: item[:3]):
-        placed += [*range(at, start), *content]
+    for start, _, number, stop in sorted(items):
+        span, inner = nodes[number]
+        placed += [*range(at, start), span]
+        if span.end is not None:
+            placed += [*_placed(inner, alignment, start, stop), span.end]
         at = stop
     return [*placed, *range(at, high)]
 

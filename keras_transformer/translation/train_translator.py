@@ -8,6 +8,8 @@ from keras_transformer.data.filters import filter_pairs
 from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.preprocessor import TranslationPreprocessor, check_tags_in_text
+from keras_transformer.data.reserved_symbols import with_symbols
+from keras_transformer.errors import UserError
 from keras_transformer.evaluation.bleu import TranslationScores, score_translations
 from keras_transformer.tasks.init_from_preset import initial_preprocessor, initial_preset
 from keras_transformer.tasks.pipeline import (
@@ -20,6 +22,7 @@ from keras_transformer.tasks.pipeline import (
 from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.trainer import average_weights, fit, validate
 from keras_transformer.translation.options import TranslatorTrainingOptions
+from keras_transformer.untranslated import SYMBOLS
 
 
 def train_translator(
@@ -56,9 +59,13 @@ def train_translator(
 
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
-    preprocessor = make_preprocessor(train, context)
+    pairs = train, val
+    if options.protect:
+        seed = options.run.seed
+        pairs = with_symbols(train, seed=seed), with_symbols(val, share=0, seed=seed)
+    preprocessor = make_preprocessor(pairs[0], context)
     batches = make_batches(
-        *(train, val, preprocessor.source_encoder(), context),
+        *(*pairs, preprocessor.source_encoder(), context),
         target_tokenizer=preprocessor.target_encoder(),
         max_tokens=options.filters.max_tokens,
         source_end=preprocessor.source_end,
@@ -68,6 +75,7 @@ def train_translator(
     model = make_model(
         preprocessor.tokenizer.vocabulary_size,
         context,
+        num_new_tokens=_num_new_tokens(preprocessor, options),
         source_vocabulary_size=_source_vocabulary_size(preprocessor, options),
     )
     languages = {"source": val.source_language, "target": val.target_language}
@@ -131,32 +139,50 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
         A `TranslationPreprocessor`.
 
     Raises:
-        UserError: as `kt.data.make_tokenizer`; if the preset's vocabulary lacks a tag.
+        UserError: as `kt.data.make_tokenizer`; if the preset's vocabulary lacks a tag, or cannot
+            get the reserved symbols.
     """
     if init := context.options.run.init:
         preprocessor = initial_preprocessor(init)
+        if context.options.protect and not preprocessor.has_symbols:
+            if context.options.run.lora:
+                raise UserError(
+                    "`protect` must be left out with `lora`, which does not train the embeddings "
+                    "of the symbols, unless the preset has them."
+                )
+            preprocessor = preprocessor.with_symbols()
         check_tags_in_text(preprocessor.source_tokenizer, text.tags)
         # As in `Translator.tagged`, the tags of the text replace the prefix.
         return replace(preprocessor, source_prefix=()) if text.is_tagged else preprocessor
-    options = context.options.vocabulary
+    options, symbols = context.options.vocabulary, SYMBOLS if context.options.protect else ()
     targets = (pair[1] for pair in text)
     if options.source_vocabulary_size is None:
         both = chain.from_iterable(text)
-        tokenizer = make_tokenizer(both, options, context, text.tags, targets=targets)
+        tokenizer = make_tokenizer(both, options, context, (*text.tags, *symbols), targets=targets)
         return TranslationPreprocessor(tokenizer)
     own = replace(options, vocabulary_size=options.source_vocabulary_size)
     sources, written = (pair[0] for pair in text), (pair[1] for pair in text)
-    source_tokenizer = make_tokenizer(sources, own, context, text.tags, "source_tokenizer.spm")
-    tokenizer = make_tokenizer(targets, options, context, targets=written)
+    tags = (*text.tags, *symbols)
+    source_tokenizer = make_tokenizer(sources, own, context, tags, "source_tokenizer.spm")
+    tokenizer = make_tokenizer(targets, options, context, symbols, targets=written)
     return TranslationPreprocessor(tokenizer, source_tokenizer)
 
 
 def _source_vocabulary_size(preprocessor, options):
     """Return the number of rows of the sources' own embedding, or None if both sides share one."""
     if options.run.init:
-        return initial_preset(options.run.init)[0].hyperparameters.get("source_vocabulary_size")
+        size = initial_preset(options.run.init)[0].hyperparameters.get("source_vocabulary_size")
+        return size and size + _num_new_tokens(preprocessor, options)
     source = preprocessor.source_tokenizer
     return None if source is preprocessor.tokenizer else source.vocabulary_size
+
+
+def _num_new_tokens(preprocessor, options):
+    """Return the number of reserved symbols that the vocabulary of the preset does not have."""
+    if options.run.init is None:
+        return 0
+    known = initial_preprocessor(options.run.init).tokenizer
+    return preprocessor.tokenizer.vocabulary_size - known.vocabulary_size
 
 
 def mixture_summary(text: ParallelText) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from keras_transformer.translation.scoring import TranslationScore, score_pairs
 from keras_transformer.translation.texts import SplitText, check_split, split_text
 from keras_transformer.translation.word_links import word_links
 from keras_transformer.typing import DType, Tensor
+from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.validation import check_strings
 
 if TYPE_CHECKING:
@@ -75,8 +76,9 @@ class Translator(Task):
       not kept.
 
     Placeholders, addresses, tags and other parts that are not translated are taken out of what the
-    model reads, and put back exactly: see `protecting`. With `split=None`, the model reads them
-    unless markup or patterns are given.
+    model reads, and put back exactly: see `protecting`. A model that was trained with `protect`
+    reads a reserved symbol in the place of each, except pairs of tags, and copies it. Other models
+    read the parts themselves with `split=None`, unless markup or patterns are given.
 
     `split` defaults to the preset's own, which is `"sentences"` unless the model was trained on
     texts of another kind. The score of a text is the sum of its sentences' scores.
@@ -534,11 +536,13 @@ class Translator(Task):
         """
         split, language = self._split_of(split), str(self.metadata.get("source", "en"))
         is_plain, texts = self.markup is None, list(texts)
-        is_scored = split is None and is_plain and not self.kept_patterns
+        symbols = self.preprocessor.has_symbols
+        is_scored = split is None and is_plain and not self.kept_patterns and not symbols
         found = []
         for text, fits in zip(texts, itertools.repeat(None) if is_scored else self._fits(texts)):
-            protected = None if is_scored else protect(text, self.markup, self.kept_patterns)
-            if protected is None or (is_plain and not protected.spans):
+            how = self.markup, self.kept_patterns, symbols
+            protected = None if is_scored else protect(text, *how)
+            if protected is None or (is_plain and not (protected.spans or protected.replaced)):
                 found.append(split_text(text, split, language, fits))
             else:
                 parts = split_text(protected.text, split, language, fits, is_plain)
@@ -778,9 +782,10 @@ class Translator(Task):
         pairs = {
             (sentence, translation)
             for text, row in zip(texts, rows)
-            if text.protected is not None and text.protected.spans
+            if text.protected is not None
             for sentence, results in zip(text.sentences, row)
             for translation, _ in results
+            if text.protected.needs_links(sentence, translation)
         }
         if not pairs:
             return {}
@@ -793,6 +798,8 @@ class Translator(Task):
 
     def _decode(self, source, outputs):
         texts = self.preprocessor.decode([ids for ids, _ in outputs], source)
+        if self.preprocessor.has_symbols:  # in place of nothing that the source has
+            texts = ["".join(x for x in text if x in source or x not in SYMBOLS) for text in texts]
         return list(zip(texts, [score for _, score in outputs]))
 
 

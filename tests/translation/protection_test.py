@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.translation.protection import protect
+from keras_transformer.untranslated import SYMBOLS
 from tests.helpers import error_of
 
 pytestmark = pytest.mark.once
@@ -246,6 +247,27 @@ def test_entities_are_encoded_again():
     assert protect("x").restore("<&>") == "<&>"
 
 
+def test_symbols_stand_for_parts_and_a_wrong_symbol_does_not_count():
+    protected = protect('A <b>man</b> pays "%s" for {name}<x id="1"/>.', symbols=True)
+    one, two, three = SYMBOLS[:3]
+    assert protected.text == f'A man pays "{one}" for {two}{three}.'
+    tags = [(2, 5, 4, 8)]  # man: Mann
+    right = f"Ein Mann zahlt für {two}{three} „{one}“."
+    expected = 'Ein <b>Mann</b> zahlt für {name}<x id="1"/> „%s“.'
+    assert protected.restore(right, tags) == expected
+    missing, twice = f"Ein Mann zahlt „{one}“.", f"Ein Mann zahlt „{one}“ für {two}, {two}{three}."
+    restored = protected.restore(missing, [*tags, (13, 14, 17, 18)])
+    assert restored == 'Ein <b>Mann</b> zahlt „%s“ {name} <x id="1"/>.'
+    restored = protected.restore(twice, [*tags, (16, 19, 20, 23)])
+    assert restored == 'Ein <b>Mann</b> zahlt „%s“ für {name},<x id="1"/>.'
+    inside = f"Ein Ma{one}nn zahlt für {two}{three}."
+    restored = protected.restore(inside, [*tags, (6, 10, 10, 15)])
+    assert restored == 'Ein <b>Mann</b> zahlt %s für {name}<x id="1"/>.'
+    ordered = protect("%s of %s", symbols=True)  # in the order of their values
+    assert ordered.restore(f"{two} von {one}") == "%s von %s"
+    assert "&" not in protect("a &#xEE10; &#60944; b", "html", symbols=True).text
+
+
 def test_patterns_of_the_caller_are_kept():
     patterns = [r"[A-Z]\d{3,}", r"Acme(?: Corp)?", "", r"i>"]
     protected = protect("<i>Acme Corp sells X4711</i> now", patterns=patterns)
@@ -311,8 +333,9 @@ def markups(draw, markup, depth=3):
     return "".join(parts)
 
 
-def target_texts():
-    parts = st.sampled_from([*TARGET_WORDS, " ", " ", "\n", ".", ", ", "(", "“"])
+def target_texts(source):
+    symbols = [f" {symbol} " for symbol in source if symbol in SYMBOLS]
+    parts = st.sampled_from([*TARGET_WORDS, *symbols, " ", " ", "\n", ".", ", ", "(", "“"])
     return st.lists(parts, max_size=12).map("".join)
 
 
@@ -321,7 +344,8 @@ def cases(draw, sources):
     """A markup, a source, its translation and links, which may have nothing to do with it."""
     markup = draw(st.sampled_from([None, "html", "markdown"]))
     text = draw(sources(markup))
-    protected, translation = protect(text, markup), draw(target_texts())
+    protected = protect(text, markup, symbols=draw(st.booleans()))
+    translation = draw(target_texts(protected.text))
     limits = [len(protected.text)] * 2 + [len(translation)] * 2
     ranges = st.tuples(*(st.integers(0, limit) for limit in limits))
     links = draw(st.lists(ranges.map(lambda x: (*sorted(x[:2]), *sorted(x[2:]))), max_size=12))
@@ -329,7 +353,7 @@ def cases(draw, sources):
 
 
 def raws(protected):
-    return Counter(span.raw for span in protected.spans)
+    return Counter(span.raw for span in (*protected.spans, *protected.replaced))
 
 
 def found_in(protected, restored):
@@ -348,7 +372,7 @@ def atoms(found):
 
 
 def without_spaces(text):
-    return re.sub(r"\s", "", text)
+    return re.sub(rf"[\s{''.join(SYMBOLS)}]", "", text)
 
 
 @settings(max_examples=150, deadline=None)
@@ -360,6 +384,7 @@ def test_each_is_there_once_unchanged_balanced_and_in_no_word(case):
     assert atoms(found) == atoms(raws(protected).elements())
     assert without_spaces(rest.replace("|", "")) == without_spaces(translation)
     assert not re.search(r"(%s|\{n\}|%1\$d|\$\{v\}|\{\})[û-üöäßÉ]", restored)
+    assert not any(symbol in restored for symbol in SYMBOLS)
     words = re.compile("[а-яa-zÀ-ÿ]+(?:-[а-я]+)*", re.I)
     assert words.findall(rest) == words.findall(translation)
     opened = []
@@ -371,7 +396,8 @@ def test_each_is_there_once_unchanged_balanced_and_in_no_word(case):
     assert not opened
     is_ordered = re.compile(r"%s|\{\}").search
     ordered = [raw for raw in found if is_ordered(raw)]
-    expected = [span.raw for span in protected.spans if is_ordered(span.raw)]
+    spans = protected.replaced or protected.spans
+    expected = [span.raw for span in spans if is_ordered(span.raw)]
     assert "".join(ordered) == "".join(expected)
 
 
@@ -392,7 +418,7 @@ def test_any_text_keeps_all_that_was_taken_out(case):
 def test_a_text_that_is_not_changed_comes_back(markup, data):
     text = data.draw(markups(markup))
     assume(not re.search(r"\w[<*~\[]|[>*~)]\w", text))  # a tag inside a word is moved
-    protected = protect(text, markup)
+    protected = protect(text, markup, symbols=data.draw(st.booleans()))
     shown = protected.text
     spaces = [(*m.span(), *m.span()) for m in re.finditer(r"(?<=[.!?])\s+|\s*\n\s*", shown)]
     links = [*spaces, *same_order(shown, shown)]
