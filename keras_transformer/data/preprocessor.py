@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from keras_transformer.data.sentencepiece_model import with_symbols
+from keras_transformer.data.sentencepiece_model import reordered_proto
 from keras_transformer.data.text_lines import without_breaks
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
@@ -159,12 +159,10 @@ class TranslationPreprocessor:
         Raises:
             UserError: if a vocabulary is not of SentencePiece.
         """
-        both = self.tokenizer, self.source_tokenizer
-        if not all(isinstance(x, Tokenizer) for x in both):
-            raise UserError("Reserved symbols require a vocabulary of SentencePiece.")
-        tokenizer, source = (Tokenizer(with_symbols(x.proto, SYMBOLS)) for x in both)
-        own = source if self.source_tokenizer is not self.tokenizer else tokenizer
-        return dataclasses.replace(self, tokenizer=tokenizer, source_tokenizer=own)
+        own = self.source_tokenizer is not self.tokenizer
+        tokenizers = {"tokenizer": _extended(self.tokenizer)}
+        tokenizers["source_tokenizer"] = _extended(self.source_tokenizer) if own else None
+        return dataclasses.replace(self, **tokenizers)
 
     @property
     def num_added(self) -> int:
@@ -271,6 +269,14 @@ class TranslationPreprocessor:
         token_ids = self.source_tokenizer.encode(list(sentences))
         # To a tokenizer, a rare kind of white space can be an unknown character.
         return [[] if text.isspace() else ids for text, ids in zip(sentences, token_ids)]
+
+
+def _extended(tokenizer):
+    """Return a tokenizer with the reserved symbols after its own tokens."""
+    if not isinstance(tokenizer, Tokenizer):
+        raise UserError("Reserved symbols require a vocabulary of SentencePiece.")
+    tokens = [*tokenizer.tokens_of(range(tokenizer.vocabulary_size)), *SYMBOLS]
+    return Tokenizer(reordered_proto(tokenizer.proto, [*dict.fromkeys(tokens)]))
 
 
 def as_preprocessor(text_side: Any, **changes: Any) -> TranslationPreprocessor:

@@ -4,8 +4,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -20,7 +19,6 @@ _WORD = re.compile(r"\w+(?:[.,'’-]\w+)*")
 _SHARE = 0.25  # of the pairs get symbols in place of words
 _MOST_PAIRS = 50_000  # from which translations of words are learned
 _LONGEST = 40  # words of a sentence, there
-_ITERATIONS = 4
 _RAREST, _MOST_FREQUENT = 3, 0.01  # occurrences of a replaced word: at least, and the share at most
 
 
@@ -63,14 +61,13 @@ def _replaced(pair: Pair, words: dict[str, str], share: float, generator: random
     if generator.random() < share:
         spans += _word_spans(pair, words, spans, generator)
     symbols = generator.sample(SYMBOLS, min(len(spans), len(SYMBOLS)))
-    source, target = pair
-    # From the end, so that positions stay valid.
-    parts = [(*of_pair, symbol) for of_pair, symbol in zip(spans, symbols)]
-    for (start, stop), _, symbol in sorted(parts, reverse=True):
-        source = f"{source[:start]}{symbol}{source[stop:]}"
-    for _, (start, stop), symbol in sorted(parts, key=lambda x: x[1], reverse=True):
-        target = f"{target[:start]}{symbol}{target[stop:]}"
-    return source, target
+    sides = [*pair]
+    for i in range(2):
+        # From the end, so that positions stay valid.
+        parts = sorted(((both[i], x) for both, x in zip(spans, symbols)), reverse=True)
+        for (start, stop), symbol in parts:
+            sides[i] = f"{sides[i][:start]}{symbol}{sides[i][stop:]}"
+    return sides[0], sides[1]
 
 
 def _copied_spans(pair):
@@ -93,23 +90,18 @@ def _word_spans(pair, words, taken, generator):
     """Return the spans of one or two words and of their translations, outside of `taken`."""
     sides = []
     for i, side in enumerate(pair):
-        kept = [spans[i] for spans in taken]
-        matches = [
-            m
-            for m in _WORD.finditer(side)
-            if not any(start < m.end() and m.start() < stop for start, stop in kept)
-        ]
-        once = Counter(m[0].lower() for m in matches)
-        sides.append({m[0].lower(): m for m in matches if once[m[0].lower()] == 1})
+        free = [*side]
+        for spans in taken:
+            free[slice(*spans[i])] = " " * (spans[i][1] - spans[i][0])
+        matches = [*_WORD.finditer("".join(free))]
+        counts = Counter(match[0].lower() for match in matches)
+        sides.append({w: m.span() for m in matches if counts[w := m[0].lower()] == 1})
     source, target = sides
-    found = []
-    for word, match in source.items():
-        other = target.get(words.get(word, ""))
-        same = target.get(word)
-        if other is None and same is not None and same[0] == match[0] and word not in words:
-            other = same
-        if other is not None and words.get(word) != "":
-            found.append((match.span(), other.span()))
+    found = [
+        (span, target[other])
+        for word, span in source.items()
+        if (other := words.get(word, word)) in target
+    ]
     generator.shuffle(found)
     return found[: generator.choice((1, 2))]
 
@@ -122,44 +114,49 @@ def translations_of_words(pairs: Iterable[Pair]) -> dict[str, str]:
     Args:
         pairs: iterable of pairs of strings, of which the first 50,000 are used.
     """
-    numbers: tuple[dict[str, int], dict[str, int]] = {}, {}
     sides, counts = ([], []), (Counter(), Counter())
     for pair in islice(pairs, _MOST_PAIRS):
-        for ids, known, count, side in zip(sides, numbers, counts, pair):
-            found = dict.fromkeys(m[0].lower() for m in islice(_WORD.finditer(side), _LONGEST))
-            ids.append([known.setdefault(word, len(known)) for word in found])
-            count.update(list(found))
-    names = [[*known] for known in numbers]
-    forward, backward = _most_probable(*sides), _most_probable(*sides[::-1])
+        for words, count, side in zip(sides, counts, pair):
+            found = (match[0].lower() for match in islice(_WORD.finditer(side), _LONGEST))
+            words.append([*dict.fromkeys(found)])
+            count.update(words[-1])
+    forward, backward = most_probable(*sides), most_probable(*sides[::-1])
     most = max(_RAREST, _MOST_FREQUENT * len(sides[0]))
-    words = {word: "" for word, count in counts[0].items() if count > most}
+    translations = {word: "" for word, count in counts[0].items() if count > most}
     for word, other in forward.items():
-        pair = names[0][word], names[1][other]
-        occurrences = [count[name] for count, name in zip(counts, pair)]
-        if backward.get(other) == word and _RAREST <= min(occurrences) and max(occurrences) <= most:
-            words[pair[0]] = pair[1]
-    return words
+        occurrences = counts[0][word], counts[1][other]
+        if backward[other] == word and min(occurrences) >= _RAREST and max(occurrences) <= most:
+            translations[word] = other
+    return translations
 
 
-def _most_probable(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> dict[int, int]:
-    """Return the most probable target word of each source word (Model 1: Brown et al., 1993)."""
-    # Each target word comes from one of the source words of its pair.
-    sizes = [len(x) for x, y in zip(sources, targets) for _ in y]
-    groups = np.repeat(np.arange(len(sizes)), sizes)
-    flat = partial(np.fromiter, dtype="int64", count=len(groups))
-    source = flat(i for x, y in zip(sources, targets) for _ in y for i in x)
-    target = np.repeat(np.fromiter((j for y in targets for j in y), "int64"), sizes)
-    if not len(groups):
+def most_probable(
+    sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 4
+) -> dict[str, str]:
+    """Return the most probable target word of each source word (Model 1: Brown et al., 1993).
+
+    Args:
+        sources: list of lists of words.
+        targets: list of lists of words, their translations.
+        iterations: rounds of expectation and maximization.
+    """
+    names = [[*dict.fromkeys(chain.from_iterable(side))] for side in (sources, targets)]
+    known = [{name: number for number, name in enumerate(side)} for side in names]
+    # Each target word comes from one of the source words of its pair: one group of links per word.
+    pairs = [([known[0][w] for w in x], [known[1][w] for w in y]) for x, y in zip(sources, targets)]
+    sizes = [len(x) for x, y in pairs for _ in y]
+    if not any(sizes):
         return {}
-    keys, links = np.unique(source * (target.max() + 1) + target, return_inverse=True)
-    of_source, of_target = np.divmod(keys, target.max() + 1)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    source = np.concatenate([np.tile(x, len(y)) for x, y in pairs]).astype("int64")
+    target = np.concatenate([np.repeat(y, len(x)) for x, y in pairs]).astype("int64")
+    keys, links = np.unique(source * len(names[1]) + target, return_inverse=True)
+    of_source, of_target = np.divmod(keys, len(names[1]))
     probabilities = np.ones(len(keys))
-    for _ in range(_ITERATIONS):
+    for _ in range(iterations):
         shares = probabilities[links]
         shares /= np.bincount(groups, shares)[groups]
         counts = np.bincount(links, shares)
         probabilities = counts / np.bincount(of_source, counts)[of_source]
-    order = np.argsort(probabilities, kind="stable")  # the last one of a word stays
-    return dict(zip(of_source[order].tolist(), of_target[order].tolist()))
+    order = np.argsort(probabilities, kind="stable")  # the best one of a word comes last, and stays
+    return {names[0][i]: names[1][j] for i, j in zip(of_source[order], of_target[order])}

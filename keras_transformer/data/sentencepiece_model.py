@@ -94,29 +94,6 @@ def reordered_proto(proto: bytes, pieces: Sequence[str], unknown: str | None = N
     return _write(model, [entry(name) for name in pieces[len(RESERVED) :]])
 
 
-def with_symbols(proto: bytes, symbols: Sequence[str]) -> bytes:
-    """Return a SentencePiece model with further pieces, after its own, that are always one token.
-
-    Args:
-        proto: bytes, the serialized SentencePiece model.
-        symbols: list of strings. Those that are pieces already are not added.
-
-    Returns:
-        Bytes, a SentencePiece model that splits other text as before.
-
-    Raises:
-        UserError: if `proto` is not a SentencePiece model.
-    """
-    model = parse_proto(proto)
-    known = {piece.piece for piece in model.pieces}
-    for symbol in symbols:
-        if symbol not in known:
-            model.pieces.add(piece=symbol, score=0.0, type=USER_DEFINED)
-    model.trainer_spec.vocab_size = len(model.pieces)
-    model.DiscardUnknownFields()  # as in `_write`
-    return model.SerializeToString()
-
-
 def new_proto(
     pieces: Sequence[tuple[str, float, int]],
     model_type: str,

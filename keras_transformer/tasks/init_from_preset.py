@@ -22,6 +22,7 @@ from keras_transformer.presets.storage import (
     read_preset,
 )
 from keras_transformer.training.processes import Processes
+from keras_transformer.untranslated import SYMBOLS
 
 # Options that the preset decides.
 _DECIDED = (
@@ -103,18 +104,17 @@ def make_initial_model(
     options: ModelOptions,
     processes: Processes,
     model_class: type[Transformer] = Transformer,
-    num_new_tokens: int = 0,
     **expected: Any,
 ) -> Transformer:
     """Return the model of a preset, with its weights.
 
     Args:
         init: as for `initial_preset`.
-        vocabulary_size: the expected size of the vocabulary.
+        vocabulary_size: the expected size of the vocabulary: the preset's, or with the reserved
+            symbols after it.
         options: `ModelOptions`. Only dropout, zero start and precision are used.
         processes: the `Processes` that train together.
         model_class: `Transformer`, or a class derived from it.
-        num_new_tokens: the number of tokens of the vocabulary that the preset does not have.
         **expected: the expected values of further arguments of `model_class`.
 
     Returns:
@@ -135,21 +135,22 @@ def make_initial_model(
         )
     expected = {"vocabulary_size": vocabulary_size, "source_vocabulary_size": None, **expected}
     for name, value in expected.items():
-        new = num_new_tokens if value and name.endswith("vocabulary_size") else 0
-        if found.hyperparameters.get(name) != (value - new if new else value):
+        known = found.hyperparameters.get(name)
+        is_extended = name.endswith("vocabulary_size") and value == (known or 0) + len(SYMBOLS)
+        if value != known and not is_extended:
             raise UserError(
                 f"The model of {path} has another `{name}` than these options and texts make. A "
                 "parser must be trained with the `linearization`, `tags`, `tag_loss_weight` and "
                 "`deterministic_attention` of its preset."
             )
     load_preset_weights(found, path, processes)
-    return _with_new_tokens(found, expected) if num_new_tokens else found
+    is_extended = vocabulary_size != found.hyperparameters["vocabulary_size"]
+    return _with_new_tokens(found, expected) if is_extended else found
 
 
 def _with_new_tokens(model, sizes):
     """Return a model of larger vocabularies, whose new rows have random weights."""
-    policy = model.dtype_policy
-    larger = type(model)(**{**model.hyperparameters, **sizes, "dtype": policy})
+    larger = type(model)(**{**model.hyperparameters, **sizes, "dtype": model.dtype_policy})
     for variable, known in zip(larger.weights, model.weights):
         values = np.array(ops.convert_to_numpy(variable))
         values[tuple(map(slice, known.shape))] = ops.convert_to_numpy(known)

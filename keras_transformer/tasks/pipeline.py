@@ -225,7 +225,6 @@ def make_model(
     vocabulary_size: int,
     context: TrainingContext,
     model_class: type[Transformer] = Transformer,
-    num_new_tokens: int = 0,
     **overrides: Any,
 ) -> Transformer:
     """Build the model (section 3) with its optimizer (5.3) and regularization (5.4), compiled.
@@ -234,8 +233,6 @@ def make_model(
         vocabulary_size: size of the vocabulary.
         context: the `TrainingContext`.
         model_class: `Transformer`, or a class derived from it.
-        num_new_tokens: the number of tokens of the vocabulary that the preset of `init` does not
-            have.
         **overrides: arguments of `model_class` that replace those of the options.
 
     Returns:
@@ -248,8 +245,9 @@ def make_model(
     hyperparameters = _hyperparameters(options)
     with context.devices.scope():
         if init := options.run.init:
-            how = options.model, context.processes, model_class, num_new_tokens
-            model = make_initial_model(init, vocabulary_size, *how, **overrides)
+            model = make_initial_model(
+                init, vocabulary_size, options.model, context.processes, model_class, **overrides
+            )
             if options.run.lora:
                 model.enable_lora(options.run.lora)
         else:

@@ -59,13 +59,12 @@ def train_translator(
 
     # Data and batching (section 5.1)
     train, left_out = filter_pairs(train, options.filters)
-    pairs = train, val
+    read, checked = train, val
     if options.protect:
-        seed = options.run.seed
-        pairs = with_symbols(train, seed=seed), with_symbols(val, share=0, seed=seed)
-    preprocessor = make_preprocessor(pairs[0], context)
+        read, checked = with_symbols(train, seed=options.run.seed), with_symbols(val, share=0)
+    preprocessor = make_preprocessor(read, context)
     batches = make_batches(
-        *(*pairs, preprocessor.source_encoder(), context),
+        *(read, checked, preprocessor.source_encoder(), context),
         target_tokenizer=preprocessor.target_encoder(),
         max_tokens=options.filters.max_tokens,
         source_end=preprocessor.source_end,
@@ -75,7 +74,6 @@ def train_translator(
     model = make_model(
         preprocessor.tokenizer.vocabulary_size,
         context,
-        num_new_tokens=_num_new_tokens(preprocessor, options),
         source_vocabulary_size=_source_vocabulary_size(preprocessor, options),
     )
     languages = {"source": val.source_language, "target": val.target_language}
@@ -147,8 +145,7 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
         if context.options.protect and not preprocessor.has_symbols:
             if context.options.run.lora:
                 raise UserError(
-                    "`protect` must be left out with `lora`, which does not train the embeddings "
-                    "of the symbols, unless the preset has them."
+                    "`protect` must be left out with `lora`, which does not train new symbols."
                 )
             preprocessor = preprocessor.with_symbols()
         check_tags_in_text(preprocessor.source_tokenizer, text.tags)
@@ -170,19 +167,12 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
 
 def _source_vocabulary_size(preprocessor, options):
     """Return the number of rows of the sources' own embedding, or None if both sides share one."""
-    if options.run.init:
-        size = initial_preset(options.run.init)[0].hyperparameters.get("source_vocabulary_size")
-        return size and size + _num_new_tokens(preprocessor, options)
     source = preprocessor.source_tokenizer
-    return None if source is preprocessor.tokenizer else source.vocabulary_size
-
-
-def _num_new_tokens(preprocessor, options):
-    """Return the number of reserved symbols that the vocabulary of the preset does not have."""
-    if options.run.init is None:
-        return 0
-    known = initial_preprocessor(options.run.init).tokenizer
-    return preprocessor.tokenizer.vocabulary_size - known.vocabulary_size
+    is_shared = source is preprocessor.tokenizer
+    if options.run.init:
+        contents, _ = initial_preset(options.run.init)
+        is_shared = contents.hyperparameters.get("source_vocabulary_size") is None
+    return None if is_shared else source.vocabulary_size
 
 
 def mixture_summary(text: ParallelText) -> dict[str, Any]:

@@ -9,11 +9,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
+from keras_transformer.data.reserved_symbols import most_probable
 from keras_transformer.evaluation.bleu import score_translations
 
 
@@ -57,30 +56,9 @@ def main(options):
 
 def learn(pairs, tokenizer, iterations):
     """Return a dict from each source word to its most probable target piece."""
-    numbers = {}
-    words = [[numbers.setdefault(x, len(numbers)) for x in words_of(source)] for source, _ in pairs]
+    sources = [words_of(source) for source, _ in pairs]
     pieces = tokenizer.encode([target for _, target in pairs])
-    # Each piece may come from any source word of its pair: one group of links per piece.
-    sizes = [len(of_pair) for of_pair, ids in zip(words, pieces) for _ in ids]
-    groups = np.repeat(np.arange(len(sizes)), sizes)
-    sources = np.concatenate([np.tile(x, len(y)) for x, y in zip(words, pieces)])
-    targets = np.concatenate([np.repeat(y, len(x)) for x, y in zip(words, pieces)])
-    keys, links = np.unique(
-        sources.astype("int64") * tokenizer.vocabulary_size + targets.astype("int64"),
-        return_inverse=True,
-    )
-    of_word, of_piece = np.divmod(keys, tokenizer.vocabulary_size)
-    probabilities = np.ones(len(keys))
-    for _ in range(iterations):
-        shares = probabilities[links]
-        shares /= np.bincount(groups, shares)[groups]
-        counts = np.bincount(links, shares)
-        probabilities = counts / np.bincount(of_word, counts)[of_word]
-    order = np.argsort(
-        probabilities, kind="stable"
-    )  # the best piece of a word comes last, and stays
-    best = dict(zip(of_word[order].tolist(), tokenizer.tokens_of(of_piece[order].tolist())))
-    return {word: best[number] for word, number in numbers.items() if number in best}
+    return most_probable(sources, [tokenizer.tokens_of(ids) for ids in pieces], iterations)
 
 
 def look_up(source, dictionary):
