@@ -1,5 +1,6 @@
 """XLIFF 1.2 and 2.x: segments without a translation are units."""
 
+import html
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from keras_transformer.errors import UserError
 _ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.:-]+)""")
 _PIECE = re.compile(rf"<!\[CDATA\[.*?\]\]>|{COMMENT}|(?P<tag>{TAG})", re.DOTALL)
 _NOT_TRANSLATED = re.compile(r"""\s(?:translate|mtype)\s*=\s*["'](?:no|protected)["']""")
+_ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)#?\w+;")
 _UNTRANSLATED = ("new", "needs-translation", "needs-adaptation", "needs-l10n", "initial")
 # Elements that contain code of another format.
 _CODE = frozenset(("ph", "bpt", "ept", "it"))
@@ -144,6 +146,15 @@ class Xliff(TextDocument):
             name = re.match(r"<([^\s>]+)", tag)[1]  # type: ignore[index]
             edits.append((start, stop, f"{space}{tag}{content}</{name}>"))
         return splice(self.text, sorted(edits))
+
+    def _restored(self, fragment: Fragment, translation: str | None, piece: Any) -> str | None:
+        if translation is not None:
+            # An entity of HTML, such as `&nbsp;`, would damage the file.
+            translation = _ENTITY.sub(
+                lambda x: x[0] if x[0] in fragment.text else html.escape(html.unescape(x[0])),
+                translation,
+            )
+        return super()._restored(fragment, translation, piece)
 
     def _tag_edit(self, element: Any, *attributes: str) -> Edit:
         """Return the edit that gives attributes, names and values in turn, to an element."""
