@@ -217,3 +217,8 @@ def parse_xml(data: bytes, name: str) -> Any:
             f"text. Replace them and remove the declarations. Received: the entity {entity.name!r}"
         )
     return root
+
+
+def local_name(element: Any) -> str:
+    """Return the name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.documents.document import Document, parse_xml, required, splice
+from keras_transformer.documents.document import Document, local_name, parse_xml, required, splice
 from keras_transformer.documents.fragments import TAG, Dialect, Fragment, fragments
 from keras_transformer.errors import UserError
 
@@ -44,7 +44,7 @@ class Docx(Document):
                     raise UserError(f"{self.path} has no part word/document.xml: not a .docx file.")
                 for name in filter(_PARTS.fullmatch, file.namelist()):
                     root = parse_xml(file.read(name), f"{self.path}, {name}")
-                    if _local(root) in _ROOTS:
+                    if local_name(root) in _ROOTS:
                         self._roots[name] = root
                         self._read_part(name, root)
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
@@ -126,7 +126,7 @@ class _Paragraph:
 
     def _walk(self, element: Any) -> None:
         for child in element.iterchildren("*"):
-            name = _local(child)
+            name = local_name(child)
             if name == "r":
                 self._walk_run(child)
             elif name in _CONTAINERS and not self.depth:
@@ -142,7 +142,7 @@ class _Paragraph:
         key = _format_key(form)
         self._formats.setdefault(key, form)
         for part in run.iterchildren("*"):
-            name, kind = _local(part), part.get(part.tag.replace("fldChar", "fldCharType"))
+            name, kind = local_name(part), part.get(part.tag.replace("fldChar", "fldCharType"))
             self.depth += name == "fldChar" and kind == "begin"
             if name == "t" and not self.depth:
                 text, last = part.text or "", (self._tokens or [("", ())])[-1]
@@ -201,7 +201,7 @@ class _Paragraph:
                     for piece in content:
                         into.append(_run_with(*piece) if isinstance(piece, tuple) else piece)
         for child in list(self.element):
-            if _local(child) != "pPr":
+            if local_name(child) != "pPr":
                 self.element.remove(child)
         self.element.extend(new)
 
@@ -233,7 +233,3 @@ def _format_key(form: Any) -> bytes:
     for child in form.iterchildren("{*}lang", "{*}noProof"):
         form.remove(child)
     return required("lxml.etree", "lxml").tostring(form, with_tail=False) if len(form) else b""
-
-
-def _local(element: Any) -> str:
-    return element.tag.rpartition("}")[2]

@@ -60,6 +60,7 @@ class Subtitles(TextDocument):
     def _find_units(self) -> None:
         self._newline = "\r\n" if "\r\n" in self.text else "\n"
         self._is_vtt = self.path.suffix.lower() == ".vtt"
+        self._check_lines()
         if self._is_vtt and not self.text.startswith("WEBVTT"):
             raise self._error((0, 0), "expected WEBVTT at the beginning of a .vtt file")
         cues = list(self._cues())

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.documents.document import Edit, TextDocument, parse_xml, splice
+from keras_transformer.documents.document import Edit, TextDocument, local_name, parse_xml, splice
 from keras_transformer.documents.fragments import (
     COMMENT,
     TAG,
@@ -62,7 +62,7 @@ class Xliff(TextDocument):
 
     def _find_units(self) -> None:
         root = parse_xml(self.path.read_bytes(), str(self.path))
-        if _local(root) != "xliff":
+        if local_name(root) != "xliff":
             raise UserError(f"{self.path} is not an XLIFF file: its first element is {root.tag}.")
         self._is_2 = root.get("version", "").startswith("2")
         # The start tags stand in the order of the elements.
@@ -72,7 +72,7 @@ class Xliff(TextDocument):
         self.language = next(filter(None, (x.get(self._attribute) for x in self._owners)), None)
         self._segments: list[_Segment] = []
         for element in root.iter("{*}segment" if self._is_2 else "{*}trans-unit"):
-            children = {_local(child): child for child in element.iterchildren("*")}
+            children = {local_name(child): child for child in element.iterchildren("*")}
             if reason := self._skip_reason(element, children):
                 self.skipped[reason] += 1
                 continue
@@ -167,7 +167,3 @@ class Xliff(TextDocument):
     def render(self, translations: Sequence[str | None], path: Any) -> None:
         super().render(translations, path)
         parse_xml(path.read_bytes(), str(self.path))  # a translation must not damage it
-
-
-def _local(element: Any) -> str:
-    return element.tag.rpartition("}")[2]

@@ -137,6 +137,7 @@ BAD = {
     "times.srt": ("1\n00:00:01,000 --> 00:00:x2,000\na\n", "line 2: cannot read the times"),
     "back.srt": ("\n00:00:05,000 --> 00:00:02,000\na\n", "line 2: a cue ends before it begins"),
     "none.srt": ("words\n", "has no cue"),
+    "long.srt": ("1\n00:00:01,000 --> 00:00:02,000\n" + "b" * 200_000, "line 3: a line of over"),
     "none.vtt": ("00:01.000 --> 00:02.000\na\n", "line 1: expected WEBVTT"),
     "header.po": ('msgid "a"\nmsgstr ""\n', "line 1: the header of the catalog has no charset"),
     "template.po": (HEADER.replace("UTF-8", "CHARSET"), "line 1: the header of the catalog has"),
@@ -151,13 +152,17 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_line_with_its_file_and_place(name, tmp_path):
+def test_bad_input_is_one_line_with_its_file_and_place(name, tmp_path, capsys):
     content, expected = BAD[name]
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(kt.UserError, match=expected) as error:
         read_document(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
+    with pytest.raises(SystemExit):
+        main(["translate", "--model", "multi30k_en_de", str(path), "-o", str(tmp_path / "b")])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(expected, line) and [*tmp_path.iterdir()] == [path]
 
 
 def test_a_word_file_that_unpacks_to_too_much_is_one_line(tmp_path, monkeypatch):
