@@ -123,10 +123,11 @@ class Xliff(TextDocument):
             source, target = (segment.children.get(name) for name in ("source", "target"))
             place = self._place[source]
             units = [
-                (part.start, part.stop, self._restored(part, text, self.text.__getitem__))
-                for part, text in ((part, translations[number]) for part, number in segment.units)
+                (part.start, part.stop, text)
+                for part, number in segment.units
+                if (text := self._restored(part, translations[number], self.text.__getitem__))
             ]
-            if any(unit[2] is None for unit in units):
+            if len(units) < len(segment.units):
                 continue
             content = splice(self.text, units, place.content_start, place.content_stop)
             if target is not None:
