@@ -91,7 +91,7 @@ FAULTS = {
     ],
     "layers/ssru.py": [
         ("is_before = positions < cache_index", "is_before = positions <= cache_index"),
-        ("later[0] * earlier[1] + later[1]", "earlier[1] + later[1]"),
+        ("forget * earlier_new + new", "earlier_new + new"),
     ],
     "layers/decoder_layer.py": [
         ("ops.expand_dims(queries + cache_index, -1)", "ops.expand_dims(queries, -1)"),

@@ -27,16 +27,15 @@ _OPTIONS = "special:model.yml"
 _OTHERS = ("lex", ".optimizer.", ".progress.", "shortlist")
 _LARGEST = 64 * 2**30
 """Bytes that a zip file may declare."""
+# The error that a damaged zip file raises depends on its damage.
+_DAMAGES = (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError, ValueError)
+_DAMAGES += (NotImplementedError, RuntimeError, SyntaxError)
 
 _VERSION = 1
 # Marian's numbers of types: a class, and the size of an item.
-_FLOATS = {0x404: "<f4", 0x402: "<f2", 0x408: "<f8"}
-_INT8 = 0x101
+_PLAIN = {0x404: "<f4", 0x402: "<f2", 0x408: "<f8", 0x101: "<i1"}
 _QUANTIZED = {0x10001: "<i1", 0x10002: "<i2"}
-_PACKED_NAMES = {
-    **{0x4000: "packed for SSE2", 0x8000: "packed for SSSE3", 0x1000: "packed for AVX2"},
-    **{0x2000: "packed for AVX-512", 0x800: "packed for FBGEMM"},
-}
+_PROCESSORS = {0x4000: "SSE2", 0x8000: "SSSE3", 0x1000: "AVX2", 0x2000: "AVX-512", 0x800: "FBGEMM"}
 _SCALES = "_QuantMultA"  # of inputs, which only integer products need
 
 
@@ -205,17 +204,12 @@ def _zip_file(path):
                     f"{path} is refused: it declares {size:,} bytes. Expected at most {_LARGEST:,}."
                 )
             yield archive
-    # The error that a damaged file raises depends on its damage.
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
-        raise _damaged(path, error) from error
-    except (ValueError, NotImplementedError, RuntimeError, SyntaxError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise _damaged(path, error) from error
-
-
-def _damaged(path, error):
-    return UserError(f"{path} is damaged or cut short: {error}. Copy or download it again.")
+    except UserError:
+        raise
+    except _DAMAGES as error:
+        raise UserError(
+            f"{path} is damaged or cut short: {error}. Copy or download it again."
+        ) from error
 
 
 # Models
@@ -349,23 +343,22 @@ def _read_bin(path: Path) -> dict[str, np.ndarray]:
 def _array_of(path, name, number, shape, values):
     """Return an array of a `.bin` file from its bytes, which end with padding."""
     items = math.prod(shape)
-    if number == _INT8:
-        return values[:items].view("i1").reshape(shape)
-    dtype = np.dtype(_FLOATS.get(number) or _QUANTIZED.get(number) or "V")
+    dtype = np.dtype(_PLAIN.get(number) or _QUANTIZED.get(number) or "V")
     if not dtype.itemsize:
-        kind = next((x for bit, x in _PACKED_NAMES.items() if number & bit), "unknown")
+        packed = [f"packed for {name}" for bit, name in _PROCESSORS.items() if number & bit]
+        kind = packed[0] if packed else "unknown"
         raise UserError(
             f"{path}: unsupported type {number:#x} of `{name}` ({kind}). Expected float32, or "
             "intgemm8 or intgemm16 that are not packed for a processor."
         )
     end = items * dtype.itemsize
-    rest = 0 if number in _FLOATS else 4
+    rest = 0 if number in _PLAIN else 4
     if end + rest > len(values):
         raise UserError(
             f"{path} is damaged: `{name}` has {len(values)} bytes for the shape {shape}."
         )
     array = values[:end].view(dtype)
-    if number in _FLOATS:
+    if number in _PLAIN:
         return array.reshape(shape)
     # The factor of the integers follows them. All matrices but the embeddings are transposed,
     # under the shape that they had before.

@@ -209,8 +209,8 @@ def _search(translator, names):
         "word-penalty": 0.0,
         "allow-unk": not any(isinstance(x, NoUnknownToken) for x in search.constraints),
     }
-    others = [x for x in search.constraints if not isinstance(x, (NoUnknownToken, WordPenalty))]
-    others = [*map(str, others)]
+    known = (NoUnknownToken, WordPenalty)
+    others = [str(x) for x in search.constraints if not isinstance(x, known)]
     options["word-penalty"] = sum(
         x.penalty for x in search.constraints if isinstance(x, WordPenalty)
     )

@@ -143,17 +143,12 @@ def _scan(forget, new):
     is_known = isinstance(length, int)
     for doubling in range((length - 1).bit_length() if is_known else _MOST_DOUBLINGS):
         shift = 2**doubling if is_known else ops.minimum(2**doubling, length)
-        earlier = (
+        earlier_forget, earlier_new = (
             ops.concatenate([filler(x[:, :shift]), x[:, : length - shift]], axis=1)
             for x, filler in ((forget, ops.ones_like), (new, ops.zeros_like))
         )
-        forget, new = _join(tuple(earlier), (forget, new))
+        forget, new = earlier_forget * forget, forget * earlier_new + new
     return new
-
-
-def _join(earlier, later):
-    """Join two runs of positions: each is the factor of the state before, and what is added."""
-    return earlier[0] * later[0], later[0] * earlier[1] + later[1]
 
 
 def _weights(forget):
