@@ -40,7 +40,7 @@ class Options:
     beam_size: int = 5
     """Beam size."""
     batch_size: int = 64
-    """Sentences per batch."""
+    """Sentences per batch of Marian's. (Ours chooses its own.)"""
     repeats: int = 3
     """Number of rounds. In each round every system translates all lines once."""
 
@@ -76,10 +76,10 @@ def main(options):
     )
     with tempfile.TemporaryDirectory() as folder:
         translator.export(f"{folder}/marian", format="marian_npz")
-        translator.save_preset(f"{folder}/ours")
+        translator.save_to_preset(f"{folder}/ours")
         systems = {
             f"ours on {backend}": System(
-                [options.python, _PEER, "ours", f"{folder}/ours", options.batch_size],
+                [options.python, _PEER, "ours", f"{folder}/ours"],
                 threads,
                 KERAS_BACKEND=backend,
             )
@@ -105,7 +105,7 @@ def print_table(systems, seconds, options, threads, references):
     bleu = sacrebleu.BLEU()
     print(
         f"\n{len(references)} lines, {threads} threads, beam {options.beam_size}, batches of "
-        f"{options.batch_size}, {options.repeats} rounds\n\n"
+        f"{options.batch_size} (Marian), {options.repeats} rounds\n\n"
         f"| System | sentences/s | {first} / it | as {first} | BLEU |\n|---|---|---|---|---|"
     )
     for name, system in systems.items():

@@ -1,6 +1,6 @@
 """A translator that reads lines of JSON, a list of sentences each, and prints their translations.
 
-python marian_toolkit_peer.py ours FOLDER BATCH_SIZE
+python marian_toolkit_peer.py ours FOLDER
 python marian_toolkit_peer.py marian FOLDER BATCH_SIZE THREADS GEMM_TYPE
 """
 
@@ -8,11 +8,11 @@ import json
 import sys
 
 
-def ours(folder, batch_size):
+def ours(folder):
     """Return the translator of a preset."""
     import keras_transformer as kt
 
-    translator = kt.Translator.from_preset(folder, batch_size=int(batch_size))
+    translator = kt.Translator.from_preset(folder)
     return lambda lines: translator(lines, split=None)
 
 
