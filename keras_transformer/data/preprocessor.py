@@ -160,9 +160,11 @@ class TranslationPreprocessor:
             UserError: if a vocabulary is not of SentencePiece.
         """
         own = self.source_tokenizer is not self.tokenizer
-        tokenizers = {"tokenizer": _extended(self.tokenizer)}
-        tokenizers["source_tokenizer"] = _extended(self.source_tokenizer) if own else None
-        return dataclasses.replace(self, **tokenizers)
+        return dataclasses.replace(
+            self,
+            tokenizer=_extended(self.tokenizer),
+            source_tokenizer=_extended(self.source_tokenizer) if own else None,
+        )
 
     @property
     def num_added(self) -> int:

@@ -120,8 +120,9 @@ def translations_of_words(pairs: Iterable[Pair]) -> dict[str, str]:
             found = (match[0].lower() for match in islice(_WORD.finditer(side), _LONGEST))
             words.append([*dict.fromkeys(found)])
             count.update(words[-1])
-    forward, backward = most_probable(*sides), most_probable(*sides[::-1])
-    most = max(_RAREST, _MOST_FREQUENT * len(sides[0]))
+    sources, targets = sides
+    forward, backward = most_probable(sources, targets), most_probable(targets, sources)
+    most = max(_RAREST, _MOST_FREQUENT * len(sources))
     translations = {word: "" for word, count in counts[0].items() if count > most}
     for word, other in forward.items():
         occurrences = counts[0][word], counts[1][other]
