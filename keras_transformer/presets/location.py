@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json
@@ -112,10 +113,10 @@ def download_repository(name: str, patterns: Sequence[str], folder: Path | None 
     Raises:
         UserError: if there is no such repository, no network, or the hub's package is missing.
     """
-    options = {} if folder is None else {"local_dir": folder}
-    return Path(
-        _ask_hugging_face(name, "snapshot_download", allow_patterns=list(patterns), **options)
-    )
+    options: dict[str, Any] = {"allow_patterns": list(patterns)}
+    if folder is not None:
+        options["local_dir"] = folder
+    return Path(_ask_hugging_face(name, lambda hub: hub.snapshot_download, **options))
 
 
 def list_repository(name: str) -> list[str]:
@@ -127,11 +128,11 @@ def list_repository(name: str) -> list[str]:
     Raises:
         UserError: if there is no such repository, no network, or the hub's package is missing.
     """
-    return _ask_hugging_face(name, "list_repo_files")
+    return _ask_hugging_face(name, lambda hub: hub.HfApi().list_repo_files)
 
 
-def _ask_hugging_face(name, function, **options):
-    """Call a function of `huggingface_hub` for a repository."""
+def _ask_hugging_face(name, function_of, **options):
+    """Call a function of `huggingface_hub`, which `function_of` takes from it, for a repository."""
     repository = name.removeprefix(HUGGING_FACE)
     if not _REPOSITORY.fullmatch(repository):
         raise UserError(
@@ -140,8 +141,7 @@ def _ask_hugging_face(name, function, **options):
     repository, _, revision = repository.partition("@")
     huggingface_hub = _client("huggingface_hub", name)
     try:
-        ask = getattr(huggingface_hub.HfApi(), function)
-        return ask(repository, revision=revision or None, **options)
+        return function_of(huggingface_hub)(repository, revision=revision or None, **options)
     # It raises many kinds of errors, including those of its network library.
     except Exception as error:
         raise _not_read(name, error) from error
