@@ -70,10 +70,8 @@ def main(options):
     threads = len(os.sched_getaffinity(0))
     lines = options.source.read_text("utf-8").splitlines()
     references = options.reference.read_text("utf-8").splitlines()
-    translator = kt.Translator.from_preset(options.model)
-    translator.beam_search = kt.BeamSearch(
-        beam_size=options.beam_size, alpha=1.0, length_penalty="power"
-    )
+    search = kt.BeamSearch(options.beam_size, alpha=1.0, length_penalty="power")
+    translator = kt.Translator.from_preset(options.model, search=search)
     with tempfile.TemporaryDirectory() as folder:
         translator.export(f"{folder}/marian", format="marian_npz")
         translator.save_to_preset(f"{folder}/ours")
