@@ -15,7 +15,6 @@ from keras_transformer.convert.marian_files import is_marian, repository_files
 from keras_transformer.errors import UserError
 from keras_transformer.files import read_json, user_cache
 from keras_transformer.presets.location import (
-    CARD,
     CONFIG,
     HUGGING_FACE,
     TASK,
@@ -184,8 +183,9 @@ def _convert(
 
 def _card(folder: Path, source: str) -> str:
     """Return the card of a conversion: the model's own, with its licence, and what was done."""
-    file = folder / CARD
-    original = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+    from keras_transformer.presets.registry import card_of
+
+    original = card_of(folder)
     head = re.match(r"---\n.*?\n---\n", original, re.DOTALL)
     end = head.end() if head else 0
     note = f"Converted from {source} by keras_transformer {__version__}."
