@@ -218,11 +218,23 @@ def translation_plan(options):
             f"--dataset multi30k.lc.norm.tok --data-dir {build.data_arg} --steps 13000 "
             "--average 10",
         )
-        return [first, *own_translations(build, "multi30k_tok", "multi30k.lc.norm.tok", "de")]
+        again = own_translations(build, "multi30k_tok", "multi30k.lc.norm.tok", "de")
+        return [first, *again, preset_stage(build, "multi30k_tok_again", alpha=1.0)]
     target = name.rpartition("_")[2]
     run_name = f"multi30k_{target}"
     first = build.training("translation", run_name, published(build, "multi30k", target))
-    return [first, *own_translations(build, run_name, "multi30k", target)]
+    stages = [first, *own_translations(build, run_name, "multi30k", target)]
+    if name == "multi30k_en_fr":
+        return [*stages, preset_stage(build, "multi30k_fr_again", alpha=1.0)]
+    symbols = build.training(
+        "translation",
+        "multi30k_de_symbols",
+        f"--dataset multi30k --data-dir {build.data_arg} "
+        f"--init {build.runs_arg}/multi30k_de_again/model --protect --dropout 0.25 "
+        "--batch-tokens 4096 --num-shapes 8 --warmup-steps 50 --peak-learning-rate 0.001 "
+        "--steps 1600 --cooldown-steps 1200 --interval 400 --checkpoint-steps 100 --average 1",
+    )
+    return [*stages, symbols, preset_stage(build, "multi30k_de_symbols", alpha=1.0)]
 
 
 def published(build, dataset, target):
@@ -267,7 +279,6 @@ def own_translations(build, first, dataset, target):
         *copies(build, near_dir, suffix, target),
         build.printed(f"{near_dir}/train.{target}", nearest, source),
         again,
-        preset_stage(build, f"{first}_again", alpha=1.0),
     ]
 
 

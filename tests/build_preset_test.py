@@ -73,7 +73,7 @@ def test_a_translator_is_built_from_end_to_end_and_once(driver, tmp_path, capsys
     before = again.stat().st_mtime_ns
     capsys.readouterr()
     driver.main(options)
-    assert capsys.readouterr().out.count("(exists)") == 15
+    assert capsys.readouterr().out.count("(exists)") == 16
     assert again.stat().st_mtime_ns == before
 
 

@@ -11,26 +11,22 @@ TEXTS = {
     "A <b>black dog</b> runs through the snow.": (
         "Ein <b>schwarzer Hund</b> rennt durch den Schnee."
     ),
-    "A man pays %s for {name}.": "Ein Mann hält sich %s für {name} die Feife.",
+    "A man pays %s for {name}.": "Ein Mann hält %s für {name}.",
     'Two <i>men</i> <br/> sit on <a href="https://example.org/a?b=c&d">a bench</a>.': (
         'Zwei <i>Männer</i> <br/> sitzen auf <a href="https://example.org/a?b=c&d">einer Bank</a>.'
     ),
-    "A girl eats %1$d apples and ${count} pears.": (
-        "Ein Mädchen isst %1$d Äpfel und ${count} Pearsen."
-    ),
-    "See https://example.org/x_y(z). A dog runs.": (
-        "Ein Blick auf eine nasse https://example.org/x_y(z) an. Ein Hund rennt."
-    ),
+    "A girl eats %1$d apples and ${count} pears.": "Ein Mädchen isst %1$d und ${count}.",
+    "See https://example.org/x_y(z). A dog runs.": "https://example.org/x_y(z). Ein Hund rennt.",
     "Write to someone@example.org; a man waits.": (
-        "Ein Mann wartet darauf someone@example.org, einen Mann zu beißen."
+        "Ein Mann wartet auf den, um someone@example.org einen Mann zu."
     ),
     'A {{ animal }} runs <ph id="1"/>through the snow.': (
-        'Ein {{ animal }} rennt <ph id="1"/>durch den Schnee.'
+        'Ein {{ animal }} läuft <ph id="1"/> durch den Schnee.'
     ),
     "<p><b>A <i>red</i> car</b></p>": "<p><b>Ein <i>rotes</i> Auto.</b></p>",
-    "A dog\trun\ts 100% fast, {0} of {1}.": "Ein Hund rennt schnell {0} mit {1} 1000000000000.",
+    "A dog\trun\ts 100% fast, {0} of {1}.": "Ein Hund rennt mit 10000 {0} {1}.",
     "{count, plural, one {# dog} other {# dogs}} run.": (
-        "{count, plural, one {# dog} other {# dogs}} Lauf laufen."
+        "{count, plural, one {# dog} other {# dogs}} laufen."
     ),
     "%s": "%s",
 }
@@ -71,15 +67,25 @@ def test_markdown_and_patterns_of_the_caller_are_kept(translator):
 def test_every_alternative_has_all_placeholders(translator):
     (results,) = translator.n_best(["A <b>dog</b> runs. Two %s sit."], 3)
     texts = [text for text, _ in results]
-    assert len(set(texts)) == 3 and texts[0] == "Ein <b>Hund</b> rennt. Zwei %s sitzen da."
+    assert len(set(texts)) > 1 and texts[0] == "Ein <b>Hund</b> rennt. Zwei %s sitzen."
     assert all("<b>Hund</b>" in text and text.count("%s") == 1 for text in texts)
 
 
-def test_a_text_that_is_scored_is_read_as_it_is(translator):
-    (parts,) = translator.split(["A <b>dog</b>."], split=None)
+@pytest.fixture(scope="module")
+def without_symbols():
+    return kt.Translator.from_preset(MODEL.with_name("multi30k_en_fr"), beam_size=1)
+
+
+def test_a_text_that_is_scored_is_read_as_it_is_by_a_model_without_symbols(without_symbols):
+    (parts,) = without_symbols.split(["A <b>dog</b>."], split=None)
     assert parts.sentences == ["A <b>dog</b>."] and parts.protected is None
-    (parts,) = translator.protecting("html").split(["A <b>dog</b>."], split=None)
+    (parts,) = without_symbols.protecting("html").split(["A <b>dog</b>."], split=None)
     assert parts.sentences == ["A dog."]
+
+
+def test_a_model_without_symbols_keeps_placeholders_too(without_symbols):
+    (text,) = without_symbols(["A man pays %s for <b>{name}</b>."])
+    assert all(text.count(part) == 1 for part in ("%s", "{name}", "<b>", "</b>"))
 
 
 def test_bad_arguments_are_named(translator):
