@@ -86,7 +86,7 @@ def main(options: Options) -> None:
         print(copied)
     from keras_transformer.translation.checks import count_findings  # which imports Keras
 
-    findings = count_findings(translator.check(sources, hypotheses))
+    findings = count_findings(translator.check(sources, hypotheses, split=None))
     named = ", ".join(f"{kind} {count:,}" for kind, count in findings.items() if count)
     print(f"translations with findings of `check`: {named or 'none'}")
     with atomic_write(path) as new:

@@ -67,10 +67,10 @@ def main(options: Options) -> None:
         print(f"perplexity {perplexity:.4f} of {len(log_probs):,} tokens", file=sys.stderr)
 
 
-def note_findings(notes, translator, sources, translations, first_number):
+def note_findings(notes, translator, sources, translations, first_number, **how):
     """Note the lines whose translations have findings, by the kinds of the findings."""
     from keras_transformer.translation.checks import KINDS
 
-    for number, check in enumerate(translator.check(sources, translations), first_number):
+    for number, check in enumerate(translator.check(sources, translations, **how), first_number):
         for kind in dict.fromkeys(finding.kind for finding in check.findings):
             notes.add(KINDS[kind], number)

@@ -129,7 +129,7 @@ def main(options: Options) -> None:
         for window, texts in zip(results_of_windows, sources):
             if options.check:
                 best = [results[0][0] if results else "" for results in window]
-                note_findings(notes, translator, texts, best, first)
+                note_findings(notes, translator, texts, best, first, split=split)
             first += len(texts)
             for results, number in zip(window, numbers):
                 if references:

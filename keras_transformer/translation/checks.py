@@ -95,6 +95,7 @@ def check_pairs(
     sources: Iterable[str],
     translations: Iterable[str],
     few_shapes: bool = False,
+    split: str | None = "preset",
 ) -> list[TranslationCheck]:
     """Return the result of `Translator.check`.
 
@@ -103,6 +104,7 @@ def check_pairs(
         sources: list of strings.
         translations: list of strings.
         few_shapes: as in `teacher_forced`.
+        split: as for `Translator.check`.
     """
     sources = check_strings("sources", sources)
     translations = check_strings("translations", translations)
@@ -110,12 +112,12 @@ def check_pairs(
     check_selected(translator.preprocessor, translator.metadata)
     checks = []
     for window in in_windows(zip(sources, translations)):
-        checks += _check_window(translator, window, few_shapes)
+        checks += _check_window(translator, window, few_shapes, split)
     return checks
 
 
-def _check_window(translator, pairs, few_shapes):
-    sources, translations = map(list, zip(*pairs))
+def _check_window(translator, pairs, few_shapes, split):
+    sources, translations = translator.texts_read(*zip(*pairs), split)
     text, model = translator.preprocessor, translator.model
     source_ids = text.encode_sources(sources, translator.source_limit())
     target_ids = text.encode_targets(translations)
@@ -137,9 +139,11 @@ def _check_window(translator, pairs, few_shapes):
     checks = []
     for index, (source, translation) in enumerate(pairs):
         findings, lengths = [], (len(source_ids[index]), len(target_ids[index]))
-        if source_ids[index] and not translation.strip():
+        # A source of nothing but placeholders has no ids.
+        has_text = source_ids[index] or sources[index] != source
+        if has_text and not translation.strip():
             findings = [Finding("empty", "The translation is empty.")]
-        elif source_ids[index]:
+        elif has_text:
             findings = [
                 _sentences(parts[0][index], parts[1][index]),
                 _coverage(parts[0][index], outputs[index].attention, text),

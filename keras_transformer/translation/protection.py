@@ -3,7 +3,7 @@
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, pairwise
@@ -199,6 +199,7 @@ def protect(
     markup: Markup | None = None,
     patterns: Iterable[str | re.Pattern[str]] = (),
     symbols: bool = False,
+    source: str | None = None,
 ) -> Protected:
     r"""Take the parts out of a text that are not translated.
 
@@ -220,6 +221,9 @@ def protect(
         patterns: iterable of regular expressions of further parts to keep.
         symbols: whether the model knows the reserved symbols. They stand for the parts in the text,
             without the letters and quotes around them. Pairs of tags are taken out.
+        source: the string whose translation `text` is. Only the parts that the source has too are
+            taken out, and symbols are the source's. Parts that occur several times are matched in
+            their order. The result is not for `restore`.
 
     Returns:
         A `Protected`.
@@ -231,15 +235,36 @@ def protect(
     own = compiled(patterns)
     if not own and not _HINTS[markup].search(text):
         return Protected(text, markup)
-    spans = _matched(text, _spans(text, markup, own))
-    if not spans and markup != "html":
+    found = _parts(text, markup, own, symbols)
+    if source is not None:
+        found = _also_in(_parts(source, markup, own, symbols), found)
+    if not found and markup != "html":
         return Protected(text, markup)
-    replaced = [span for *_, span in spans if span.is_replaceable] if symbols else []
-    for span, symbol in zip(replaced, cycle(SYMBOLS)):
-        span.letter = symbol
-    skeleton, sources = _merged(*_skeleton(text, spans, markup))
+    replaced = [span for *_, span in found if span.letter in SYMBOLS]
+    skeleton, sources = _merged(*_skeleton(text, found, markup))
     shown, spans = _without_spans(skeleton, sources, markup)
     return Protected(shown, markup, spans, replaced)
+
+
+def _parts(text, markup, patterns, symbols):
+    """Return (start, stop, `_Span`) of the parts of a text, whose letters may be symbols."""
+    found = _matched(text, _spans(text, markup, patterns))
+    replaced = [span for *_, span in found if symbols and span.is_replaceable]
+    for span, symbol in zip(replaced, cycle(SYMBOLS)):
+        span.letter = symbol
+    return found
+
+
+def _also_in(parts, found):
+    """Return the found parts of a translation that its source has too, with its letters."""
+    letters, common = defaultdict(deque), []
+    for *_, span in parts:
+        letters[span.raw].append(span.letter)
+    for *place, span in found:
+        if letters[span.raw]:
+            span.letter = letters[span.raw].popleft()
+            common.append((*place, span))
+    return common
 
 
 def check_markup(markup: str | None) -> None:

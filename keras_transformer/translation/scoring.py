@@ -116,10 +116,10 @@ def teacher_forced(
 
 
 def score_pairs(
-    translator: "Translator", sources: Iterable[Any], targets: Iterable[Any]
+    translator: "Translator", sources: Iterable[Any], targets: Iterable[Any], split: str | None
 ) -> list[TranslationScore]:
     """Return the result of `Translator.score`."""
-    source_ids, target_ids = pair_ids(translator, sources, targets)
+    source_ids, target_ids = pair_ids(translator, sources, targets, split)
     search = translator.search
     layer = -1 if search.coverage_penalty else None
     outputs = teacher_forced(
@@ -142,7 +142,7 @@ def score_pairs(
 
 
 def pair_ids(
-    translator: "Translator", sources: Iterable[Any], targets: Iterable[Any]
+    translator: "Translator", sources: Iterable[Any], targets: Iterable[Any], split: str | None
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return the ids of sources and of their translations, given as strings or as ids.
 
@@ -150,6 +150,7 @@ def pair_ids(
         translator: a `Translator`.
         sources: list of strings, or of ids with prefix and end token, which 0 may pad.
         targets: likewise, one per source.
+        split: as for `Translator.score`.
 
     Returns:
         Two lists of lists of ids.
@@ -163,9 +164,11 @@ def pair_ids(
     prefix = text.target_prefix_ids
     check_selected(text, translator.metadata)
     encode = functools.partial(text.encode_sources, max_length=translator.source_limit())
+    sources, targets = _rows("sources", sources), _rows("targets", targets)
+    check_one_per_source("targets", sources, targets)
+    sources, targets = translator.texts_read(sources, targets, split)
     sources = _ids("sources", sources, encode, model.encoder.token_embedding.input_dim)
     targets = _ids("targets", targets, text.encode_targets, model.config.vocabulary_size)
-    check_one_per_source("targets", sources, targets)
     for index, (source, target) in enumerate(zip(sources, targets)):
         name = f"`targets[{index}]`"
         is_empty = source and len(target) <= len(prefix)
@@ -182,11 +185,14 @@ def pair_ids(
     return sources, targets
 
 
+def _rows(name, rows):
+    rows = rows if isinstance(rows, str) else list(rows)
+    return check_strings(name, rows) if any(isinstance(row, str) for row in rows) else list(rows)
+
+
 def _ids(name, rows, encode, size):
-    if not isinstance(rows, str):
-        rows = list(rows)
-    if any(isinstance(row, str) for row in rows):
-        return encode(check_strings(name, rows))
+    if rows and isinstance(rows[0], str):
+        return encode(rows)
     return [_checked_ids(f"{name}[{index}]", row, size) for index, row in enumerate(rows)]
 
 

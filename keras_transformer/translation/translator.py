@@ -1,4 +1,5 @@
 import copy
+import functools
 import itertools
 import math
 import re
@@ -31,7 +32,13 @@ from keras_transformer.tasks.task import (
 )
 from keras_transformer.translation.checks import TranslationCheck, check_pairs
 from keras_transformer.translation.languages import check_selected, select, tokens_of
-from keras_transformer.translation.protection import Markup, check_markup, compiled, protect
+from keras_transformer.translation.protection import (
+    Markup,
+    Protected,
+    check_markup,
+    compiled,
+    protect,
+)
 from keras_transformer.translation.scoring import TranslationScore, score_pairs
 from keras_transformer.translation.texts import SplitText, check_split, split_text
 from keras_transformer.translation.word_links import word_links
@@ -535,19 +542,44 @@ class Translator(Task):
             UserError: if there is no such way to split.
         """
         split, language = self._split_of(split), str(self.metadata.get("source", "en"))
-        is_plain, texts = self.markup is None, list(texts)
-        symbols = self.preprocessor.has_symbols
-        is_scored = split is None and is_plain and not self.kept_patterns and not symbols
+        is_plain, texts, protect_text = self.markup is None, list(texts), self._protection(split)
         found = []
-        for text, fits in zip(texts, itertools.repeat(None) if is_scored else self._fits(texts)):
-            how = self.markup, self.kept_patterns, symbols
-            protected = None if is_scored else protect(text, *how)
-            if protected is None or (is_plain and not (protected.spans or protected.replaced)):
+        for text, fits in zip(
+            texts, itertools.repeat(None) if split is None else self._fits(texts)
+        ):
+            protected = protect_text(text)
+            if is_plain and not (protected.spans or protected.replaced):
                 found.append(split_text(text, split, language, fits))
             else:
                 parts = split_text(protected.text, split, language, fits, is_plain)
                 found.append(replace(parts, protected=protected))
         return found
+
+    def texts_read(
+        self, sources: Iterable[Any], translations: Iterable[Any], split: str | None = _OF_PRESET
+    ) -> tuple[list[Any], list[Any]]:
+        """Return sources and translations as the model reads them, each as one sentence.
+
+        The parts that are not translated are taken out, or symbols stand for them: see
+        `protecting`. A part of a translation that its source lacks remains.
+
+        Args:
+            sources: list of strings, or of lists of ids, which remain as they are.
+            translations: likewise, one per source.
+            split: as in the call that translates the sources.
+
+        Returns:
+            The pair of the new lists.
+        """
+        protect_text = self._protection(self._split_of(split))
+        pairs = list(zip(sources, translations))
+        return (
+            [protect_text(x).text if isinstance(x, str) else x for x, _ in pairs],
+            [
+                protect_text(y, source=x).text if isinstance(x, str) and isinstance(y, str) else y
+                for x, y in pairs
+            ],
+        )
 
     def language_check(self) -> LanguageCheck:
         """Return a counter of sources that are not in the language that the model translates from.
@@ -617,7 +649,8 @@ class Translator(Task):
         ```
 
         Args:
-            sentence: a string.
+            sentence: a string, which is read as one sentence and shown as the model reads it:
+                without placeholders and tags, or with symbols in their place.
             translation: the translation whose attention is shown. Defaults to the search's.
 
         Returns:
@@ -634,6 +667,7 @@ class Translator(Task):
         self,
         sources: Iterable[str] | Iterable[Sequence[int]],
         targets: Iterable[str] | Iterable[Sequence[int]],
+        split: str | None = _OF_PRESET,
     ) -> list[TranslationScore]:
         """Score given translations, in one pass of the model over batches of pairs.
 
@@ -644,8 +678,10 @@ class Translator(Task):
 
         The score of the ids that a search returned is the score that it reported: its length
         penalty and coverage penalty count, and the tokens of `target_prefix` count in the length
-        only. A text is encoded again, which can give other ids than the search's. Constraints of
-        the search do not count, so a score differs where a `RepetitionPenalty` has lowered a
+        only. A text is encoded again, which can give other ids than the search's. Placeholders,
+        tags and other parts that the model does not read are taken out of both texts, or read as
+        symbols; only parts of a translation that its source lacks are scored. Constraints of the
+        search do not count, so a score differs where a `RepetitionPenalty` has lowered a
         probability. The score of a `Sampling` is log P(y | x), whatever its temperature. A source
         without tokens has the score 0 with an empty translation, and minus infinity with another.
 
@@ -653,6 +689,8 @@ class Translator(Task):
             sources: list of strings, each read as one sentence; or of lists of ids, as the encoder
                 reads them. Rows of an array may be padded with 0.
             targets: list of strings; or of lists of ids, as a search returns them.
+            split: as in the call that translates the sources. It decides whether placeholders are
+                taken out: see the class.
 
         Returns:
             A list of `kt.translation.TranslationScore`, one per pair.
@@ -662,9 +700,14 @@ class Translator(Task):
                 a list of ids is empty or lacks `target_prefix`, or a pair has more tokens than the
                 positions that the model learned.
         """
-        return score_pairs(self, sources, targets)
+        return score_pairs(self, sources, targets, split)
 
-    def check(self, sources: Iterable[str], translations: Iterable[str]) -> list[TranslationCheck]:
+    def check(
+        self,
+        sources: Iterable[str],
+        translations: Iterable[str],
+        split: str | None = _OF_PRESET,
+    ) -> list[TranslationCheck]:
         """Report what seems to have gone missing, or to be repeated or changed, in translations.
 
         ```python
@@ -680,6 +723,7 @@ class Translator(Task):
         Args:
             sources: list of strings.
             translations: list of strings, by this model or by somebody else.
+            split: as for `score`.
 
         Returns:
             A list of `kt.translation.TranslationCheck`, one per pair, whose
@@ -689,7 +733,16 @@ class Translator(Task):
             UserError: if the numbers of sources and translations differ, or one of them is not a
                 string.
         """
-        return check_pairs(self, sources, translations)
+        return check_pairs(self, sources, translations, split=split)
+
+    def _protection(self, split):
+        """Return the function of a text, and of its source, that returns a `Protected`."""
+        symbols = self.preprocessor.has_symbols
+        if split is None and self.markup is None and not self.kept_patterns and not symbols:
+            return lambda text, source=None: Protected(text)
+        return functools.partial(
+            protect, markup=self.markup, patterns=self.kept_patterns, symbols=symbols
+        )
 
     def _split_of(self, split):
         split = self.metadata.get("split", "sentences") if split == _OF_PRESET else split

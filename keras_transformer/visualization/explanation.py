@@ -93,6 +93,7 @@ def explain_translation(
     translator: "Translator", sentence: str, translation: str | None = None
 ) -> Explanation:
     """Return the result of `Translator.explain`."""
+    (sentence,), (translation,) = translator.texts_read([sentence], [translation])
     source, target, beam = _searched(translator, sentence, translation)
     (output,) = translator.preprocessor.decode([target], sentence)
     attention = task_attention(translator, source, target)

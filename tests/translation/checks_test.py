@@ -106,6 +106,26 @@ def test_placeholders_and_lengths_are_compared():
     assert checks._sentences(["See e.g.", "the page."], ["Siehe z. B. die Seite."]) is None
 
 
+def test_the_model_reads_what_it_translates_and_missing_placeholders_are_found(monkeypatch):
+    plain, read = Translator(new_model(), tokenizer()), []
+    forced = checks.teacher_forced
+
+    def noted(model, sources, targets, *arguments, **options):
+        read.append((sources, targets))
+        return forced(model, sources, targets, *arguments, **options)
+
+    monkeypatch.setattr(checks, "teacher_forced", noted)
+    sources = ["the <b>dog</b> sees {name}", "{name}", "{name}"]
+    found = plain.check(sources, ["a <b>cat</b> sees {name}", "", "{other}"])
+    assert [sides[0] for sides in read[0]] == [
+        *plain.preprocessor.encode_sources(["the dog sees"]),
+        *plain.preprocessor.encode_targets(["a cat sees"]),
+    ]
+    assert [kinds(x) for x in found[1:]] == [["empty"], ["placeholders"]]
+    plain.check(sources, sources, split=None)  # the search then reads the text itself
+    assert read[1][0] == plain.preprocessor.encode_sources(sources)
+
+
 @pytest.mark.once
 def test_a_blank_source_and_a_text_longer_than_the_positions_have_no_error():
     learned = Translator(

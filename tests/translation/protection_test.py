@@ -303,6 +303,29 @@ def test_time_is_linear_and_nesting_unlimited(text):
     assert time.process_time() - begin < 5
 
 
+def read(source, translation, markup=None, patterns=(), symbols=False):
+    how = markup, patterns, symbols
+    return protect(source, *how).text, protect(translation, *how, source).text
+
+
+def test_a_translation_is_read_without_the_parts_that_its_source_has():
+    first, second = SYMBOLS[:2]
+    sides = "{a} pays <b>%s</b>.", "{b} <b>%s</b> zahlt {a}."
+    assert read(*sides) == ("pays.", "{b} zahlt.")
+    assert read(*sides, symbols=True) == (
+        f"{first} pays {second}.",
+        f"{{b}} {second} zahlt {first}.",
+    )
+    # Matched in order: the third has no counterpart.
+    assert read("%s of %s", "%s %s %s", symbols=True)[1] == f"{first} {second} %s"
+    assert read("a dog", "{a} <b>Hund</b>") == ("a dog", "{a} <b>Hund</b>")
+    assert read("<p>a &amp; b</p>", "<p>c &amp; <i>d</i></p>", "html")[1] == "c & <i>d</i>"
+    assert (
+        read("an Acme XL", "der Acme XL und Acme M", patterns=["Acme [A-Z]+"])[1]
+        == "der und Acme M"
+    )
+
+
 # The guarantee
 
 TAGS = {

@@ -65,6 +65,33 @@ def test_score_of_a_text_is_the_score_of_its_ids():
         assert math.isclose(text.perplexity, math.exp(-np.mean(ids.token_log_probs)), rel_tol=1e-5)
 
 
+class Echo(Translator):
+    """Its translations are its sources, with their scores."""
+
+    def search_batch(self, token_ids, num_results, *_, **__):
+        ids = np.array(token_ids)
+        scores = [[score.score] for score in self.score(ids, ids)]
+        return ids[:, None], np.array(scores)
+
+
+@pytest.mark.parametrize("has_symbols", [False, True])
+def test_score_of_a_text_with_placeholders_is_the_score_that_the_search_reported(has_symbols):
+    text = TranslationPreprocessor(tokenizer())
+    text = text.with_symbols() if has_symbols else text
+    model = new_model(vocabulary_size=text.tokenizer.vocabulary_size)
+    translator = Echo(model, text, search=SEARCHES["gnmt"])
+    texts = ["the dog sees {name}", "%s runs and %d runs and %s", "a <b>cat</b> <x/> and {a} {b}"]
+    for each, sources in (
+        (translator, texts),
+        (translator.protecting("html"), ["<i>the dog</i> runs"]),
+    ):
+        translations, scores = zip(*each.translate(sources))
+        assert_close([score.score for score in each.score(sources, translations)], scores, 1e-5)
+    # A part that the source lacks is scored as text.
+    scores = translator.score(["a dog"] * 2, ["a dog {x}", "a dog"])
+    assert len(scores[0].token_log_probs) > len(scores[1].token_log_probs)
+
+
 def test_log_probs_are_those_of_the_model_s_logits():
     model = new_model()
     sources, targets = [[5, 6, 7, END_ID], [8, END_ID]], [[9, END_ID], [4, 5, 6, 7, END_ID]]

@@ -11,11 +11,11 @@ from tests.small_corpus import new_model, tokenizer
 
 def test_explain_draws_a_translation_on_a_page_and_in_a_file(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
-    explanation = translator.explain("the <dog> runs")
-    assert explanation.output == translator("the <dog> runs", split=None)
+    explanation = translator.explain("the < dog runs")
+    assert explanation.output == translator("the < dog runs", split=None)
     page = explanation.html()
     assert page.count('<section class="attention">') == 1 and page.count("<svg") == 2
-    assert "the &lt;dog&gt; runs</h1>" in page and 'table class="alignment"' in page
+    assert "the &lt; dog runs</h1>" in page and 'table class="alignment"' in page
     assert unescape(explanation._repr_html_()).count(page) == 1  # a frame around the page
     explanation.save(tmp_path / "new" / "page.html")
     assert (tmp_path / "new" / "page.html").read_text("utf-8") == page
@@ -32,6 +32,13 @@ def test_another_translation_and_a_search_without_a_beam():
     assert [drawn.output] == translator(["the dog"]) and "Beam" not in drawn.html()
     with pytest.raises(kt.UserError, match="must be a string"):
         translator.explain(["the dog"])
+
+
+def test_a_sentence_is_explained_as_the_model_reads_it():
+    translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
+    explanation = translator.explain("the <b>dog</b> sees {name}", "a <b>cat</b> {name}")
+    assert explanation.source == "the dog sees" and explanation.output == "a cat"
+    assert translator.explain("the dog sees {name}").output == translator("the dog sees")
 
 
 def test_a_parse_beside_the_gold_tree():
