@@ -18,7 +18,6 @@ from keras_transformer.commands.score import note_findings
 from keras_transformer.data.corpora import DATASETS, bleu_tokenize
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.text_lines import line_windows
-from keras_transformer.documents.document import LONGEST_UNIT
 from keras_transformer.documents.file_translation import (
     FORMATS,
     check_target,
@@ -178,21 +177,7 @@ def given_or_read(options):
     """Return windows of the sentences of the command line, or of the lines of standard input."""
     if options.sentences:
         return iter([list(options.sentences)])
-    return limited(line_windows(sys.stdin.buffer, "standard input", options.buffer_size))
-
-
-def limited(windows):
-    """Yield the windows up to a line that is too long, which raises a `UserError`."""
-    number = 1
-    for window in windows:
-        size = next((n for n, line in enumerate(window) if len(line) > LONGEST_UNIT), None)
-        yield window[:size]
-        if size is not None:
-            raise kt.UserError(
-                f"standard input, line {number + size}: {len(window[size]):,} characters. "
-                f"Expected at most {LONGEST_UNIT:,}"
-            )
-        number += len(window)
+    return line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
 
 
 def noted(windows, translator, notes, split):

@@ -13,6 +13,7 @@ from keras_transformer.language_codes import language_code
 Item = TypeVar("Item")
 
 WINDOW_SIZE = 4096
+LONGEST_LINE = 100_000  # characters
 
 _READ_BYTES = 1 << 16
 # The seconds to wait for further lines of a program that is still writing. A program that waits for
@@ -66,11 +67,12 @@ def line_windows(file: Any, name: str, size: int | None = None) -> Iterator[list
             otherwise.
 
     Yields:
-        Lists of lines as `decode_lines` yields them. If a line is not valid UTF-8, the lines before
-        it are yielded first.
+        Lists of lines as `decode_lines` yields them. If a line is not valid UTF-8 or too long, the
+        lines before it are yielded first.
 
     Raises:
-        UserError: if `size` is not positive, or a line is not valid UTF-8.
+        UserError: if `size` is not positive, or a line is not valid UTF-8 or has more than 100,000
+            characters.
     """
     if size is None:
         size = 1 if file.isatty() else WINDOW_SIZE
@@ -78,8 +80,18 @@ def line_windows(file: Any, name: str, size: int | None = None) -> Iterator[list
         raise UserError(f"`buffer_size` must be a positive integer. Received: buffer_size={size}")
     number = 1
     for encoded in _encoded_windows(file, size):
-        yield from in_windows(decode_lines(encoded, name, number), size)
+        yield from in_windows(_limited(decode_lines(encoded, name, number), name, number), size)
         number += len(encoded)
+
+
+def _limited(lines, name, first_number):
+    for number, line in enumerate(lines, first_number):
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"{name}, line {number}: {len(line):,} characters. Expected at most "
+                f"{LONGEST_LINE:,}"
+            )
+        yield line
 
 
 def _encoded_windows(file, size):

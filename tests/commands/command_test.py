@@ -1,5 +1,6 @@
 """The command `keras-transformer`: which module runs, help, completion."""
 
+import io
 import os
 import shlex
 import subprocess
@@ -54,6 +55,21 @@ def test_the_task_is_that_of_the_model_if_it_is_not_given(model, task):
     for words in (["evaluate", "--model", model], ["export", f"--model={model}"]):
         module, used = select(words)
         assert module.__name__ == f"keras_transformer.commands.{words[0]}_{task}" and used == 1
+
+
+@pytest.mark.parametrize("words", [["translate", "--model", "multi30k_en_de"],
+                                   ["parse", "--model", "craft_parser"]])  # fmt: skip
+def test_a_line_of_standard_input_that_is_too_long_is_one_line(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a" * 100_001)))
+    with pytest.raises(SystemExit) as error:
+        main(words)
+    output = capsys.readouterr()
+    assert (
+        error.value.code == 2
+        and output.out == ""
+        and output.err
+        == ("error: standard input, line 1: 100,001 characters. Expected at most 100,000\n")
+    )
 
 
 def test_a_training_needs_its_task():

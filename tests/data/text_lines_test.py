@@ -20,12 +20,21 @@ from keras_transformer.data.text_lines import (
     split_sentences,
     without_breaks,
 )
+from keras_transformer.errors import UserError
 
 pytestmark = pytest.mark.once
 
 
 def windows_of(data, size=None):
     return list(line_windows(io.BytesIO(data), "text", size))
+
+
+def test_lines_before_one_that_is_too_long_are_yielded():
+    lines = ["a", "b", "c", "d" * 100_001, "e"]
+    windows = line_windows(io.BytesIO("\n".join(lines).encode()), "text", 2)
+    assert [next(windows), next(windows)] == [["a", "b"], ["c"]]
+    with pytest.raises(UserError, match="text, line 4: 100,001 characters"):
+        next(windows)
 
 
 # Of any stream
@@ -84,7 +93,7 @@ def test_ends_and_byte_order_marks(data, lines):
 
 
 def test_lines_longer_than_what_is_read_at_once():
-    lines = ["x" * 100_000, "é" * 70_000, "", "y" * 200_000]
+    lines = ["x" * 100_000, "é" * 70_000, "", "y" * 100_000]
     assert windows_of("\n".join(lines).encode()) == [lines]
 
 

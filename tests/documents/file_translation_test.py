@@ -9,7 +9,6 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.commands import main
-from keras_transformer.commands.translate import limited
 from keras_transformer.documents import read_document, translate_file
 
 pytestmark = pytest.mark.once
@@ -219,13 +218,6 @@ def test_characters_that_no_xml_can_hold_are_left_out(tmp_path):
         tmp_path / "a.xlf", tmp_path / "b.xlf", lambda texts, markup: ["&copy; &LT; &none; &gt;"]
     )
     assert ">\xa9 &lt; &amp;none; &gt;</target>" in (tmp_path / "b.xlf").read_text()
-
-
-def test_a_line_of_input_that_is_too_long_is_refused_after_the_lines_before_it():
-    windows = limited([["a", "b"], ["c", "d" * 100_001, "e"]])
-    assert [next(windows), next(windows)] == [["a", "b"], ["c"]]
-    with pytest.raises(kt.UserError, match="standard input, line 4: 100,001 characters"):
-        next(windows)
 
 
 def test_the_command_translates_a_file(tmp_path, capsys):
