@@ -22,7 +22,6 @@ from keras_transformer.presets.storage import (
     read_preset,
 )
 from keras_transformer.training.processes import Processes
-from keras_transformer.untranslated import SYMBOLS
 
 # Options that the preset decides.
 _DECIDED = (
@@ -134,10 +133,11 @@ def make_initial_model(
             f"Received: init={str(path)!r}, of a {type(found).__name__}."
         )
     expected = {"vocabulary_size": vocabulary_size, "source_vocabulary_size": None, **expected}
+    # A translator's vocabularies are the preset's own, or these with reserved symbols.
+    may_extend = model_class is Transformer and not initial_preprocessor(init).has_symbols
     for name, value in expected.items():
-        known = found.hyperparameters.get(name)
-        is_extended = name.endswith("vocabulary_size") and value == (known or 0) + len(SYMBOLS)
-        if value != known and not is_extended:
+        is_extended = may_extend and name.endswith("vocabulary_size")
+        if value != found.hyperparameters.get(name) and not is_extended:
             raise UserError(
                 f"The model of {path} has another `{name}` than these options and texts make. A "
                 "parser must be trained with the `linearization`, `tags`, `tag_loss_weight` and "

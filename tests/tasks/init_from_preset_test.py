@@ -8,11 +8,16 @@ from scipy.special import log_softmax
 
 import keras_transformer as kt
 from keras_transformer.data.preprocessor import PrefixedTokenizer
+from keras_transformer.models.variants import ModelOptions
 from keras_transformer.reserved_ids import START_ID
+from keras_transformer.tasks.init_from_preset import make_initial_model
+from keras_transformer.training.processes import Processes
+from keras_transformer.untranslated import SYMBOLS
 from tests.convert import from_fsmt_test, from_m2m100_test
 from tests.convert.fairseq_folders import text
 from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
 from tests.helpers import to_numpy
+from tests.parsing.small_trees import new_parser
 from tests.small_corpus import sentence_pairs, tokenizer
 
 
@@ -48,6 +53,15 @@ def log_loss(translator, pairs):
         (logits,) = to_numpy(translator.model(inputs)).astype("float64")
         losses += [-row[i] for row, i in zip(log_softmax(logits, axis=-1), expected)]
     return np.mean(losses)
+
+
+def test_a_parser_of_more_symbols_than_its_preset_is_no_translator_with_reserved_symbols(tmp_path):
+    parser = new_parser()
+    parser.save_to_preset(tmp_path / "parser")
+    size = parser.model.config.vocabulary_size + len(SYMBOLS)
+    how = ModelOptions(), Processes(), kt.parsing.ParserTransformer
+    with pytest.raises(kt.UserError, match="another `vocabulary_size`"):
+        make_initial_model(tmp_path / "parser", size, *how)
 
 
 @pytest.mark.parametrize(
