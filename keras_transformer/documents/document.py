@@ -12,6 +12,7 @@ from keras_transformer.documents.fragments import Fragment, visible
 from keras_transformer.errors import UserError
 
 LONGEST_UNIT = 100_000  # characters
+_HEAD_BYTES = 4096
 Edit = tuple[int, int, str]  # the start and stop of a place in a text, and its new text
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -97,6 +98,8 @@ class Document:
 class TextDocument(Document):
     """A document in a text format. The place of a unit is its (start, stop) in `text`."""
 
+    _encoding = re.compile(rb"(?!)")  # finds the encoding that the beginning of a file declares
+
     def _read(self) -> None:
         data = self.path.read_bytes()
         mark, name = next((x for x in _MARKS if data.startswith(x[0])), (b"", None))
@@ -121,8 +124,8 @@ class TextDocument(Document):
         raise NotImplementedError
 
     def _declared(self, data: bytes) -> str | None:
-        """Return the encoding that the beginning of a file declares, or None."""
-        return None
+        found = self._encoding.search(data[:_HEAD_BYTES])
+        return found[1].decode() if found else None
 
     def _describe(self, place: Any) -> str:
         return f"line {self.text.count(chr(10), 0, place[0]) + 1}"

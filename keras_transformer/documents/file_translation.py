@@ -154,9 +154,7 @@ def translate_file(
     memory.unlink(missing_ok=True)
     skipped = Counter(document.skipped)
     skipped["without a translation"] = results.count(None)
-    failed = sum(
-        skipped[x] for x in skipped if x.startswith("without a t") or x.startswith("with other")
-    )
+    failed = sum(skipped[x] for x in skipped if x.startswith(("without a t", "with other")))
     return FileReport(
         len(results), len(results) - failed, num_resumed, dict(+skipped), document.remarks
     )

@@ -136,15 +136,12 @@ def fragments(
         if item.kind != "end":
             run.append(item)
             continue
-        partners = _partners(run)
-        begin = 0
-        for index in range(len(run) + 1):
-            if index == len(run) or (
-                run[index].kind in ("open", "close") and index not in partners
-            ):
-                if unit := _unit(text, run, begin, index, partners):
-                    yield unit
-                begin = index + 1
+        partners, begin = _partners(run), 0
+        tags = [index for index, item in enumerate(run) if item.kind in ("open", "close")]
+        for index in [*(tag for tag in tags if tag not in partners), len(run)]:
+            if unit := _unit(text, run, begin, index, partners):
+                yield unit
+            begin = index + 1
         run = []
 
 

@@ -57,30 +57,31 @@ class GettextCatalog(TextDocument):
         starts = [0, *(found.end() for found in re.finditer(r"\r\n?|\n", self.text))]
         forms = None
         for entry in catalog:
-            if entry.obsolete:
-                self.skipped["obsolete"] += 1
-            elif "fuzzy" in entry.flags:
-                self.skipped["fuzzy"] += 1
-            elif entry.msgstr or any(entry.msgstr_plural.values()):
-                self.skipped["translated"] += 1
-            else:
-                start = starts[entry.linenum - 1]
-                found = _ENTRY.match(self.text, start)
-                if found is None:
-                    raise self._error((start, 0), "a message without msgstr")
-                texts = [entry.msgid]
-                if entry.msgid_plural:
-                    texts.append(entry.msgid_plural)
-                    forms = forms or self._forms(catalog.metadata.get("Plural-Forms", ""), start)
-                # The number of the unit, or the text itself if it is none, such as "%d".
-                parts = []
-                for text in texts:
-                    has_words = any(map(str.isalpha, UNTRANSLATED.sub("", text)))
-                    self.skipped["without letters"] += not has_words
-                    is_unit = has_words and self._add(text.strip(), found.span("source"))
-                    parts.append(len(self.units) - 1 if is_unit else text)
-                if any(isinstance(part, int) for part in parts):
-                    self._entries.append((found, texts, parts, forms if texts[1:] else None))
+            reasons = {
+                "obsolete": entry.obsolete,
+                "fuzzy": "fuzzy" in entry.flags,
+                "translated": entry.msgstr or any(entry.msgstr_plural.values()),
+            }
+            if reason := next(filter(reasons.get, reasons), None):
+                self.skipped[reason] += 1
+                continue
+            start = starts[entry.linenum - 1]
+            found = _ENTRY.match(self.text, start)
+            if found is None:
+                raise self._error((start, 0), "a message without msgstr")
+            texts = [entry.msgid]
+            if entry.msgid_plural:
+                texts.append(entry.msgid_plural)
+                forms = forms or self._forms(catalog.metadata.get("Plural-Forms", ""), start)
+            # The number of the unit, or the text itself if it is none, such as "%d".
+            parts = []
+            for text in texts:
+                has_words = any(map(str.isalpha, UNTRANSLATED.sub("", text)))
+                self.skipped["without letters"] += not has_words
+                is_unit = has_words and self._add(text.strip(), found.span("source"))
+                parts.append(len(self.units) - 1 if is_unit else text)
+            if any(isinstance(part, int) for part in parts):
+                self._entries.append((found, texts, parts, forms if texts[1:] else None))
 
     def _forms(self, header: str, place: int) -> list[int]:
         """Return for each plural form whether it is for the plural (1) or the singular (0)."""

@@ -22,11 +22,6 @@ _NOT_TRANSLATED = re.compile(
 _ATTRIBUTE = re.compile(
     r"""\s(?:alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]+)"|'([^']+)')""", re.IGNORECASE
 )
-_CHARSET = re.compile(
-    rb"""<\?xml[^>]*encoding=["']([\w.:-]+)|<meta[^>]*charset\s*=\s*["']?([\w.:-]+)""",
-    re.IGNORECASE,
-)
-_HEAD_BYTES = 4096
 _QUOTES = {'"': "&quot;", "'": "&#39;"}
 
 DIALECT = Dialect(
@@ -41,10 +36,9 @@ class Html(TextDocument):
     """An HTML file. Its units are found in its text, which is not rewritten."""
 
     markup = "html"
-
-    def _declared(self, data: bytes) -> str | None:
-        found = _CHARSET.search(data[:_HEAD_BYTES])
-        return (found[1] or found[2]).decode() if found else None
+    _encoding = re.compile(
+        rb"""<(?:\?xml[^>]*encoding=["']|meta[^>]*charset\s*=\s*["']?)([\w.:-]+)""", re.IGNORECASE
+    )
 
     def _find_units(self) -> None:
         self._check_lines("[^<]", "text without a tag")

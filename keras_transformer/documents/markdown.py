@@ -31,8 +31,7 @@ class Markdown(TextDocument):
         for end in re.finditer(r"\r\n?|\n|\Z", self.text[start:]):
             lines.append((lines[-1][2] if lines else start, start + end.start(), start + end.end()))
         self._lines = lines
-        self._rows: list[list[Span]] = []  # the lines of each unit
-        self._in_table: list[bool] = []
+        self._found: list[tuple[list[Span], bool]] = []  # lines of units; whether they are cells
         parser = markdown_it.MarkdownIt("commonmark").enable("table")
         parser.core.ruler.enableOnly(["normalize", "block"])
         block, cell = "", (-1, 0)  # the last line of a table, and the end of its last cell
@@ -53,21 +52,18 @@ class Markdown(TextDocument):
             for group in self._groups(rows):
                 span = group[0][0], group[-1][1]
                 if self._add("\n".join(self.text[a:b] for a, b in group), span):
-                    self._rows.append(group)
-                    self._in_table.append(is_cell)
+                    self._found.append((group, is_cell))
 
     def _placed(self, contents: list[str], first: int, begin: int, is_cell: bool):
         """Return the places of the lines of a block, without marks such as `>` and `#`, or None."""
         rows = []
         for number, content in enumerate(map(str.strip, contents), first):
             start, stop, _ = self._lines[number]
+            place = self.text.rfind(content, start, stop)
             if is_cell:
-                content = (
-                    content if content in self.text[begin:stop] else content.replace("|", r"\|")
-                )
+                if content not in self.text[begin:stop]:
+                    content = content.replace("|", r"\|")
                 place = self.text.find(content, begin, stop)
-            else:
-                place = self.text.rfind(content, start, stop)
             if place < 0:
                 return None
             rows.append((place, place + len(content)))
@@ -91,7 +87,7 @@ class Markdown(TextDocument):
             yield group
 
     def _replacement(self, index: int, translation: str) -> str:
-        rows, unit = self._rows[index], self.units[index]
+        (rows, is_cell), unit = self._found[index], self.units[index]
         kept, found = (sorted(x[0] for x in _KEPT.finditer(text)) for text in (unit, translation))
         if kept != found:
             self.skipped["with other code or links after translation"] += 1
@@ -100,7 +96,7 @@ class Markdown(TextDocument):
         if len(lines) != len(rows):
             width = max(stop - start for start, stop in rows) if len(rows) > 1 else None
             lines = _wrapped(" ".join(translation.split()), width)
-        if self._in_table[index]:
+        if is_cell:
             lines = [re.sub(r"(?<!\\)\|", r"\\|", line) for line in lines]
         between = [self.text[a[1] : b[0]] for a, b in pairwise(rows)]
         parts = []

@@ -16,7 +16,6 @@ from keras_transformer.documents.fragments import (
 )
 from keras_transformer.errors import UserError
 
-_ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.:-]+)""")
 _PIECE = re.compile(rf"<!\[CDATA\[.*?\]\]>|{COMMENT}|(?P<tag>{TAG})", re.DOTALL)
 _NOT_TRANSLATED = re.compile(r"""\s(?:translate|mtype)\s*=\s*["'](?:no|protected)["']""")
 _ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)#?\w+;")
@@ -39,14 +38,6 @@ class _Place(NamedTuple):
     stop: int
 
 
-class _Segment(NamedTuple):
-    """A `trans-unit` of XLIFF 1 or a `segment` of XLIFF 2, its children by name, and its units."""
-
-    element: Any
-    children: dict[str, Any]
-    units: list[tuple[Fragment, int]]
-
-
 class Xliff(TextDocument):
     """An XLIFF file. Its text is not rewritten, except the `target` elements that are filled.
 
@@ -55,10 +46,7 @@ class Xliff(TextDocument):
     """
 
     markup = "html"
-
-    def _declared(self, data: bytes) -> str | None:
-        found = _ENCODING.match(data)
-        return found[1].decode() if found else None
+    _encoding = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.:-]+)""")
 
     def _find_units(self) -> None:
         root = parse_xml(self.path.read_bytes(), str(self.path))
@@ -70,7 +58,8 @@ class Xliff(TextDocument):
         self._attribute = "trgLang" if self._is_2 else "target-language"
         self._owners = [root] if self._is_2 else list(root.iter("{*}file"))
         self.language = next(filter(None, (x.get(self._attribute) for x in self._owners)), None)
-        self._segments: list[_Segment] = []
+        # The elements, their children by name, and their units.
+        self._segments: list[tuple[Any, dict[str, Any], list[tuple[Fragment, int]]]] = []
         for element in root.iter("{*}segment" if self._is_2 else "{*}trans-unit"):
             children = {local_name(child): child for child in element.iterchildren("*")}
             if reason := self._skip_reason(element, children):
@@ -82,7 +71,7 @@ class Xliff(TextDocument):
                 if self._add(part.text, part[:2]):
                     units.append((part, len(self.units) - 1))
             if units:
-                self._segments.append(_Segment(element, children, units))
+                self._segments.append((element, children, units))
 
     def _places_of_elements(self) -> list[_Place]:
         places, opened = [], []
@@ -119,29 +108,28 @@ class Xliff(TextDocument):
             for owner in self._owners
             if self.language and owner.get(self._attribute) is None
         ]
-        for segment in self._segments:
-            source, target = (segment.children.get(name) for name in ("source", "target"))
-            place = self._place[source]
-            units = [
+        for element, children, units in self._segments:
+            place = self._place[children["source"]]
+            new = [
                 (part.start, part.stop, text)
-                for part, number in segment.units
+                for part, number in units
                 if (text := self._restored(part, translations[number], self.text.__getitem__))
             ]
-            if len(units) < len(segment.units):
+            if len(new) < len(units):
                 continue
-            content = splice(self.text, units, place.content_start, place.content_stop)
-            if target is not None:
-                start, inner, _, stop = self._place[target]
+            content = splice(self.text, new, place.content_start, place.content_stop)
+            if "target" in children:
+                start, inner, _, stop = self._place[children["target"]]
                 space, tag = "", re.sub(r"\s*/>$", ">", self.text[start:inner])
             else:
-                start = stop = self._place[segment.children.get("seg-source", source)].stop
+                start = stop = self._place[children.get("seg-source", children["source"])].stop
                 before = self.text[: place.start]
                 space = before[len(before.rstrip()) :]
                 tag = self.text[place.start : place.content_start]
                 tag = re.sub(r"source\b[^>]*", "target", tag)
             if self._is_2:
                 marks = ("state", "translated", "subState", "kt:needs-review")
-                edits.append(self._tag_edit(segment.element, *marks))
+                edits.append(self._tag_edit(element, *marks))
             else:
                 tag = with_attribute(tag, "state", "needs-review-translation")
             name = re.match(r"<([^\s>]+)", tag)[1]  # type: ignore[index]
