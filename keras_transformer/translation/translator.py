@@ -650,7 +650,7 @@ class Translator(Task):
 
         Args:
             sentence: a string, which is read as one sentence and shown as the model reads it:
-                without placeholders and tags, or with symbols in their place.
+                without placeholders and tags, or with symbols in their place (①, ②, ...).
             translation: the translation whose attention is shown. Defaults to the search's.
 
         Returns:

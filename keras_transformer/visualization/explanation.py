@@ -12,6 +12,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.parsing.trees import tagged_words, to_bracketed
 from keras_transformer.reserved_ids import PAD_ID
+from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.visualization.attention import (
     Alignment,
     Attention,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
     from keras_transformer.parsing.words import Sentence
     from keras_transformer.translation.translator import Translator
+
+# Fonts have no sign for a reserved symbol: circled numbers stand for them.
+_VISIBLE = str.maketrans({symbol: chr(0x2460 + i) for i, symbol in enumerate(SYMBOLS)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +63,8 @@ class Explanation:
             parts.append(str(self.comparison))
         elif self.tree is not None:
             parts.append(tree_text(self.tree))
-        return "\n\n".join(parts + [str(x) for x in (self.alignment, self.beam) if x is not None])
+        parts += [str(x) for x in (self.alignment, self.beam) if x is not None]
+        return "\n\n".join(parts).translate(_VISIBLE)
 
     def html(self) -> str:
         """Return the page, a self-contained HTML string."""
@@ -77,7 +82,7 @@ class Explanation:
             ]
         if self.beam is not None:
             sections += ["<h2>Beam</h2>", _scrolled(self.beam.svg())]
-        return page(self.source, sections)
+        return page(self.source, sections).translate(_VISIBLE)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the page if the path ends with .html, and the text otherwise."""

@@ -43,7 +43,7 @@ def attention_section(attention: Attention) -> str:
         kinds[kind] = {"title": name, "queries": queries, "keys": keys, "weights": values}
     data = {"colors": colors(attention.cross.shape[1]), "kinds": kinds}
     # "</" would end the script.
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return _filled("attention.html", {"data": text})
 
 

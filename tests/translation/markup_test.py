@@ -3,6 +3,7 @@
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.untranslated import SYMBOLS
 from tests.helpers import error_of
 from tests.translation.word_links_test import MODEL
 
@@ -86,6 +87,12 @@ def test_a_text_that_is_scored_is_read_as_it_is_by_a_model_without_symbols(witho
 def test_a_model_without_symbols_keeps_placeholders_too(without_symbols):
     (text,) = without_symbols(["A man pays %s for <b>{name}</b>."])
     assert all(text.count(part) == 1 for part in ("%s", "{name}", "<b>", "</b>"))
+
+
+def test_symbols_are_numbers_on_the_page_of_an_explanation(translator):
+    explanation = translator.explain("A man pays {name}.")
+    for shown in (explanation.html(), str(explanation)):
+        assert "pays ①" in shown and SYMBOLS[0] not in shown and "\\uee10" not in shown
 
 
 def test_bad_arguments_are_named(translator):
