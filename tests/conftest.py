@@ -11,6 +11,7 @@ import hypothesis
 import keras
 import pytest
 
+import keras_transformer as kt
 from keras_transformer import command_line
 from keras_transformer.compilation_cache import OFF, VARIABLE
 
@@ -59,6 +60,18 @@ def give_freed_memory_back():
     """The recipes keep it for their next step; one process of many tests would keep that of all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command_line, "keep_freed_memory", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def short_outputs():
+    """Let translators search outputs of few tokens by default.
+
+    A model that is hardly trained does not end its outputs. Most of a short training would be its
+    validations, which search outputs of 50 tokens more than their sources have.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kt.Translator, "default_search", kt.BeamSearch(extra_length=5))
         yield
 
 

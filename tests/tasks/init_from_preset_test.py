@@ -21,6 +21,9 @@ from tests.parsing.small_trees import new_parser
 from tests.small_corpus import sentence_pairs, tokenizer
 
 
+pytestmark = pytest.mark.usefixtures("short_outputs")
+
+
 def marian(folder):
     """Two tokenizers of one vocabulary, and the name of the target's language before sources."""
     names = vocabulary((spm(0), spm(1)), more=(">>deu<<", ">>fra<<"))

@@ -8,6 +8,8 @@ import keras_transformer as kt
 from tests.helpers import to_numpy
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
+pytestmark = pytest.mark.usefixtures("short_outputs")
+
 OPTIONS = {
     **{"dropout": 0.1, "peak_learning_rate": 0.01, "warmup_steps": 1, "num_shapes": 1},
     **{"batch_tokens": 256, "interval": 2, "average": 1, "lora": 2},

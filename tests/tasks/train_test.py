@@ -11,6 +11,8 @@ import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 from keras_transformer.training.training_state import list_states
 
+pytestmark = pytest.mark.usefixtures("short_outputs")
+
 # A model and batches that take a second.
 SMALL = {
     **{"vocabulary_size": 300, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},

@@ -8,6 +8,8 @@ from keras_transformer.translation import translator as translator_module
 from keras_transformer.untranslated import SYMBOLS
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
+pytestmark = pytest.mark.usefixtures("short_outputs")
+
 OPTIONS = {
     **{"batch_tokens": 512, "seed": 3, "num_shapes": 1, "interval": 1, "average": 1, "steps": 1},
     **{"peak_learning_rate": 1e-9, "protect": True},

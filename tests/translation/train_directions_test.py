@@ -9,6 +9,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 
+pytestmark = pytest.mark.usefixtures("short_outputs")
+
 SMALL = {
     **{"vocabulary_size": 200, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},
     **{"num_shapes": 1, "interval": 2, "average": 1, "seed": 3},
@@ -128,7 +130,7 @@ def test_long_lines_decide_nothing(tmp_path, caplog):
         ("dog", "\u4e00\u4e8c" * 20),
     ]
     # Any lists of pairs can be trained on.
-    train, val = [*train, *odd], [*val, ("house " * 100, "Haus")]
+    train, val = [*train, *odd], [*val, ("house", "Haus " * 100)]
     options = {**SMALL, "byte_fallback": True, "vocabulary_size": 460, "steps": 2}
     options |= {"character_coverage": 0.98, "max_tokens": 90}
     kt.Translator.train(train, val, **options, output_dir=tmp_path)
