@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
-from tests.imports_test import run_python
 
 pytestmark = pytest.mark.once
 
@@ -95,19 +94,6 @@ def test_each_public_name_has_one_namespace():
             homes.setdefault(name, []).append(namespace or "kt")
     twice = {name: found for name, found in homes.items() if len(found) > 1}
     assert not twice
-
-
-def test_names_are_loaded_when_asked_for():
-    process = run_python("""
-import sys
-import keras
-import keras_transformer as kt
-module = "keras_transformer.parsing.evalb.scores"
-assert module not in sys.modules
-assert kt.parsing.EvalbScores.__module__ == module
-assert "keras_transformer.parsing.treebanks" not in sys.modules and "nltk" not in sys.modules
-""")
-    assert process.returncode == 0, process.stderr
 
 
 # What belongs to command lines
