@@ -46,6 +46,11 @@ from tests.decoding.search_functions import beam_search, greedy_search
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
 
+# `test_narrow_beam_equals_reference` shows that the outputs of all seeds are of many kinds; for
+# what else a search can be told, some stand for all.
+FEW_SEEDS = SEEDS[:3]
+
+
 # The references themselves
 
 
@@ -227,7 +232,7 @@ def test_coverage_chooses_between_the_hypotheses_compared():
 
 
 def test_beam_of_one_is_greedy():
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         model = narrow_model(seed)
         token_ids, scores = search(model, **ONE)
         greedy_ids, greedy_scores = greedy_search(model, SOURCE, EXTRA_LENGTH)
@@ -236,7 +241,7 @@ def test_beam_of_one_is_greedy():
 
 
 def test_fewer_results_are_the_first_of_more():
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         model = narrow_model(seed)
         token_ids, scores = search(model, **BEST_OF_PAIR)
         two_ids, two_scores = search(model, **PAIR)
@@ -245,7 +250,7 @@ def test_fewer_results_are_the_first_of_more():
 
 
 def test_results_are_sorted_and_distinct():
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         token_ids, scores, _ = search(narrow_model(seed), **FULL)
         assert (scores[:, :-1] >= scores[:, 1:]).all()
         for results in token_ids[:-1].tolist():
@@ -348,7 +353,7 @@ def test_takes_a_list_of_banned_tokens():
 
 
 def test_prefix_equals_reference():
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         model = narrow_model(seed)
         token_ids, scores = search(model, prefix_token_ids=PREFIX, **PAIR)
         for results, result_scores, prefix in zip(token_ids, scores, map(without_padding, PREFIX)):
@@ -380,13 +385,13 @@ def test_a_row_of_padding_is_empty_whatever_its_prefix():
 @pytest.mark.parametrize("width", [0, 4])
 def test_empty_prefix_changes_nothing(width):
     prefix = np.zeros((6, width), "int32")
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         model = narrow_model(seed)
         assert_equals_reference(model, prefix_token_ids=prefix, **PAIR)
 
 
 def test_all_options_together_equal_the_search_in_plain_python():
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         assert_equals_reference(narrow_model(seed), **EVERYTHING)
 
 
@@ -395,7 +400,7 @@ def test_all_options_together_equal_the_search_in_plain_python():
 
 def test_pre_norm_and_free_sizes_equal_reference():
     options = {"normalize_first": True, "key_dim": 3, "value_dim": 5, "use_bias": True}
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         assert_equals_reference(narrow_model(seed, **options), **FULL)
 
 
@@ -590,12 +595,12 @@ def large_model():
 
 
 def test_large_vocabulary_and_learned_positions_equal_reference():
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         assert_equals_reference(reweight(large_model(), seed), HAND_SOURCE, **LARGE_OPTIONS)
 
 
 def test_encoder_with_a_window_equals_reference():
-    for seed in SEEDS:
+    for seed in FEW_SEEDS:
         assert_equals_reference(narrow_model(seed, attention_window=3), **FULL)
 
 

@@ -106,9 +106,9 @@ def word_search(beam_size, action_beam_size, fast_track, alpha=0.0, rules=()):
 def test_equals_the_search_in_plain_python(widths, num_results, alpha):
     search = word_search(*widths, alpha)
     # Every other model counts the words.
-    models = [lively_model(seed, **(COUNTED if seed % 2 else {})) for seed in range(5)]
+    models = [lively_model(seed, **(COUNTED if seed % 2 else {})) for seed in range(3)]
     compared = sum(assert_equals_reference(model, search, num_results) for model in models)
-    assert compared > 0.8 * 5 * len(NUM_WORDS)  # close decisions are rare
+    assert compared > 0.8 * 3 * len(NUM_WORDS)  # close decisions are rare
 
 
 @pytest.mark.parametrize(("num_words", "size"), [(2, 6), (3, 5)])
@@ -138,7 +138,7 @@ def test_one_hypothesis_is_greedy_search():
     token_ids, num_words = sources(NUM_WORDS)
     rules = (GRAMMAR.over(num_words),)
     greedy = kt.BeamSearch(1, 0, extra_length=EXTRA_LENGTH)
-    for seed in range(5):
+    for seed in range(3):
         model = lively_model(seed)
         expected = searched(model, token_ids, greedy, 1, rules)
         found = searched(model, token_ids, word_search(1, 1, 0), 1, rules)
@@ -191,9 +191,9 @@ def test_constraints_that_look_back_know_of_those_that_wait():
 
     search = word_search(3, 5, 1, rules=(constraints.NoRepeatedNgrams(2),))
     compared = [
-        assert_equals_reference(lively_model(seed), search, 2, no_pair_twice) for seed in range(4)
+        assert_equals_reference(lively_model(seed), search, 2, no_pair_twice) for seed in range(2)
     ]
-    assert sum(compared) > 0.8 * 4 * len(NUM_WORDS)
+    assert sum(compared) > 0.8 * 2 * len(NUM_WORDS)
 
 
 def test_each_hypothesis_has_its_own_length():
