@@ -31,6 +31,12 @@ def to_numpy(x):
     return ops.convert_to_numpy(x.detach() if hasattr(x, "detach") else x)
 
 
+def logits_of(model, inputs):
+    """By one program on JAX, which would compile each operation by itself otherwise."""
+    is_jax = keras.backend.backend() == "jax"
+    return to_numpy(model.predict_on_batch(inputs) if is_jax else model(inputs))
+
+
 def assert_close(actual, expected, atol=1e-5):
     np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), rtol=0, atol=atol)
 

@@ -13,7 +13,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
-from tests.helpers import assert_close, to_numpy
+from tests.helpers import assert_close, logits_of, to_numpy
 from tests.small_corpus import WORDS, new_model, sentence_pairs, tokenizer
 from tests.translation import two_vocabularies_test as two
 
@@ -82,8 +82,15 @@ def test_keras_hub_loads_what_we_save(preset, translator, lm):
     backbone = keras_hub.models.Backbone.from_preset(preset)
     assert type(backbone) is hub.TransformerBackbone
     assert backbone.hyperparameters == translator.model.hyperparameters
-    for model in (backbone, lm, lm.backbone):
-        assert_close(model(INPUTS), translator.model(INPUTS), atol=1e-6)
+    expected = logits_of(translator.model, INPUTS)
+    for model in (backbone, lm.backbone):
+        assert_close(logits_of(model, INPUTS), expected, atol=1e-6)
+    texts = TEXTS[:2]  # one batch, one program
+    assert lm.generate(texts) == translator(texts)
+
+
+def test_logits_and_texts_of_several_lengths_are_the_translator_s(translator, lm):
+    assert_close(lm(INPUTS), translator.model(INPUTS), atol=1e-6)
     assert lm.generate(TEXTS) == translator(TEXTS)
 
 
