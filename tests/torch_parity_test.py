@@ -106,9 +106,9 @@ def test_a_decoder_layer_equals_pytorchs(normalize_first, use_bias):
     assert_close(ours(TARGET, SOURCE, encoder_padding_mask=SOURCE_MASK), expected)
 
 
-def model_pair(normalize_first, use_bias=False):
+def model_pair(normalize_first, use_bias=False, num_layers=2):
     ours = Transformer(
-        *(30, 2, HIDDEN_DIM, 32, HEADS),
+        *(30, num_layers, HIDDEN_DIM, 32, HEADS),
         dropout=0.0,
         normalize_first=normalize_first,
         use_bias=use_bias,
@@ -142,11 +142,12 @@ def test_the_whole_model_equals_pytorchs(normalize_first, use_bias):
 
 
 @pytest.mark.parametrize(
-    "normalize_first", [pytest.param(False, marks=pytest.mark.each_backend), True]
+    ("normalize_first", "num_layers"),
+    [pytest.param(False, 1, marks=pytest.mark.each_backend), (False, 2), (True, 2)],
 )
-def test_two_steps_of_training(normalize_first):
+def test_two_steps_of_training(normalize_first, num_layers):
     """Gradients reach every weight as PyTorch's do. (SGD: Adam would hide a wrong scale.)"""
-    ours, theirs = model_pair(normalize_first)
+    ours, theirs = model_pair(normalize_first, num_layers=num_layers)
     ours.compile(keras.optimizers.SGD(0.5), LabelSmoothedCrossentropy(0.1))
     optimizer = torch.optim.SGD(
         # Our projections have no biases; those of the copy must stay 0.
@@ -180,8 +181,8 @@ def test_two_steps_of_training(normalize_first):
             theirs.transformer.encoder.layers[0].linear1.bias,
         ),
         (
-            ours.encoder.layers[1].self_attention_norm.gamma,
-            theirs.transformer.encoder.layers[1].norm1.weight,
+            ours.encoder.layers[-1].self_attention_norm.gamma,
+            theirs.transformer.encoder.layers[-1].norm1.weight,
         ),
     ):
         assert_close(variable, parameter)

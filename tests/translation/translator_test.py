@@ -350,7 +350,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def translator():
-    return Translator(new_model(), tokenizer(), {"source": "en"}, extra_length=3, batch_tokens=64)
+    return Translator(new_model(), tokenizer(), {"source": "en"}, extra_length=3)
 
 
 @pytest.fixture(scope="module")
