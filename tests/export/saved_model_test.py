@@ -26,7 +26,8 @@ def translator():
     keras.utils.set_random_seed(1)
     tokenizer = Tokenizer.train(SENTENCES, 200)
     model = kt.Transformer(200, 1, 16, 32, 2, key_dim=4, value_dim=6)
-    return kt.Translator(model, tokenizer, batch_tokens=64, beam_size=3, max_source_length=200)
+    options = {"beam_size": 3, "extra_length": 10, "max_source_length": 200}
+    return kt.Translator(model, tokenizer, batch_tokens=64, **options)
 
 
 @pytest.fixture(scope="module")
