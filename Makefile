@@ -94,8 +94,8 @@ demo: export KERAS_BACKEND = tensorflow
 demo: $(DEMO)/installed
 	cd $(DEMO) && bin/keras-transformer train translation --dataset synthetic --output-dir runs \
 		--vocabulary-size 1500 --num-layers 2 --dropout 0 --batch-tokens 1024 --num-shapes 6 \
-		--steps 1400 --interval 1400 --warmup-steps 200 --peak-learning-rate 0.003 \
-		--cooldown-steps 700 --average 1 --overwrite
+		--steps 1400 --interval 1400 --warmup-steps 200 --peak-learning-rate 0.005 \
+		--cooldown-steps 700 --label-smoothing 0 --average 1 --overwrite
 	cd $(DEMO) && bin/keras-transformer export --model runs/model --output runs/saved_model
 	cd $(DEMO) && bin/python $(CURDIR)/recipes/translation/translate_with_saved_model.py runs/saved_model \
 		"The old man sees a dog that sleeps." \
