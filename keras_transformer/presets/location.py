@@ -35,8 +35,12 @@ _KAGGLE_MODEL = re.compile(r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/\d+)?", re.IGNORECAS
 
 
 def saved_models() -> Path:
-    """Return the folder of presets of a checkout. A wheel does not contain it."""
-    return Path(__file__).parents[2] / "saved_models"
+    """Return the folder of presets of a checkout.
+
+    A wheel does not contain it. For an installed package it is the one in the working directory.
+    """
+    own = Path(__file__).parents[2] / "saved_models"
+    return own if own.is_dir() else Path("saved_models")
 
 
 def locate(preset: str | os.PathLike) -> Path:

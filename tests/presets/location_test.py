@@ -33,6 +33,15 @@ def test_a_name_is_found_in_saved_models_unless_there_is_such_a_folder(tmp_path,
             message_of(name)
 
 
+def test_an_installed_package_finds_names_in_the_working_directory(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages" / "keras_transformer" / "presets" / "location.py"
+    monkeypatch.setattr(location, "__file__", str(installed))
+    monkeypatch.chdir(tmp_path)
+    assert "Without a checkout" in message_of("small")
+    (tmp_path / "saved_models" / "small").mkdir(parents=True)
+    assert locate("small") == Path("saved_models/small")
+
+
 def test_a_name_without_a_checkout(monkeypatch, tmp_path):
     monkeypatch.setattr(location, "saved_models", lambda: tmp_path / "none")
     assert "Without a checkout" in message_of("multi30k_en_de")
