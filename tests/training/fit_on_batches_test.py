@@ -51,7 +51,7 @@ def fitted(tmp_path_factory):
         "batches": batches,
         "before": before,
         "history": history,
-        "asked": batches.asked,
+        "asked": [*batches.asked],
     }
 
 
