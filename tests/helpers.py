@@ -32,7 +32,7 @@ def to_numpy(x):
 
 
 def logits_of(model, inputs):
-    """By one program on JAX, which would compile each operation by itself otherwise."""
+    """Return logits, by one program on JAX, which would compile each operation by itself."""
     is_jax = keras.backend.backend() == "jax"
     return to_numpy(model.predict_on_batch(inputs) if is_jax else model(inputs))
 
