@@ -55,7 +55,7 @@ else:
     raise AssertionError
 """
 TRAIN = """
-import sys, tempfile
+import pathlib, sys, tempfile
 sys.modules.update(dict.fromkeys(["tensorflow", "tensorflow_text", "keras_hub"]))
 import keras_transformer as kt
 from tests.small_corpus import sentence_pairs
@@ -67,6 +67,7 @@ with tempfile.TemporaryDirectory() as folder:
     kt.Translator.train(text, text, output_dir=folder, **options)
     translator = kt.Translator.from_preset(folder + "/model", extra_length=2)
     assert len(translator(["the dog"])) == 1
+    assert any(pathlib.Path(folder, "tensorboard").rglob("events*"))
 """
 
 

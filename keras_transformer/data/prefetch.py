@@ -90,6 +90,9 @@ def _tensorflow_dataset(make):
         return (make(index) for index in itertools.count())
 
     signature = keras.tree.map_structure(lambda x: tf.TensorSpec((None, None), x.dtype), make(0))
-    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(
-        tf.data.AUTOTUNE
-    )
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(_COUNT)
+    # There is nothing to tune here. And `fit`, which leaves this dataset before its end, would have
+    # to wait up to a minute for TensorFlow's tuning thread, which sleeps longer each time.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)

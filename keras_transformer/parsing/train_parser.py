@@ -39,7 +39,7 @@ from keras_transformer.tasks.pipeline import (
     save_training,
 )
 from keras_transformer.training.context import TrainingContext
-from keras_transformer.training.trainer import average_weights, fit, validate
+from keras_transformer.training.trainer import average_weights, fit, is_averaged, validate
 from keras_transformer.validation import (
     check_choice,
 )
@@ -100,13 +100,19 @@ def train_parser(
 
     # Training (section 5.2)
     some = list(val)[: options.parsing.val_sentences]
-    scores = {"val_f1": lambda: round(score_trees(scored, some).f1, 2)}
-    fitted = fit(model, batches, context, scores)
+    results = {}
+
+    def score_val():
+        results["val"] = score_trees(scored, some)
+        return round(results["val"].f1, 2)
+
+    fitted = fit(model, batches, context, {"val_f1": score_val})
 
     # Averaging the last checkpoints (section 6.1), and evaluation
     weights = average_weights(model, context)
     validation = validate(model, batches.val)
-    results = {"val": score_trees(scored, some)}
+    if not results or is_averaged(context):
+        score_val()
     before, after = fitted.history["val_f1"][-1], results["val"].f1
     report = [
         f"{results['val'].sentences} of val: F1 {before:.2f} with the last weights, {after:.2f} "

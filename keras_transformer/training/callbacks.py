@@ -7,8 +7,12 @@ callbacks here count in Python. Work that needs the model is done in `on_train_b
 Keras calls in order, and only if there is something to do.
 """
 
+import os
+import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import keras
@@ -136,16 +140,44 @@ class StopOnNonFinite(keras.callbacks.Callback):
         )
 
 
-class TensorBoard(keras.callbacks.TensorBoard):
-    """Keras's TensorBoard callback for one value per epoch, without work at each batch."""
+class TensorBoard(keras.callbacks.Callback):
+    """A callback that writes each epoch's logs for TensorBoard, under the names that Keras uses.
 
-    async_safe = True
+    Keras's own needs TensorFlow, which other backends would import for it: seconds, and hundreds of
+    megabytes. It also works at each batch.
 
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        pass
+    Args:
+        folder: folder of the log. It gets the subfolders `train` and `validation`.
+    """
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        pass
+    def __init__(self, folder: Path):
+        super().__init__()
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+        self._files = {split: folder / split / name for split in ("train", "validation")}
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        logs = {name: float(value) for name, value in (logs or {}).items()}
+        of_val = {name: value for name, value in logs.items() if name.startswith("val_")}
+        self._write("train", epoch, {name: logs[name] for name in logs.keys() - of_val.keys()})
+        self._write(
+            "validation", epoch, {name.removeprefix("val_"): x for name, x in of_val.items()}
+        )
+
+    def _write(self, split, epoch, logs):
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        path, now = self._files[split], time.time()
+        values = [Summary.Value(tag=f"epoch_{name}", simple_value=x) for name, x in logs.items()]
+        events = [Event(wall_time=now, step=epoch, summary=Summary(value=values))]
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            events.insert(0, Event(wall_time=now, file_version="brain.Event:2"))
+        with path.open("ab") as file:
+            writer = RecordWriter(file)
+            for event in events:
+                writer.write(event.SerializeToString())
 
 
 class LogScore(keras.callbacks.Callback):

@@ -231,6 +231,17 @@ def fit_in_parts(
             return
 
 
+def is_averaged(context: TrainingContext) -> bool:
+    """Return whether `average_weights` changes the weights that the last validation scored.
+
+    Args:
+        context: the `TrainingContext`.
+    """
+    options = context.options
+    kept = options.checkpoints
+    return kept.average > 1 or bool(kept.keep_best) or options.optimizer.ema is not None
+
+
 def average_weights(model: keras.Model, context: TrainingContext) -> str:
     """Average checkpoints into the model (section 6.1), or use the moving average of its weights.
 
@@ -347,8 +358,8 @@ def _progress(context):
 
 
 def _tensorboard(folder):
-    """Return the callback that logs to TensorBoard. It needs TensorFlow, on every backend."""
-    if importlib.util.find_spec("tensorflow") is None:
-        logger.info("No TensorBoard log: tensorflow is not installed.")
+    """Return the callback that logs to TensorBoard, where that is installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        logger.info("No TensorBoard log: tensorboard is not installed.")
         return []
     return [TensorBoard(folder / "tensorboard")]

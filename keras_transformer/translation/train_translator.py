@@ -20,7 +20,7 @@ from keras_transformer.tasks.pipeline import (
     save_training,
 )
 from keras_transformer.training.context import TrainingContext
-from keras_transformer.training.trainer import average_weights, fit, validate
+from keras_transformer.training.trainer import average_weights, fit, is_averaged, validate
 from keras_transformer.translation.options import TranslatorTrainingOptions
 from keras_transformer.untranslated import SYMBOLS
 
@@ -89,17 +89,21 @@ def train_translator(
     greedy = task_class(model, preprocessor, origin, search="greedy")
 
     # Training (section 5.2)
-    scores = {"val_bleu": lambda: round(score_text(greedy, val).bleu, 2)}
-    fitted = fit(model, batches, context, scores)
+    results = {}
+
+    def score_val():
+        results["val"] = score_text(greedy, val)
+        return round(results["val"].bleu, 2)
+
+    fitted = fit(model, batches, context, {"val_bleu": score_val})
 
     # Averaging the last checkpoints, and evaluation (section 6.1)
     weights = average_weights(model, context)
     validation = validate(model, batches.val)
-    results = {
-        name: score_text(greedy, text)
-        for name, text in (("val", val), ("test", test))
-        if text is not None
-    }
+    if not results or is_averaged(context):
+        score_val()
+    if test is not None:
+        results["test"] = score_text(greedy, test)
     before, after = fitted.history["val_bleu"][-1], results["val"].bleu
     report = [f"val: BLEU {before:.2f} with the last weights, {after:.2f} with the {weights}"]
     report += [f"{name}, greedy search, {weights}:\n{result}" for name, result in results.items()]

@@ -10,6 +10,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 from keras_transformer.training.training_state import list_states
+from keras_transformer.translation import train_translator
+from keras_transformer.translation.train_translator import score_text
 
 pytestmark = pytest.mark.usefixtures("short_outputs")
 
@@ -138,7 +140,9 @@ def test_several_batches_at_once_are_the_same_training(trained, texts, tmp_path,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choice", [{}, {"ema": 0.5}, {"keep_best": "val_loss", "average": 1, "patience": 1}], ids=str
+    "choice",
+    [{}, {"average": 1}, {"ema": 0.5}, {"keep_best": "val_loss", "average": 1, "patience": 1}],
+    ids=str,
 )
 def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, choice):
     # With a moving average too, which must not find its way into the weights between two `fit`.
@@ -229,16 +233,24 @@ def test_train_a_parser(trained_parser):
     assert keras.config.dtype_policy().name == "float32"
 
 
-def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path):
+def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path, monkeypatch):
     folder, translator = trained
+    scored = []
+
+    def score(translator, text):
+        scored.append(text.name)
+        return score_text(translator, text)
+
+    monkeypatch.setattr(train_translator, "score_text", score)
     # What decides the sizes is left to the preset.
     options = {**SMALL, "steps": 2, "output_dir": tmp_path, "init": str(folder / "model")}
     with pytest.raises(kt.UserError, match="`scale`.*`init`.*vocabulary_size=300"):
         kt.Translator.train(*parallel_texts(texts), **options)
     for name in ("vocabulary_size", "num_layers", "scale"):
         del options[name]
-    options = {**options, "peak_learning_rate": 1e-9, "dropout": 0.0}
+    options = {**options, "peak_learning_rate": 1e-9, "dropout": 0.0, "average": 1}
     tuned = kt.Translator.train(*parallel_texts(texts), **options)
+    assert len(scored) == 1  # the last weights once, although they are the "average" too
     assert tuned.tokenizer.proto == translator.tokenizer.proto
     expected = {**translator.model.hyperparameters, "dropout": 0.0}
     assert tuned.model.hyperparameters == expected

@@ -17,6 +17,7 @@ from keras_transformer.training.callbacks import (
     LimitInFlightBatches,
     LogScore,
     StopOnNonFinite,
+    TensorBoard,
     first_compiled_batch,
     xla_pays,
 )
@@ -363,6 +364,37 @@ on_tensorflow = pytest.mark.skipif(
 
 
 @pytest.mark.once
+@pytest.mark.each_backend
+def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
+    event_accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+
+    def read(folder):
+        log = event_accumulator.EventAccumulator(str(folder)).Reload()
+        return {
+            tag: [(event.step, event.value) for event in log.Scalars(tag)]
+            for tag in log.Tags()["scalars"]
+        }
+
+    callbacks = [LogScore("val_bleu", lambda: 30.5), TensorBoard(tmp_path / "ours")]
+    if keras.backend.backend() == "tensorflow":
+        callbacks.append(keras.callbacks.TensorBoard(tmp_path / "keras"))
+    history = fit(2, callbacks)
+    for split in ("train", "validation"):
+        if keras.backend.backend() == "tensorflow":
+            log = event_accumulator.EventAccumulator(str(tmp_path / "keras" / split)).Reload()
+            tags = {tag for tag in log.Tags()["tensors"] if tag.startswith("epoch_")}
+            assert tags == set(read(tmp_path / "ours" / split))
+    assert read(tmp_path / "ours" / "train") == {
+        "epoch_loss": list(enumerate(np.float32(history["loss"]).tolist()))
+    }
+    assert read(tmp_path / "ours" / "validation") == {"epoch_bleu": [(0, 30.5), (1, 30.5)]}
+    # A training that goes on adds to them.
+    TensorBoard(tmp_path / "ours").on_epoch_end(2, {"loss": 0.25})
+    assert read(tmp_path / "ours" / "train")["epoch_loss"][2:] == [(2, 0.25)]
+
+
 def test_as_much_is_left_to_gain_as_was_lost():
     assert first_compiled_batch(12, 7500) == 2400
     assert first_compiled_batch(12, 4800) == 2400

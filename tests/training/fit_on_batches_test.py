@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 
 from keras_transformer.data.batching import TokenBatches
+from keras_transformer.data.prefetch import infinite_dataset
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.metrics import TokenAccuracy
 from tests.small_corpus import quick_model, sentence_pairs, store_of, tokenizer
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a dataset of TensorFlow's")
+@pytest.mark.each_backend
+def test_nothing_tunes_a_stream():
+    """`fit` leaves it before its end, and would wait for TensorFlow's tuning thread to wake up."""
+    dataset = infinite_dataset(lambda index: {"x": np.full((1, 2), index)})
+    assert [int(batch["x"][0, 0]) for batch in dataset.take(3)] == [0, 1, 2]
+    assert dataset.options().autotune.enabled is False
 
 
 class Recorded(TokenBatches):

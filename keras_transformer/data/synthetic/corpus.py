@@ -104,9 +104,16 @@ class Sampler:
         conjunction = self.choose(lexicon.SUBORDINATORS)
         tense = self.choose([tense for tense in _TENSES if tense in conjunction.tenses])
         main = self.clause(tense, adverbials=0.0)
-        inner = self.clause("past" if tense == "past" else "present", adverbials=0.3)
+        inner = self.clause(self.inner_tense(conjunction, tense), adverbials=0.3)
         main = main._replace(subordinate=Subordinate(conjunction, inner))
         return main._replace(fronted="subordinate") if self.chance(0.45) else self.front(main)
+
+    def inner_tense(self, conjunction: Conjunction, tense: str) -> str:
+        """Return the tense of an adverbial clause whose main clause has `tense`."""
+        if tense == "past":
+            return "past"
+        is_reason = conjunction.english in ("because", "although")
+        return "can" if is_reason and self.chance(0.3) else "present"
 
     def compound(self) -> Compound:
         """Return two main clauses: "The man sleeps, and the dog dances"."""
@@ -168,7 +175,8 @@ class Sampler:
         plain = not _ends_in_relative(clause)
         if plain and self.chance(1.0 if verb.scene == "into" else 0.25 * adverbials):
             clause = clause._replace(place=self.place(verb.scene))
-        if self.chance(0.13) and _may_negate(clause):
+        # "cannot" is more frequent than other negations are.
+        if self.chance(0.3 if tense == "can" else 0.13) and _may_negate(clause):
             clause = clause._replace(negated=True)
         elif plain and tense in ("present", "past", "perfect") and self.chance(0.12):
             clause = clause._replace(adverb=self.choose(lexicon.FREQUENCIES))
