@@ -377,7 +377,9 @@ def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
             for tag in log.Tags()["scalars"]
         }
 
-    callbacks = [LogScore("val_bleu", lambda: 30.5), TensorBoard(tmp_path / "ours")]
+    scores = {"val_bleu": lambda: 30.5, "learning_rate": lambda: 0.25}
+    callbacks = [LogScore(*each) for each in scores.items()]
+    callbacks.append(TensorBoard(tmp_path / "ours"))
     if keras.backend.backend() == "tensorflow":
         callbacks.append(keras.callbacks.TensorBoard(tmp_path / "keras"))
     history = fit(2, callbacks)
@@ -387,7 +389,8 @@ def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
             tags = {tag for tag in log.Tags()["tensors"] if tag.startswith("epoch_")}
             assert tags == set(read(tmp_path / "ours" / split))
     assert read(tmp_path / "ours" / "train") == {
-        "epoch_loss": list(enumerate(np.float32(history["loss"]).tolist()))
+        "epoch_loss": list(enumerate(np.float32(history["loss"]).tolist())),
+        "epoch_learning_rate": [(0, 0.25), (1, 0.25)],
     }
     assert read(tmp_path / "ours" / "validation") == {"epoch_bleu": [(0, 30.5), (1, 30.5)]}
     # A training that goes on adds to them.

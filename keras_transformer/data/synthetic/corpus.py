@@ -4,6 +4,7 @@ import random
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 from keras_transformer.data.synthetic import lexicon
@@ -331,24 +332,45 @@ def generate(split: str, size: int, seed: int = 0) -> Iterator[SyntheticExample]
 
 
 def _examples(split: str, size: int, seed: int) -> Iterator[SyntheticExample]:
-    sampler = Sampler(seed)
-    seen: set[str] = set()
-    while len(seen) < size:
+    stream = _stream(seed)
+    for number in range(size):
+        if number == len(stream.found[split]) and not stream.find_one(split):
+            raise UserError(
+                f"`size` must be at most {number} for split={split!r}: the grammar has no new "
+                f"sentence in {MAX_TRIES} samples. Received: size={size}"
+            )
+        yield stream.found[split][number]
+
+
+@cache  # 95 of 100 sentences that are sampled for `val` or `test` are those of `train`.
+def _stream(seed: int) -> "_Stream":
+    return _Stream(seed)
+
+
+class _Stream:
+    """The distinct sentences of a seed, by split, as far as they have been asked for."""
+
+    def __init__(self, seed: int):
+        self.found: dict[str, list[SyntheticExample]] = {split: [] for split in SPLITS}
+        self._sampler = Sampler(seed)
+        self._seen: set[str] = set()
+
+    def find_one(self, split: str) -> bool:
+        """Sample sentences until one is new in `split`; return whether there is one."""
+        count = len(self.found[split])
         for _ in range(MAX_TRIES):
-            sentence = sampler.sentence()
+            sentence = self._sampler.sentence()
             tree = english_tree(sentence)
             if _is_clumsy(tree):
                 continue
             english = english_text(tree)
-            if split_of(english) == split and english not in seen:
-                break
-        else:
-            raise UserError(
-                f"`size` must be at most {len(seen)} for split={split!r}: the grammar has no new "
-                f"sentence in {MAX_TRIES} samples. Received: size={size}"
-            )
-        seen.add(english)
-        yield SyntheticExample(english, german_text(sentence), tree)
+            if english not in self._seen:
+                self._seen.add(english)
+                example = SyntheticExample(english, german_text(sentence), tree)
+                self.found[split_of(english)].append(example)
+                if len(self.found[split]) > count:
+                    return True
+        return False
 
 
 def _is_clumsy(tree: str) -> bool:
