@@ -1,12 +1,14 @@
 """The context of a training: its options, its devices, and the state from which it resumes."""
 
 import dataclasses
+import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderLock, remove_leftovers
@@ -109,7 +111,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
     began = time.time()
     folder = Path(where.output_dir)
     devices = use_devices(options.devices)
-    keras.utils.set_random_seed(where.seed)
+    _set_seeds(where.seed)
 
     lock = None
 
@@ -136,6 +138,23 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
     context = TrainingContext(options, devices, start, settings, few_shapes_first, began, lock)
     context.check_settings(settings, steps=steps)
     return context
+
+
+def _set_seeds(seed):
+    """Seed all random numbers that weights, dropout and batches come from.
+
+    `keras.utils.set_random_seed` does the same, but it imports TensorFlow on every backend.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        keras.utils.set_random_seed(seed)
+        return
+    random.seed(seed)
+    np.random.seed(seed)
+    if backend == "torch":
+        import torch
+
+        torch.manual_seed(seed)
 
 
 def _lock(folder):

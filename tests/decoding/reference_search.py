@@ -5,6 +5,7 @@ Nothing here is shared with the package except for where the weights lie.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -27,6 +28,7 @@ class NumpyTransformer:
         self.encoder, self.decoder = model.encoder, model.decoder
         self.arrays = {weight.path: to_numpy(weight).astype("float64") for weight in model.weights}
         self.embeddings = self.array(model.encoder.token_embedding.embeddings)
+        self.encode = functools.cache(self._encode)  # once for all steps of a search
 
     def __call__(self, source, targets):
         """
@@ -38,7 +40,7 @@ class NumpyTransformer:
             Log-probabilities of the next tokens `(rows, target, vocabulary_size)`, and the weights
             of the attention over the source `(rows, target, num_layers, num_heads, source)`.
         """
-        memory = self._encode(np.array([source]))
+        memory = self.encode(tuple(map(int, source)))
         x = self._embed(self.decoder, np.array(targets))
         if self.hyperparameters.get("leaf_ids") is not None:
             x += [next_words(memory[0], source, row, self.hyperparameters) for row in targets]
@@ -58,6 +60,7 @@ class NumpyTransformer:
         return self.arrays[variable.path]
 
     def _encode(self, source):
+        source = np.array([source])
         x, window = self._embed(self.encoder, source), self.hyperparameters["attention_window"]
         positions = np.arange(source.shape[1])
         reach = len(positions) if window is None else window // 2

@@ -28,7 +28,8 @@ def translator(**options):
     source = options.get("source_vocabulary_size") and kt.data.Tokenizer(tokenizer.proto)
     options = {"zero_start": True, "max_wavelength": marian_wavelength(SIZE), **SIZES, **options}
     model = randomize(kt.Transformer(tokenizer.vocabulary_size, **options))
-    search = {"beam_size": 2, "alpha": 0.5, "length_penalty": "power"}
+    # A model that is not trained goes on to the limit.
+    search = {"beam_size": 2, "alpha": 0.5, "length_penalty": "power", "extra_length": 5}
     return kt.Translator(model, tokenizer, source_tokenizer=source or None, **search)
 
 

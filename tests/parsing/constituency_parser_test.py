@@ -19,8 +19,10 @@ from keras_transformer.parsing.trees import (
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.parsing.words import read_words
 from tests.parsing.small_trees import (
+    EXTRA_LENGTH,
     new_parser,
     new_parser_of,
+    short_sentences,
     symbols,
     tag_dictionary,
     tokenizer,
@@ -28,7 +30,7 @@ from tests.parsing.small_trees import (
 )
 from tests.parsing.unlabelled_closers import UnlabelledClosers
 
-SENTENCES = [tree.leaves() for tree in trees()[:12]]
+SENTENCES = short_sentences(12)
 ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½", "\u00a0"], ["x" * 50]]
 
 
@@ -87,9 +89,9 @@ def test_the_longest_sentence_has_a_tree():
 
 
 def test_words_of_which_the_vocabulary_has_nothing(parser):
-    # SentencePiece leaves nothing of a space without width, and an output has room for 24 more
+    # SentencePiece leaves nothing of a space without width, and an output has room for a few more
     # tokens than its source: each word must have one.
-    for parse in parser.parse([["\u200b"] * 23, ["\u200b"] * 40]):
+    for parse in parser.parse([["\u200b"] * (EXTRA_LENGTH - 1), ["\u200b"] * 2 * EXTRA_LENGTH]):
         assert set(parse.tree.leaves()) == {"\u200b"}
 
 
@@ -123,7 +125,9 @@ def test_raw_text_is_split_as_the_metadata_say(parser, tmp_path):
     parser = new_parser()
     parser.metadata["word_tokenizer"] = "craft"
     parser.save_to_preset(tmp_path / "preset")
-    craft = kt.ConstituencyParser.from_preset(tmp_path / "preset", extra_length=24, beam_size=3)
+    craft = kt.ConstituencyParser.from_preset(
+        tmp_path / "preset", extra_length=EXTRA_LENGTH, beam_size=3
+    )
     expected = ["a", "well", "-", "known", "dog", "."]
     assert craft(["a well-known dog."])[0].leaves() == expected
     assert craft([["a", "well-known"]])[0].leaves() == ["a", "well-known"]
@@ -283,7 +287,9 @@ def test_a_search_by_words_is_told_the_leaves(constrained, tmp_path):
     trees = parser(SENTENCES)
     assert [tree.leaves() for tree in trees] == SENTENCES
     leaves = tuple(parser.symbols.leaves().values())
-    parser.search = kt.parsing.WordSynchronousBeamSearch(2, word_ids=leaves, extra_length=24)
+    parser.search = kt.parsing.WordSynchronousBeamSearch(
+        2, word_ids=leaves, extra_length=EXTRA_LENGTH
+    )
     assert parser(SENTENCES) == trees
     parser.save_to_preset(tmp_path / "preset")
     loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset", constrained=constrained)
@@ -293,7 +299,7 @@ def test_a_search_by_words_is_told_the_leaves(constrained, tmp_path):
 def test_preset_keeps_the_symbols(parser, tmp_path):
     parser.save_to_preset(tmp_path / "preset", card="# A parser\n")
     loaded = kt.ConstituencyParser.from_preset(
-        tmp_path / "preset", extra_length=24, batch_tokens=1024, beam_size=3
+        tmp_path / "preset", extra_length=EXTRA_LENGTH, batch_tokens=1024, beam_size=3
     )
     assert loaded(SENTENCES) == parser(SENTENCES)
     with pytest.raises(ValueError, match="must be a preset for Translator"):
@@ -327,7 +333,7 @@ def test_symbols_and_words_need_no_vocabulary_in_common(tmp_path):
     assert sizes["source_vocabulary_size"] == tokenizer().vocabulary_size
     parser.save_to_preset(tmp_path / "preset")
     loaded = kt.ConstituencyParser.from_preset(
-        tmp_path / "preset", extra_length=24, batch_tokens=1024, beam_size=3
+        tmp_path / "preset", extra_length=EXTRA_LENGTH, batch_tokens=1024, beam_size=3
     )
     assert loaded(SENTENCES[:2]) == parser(SENTENCES[:2])
     # The first of the symbols has the id 4: these logits end before the last of them.
@@ -390,7 +396,12 @@ def test_tag_dictionary_of_other_trees():
 
 # Another linearization
 def test_preset_keeps_the_linearization(tmp_path):
-    options = {"extra_length": 24, "batch_tokens": 1024, "beam_size": 3, "constrained": False}
+    options = {
+        "extra_length": EXTRA_LENGTH,
+        "batch_tokens": 1024,
+        "beam_size": 3,
+        "constrained": False,
+    }
     parser = new_parser_of(UnlabelledClosers(), **options)
     assert ")" in parser.symbols.symbols
     expected = parser(SENTENCES)

@@ -10,13 +10,13 @@ from keras_transformer.parsing import InOrderTreeGrammar
 from keras_transformer.parsing.trees import InOrderBrackets
 from tests.decoding.search_functions import beam_search, sample
 from tests.helpers import to_numpy
-from tests.parsing.small_trees import new_parser_of, trees
+from tests.parsing.small_trees import new_parser_of, short_sentences
 from tests.parsing.tree_grammar_test import CLOSING, LEAVES, OPENING, small_model, sources
 
 NAMES = dict(zip((*OPENING, *CLOSING, *LEAVES), ("(A", "(B", ")A", ")B", "(x)", "(y)")))
 LINEARIZATION = InOrderBrackets()
 GRAMMAR = InOrderTreeGrammar(OPENING, CLOSING, LEAVES)
-SENTENCES = [tree.leaves() for tree in trees()[:6]]
+SENTENCES = short_sentences(6)
 
 
 def is_tree(token_ids, num_words):

@@ -16,11 +16,18 @@ from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import randomize
 
 VOCABULARY_SIZE = 300
+# A parser that is not trained goes on to the limit.
+EXTRA_LENGTH = 12
 
 
 @functools.cache
 def trees():
     return [Tree.fromstring(example.tree) for example in generate("train", 200)]
+
+
+def short_sentences(count):
+    """The words of the shortest trees."""
+    return sorted((tree.leaves() for tree in trees()), key=len)[:count]
 
 
 def symbols_of(linearization):
@@ -82,6 +89,6 @@ def _new_parser(tokenizer, metadata, counts_words=False, **options):
         tree_options = TreeOptions() if counts_words is True else counts_words
         sizes_of_parser = parser_hyperparameters(tokenizer, symbols, tree_options)
     model = ParserTransformer(target_size, 1, 16, 32, 2, dropout=0.0, **sizes_of_parser)
-    sizes = {"extra_length": 24, "batch_tokens": 1024}
+    sizes = {"extra_length": EXTRA_LENGTH, "batch_tokens": 1024}
     beam = {} if "search" in options else {"beam_size": 3}
     return ConstituencyParser(randomize(model), tokenizer, metadata, **{**sizes, **beam, **options})

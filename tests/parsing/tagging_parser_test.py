@@ -10,9 +10,14 @@ from keras_transformer.parsing.options import TreeOptions
 from keras_transformer.parsing.trees import InOrderBrackets, LabelledBrackets
 from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import to_numpy
-from tests.parsing.small_trees import new_parser, new_tagging_parser, tag_dictionary, trees
+from tests.parsing.small_trees import (
+    new_parser,
+    new_tagging_parser,
+    short_sentences,
+    tag_dictionary,
+)
 
-SENTENCES = [tree.leaves() for tree in trees()[:8]]
+SENTENCES = short_sentences(8)
 
 
 @pytest.fixture(scope="module")

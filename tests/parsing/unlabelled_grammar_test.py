@@ -8,10 +8,10 @@ from nltk import Tree
 import keras_transformer as kt
 from keras_transformer.parsing.trees import parse_trees, to_bracketed
 from tests.helpers import to_numpy
-from tests.parsing.small_trees import new_parser_of, trees
+from tests.parsing.small_trees import new_parser_of, short_sentences
 from tests.parsing.unlabelled_closers import UnlabelledClosers
 
-SENTENCES = [tree.leaves() for tree in trees()[:6]]
+SENTENCES = short_sentences(6)
 
 
 @pytest.fixture(scope="module")
