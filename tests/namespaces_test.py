@@ -48,6 +48,7 @@ def test_a_name_that_is_not_there():
         _ = kt.data.ParalelText
 
 
+@pytest.mark.slow
 def test_jedi_resolves_each_name():
     import jedi
 

@@ -118,6 +118,7 @@ def test_two_replicas_or_two_processes_train_and_write_one_run(trained, tmp_path
     assert not (run / "process-1").exists()
 
 
+@pytest.mark.slow
 def test_options_of_the_optimizer(trained, tmp_path, monkeypatch):
     data, _ = trained
     run = tmp_path / "run"

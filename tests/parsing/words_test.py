@@ -58,6 +58,7 @@ def test_ten_thousand_characters_are_no_trouble(character):
     assert "".join(map(unescape, tokenize_words(text, "craft"))) == text.replace(" ", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (CORPORA / "craft").is_dir(), reason="no CRAFT")
 def test_craft_s_own_sentences():
     """Without the spaces that running text surely has not, nearly all have their words again."""

@@ -1,15 +1,18 @@
 import errno
 import fcntl
 import os
+import random
 
 import keras
+import numpy as np
 import pytest
 
 from keras_transformer.options import from_keywords
 from keras_transformer.tasks.training_options import TrainingOptions
 from keras_transformer.training.context import make_context
+from keras_transformer.training.trainer import is_averaged
 from keras_transformer.training.training_state import Snapshot
-from tests.helpers import error_of
+from tests.helpers import error_of, to_numpy
 from tests.small_corpus import quick_model
 
 
@@ -38,6 +41,31 @@ def test_a_training_goes_on_with_the_plans_that_it_began_with(tmp_path, was, exp
     context = go_on(tmp_path, resume=True)
     assert (context.start.step, context.few_shapes_first) == (3, expected)
     assert go_on(tmp_path, overwrite=True).few_shapes_first == at_first
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"average": 1}, False),
+        ({"average": 2}, True),
+        ({"average": 1, "keep_best": "val_loss"}, True),
+        ({"average": 1, "ema": 0.9}, True),
+    ],
+)
+def test_what_was_scored_last_is_the_result_unless_weights_are_averaged(
+    tmp_path, options, expected
+):
+    assert is_averaged(go_on(tmp_path, **options)) == expected
+
+
+@pytest.mark.once
+def test_seeds_are_those_of_keras(tmp_path):
+    go_on(tmp_path, seed=7)
+    drawn = random.random(), np.random.rand(), to_numpy(keras.initializers.RandomNormal()((2,)))
+    keras.utils.set_random_seed(7)
+    again = random.random(), np.random.rand(), to_numpy(keras.initializers.RandomNormal()((2,)))
+    assert drawn[:2] == again[:2] and np.array_equal(drawn[2], again[2])
 
 
 @pytest.mark.once
