@@ -63,5 +63,6 @@ def test_load_generate_train_save_and_load(tmp_path):
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow is the backend")
+@pytest.mark.slow
 def test_the_classes_work_when_tensorflow_cannot_be_imported():
     run(WITHOUT_TENSORFLOW)
