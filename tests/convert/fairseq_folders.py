@@ -9,11 +9,12 @@ import json
 import numpy as np
 import pytest
 import sentencepiece
-import torch
 
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 from tests.helpers import to_numpy
+
+torch = pytest.importorskip("torch")
 
 PAD, END, UNKNOWN = 1, 2, 3
 FIRST = ["<s>", "<pad>", "</s>", "<unk>"]

@@ -77,7 +77,7 @@ def _id(tokenizer, piece):
 
 
 def check_logits(both):
-    import torch
+    torch = pytest.importorskip("torch")
 
     _, sources = both.sources()
     targets = np.random.default_rng(1).integers(2, len(both.target) - 3, (3, 6))
@@ -105,7 +105,7 @@ def check_logits(both):
 
 def check_searches(both, alpha):
     """Greedy and beam 4, tokens and scores. (Of one length, since theirs has one limit for all.)"""
-    import torch
+    torch = pytest.importorskip("torch")
 
     sources, _ = both.sources()
     options = {"max_new_tokens": NEW_TOKENS, "return_dict_in_generate": True}
@@ -393,7 +393,7 @@ def test_files_that_do_not_belong_together(folder):
 @pytest.mark.once
 def test_weights_of_an_older_file(folder):
     """Of before safetensors: each matrix by all of its names, and the table of positions."""
-    import torch
+    torch = pytest.importorskip("torch")
     from transformers import MarianMTModel
 
     before = kt.convert.marian(folder).model.get_weights()

@@ -51,7 +51,7 @@ ALONE = {
     "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in ALONE)]
 )
 def test_outputs_are_those_of_generate(name, tmp_path, caplog):
-    import torch
+    torch = pytest.importorskip("torch")
 
     options = {**CASES, **ALONE}[name]
     both = Both(tmp_path, 1, generation=options, **CONFIG)

@@ -30,7 +30,7 @@ def write_safetensors(folder, weights=WEIGHTS, name="model.safetensors"):
 
 
 def write_torch(folder, value=None, **options):
-    import torch
+    torch = pytest.importorskip("torch")
 
     weights = {name: torch.tensor(values) for name, values in WEIGHTS.items()}
     path = write_config(folder) / "pytorch_model.bin"
@@ -57,7 +57,7 @@ def test_files_of_pytorch_new_and_old(zipped, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
 def test_weights_in_several_files(suffix, tmp_path):
-    import torch
+    torch = pytest.importorskip("torch")
 
     folder, stem = write_config(tmp_path / "model"), "pytorch_model"
     if suffix == "safetensors":
@@ -85,7 +85,7 @@ def test_float16_and_bfloat16_weights_are_read_as_float32(dtype, tmp_path):
 
 
 def test_short_floats_of_pytorch(tmp_path):
-    import torch
+    torch = pytest.importorskip("torch")
 
     values = torch.tensor(normal(2, 3)).bfloat16()
     foreign = open_checkpoint(write_torch(tmp_path / "model", {"a": values}))

@@ -78,7 +78,7 @@ def write_family(
         half: whether weights are a `pytorch_model.bin` in float16, with the tables of positions.
         is_separate: whether the vocabularies are two.
     """
-    import torch
+    torch = pytest.importorskip("torch")
     from transformers import MarianMTModel
 
     more = [f">>{code}<<" for code in languages]
@@ -128,7 +128,7 @@ QUICK = ("opus-mt-en-vi", "opus-mt-tc-big-fr-en")
     [*QUICK, *(pytest.param(x, marks=pytest.mark.slow) for x in FAMILIES if x not in QUICK)],
 )
 def test_translations_are_those_of_transformers(name, tmp_path, caplog):
-    import torch
+    torch = pytest.importorskip("torch")
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     family = FAMILIES[name]

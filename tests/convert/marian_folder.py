@@ -6,6 +6,7 @@ import itertools
 import json
 
 import numpy as np
+import pytest
 import sentencepiece
 
 from tests.small_corpus import sentence_pairs
@@ -92,7 +93,7 @@ def write_folder(path, seed=0, protos=None, vocabularies=None, generation=None, 
         generation: dict of options of `generate`.
         **config: as `random_config` gives.
     """
-    import torch
+    torch = pytest.importorskip("torch")
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
     protos = protos or (spm(0), spm(1))
@@ -131,7 +132,7 @@ def write_tokenizer(path, protos, vocabularies, **config):
 
 def _randomize(model, has_bias, seed):
     """Every weight random, so that no two can be exchanged; with logits that are no near ties."""
-    import torch
+    torch = pytest.importorskip("torch")
 
     torch.manual_seed(seed)
     with torch.no_grad():

@@ -30,7 +30,7 @@ print(json.dumps({"peak": memory("VmHWM") - before, "seconds": seconds}))
 @pytest.mark.parametrize(("form", "most"), [("safetensors", 2.5), ("bin", 3.0)])
 def test_memory_is_a_few_times_the_weights(form, most, tmp_path):
     pytest.importorskip("transformers")
-    import torch
+    torch = pytest.importorskip("torch")
 
     from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
 

@@ -58,6 +58,7 @@ def new_translator(search=None, **options):
 
 
 def load(folder):
+    pytest.importorskip("torch")
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
@@ -66,7 +67,7 @@ def load(folder):
 
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
 def test_same_in_transformers(options, tmp_path):
-    import torch
+    torch = pytest.importorskip("torch")
 
     translator = new_translator(**options)
     export_marian(translator, tmp_path / "marian")
@@ -119,7 +120,7 @@ def test_there_and_back(options, tmp_path):
 
 def test_converted_model_goes_back(tmp_path):
     """With the row of its start token, which was padding's."""
-    import torch
+    torch = pytest.importorskip("torch")
 
     names = vocabulary((spm(0), spm(1)), more=(">>deu<<",))
     config = {**random_config(2), "has_start": False, "share_encoder_decoder_embeddings": True}
