@@ -477,7 +477,7 @@ def test_the_summary_tells_of_a_consensus(capsys):
 
 @pytest.mark.once
 def test_scores_of_a_training():
-    options = kt.parsing.ParsingOptions(beam_size=2)
+    options = kt.parsing.ParsingOptions(beam_size=2, extra_length=EXTRA_LENGTH)
     quick = validation_parser(new_parser(), options)
     assert kt.parsing.score_trees(quick, trees()[:3]).sentences == 3
     # As of a model whose positions are too few for one of them.
