@@ -40,13 +40,13 @@ test-long: $(ENV)/installed
 test-all: test
 	$(MAKE) --no-print-directory test-long
 
-# `make test` under PyTorch with the oldest versions that pyproject.toml allows, and under JAX with the
-# newest of everything except PyTorch, which stays as pinned and is left out here.
+# `make test` under PyTorch with the oldest versions that pyproject.toml allows, and JAX's part of it
+# with the newest of everything except PyTorch, which stays as pinned and is left out here.
 test-oldest:
 	$(MAKE) --no-print-directory test ENV=.venv-oldest BACKENDS=torch
 
 test-newest:
-	$(MAKE) --no-print-directory test ENV=.venv-newest BACKENDS=jax
+	$(MAKE) --no-print-directory test ENV=.venv-newest BACKENDS=jax ONE=torch
 
 # The passes of XLA's that make programs fast take longer than such small programs run.
 test-short-% test-long-%: export XLA_FLAGS := --xla_backend_optimization_level=0 \
