@@ -143,8 +143,8 @@ class StopOnNonFinite(keras.callbacks.Callback):
 class TensorBoard(keras.callbacks.Callback):
     """A callback that writes each epoch's logs for TensorBoard, under the names that Keras uses.
 
-    Keras's own needs TensorFlow, which other backends would import for it: seconds, and hundreds of
-    megabytes. It also works at each batch.
+    Keras's own callback imports TensorFlow on every backend, which takes seconds, and works at each
+    batch.
 
     Args:
         folder: folder of the log. It gets the subfolders `train` and `validation`.
@@ -156,12 +156,12 @@ class TensorBoard(keras.callbacks.Callback):
         self._files = {split: folder / split / name for split in ("train", "validation")}
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        logs = {name: float(value) for name, value in (logs or {}).items()}
-        of_val = {name: value for name, value in logs.items() if name.startswith("val_")}
-        self._write("train", epoch, {name: logs[name] for name in logs.keys() - of_val.keys()})
-        self._write(
-            "validation", epoch, {name.removeprefix("val_"): x for name, x in of_val.items()}
-        )
+        of_split: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
+        for name, value in (logs or {}).items():
+            split = "validation" if name.startswith("val_") else "train"
+            of_split[split][name.removeprefix("val_")] = float(value)
+        for split, values in of_split.items():
+            self._write(split, epoch, values)
 
     def _write(self, split, epoch, logs):
         from tensorboard.compat.proto.event_pb2 import Event

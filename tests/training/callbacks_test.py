@@ -363,7 +363,6 @@ on_tensorflow = pytest.mark.skipif(
 )
 
 
-@pytest.mark.once
 @pytest.mark.each_backend
 def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
     event_accumulator = pytest.importorskip(
@@ -398,6 +397,7 @@ def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
     assert read(tmp_path / "ours" / "train")["epoch_loss"][2:] == [(2, 0.25)]
 
 
+@pytest.mark.once
 def test_as_much_is_left_to_gain_as_was_lost():
     assert first_compiled_batch(12, 7500) == 2400
     assert first_compiled_batch(12, 4800) == 2400

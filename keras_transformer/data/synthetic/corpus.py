@@ -342,7 +342,7 @@ def _examples(split: str, size: int, seed: int) -> Iterator[SyntheticExample]:
         yield stream.found[split][number]
 
 
-@cache  # 95 of 100 sentences that are sampled for `val` or `test` are those of `train`.
+@cache  # Of 100 sentences that are sampled for `val`, 90 are those of `train`.
 def _stream(seed: int) -> "_Stream":
     return _Stream(seed)
 
