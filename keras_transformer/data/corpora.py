@@ -13,6 +13,7 @@ from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from keras_transformer.data.gettext_corpus import open_catalogs
 from keras_transformer.data.parallel_text import ParallelText
@@ -30,6 +31,9 @@ from keras_transformer.data.text_files import (
 from keras_transformer.data.train_val_split import DisjointPairs, component_numbers
 from keras_transformer.errors import UserError
 from keras_transformer.validation import check_choice
+
+if TYPE_CHECKING:
+    from keras_transformer.data.synthetic import SyntheticExample
 
 SYNTHETIC_SIZES = MappingProxyType({"train": 40_000, "val": 1_000, "test": 1_000})
 SYNTHETIC_SEED = 0
@@ -265,15 +269,15 @@ def _corpus(dataset: str) -> _Corpus:
 
 
 @cache  # Sampling sentences takes longer than reading them, and there are few.
-def _english_german(split: str) -> tuple[Pair, ...]:
+def built_in_corpus() -> "dict[str, tuple[SyntheticExample, ...]]":
+    """Return the examples of each split of the dataset `synthetic`."""
     from keras_transformer.data import synthetic
 
-    examples = synthetic.generate(split, SYNTHETIC_SIZES[split], seed=SYNTHETIC_SEED)
-    return tuple((example.english, example.german) for example in examples)
+    return synthetic.generate_splits(SYNTHETIC_SIZES, SYNTHETIC_SEED)
 
 
 def _synthetic_pairs(split: str, source: str) -> Iterator[Pair]:
-    for english, german in _english_german(split):
+    for english, german, _ in built_in_corpus()[split]:
         yield (english, german) if source == "en" else (german, english)
 
 

@@ -10,14 +10,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import chain, pairwise
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
-from keras_transformer.data.corpora import SYNTHETIC_SEED, SYNTHETIC_SIZES
+from keras_transformer.data.corpora import built_in_corpus
 from keras_transformer.data.text_files import check_folder, find_files, missing_files
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.trees import clean_tree, parse_trees, read_trees, to_bracketed
@@ -172,15 +172,8 @@ def _open_synthetic(split: str, data_dir: Path | None) -> _Trees:
 
 
 def _synthetic_trees(split: str) -> Iterator["Tree"]:
-    return parse_trees(_synthetic_brackets(split), "the built-in corpus")
-
-
-@cache  # Generating sentences takes longer than reading their trees.
-def _synthetic_brackets(split: str) -> tuple[str, ...]:
-    from keras_transformer.data import synthetic
-
-    examples = synthetic.generate(split, SYNTHETIC_SIZES[split], seed=SYNTHETIC_SEED)
-    return tuple(example.tree for example in examples)
+    brackets = (example.tree for example in built_in_corpus()[split])
+    return parse_trees(brackets, "the built-in corpus")
 
 
 # The Penn Treebank

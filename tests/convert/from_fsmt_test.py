@@ -111,20 +111,21 @@ def test_logits_equal_those_of_transformers(tmp_path, index):
     assert config.tie_weights == (kind != "apart")
 
 
-# Of each shape a seed, and a likelihood of the end token, with which some outputs end.
-ENDING = [(0, 0.9), (1, 0.9), (31, 1.5), (3, 0.9), (4, 0.9), (5, 0.9), (6, 0.9), (7, 0.9)]
-
-
 @pytest.mark.parametrize(
     "index", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, len(SHAPES)))]
 )
 def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
     alpha = (1.0, 0.7)[index % 2]
-    seed, end = ENDING[index]
-    theirs, tokenizer = make_folder(tmp_path / "m", index, seed, end=end)
-    translator = kt.convert.fsmt(tmp_path / "m")
-    check_searches(theirs, tokenizer, translator, *rows_of(theirs, translator), alpha)
+
+    def share_of_ended(seed):
+        theirs, tokenizer = make_folder(tmp_path / str(seed), index, seed, end=2.0)
+        translator = kt.convert.fsmt(tmp_path / str(seed))
+        rows = rows_of(theirs, translator)
+        return check_searches(theirs, tokenizer, translator, *rows, alpha)
+
+    # Outputs of a few random models never end.
+    assert any(share_of_ended(seed) > 0.2 for seed in range(index, 40, len(SHAPES)))
 
 
 @ONCE

@@ -87,23 +87,25 @@ def test_logits_equal_those_of_transformers(tmp_path, index):
     assert compare_logits(translator, theirs, rows, rows) < 1e-4
 
 
-# Of each shape a seed, and a likelihood of the end token, with which some outputs end.
-ENDING = [(20, 1.3), (21, 2.4), (22, 1.3), (23, 1.3), (24, 1.3), (25, 1.3), (30, 2.0), (27, 1.3)]
-
-
 @pytest.mark.parametrize(
     "index", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, len(SHAPES)))]
 )
 def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
     """Greedy and beam 4: outputs and scores are those of `generate`."""
     kind, alpha = ("m2m100", "nllb")[index % 2], (1.0, 0.7)[index % 2]
-    seed, end = ENDING[index]
-    theirs, tokenizer = make_folder(tmp_path / "m", index, kind, seed, end=end)
-    rows = their_ids(theirs.config.vocab_size)
-    tokenizer.src_lang, target = LANGUAGES[kind]
-    forced = tokenizer.convert_tokens_to_ids(target if kind == "nllb" else f"__{target}__")
-    translator = convert(tmp_path / "m", kind)
-    check_searches(theirs, tokenizer, translator, rows, rows, alpha, forced_bos_token_id=forced)
+
+    def share_of_ended(seed):
+        theirs, tokenizer = make_folder(tmp_path / str(seed), index, kind, seed, end=2.0)
+        rows = their_ids(theirs.config.vocab_size)
+        tokenizer.src_lang, target = LANGUAGES[kind]
+        forced = tokenizer.convert_tokens_to_ids(target if kind == "nllb" else f"__{target}__")
+        translator = convert(tmp_path / str(seed), kind)
+        return check_searches(
+            theirs, tokenizer, translator, rows, rows, alpha, forced_bos_token_id=forced
+        )
+
+    # Outputs of a few random models never end.
+    assert any(share_of_ended(seed) > 0.2 for seed in range(index, 40, len(SHAPES)))
 
 
 @ONCE

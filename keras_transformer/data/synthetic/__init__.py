@@ -13,6 +13,7 @@ from keras_transformer.data.synthetic.corpus import (
     SPLITS,
     SyntheticExample,
     generate,
+    generate_splits,
     split_of,
 )
 from keras_transformer.data.synthetic.english import english_text, english_tree
@@ -40,6 +41,7 @@ __all__ = [
     "english_text",
     "english_tree",
     "generate",
+    "generate_splits",
     "german_clause",
     "german_phrase",
     "german_text",

@@ -3,8 +3,8 @@
 import random
 import re
 import zlib
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, tee
 from typing import NamedTuple, TypeVar
 
 from keras_transformer.data.synthetic import lexicon
@@ -324,53 +324,72 @@ def generate(split: str, size: int, seed: int = 0) -> Iterator[SyntheticExample]
         UserError: If `split` is unknown or `size` is negative; while iterating, if the grammar has
             no more sentences for the split within `MAX_TRIES` samples.
     """
+    _check(split, size)
+    return _examples(split, size, _samples(seed))
+
+
+def generate_splits(
+    sizes: Mapping[str, int], seed: int = 0
+) -> dict[str, tuple[SyntheticExample, ...]]:
+    """Return what `generate` yields for several splits, in the time of the one that takes longest.
+
+    Of 100 sentences that are sampled for "val", 90 are those of "train".
+
+    Args:
+        sizes: Number of examples of each split.
+        seed: Seed of the sampling.
+
+    Returns:
+        The examples of each split.
+
+    Raises:
+        UserError: As `generate`.
+    """
+    for split, size in sizes.items():
+        _check(split, size)
+    samples = tee(_samples(seed), len(sizes))
+    return {
+        split: tuple(_examples(split, size, copy))
+        for (split, size), copy in zip(sizes.items(), samples, strict=True)
+    }
+
+
+def _check(split: str, size: int) -> None:
     if split not in SPLITS:
         raise UserError(f"`split` must be one of 'train', 'val', 'test'. Received: split={split!r}")
     if size < 0:
         raise UserError(f"`size` must not be negative. Received: size={size}")
-    return _examples(split, size, seed)
 
 
-def _examples(split: str, size: int, seed: int) -> Iterator[SyntheticExample]:
-    stream = _stream(seed)
+def _examples(
+    split: str, size: int, samples: Iterator[tuple[str, str, Sentence] | None]
+) -> Iterator[SyntheticExample]:
     for number in range(size):
-        if number == len(stream.found[split]) and not stream.find_one(split):
+        for sample in islice(samples, MAX_TRIES):
+            if sample and split_of(sample[0]) == split:
+                english, tree, sentence = sample
+                yield SyntheticExample(english, german_text(sentence), tree)
+                break
+        else:
             raise UserError(
                 f"`size` must be at most {number} for split={split!r}: the grammar has no new "
                 f"sentence in {MAX_TRIES} samples. Received: size={size}"
             )
-        yield stream.found[split][number]
 
 
-@cache  # Of 100 sentences that are sampled for `val`, 90 are those of `train`.
-def _stream(seed: int) -> "_Stream":
-    return _Stream(seed)
-
-
-class _Stream:
-    """The distinct sentences of a seed, by split, as far as they have been asked for."""
-
-    def __init__(self, seed: int):
-        self.found: dict[str, list[SyntheticExample]] = {split: [] for split in SPLITS}
-        self._sampler = Sampler(seed)
-        self._seen: set[str] = set()
-
-    def find_one(self, split: str) -> bool:
-        """Sample sentences until one is new in `split`; return whether there is one."""
-        count = len(self.found[split])
-        for _ in range(MAX_TRIES):
-            sentence = self._sampler.sentence()
-            tree = english_tree(sentence)
-            if _is_clumsy(tree):
-                continue
-            english = english_text(tree)
-            if english not in self._seen:
-                self._seen.add(english)
-                example = SyntheticExample(english, german_text(sentence), tree)
-                self.found[split_of(english)].append(example)
-                if len(self.found[split]) > count:
-                    return True
-        return False
+def _samples(seed: int) -> Iterator[tuple[str, str, Sentence] | None]:
+    """Yield distinct sentences with their English text and tree; None for a sample that is none."""
+    sampler = Sampler(seed)
+    seen: set[str] = set()
+    while True:
+        sentence = sampler.sentence()
+        tree = english_tree(sentence)
+        english = None if _is_clumsy(tree) else english_text(tree)
+        if english is None or english in seen:
+            yield None
+        else:
+            seen.add(english)
+            yield english, tree, sentence
 
 
 def _is_clumsy(tree: str) -> bool:

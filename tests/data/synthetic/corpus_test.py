@@ -14,6 +14,7 @@ from keras_transformer.data.synthetic import (
     english_text,
     english_tree,
     generate,
+    generate_splits,
     german_text,
     split_of,
 )
@@ -52,6 +53,30 @@ def test_far_more_than_100_000_sentences(sample):
 def test_same_arguments_same_examples():
     assert list(generate("val", 50, seed=7)) == list(generate("val", 50, seed=7))
     assert list(generate("train", 50, seed=1)) != list(generate("train", 50, seed=2))
+
+
+def test_splits_together_are_those_apart():
+    sizes = {"test": 20, "train": 300, "val": 30}
+    together = generate_splits(sizes, seed=4)
+    assert together == {split: tuple(generate(split, n, seed=4)) for split, n in sizes.items()}
+
+
+def test_sampling_that_was_stopped_loses_no_sentence(monkeypatch):
+    """Nothing is shared: what one caller has begun is not what another one goes on with."""
+    expected = list(generate("train", 50))
+    begun = generate("train", 50)
+    assert [next(begun) for _ in range(10)] == expected[:10]
+    adjective = Sampler.adjective
+
+    def stop(self, kind):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sampler, "adjective", stop)
+    with pytest.raises(KeyboardInterrupt):
+        list(generate("train", 50))
+    monkeypatch.setattr(Sampler, "adjective", adjective)
+    assert list(generate("train", 50)) == expected
+    assert list(begun) == expected[10:]
 
 
 def test_less_is_the_beginning_of_more(sample):
@@ -157,6 +182,8 @@ def test_unknown_splits_and_negative_sizes_are_refused():
         generate("dev", 10)
     with pytest.raises(ValueError, match="Received: size=-1"):
         generate("train", -1)
+    with pytest.raises(ValueError, match="Received: split='dev'"):
+        generate_splits({"train": 1, "dev": 1})
     assert list(generate("test", 0)) == []
 
 
@@ -166,7 +193,9 @@ def test_exhausted_grammar_says_so(monkeypatch):
     split = split_of("The man sees the woman.")
     monkeypatch.setattr(Sampler, "sentence", lambda self: sentence)
     monkeypatch.setattr(corpus, "MAX_TRIES", 10)
-    examples = generate(split, 2, seed=99)  # of which no other test has sampled sentences
+    examples = generate(split, 2)
     assert next(examples).german == "Der Mann sieht die Frau."
     with pytest.raises(ValueError, match="at most 1 .*Received: size=2"):
         next(examples)
+    with pytest.raises(ValueError, match=f"at most 1 for split='{split}'.*Received: size=2"):
+        generate_splits({split: 2})
