@@ -111,6 +111,7 @@ def train_parser(
     # Averaging the last checkpoints (section 6.1), and evaluation
     weights = average_weights(model, context)
     validation = validate(model, batches.val)
+    # A training that resumed at its end has scored nothing.
     if not results or is_averaged(context):
         score_val()
     before, after = fitted.history["val_f1"][-1], results["val"].f1

@@ -100,6 +100,7 @@ def train_translator(
     # Averaging the last checkpoints, and evaluation (section 6.1)
     weights = average_weights(model, context)
     validation = validate(model, batches.val)
+    # A training that resumed at its end has scored nothing.
     if not results or is_averaged(context):
         score_val()
     if test is not None:
