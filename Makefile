@@ -23,7 +23,7 @@ SHORT = not slow$(if $(filter-out torch,$*), and (each_backend or once))$(ONCE)
 LONG = (slow$(if $(filter-out torch,$*), or not (each_backend or once)))$(ONCE)
 # Under further backends `make test` collects only the files with such tests: reading all takes
 # longer than running these.
-FILES = $(if $(filter-out $(ONE),$*),$(shell grep -rl --include="*_test.py" each_backend tests))
+FILES = $(if $(filter-out $(ONE),$*),$(shell grep -rlw --include="*_test.py" each_backend tests))
 # A test runs on one core, so there are as many workers; each holds up to 3 GB.
 PYTEST = KERAS_BACKEND=$* OMP_NUM_THREADS=$(THREADS) COVERAGE_FILE=.coverage-data/$* \
 	$(ENV)/bin/python $(COVERAGE) -m pytest -q --durations 20 -n $(WORKERS) --dist loadfile $(ARGS)

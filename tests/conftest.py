@@ -32,7 +32,7 @@ _OVER = "CPU time over the limit"
 _over_the_limit = []
 _libc = ctypes.CDLL(None)
 _MUCH_MEMORY = 1.5e9
-# Seconds after which no test is begun, or "" for none.
+# Seconds after which no test is begun without the mark `each_backend_long`, or "" for none.
 _DEADLINE = float(os.environ.get("KERAS_TRANSFORMER_TEST_SECONDS") or "inf")
 _BEGIN = time.monotonic()
 
@@ -97,8 +97,9 @@ def _resident_bytes():
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def pytest_runtest_setup():
-    if time.monotonic() - _BEGIN > _DEADLINE:
+def pytest_runtest_setup(item):
+    is_needed = item.get_closest_marker("each_backend_long") is not None
+    if time.monotonic() - _BEGIN > _DEADLINE and not is_needed:
         pytest.skip(f"not begun within KERAS_TRANSFORMER_TEST_SECONDS={_DEADLINE:g}")
 
 

@@ -495,7 +495,7 @@ def saved_model(trained, tmp_path_factory):
     return path
 
 
-@pytest.mark.each_backend
+@pytest.mark.each_backend_long
 def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
     sentence = "The man sees the dog."
     served = subprocess.run(

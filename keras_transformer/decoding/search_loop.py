@@ -218,23 +218,22 @@ class SearchLoop:
             return has_room(state) & (is_largest | (4 * state.used <= 3 * capacity))
 
         def step_until_full(state):
-            return ops.while_loop(has_room, lambda state: (self.next_state(state),), (state,))
+            return _while_loop(has_room, self.next_state, state)
 
         def step_and_compact(state):
-            (state,) = step_until_full(state)
-            return (without_unused(state),)
+            return (without_unused(step_until_full(state)),)
 
-        if prunes:
-            (state,) = ops.while_loop(is_large_enough, step_and_compact, (state,))
-        else:
-            (state,) = step_until_full(state)
+        if not prunes:
+            return step_until_full(state)
+        (state,) = ops.while_loop(is_large_enough, step_and_compact, (state,))
         return state
 
     def finished_tokens(self, state: Any) -> Tensor:
         """Return the finished hypotheses, read backwards: int32 `(batch, num_results, length)`."""
         last = ops.max(state.ends.steps)
 
-        def read_one(step, hypotheses, outputs):
+        def read_one(reading):
+            step, hypotheses, outputs = reading
             tokens, parents = (
                 ops.take_along_axis(ops.take(x, step, axis=1), hypotheses, axis=1)
                 for x in (state.tokens, state.parents)
@@ -250,11 +249,8 @@ class SearchLoop:
 
         batch, num_results = ops.shape(state.finished_scores)
         outputs = ops.zeros((batch, num_results, ops.shape(state.tokens)[1]), "int32")
-        _, _, outputs = ops.while_loop(
-            lambda step, hypotheses, outputs: step >= 0,
-            read_one,
-            (last, ops.zeros_like(state.ends.parents), outputs),
-        )
+        first = last, ops.zeros_like(state.ends.parents), outputs
+        _, _, outputs = _while_loop(lambda reading: reading[0] >= 0, read_one, first)
         return outputs
 
     @staticmethod
@@ -362,6 +358,16 @@ class SearchLoop:
         covered = ops.log(ops.clip(state.coverage, SMALLEST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.search.coverage_penalty * ops.sum(covered, axis=-1)
+
+
+def _while_loop(goes_on, step, state):
+    """Apply `step` to a state, a structure of tensors, while `goes_on` is true."""
+    if keras.backend.backend() == "torch":
+        from keras_transformer.decoding.recorded_loop import recorded_loop
+
+        return recorded_loop(goes_on, step, state)
+    (state,) = ops.while_loop(goes_on, lambda state: (step(state),), (state,))
+    return state
 
 
 def largest_capacity(state: State) -> int | Tensor:

@@ -49,7 +49,14 @@ def slice_update(x: Tensor, start: Sequence[int | Tensor], update: Tensor) -> Te
         import torch
 
         if torch.is_inference_mode_enabled():
-            x[tuple(slice(int(i), int(i) + n) for i, n in zip(start, update.shape))] = update
+            target, place = x, None
+            for axis, (index, size) in enumerate(zip(start, update.shape, strict=True)):
+                if torch.is_tensor(index) and place is None:
+                    # Its value stays in PyTorch: see `recorded_loop`.
+                    place = axis, index + torch.arange(size, device=x.device)
+                else:
+                    target = target.narrow(axis, int(index), size)
+            target.copy_(update) if place is None else target.index_copy_(*place, update)
             return x
     if backend != "tensorflow":
         return ops.slice_update(x, start, update)

@@ -75,7 +75,7 @@ def assert_is_part(part, whole):
 # There and back
 
 
-@pytest.mark.each_backend
+@pytest.mark.each_backend_long
 def test_keras_hub_loads_what_we_save(preset, translator, lm):
     assert type(lm) is hub.TransformerSeq2SeqLM and lm.sampler == SEARCH
     assert (lm.metadata, lm.task) == (translator.metadata, "Translator")

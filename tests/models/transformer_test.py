@@ -510,7 +510,7 @@ def is_trained_by(model, loss):
     return np.abs(after - before).max() > 0
 
 
-@pytest.mark.each_backend
+@pytest.mark.each_backend_long
 def test_float16_scales_the_loss(tmp_path):
     model = new_model(num_layers=1, dtype="mixed_float16")
     assert model.dtype_policy.name == "mixed_float16"

@@ -54,7 +54,7 @@ def trained(tmp_path_factory):
     return data, run
 
 
-@pytest.mark.each_backend
+@pytest.mark.each_backend_long
 def test_train_leaves_model_and_scores(trained):
     _, run = trained
     results = json.loads((run / "results.json").read_text())

@@ -633,7 +633,7 @@ def test_weights_of_another_model(tmp_path, preset, options):
 PRESET = Path(__file__).parents[2] / "saved_models" / "multi30k_en_de"
 
 
-@pytest.mark.each_backend
+@pytest.mark.each_backend_long
 def test_a_trained_preset_gives_the_same_on_every_backend():
     translator = Translator.from_preset(PRESET)
     assert translator(["A dog runs through the snow."]) == ["Ein Hund rennt durch den Schnee."]

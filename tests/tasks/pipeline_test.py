@@ -11,7 +11,7 @@ from tests.small_corpus import sentence_pairs
 JAX = keras.backend.backend() == "jax"
 
 
-@pytest.mark.each_backend
+@pytest.mark.each_backend_long
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch traces nothing")
 def test_the_training_step_is_traced_once_for_a_shape(tmp_path):
     sizes = {"num_layers": 1, "scale": 0.25, "batch_tokens": 100, "num_shapes": 2}

@@ -20,7 +20,9 @@ def test_the_replicas_parts_are_uneven():
 
 
 @pytest.mark.skipif(BACKEND == "torch", reason="PyTorch trains on one device")
-@pytest.mark.parametrize("name", [pytest.param("fused", marks=pytest.mark.each_backend), "plain"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("fused", marks=pytest.mark.each_backend_long), "plain"]
+)
 def test_two_devices_fit_as_one(tmp_path, name):
     output, options = tmp_path / "two.npz", json.dumps({"num_replicas": 2})
     run_together(tmp_path / "log", ["-m", "tests.training.plain_fit", output, name, options])

@@ -361,7 +361,7 @@ def results(translator):
 TEXTS = ["the dog", "", "a small cat sees the dog", "ж", "東京", "the red house and the man"]
 
 
-@pytest.mark.each_backend
+@pytest.mark.each_backend_long
 def test_equals_the_search_of_each_sentence(translator, results):
     for text, (translation, score) in zip(TEXTS, results):
         if not text:

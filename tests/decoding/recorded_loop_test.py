@@ -1,0 +1,191 @@
+"""A recorded loop gives what its step gives."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.decoding import search_loop
+from keras_transformer.decoding.candidates import Constraint
+from tests.decoding.comparison import model_of
+from tests.decoding.search_functions import beam_search
+from tests.decoding.sentences import SOURCE
+from tests.helpers import randomize, to_numpy
+
+torch = pytest.importorskip("torch")
+if keras.backend.backend() != "torch":
+    pytest.skip("the loop is PyTorch's", allow_module_level=True)
+
+from keras_transformer.decoding.recorded_loop import recorded_loop  # noqa: E402
+
+NUMBERS = torch.tensor([3.0, 1.0, 2.0])
+
+
+class Counted:
+    """A step, and how often it is called."""
+
+    def __init__(self, step):
+        self.step, self.calls = step, 0
+
+    def __call__(self, state):
+        self.calls += 1
+        return self.step(state)
+
+
+def plain_loop(goes_on, step, state):
+    while goes_on(state):
+        state = step(state)
+    return state
+
+
+def is_before(steps):
+    return lambda state: state[0] < steps
+
+
+def of_many_operations(state):
+    step, values, (kept, both) = state
+    values = torch.cat([values[1:], (values[:1] * 1.5 + step).to(torch.float32)])
+    values, order = torch.sort(values)
+    kept.index_copy_(0, step[None], NUMBERS[order[:1]])  # in place
+    first, *_ = torch.split(values * torch.where(values > 2, 0.5, -1.0), 1)
+    return step + 1, values, (kept, both + first)
+
+
+def of_constants(state):
+    """One of the constants is a tensor of the first state."""
+    return state[0] + 1, state[1] * 2 + NUMBERS
+
+
+def swapped(state):
+    return state[0] + 1, state[2], state[1]
+
+
+STEPS = {
+    "many operations": (
+        of_many_operations,
+        lambda: (NUMBERS.clone(), (torch.zeros(9), torch.zeros(1))),
+    ),
+    "constants": (of_constants, lambda: (NUMBERS,)),
+    "one tensor twice": (swapped, lambda: 2 * (NUMBERS,)),
+    "dtypes": (
+        lambda state: (state[0] + 1, (state[1] + 0.5).to(torch.int32)),
+        lambda: (torch.tensor([1, 2], dtype=torch.int32),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("steps", [0, 1, 2, 7])
+def test_gives_what_the_plain_loop_gives(name, steps):
+    step, first = STEPS[name]
+    counted = Counted(step)
+    with torch.inference_mode():
+        zero = torch.tensor(0)
+        expected = plain_loop(is_before(steps), step, (zero, *first()))
+        actual = recorded_loop(is_before(steps), counted, (zero, *first()))
+    assert counted.calls == min(steps, 1)
+    expected, actual = map(keras.tree.flatten, (expected, actual))
+    assert len(expected) == len(actual)
+    for one, other in zip(expected, actual):
+        assert one.dtype == other.dtype and one.tolist() == other.tolist()
+
+
+def test_what_is_given_does_not_change():
+    first = torch.tensor(0), NUMBERS.clone(), (torch.zeros(9), torch.zeros(1))
+    with torch.inference_mode():
+        recorded_loop(is_before(5), of_many_operations, first)
+    assert first[0] == 0 and not first[2][0].any()
+
+
+def test_random_numbers_are_new_in_each_step():
+    def step(state):
+        return state[0] + 1, state[1].scatter(0, state[0][None], torch.rand(1))
+
+    with torch.inference_mode():
+        _, numbers = recorded_loop(is_before(9), step, (torch.tensor(0), torch.zeros(9)))
+    assert len(set(numbers.tolist())) == 9
+
+
+READS = {
+    "item": lambda x: x.sum().item(),
+    "bool": lambda x: 1 if (x > 2).any() else 0,
+    "int": lambda x: int(x[0]),
+    "numpy": lambda x: x.numpy().sum().item(),
+    "array": lambda x: float(np.asarray(x)[0]),
+    "list": lambda x: x.tolist()[0],
+    "equal": lambda x: float(torch.equal(x, NUMBERS)),
+    "keras": lambda x: float(keras.ops.convert_to_numpy(x)[1]),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_step_that_reads_values_runs_each_time(name):
+    def step(state):
+        return state[0] + 1, state[1] + READS[name](state[1])
+
+    counted = Counted(step)
+    with torch.inference_mode():
+        first = torch.tensor(0), NUMBERS.clone()
+        expected = plain_loop(is_before(4), step, first)
+        actual = recorded_loop(is_before(4), counted, first)
+    assert counted.calls == 4
+    assert actual[1].tolist() == expected[1].tolist()
+
+
+@pytest.mark.parametrize(
+    "first, step",
+    [
+        (torch.zeros(0), lambda x: torch.cat([x, NUMBERS])),
+        (torch.zeros(2, dtype=torch.int32), lambda x: x + 0.5),
+        (1.0, lambda x: 2 * x),
+    ],
+    ids=["size", "dtype", "no tensor"],
+)
+def test_a_state_that_changes_its_form_is_not_repeated(first, step):
+    with torch.inference_mode():
+        _, actual = recorded_loop(
+            is_before(3), lambda state: (state[0] + 1, step(state[1])), (torch.tensor(0), first)
+        )
+        expected = step(step(step(first)))
+    assert torch.equal(torch.as_tensor(actual), torch.as_tensor(expected))
+
+
+@dataclasses.dataclass(frozen=True)
+class EvenThenOdd(Constraint):
+    """Looks at values, which only PyTorch's tensors have in a step."""
+
+    def allowed(self, log_probs, token_ids, state, progress):
+        is_even = int(progress.step) % 2 == 0
+        wrong = torch.as_tensor(token_ids % 2 == is_even) & torch.as_tensor(token_ids > 2)
+        return torch.where(wrong, -np.inf, log_probs)
+
+
+def test_a_search_takes_one_step_of_each_shape(monkeypatch):
+    counts = []
+    next_state = search_loop.SearchLoop.next_state
+    monkeypatch.setattr(
+        search_loop.SearchLoop,
+        "next_state",
+        lambda self, state: counts.append(state.ancestors.shape) or next_state(self, state),
+    )
+    model = randomize(model_of(num_layers=1), seed=1)
+    token_ids, _ = beam_search(model, SOURCE, extra_length=20)
+    assert to_numpy(token_ids != 0).sum(-1).max() > 5
+    assert len(counts) == len(set(counts))
+    counts.clear()
+    options = {"constraints": (EvenThenOdd(),), "min_length": 6}
+    token_ids, _ = beam_search(model, SOURCE, extra_length=20, **options)
+    assert len(counts) > 5
+    others = [row[row > 2] for row in to_numpy(token_ids)[:, 0]]
+    for row in others:
+        assert (row % 2 == np.arange(len(row)) % 2).all()
+    assert max(map(len, others)) > 4
+
+
+def test_a_search_uses_weights_that_were_assigned_later():
+    model = model_of.__wrapped__(num_layers=1)
+    before = to_numpy(beam_search(model, SOURCE)[1])
+    for weight in model.weights:
+        weight.assign(1.5 * to_numpy(weight))
+    assert (to_numpy(beam_search(model, SOURCE)[1]) != before)[:-1].all()
