@@ -127,6 +127,7 @@ def test_log_leaves_standard_output_to_answers(monkeypatch, capsys, options_clas
     assert "compiling\n" == (streams.err if options_class is StreamOptions else streams.out)
 
 
+@pytest.mark.slow
 def test_the_reader_of_the_answers_may_leave(tmp_path):
     script = tmp_path / "answers.py"
     script.write_text(

@@ -41,6 +41,14 @@ def assert_close(actual, expected, atol=1e-5):
     np.testing.assert_allclose(to_numpy(actual), to_numpy(expected), rtol=0, atol=atol)
 
 
+def some_slow(cases, fast):
+    """The values of a dict as parameters of a test, `slow` except those that are named."""
+    return [
+        pytest.param(value, id=name, marks=[] if name in fast else [pytest.mark.slow])
+        for name, value in cases.items()
+    ]
+
+
 def error_of(function, *arguments):
     """The message of the error that a call raises, which is one line."""
     with pytest.raises(UserError) as error:

@@ -67,6 +67,7 @@ def test_jedi_resolves_each_name():
     assert unresolved == ["kt.data.Paralel"]
 
 
+@pytest.mark.slow
 def test_pyright_resolves_each_name_and_finds_misspelt_ones(tmp_path):
     names = [f"kt.{namespace}.{name}" for namespace in NAMESPACES for name in public(namespace)]
     misspelt = [f"kt.{namespace}.no_such_name" for namespace in NAMESPACES]

@@ -607,6 +607,7 @@ def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
     assert numbers == [str(number) for number in range(1, len(lines) + 1) for _ in range(2)]
 
 
+@pytest.mark.slow
 def test_translate_answers_each_line_of_a_pipe_that_waits(trained):
     _, run = trained
     arguments = ("--model", run / "model", "--extra-length", "5")

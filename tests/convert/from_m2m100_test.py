@@ -259,6 +259,7 @@ def test_tokenizers_that_are_damaged(tmp_path):
     convert(folder, "nllb")
 
 
+@pytest.mark.slow
 @ONCE
 def test_a_preset_translates_the_same(tmp_path):
     make_folder(tmp_path / "m", 3, "nllb", seed=23)

@@ -482,6 +482,7 @@ def test_a_zip_that_leaves_its_folder_or_the_memory_is_refused(tmp_path):
 # What a converted model can do
 
 
+@pytest.mark.slow
 @needs_cases
 @pytest.mark.parametrize(
     "name", ["ssru", *(pytest.param(name, marks=pytest.mark.slow) for name in ("post", "opus"))]

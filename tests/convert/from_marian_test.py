@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SHORT, LONG = range(3), range(3, 36)
-FEW, MANY = range(12), range(12, 36)
+FEW, MANY = range(6), range(6, 36)
 LENGTH, NEW_TOKENS = 7, 12
 TEXT = [
     *(source for source, _ in sentence_pairs(30, seed=5)),

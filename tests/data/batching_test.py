@@ -337,6 +337,7 @@ def multi30k(tmp_path_factory):
     return TokenStore.build(tmp_path_factory.mktemp("multi30k") / "tokens", text, trained)
 
 
+@pytest.mark.slow
 def test_nine_tenths_of_the_slots_of_multi30k_are_tokens(multi30k):
     batches = TokenBatches(multi30k, batch_tokens=4096)
     tokens, slots, shapes = 0, 0, set()
@@ -350,6 +351,7 @@ def test_nine_tenths_of_the_slots_of_multi30k_are_tokens(multi30k):
     assert abs(batches.real_token_share() - tokens / slots) < 1e-12
 
 
+@pytest.mark.slow
 def test_few_shapes_of_multi30k_first(multi30k):
     plans = plan_batches(multi30k, multi30k, BatchingOptions())[0].plans
     assert [plans.num_shapes(epoch) for epoch in (0, 1, 10)] == [3, 5, 12]

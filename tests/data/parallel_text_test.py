@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import threading
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +18,6 @@ import pytest
 from keras_transformer.data import corpora, parallel_text, text_files
 from keras_transformer.data.corpora import (
     DATASETS,
-    SYNTHETIC_SIZES,
     bleu_tokenize,
     load_parallel_text,
 )
@@ -297,10 +296,14 @@ def test_wmt14_local_test_sets(tmp_path):
     assert pairs == [[("a", "b")], [("c", "d")], [("e", "f")]]
 
 
-def test_synthetic_both_directions():
+def test_synthetic_both_directions(monkeypatch):
+    monkeypatch.setattr(corpora, "SYNTHETIC_SIZES", {"train": 30, "val": 20, "test": 10})
+    # The whole corpus, if another test has sampled it, is for others.
+    monkeypatch.setattr(corpora, "built_in_corpus", cache(corpora.built_in_corpus.__wrapped__))
     english_german = load_parallel_text("synthetic", "val")
     german_english = load_parallel_text("synthetic", "val", "de", "en", data_dir="/no/such/folder")
-    assert len(english_german) == SYNTHETIC_SIZES["val"]
+    assert len(english_german) == 20
+    assert [len(load_parallel_text("synthetic", split)) for split in SPLITS] == [30, 20, 10]
     assert [(t, s) for s, t in english_german] == list(german_english)
     again = load_parallel_text("synthetic", "val")
     assert english_german.fingerprint() == again.fingerprint() != german_english.fingerprint()
@@ -601,6 +604,7 @@ def test_sizes_of_multi30k(dataset, split, size):
         assert len(text) == sum(1 for _ in text) == size
 
 
+@pytest.mark.slow
 @needs_corpora
 def test_splits_of_real_tatoeba_share_no_sentence():
     train, val, test = (load_parallel_text("tatoeba", x, data_dir=CORPORA) for x in SPLITS)

@@ -46,6 +46,7 @@ def test_placeholders_of_both_sides_become_the_same_symbols():
     assert sorted(_SYMBOL.findall(source)) == sorted(SYMBOLS)
 
 
+@pytest.mark.slow
 def test_words_are_replaced_with_their_translations_by_model_1():
     words = translations_of_words(PAIRS * 10)
     assert words["a"] == ""  # too frequent

@@ -15,7 +15,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.ctranslate2 import ctranslate2_converter, export_ctranslate2
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.decoding.search_functions import greedy_search
-from tests.helpers import assert_close
+from tests.helpers import assert_close, some_slow
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
 pytestmark = pytest.mark.once
@@ -50,7 +50,7 @@ MODELS = {
 }
 
 
-@pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
+@pytest.fixture(params=some_slow(MODELS, fast=("post-norm", "pre-norm", "learned positions")))
 def translator(request):
     return kt.Translator(new_model(**request.param), tokenizer())
 

@@ -12,7 +12,7 @@ from keras_transformer.decoding.constraints import WordPenalty
 from keras_transformer.models.variants import marian_wavelength
 from keras_transformer.reserved_ids import START_ID
 from tests.convert.marian_reference import HEADS, SIZE, WIDTH, Reference, sentencepiece_model
-from tests.helpers import assert_close, randomize
+from tests.helpers import assert_close, randomize, some_slow
 
 SIZES = {"num_layers": 2, "hidden_dim": SIZE, "intermediate_dim": WIDTH, "num_heads": HEADS}
 SOURCE, TARGET = [5, 9, 6, 4, 2], [7, 4, 8, 2]
@@ -44,7 +44,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("options", some_slow(MODELS, fast=("plain", "ssru", "own matrices")))
 def test_marian_computes_what_the_model_computes(options, tmp_path):
     ours = translator(**options)
     ours.export(tmp_path / "model", format="marian_npz")

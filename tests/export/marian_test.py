@@ -20,7 +20,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.marian import _generation, export_marian
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.convert.marian_folder import pieces_of, random_config, spm, vocabulary, write_folder
-from tests.helpers import assert_close
+from tests.helpers import assert_close, some_slow
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
 pytestmark = [
@@ -65,7 +65,7 @@ def load(folder):
     return model, AutoTokenizer.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("options", some_slow(MODELS, fast=("the paper's", "all apart")))
 def test_same_in_transformers(options, tmp_path):
     torch = pytest.importorskip("torch")
 

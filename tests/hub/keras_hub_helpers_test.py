@@ -59,6 +59,7 @@ class KerasHubTest(TestCase):
             token_id_key="decoder_token_ids",
         )
 
+    @pytest.mark.slow
     def test_keras_hubs_task_test_passes(self):
         options = {
             "backbone": hub.TransformerBackbone(**self.sizes),

@@ -14,7 +14,10 @@ from tests.helpers import class_for
 
 
 @pytest.mark.once  # under PyTorch, which need not compile each row
-@pytest.mark.parametrize("name", variants)
+@pytest.mark.parametrize(
+    "name",
+    [x if x in ("base", "heads_32") else pytest.param(x, marks=pytest.mark.slow) for x in variants],
+)
 def test_every_variant_takes_a_training_step(name):
     hyperparameters = scaled(get_variant(name), 1 / 16)
     smoothing = hyperparameters.pop("label_smoothing")

@@ -634,6 +634,7 @@ def test_fit_and_evaluate_on_arrays():
     assert results["accuracy"] == pytest.approx((logits.argmax(-1) == y)[real].mean(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_fit_on_tf_data():
     tf = pytest.importorskip("tensorflow")
     model = compiled_model(num_heads=2)

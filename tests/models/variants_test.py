@@ -106,6 +106,7 @@ def test_variants_cannot_be_changed():
     assert variants["base"]["num_layers"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", variants)
 def test_every_variant_builds(name, without_values):
     model = Transformer.from_variant(name, 50)

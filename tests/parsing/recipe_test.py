@@ -124,6 +124,7 @@ def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, 
     assert first == results["3",][1]
 
 
+@pytest.mark.slow
 def test_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     decision = ("--decision", "consensus")

@@ -184,7 +184,9 @@ def test_symbols_of_another_parser():
 
 
 @pytest.mark.parametrize(
-    ("linearization", "weight"), [(LabelledBrackets(), 0.5), (InOrderBrackets(), None)], ids=str
+    ("linearization", "weight"),
+    [(LabelledBrackets(), 0.5), pytest.param(InOrderBrackets(), None, marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_learns_trees_and_tags(linearization, weight):
     """From trees to symbols with tags, through training, tagger and search, and back."""

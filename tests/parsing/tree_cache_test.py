@@ -38,6 +38,7 @@ def test_a_killed_process_could_leave_nothing(tmp_path, monkeypatch):
     assert len(cache) == 1000 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_trees():
     def peak(count):
         tracemalloc.start()

@@ -137,6 +137,7 @@ def test_each_word_has_a_leaf_of_its_set():
     assert one_word == {(y,), (4, y, 6), (5, y, 7)}
 
 
+@pytest.mark.slow
 def test_ten_thousand_outputs_of_an_untrained_model_are_trees():
     num_words = [1 + row % 7 for row in range(500)]
     token_ids, words = sources(num_words)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.data.corpora import SYNTHETIC_SIZES, load_parallel_text
-from keras_transformer.data.synthetic import english_text
+from keras_transformer.data import corpora
+from keras_transformer.data.corpora import load_parallel_text
+from keras_transformer.data.synthetic import english_text, generate
 from keras_transformer.parsing import treebanks
 from keras_transformer.parsing.treebanks import TREEBANKS, Treebank, load_treebank
 from keras_transformer.parsing.trees import to_bracketed
@@ -131,9 +132,12 @@ def test_penn_treebank_splits_are_in_the_order_of_files(tmp_path):
     assert [*words[0], *words[1], *words[2]] == [str(number) for number in range(1, 200)]
 
 
-def test_synthetic_trees_are_over_the_sentences_of_the_translation_corpus():
+def test_synthetic_trees_are_over_the_sentences_of_the_translation_corpus(monkeypatch):
+    examples = {"val": tuple(generate("val", 40))}
+    for module in (corpora, treebanks):
+        monkeypatch.setattr(module, "built_in_corpus", lambda: examples)
     treebank = load_treebank("synthetic", "val", data_dir="/no/such/folder")
-    assert len(treebank) == SYNTHETIC_SIZES["val"] == 1_000
+    assert len(treebank) == 40
     # The same sentences in the same order as the corpus for translation has.
     pairs = load_parallel_text("synthetic", "val")
     for tree, (english, _) in zip(treebank, pairs):

@@ -51,6 +51,7 @@ def test_an_opener_may_not_share_its_symbol_with_a_closer():
         kt.parsing.TreeGrammar((4, 5), (6, 5), (8,))
 
 
+@pytest.mark.slow
 def test_learns_a_tree(parser):
     """From a tree to its symbols, through training and a constrained search, and back."""
     tree = Tree.fromstring("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP him))) (. .))")

@@ -95,14 +95,19 @@ def word_search(beam_size, action_beam_size, fast_track, alpha=0.0, rules=()):
 @pytest.mark.parametrize(
     ("widths", "num_results", "alpha"),
     [
-        ((1, 1, 0), 1, 0.0),
-        ((1, 1, 1), 1, 0.3),
-        ((1, 4, 0), 1, 0.3),
         ((2, 3, 1), 2, 1.0),
-        ((3, 3, 3), 3, 0.0),
         ((3, 8, 2), 3, 0.3),
-        ((8, 12, 0), 8, 0.6),
         ((2, None, 1), 1, 0.0),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ((1, 1, 0), 1, 0.0),
+                ((1, 1, 1), 1, 0.3),
+                ((1, 4, 0), 1, 0.3),
+                ((3, 3, 3), 3, 0.0),
+                ((8, 12, 0), 8, 0.6),
+            )
+        ),
     ],
 )
 def test_equals_the_search_in_plain_python(widths, num_results, alpha):

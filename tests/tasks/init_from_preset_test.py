@@ -67,7 +67,7 @@ def test_a_parser_of_more_symbols_than_its_preset_is_no_translator_with_reserved
 
 
 @pytest.mark.parametrize(
-    "convert", [*(pytest.param(x, marks=pytest.mark.slow) for x in (marian, m2m100)), fsmt]
+    "convert", [pytest.param(x, marks=pytest.mark.slow) for x in (marian, m2m100, fsmt)]
 )
 def test_begins_with_a_converted_model(convert, tmp_path):
     translator = convert(tmp_path / "theirs")

@@ -51,6 +51,7 @@ def kill(folder, file_kills, timed_kills):
     return np.array([report[name] for name in ("kills", "while_writing", "resumed")])
 
 
+@pytest.mark.slow
 def test_killed_while_writing_goes_on_exactly(tmp_path):
     assert (kill(tmp_path, TWO_KILLS, 0) >= (2, 1, 1)).all()
 

@@ -108,6 +108,7 @@ def test_translation_and_tree_are_functions_of_the_english_sentence():
     assert len(known) < 8_000  # some sentences did come twice
 
 
+@pytest.mark.slow
 def test_the_small_sentences_have_one_reading():
     """Every subject, verb, tense and simple object: few enough to try them all."""
     man, woman, dog, book = (NounPhrase(NOUN[word]) for word in ("man", "woman", "dog", "book"))

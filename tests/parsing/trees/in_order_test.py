@@ -238,9 +238,14 @@ def check(words, symbols, linearization):
     [
         ["(S"] * 20_000,
         ["(D)"] + ["(S", "(NP"] * 10_000 + [")S"] * 20_000,
-        ["(D)", "(S"] * 10_000 + [")VP", ")NP"] * 10_000,
-        ["(D)"] + ["(S", ")S"] * 10_000,
-        [")S"] * 20_000,
+        *(
+            pytest.param(symbols, marks=pytest.mark.slow)
+            for symbols in (
+                ["(D)", "(S"] * 10_000 + [")VP", ")NP"] * 10_000,
+                ["(D)"] + ["(S", ")S"] * 10_000,
+                [")S"] * 20_000,
+            )
+        ),
     ],
 )
 def test_long_and_deep_output(symbols):

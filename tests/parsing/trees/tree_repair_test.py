@@ -246,11 +246,16 @@ def test_arbitrary_strings_are_repaired_to_trees_over_the_words(words, symbols):
         ["(S"] * 20_000,
         ["(S", "(NP"] * 10_000 + ["(D)"] + [")S"] * 20_000,
         ["(S", "(NP"] * 10_000 + ["(D)"] + [")NP"] * 100 + [")S"] * 100,
-        [")S"] * 20_000,
-        ["(D)"] * 20_000,
-        ["(S", "(D)"] * 10_000 + [")VP", ")NP"] * 10_000,
-        ["(S", "(D)", ")S"] * 7_000,
-        ["(S", ")S"] * 10_000,
+        *(
+            pytest.param(symbols, marks=pytest.mark.slow)
+            for symbols in (
+                [")S"] * 20_000,
+                ["(D)"] * 20_000,
+                ["(S", "(D)"] * 10_000 + [")VP", ")NP"] * 10_000,
+                ["(S", "(D)", ")S"] * 7_000,
+                ["(S", ")S"] * 10_000,
+            )
+        ),
     ],
 )
 def test_long_and_deep_output(symbols):
