@@ -51,7 +51,8 @@ FAULTS = {
         ('logits = ops.cast(scores, "float32")', "logits = scores"),
         ("ops.where(mask, logits, MASKED_SCORE)", "ops.where(mask, logits, 0.0)"),
         ("end=start + tf.shape(update)", "end=start + tf.shape(x)"),
-        ("slice(int(i), int(i) + n)", "slice(0, n)"),
+        ("index + torch.arange(size", "torch.arange(size"),
+        ("narrow(axis, int(index), size)", "narrow(axis, 0, size)"),
     ],
     "layers/multi_head_attention.py": [
         ("self.key_dim**-0.5", "self.key_dim**0.5"),
@@ -223,6 +224,13 @@ FAULTS = {
         ("if words[0] in translation.split() and not", "if False and not"),
     ],
     # Search
+    "decoding/recorded_loop.py": [
+        ("leaves = [x.clone() for x in leaves]", "leaves = list(leaves)"),
+        ("if reads.found or recorder.reads:", "if recorder.reads:"),
+        ("self.reads = self.reads or any(", "self.reads = any("),
+        ("not func._schema.is_mutable", "True"),
+        ("before == [(x.shape, x.dtype) for x in leaves]", "leaves"),
+    ],
     "decoding/search_loop.py": [
         ("state.step + 1 >= self.limits", "state.step >= self.limits"),
         (
