@@ -101,9 +101,6 @@ demo: $(DEMO)/installed
 		"The old man sees a dog that sleeps." \
 		"Today the teacher has called the girl." \
 		"My aunt says that the children cannot help him."
-	# And with a model of the checkout, trained on captions of photographs.
-	cd $(DEMO) && bin/keras-transformer translate --model $(CURDIR)/saved_models/multi30k_en_de \
-		"A dog runs through the snow."
 
 bench: export KERAS_BACKEND ?= tensorflow
 bench: .venv-bench/installed
