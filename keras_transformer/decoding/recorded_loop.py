@@ -122,7 +122,9 @@ class _Recorder(TorchDispatchMode):
         body = "\n    ".join([*self._lines, f"return {self._value(results)}"])
         scope = dict(self._constants)
         exec(f"def repeat({parameters}):\n    {body}\n", scope)
-        return scope["repeat"]
+        repeat = scope.pop("repeat")
+        scope.clear()  # Its cycle would keep the tensors until garbage is collected.
+        return repeat
 
     def _assigned(self, x):
         """Return the name of the variable that a result is assigned to."""

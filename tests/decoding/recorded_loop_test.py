@@ -1,6 +1,8 @@
 """A recorded loop gives what its step gives."""
 
 import dataclasses
+import gc
+import weakref
 
 import keras
 import numpy as np
@@ -105,6 +107,23 @@ def test_random_numbers_are_new_in_each_step():
     with torch.inference_mode():
         _, numbers = recorded_loop(is_before(9), step, (torch.tensor(0), torch.zeros(9)))
     assert len(set(numbers.tolist())) == 9
+
+
+def test_keeps_no_tensor_alive():
+    constant = torch.ones(3)
+    reference = weakref.ref(constant)
+
+    def step(state, constant=constant):
+        return state[0] + 1, state[1] * 2 + constant
+
+    gc.disable()
+    try:
+        with torch.inference_mode():
+            recorded_loop(is_before(5), step, (torch.tensor(0), NUMBERS))
+        del step, constant
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 READS = {
