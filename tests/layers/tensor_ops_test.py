@@ -1,9 +1,11 @@
+import contextlib
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.layers.tensor_ops import masked_softmax
+from keras_transformer.layers.tensor_ops import masked_softmax, slice_update
 from tests.helpers import assert_close, to_numpy
 
 SCORES = np.log([[1.0, 2, 5], [4, 4, 8]]).astype("float32")
@@ -14,6 +16,32 @@ def test_masked_softmax_equals_values_worked_out_by_hand():
     assert_close(masked_softmax(ops.array(SCORES)), [[0.125, 0.25, 0.625], [0.25, 0.25, 0.5]])
     mask = ops.array([[True, True, False], [False, True, False]])
     assert_close(masked_softmax(ops.array(SCORES), mask), [[1 / 3, 2 / 3, 0], [0, 1, 0]])
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("start", [(0, 1, 2), (1, 0, 0)])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+def test_slice_update_writes_from_the_start_on(start, axis):
+    x, update = np.zeros((3, 3, 6), "float32"), np.ones((2, 2, 3), "float32")
+    expected = x.copy()
+    expected[tuple(slice(i, i + n) for i, n in zip(start, update.shape))] = 1
+    # One place, that of a step, is a tensor.
+    places = [
+        ops.convert_to_tensor(place, "int32") if i == axis else place
+        for i, place in enumerate(start)
+    ]
+    with inference():
+        written = slice_update(ops.array(x), places, ops.array(update))
+    assert_close(written, expected)
+
+
+def inference():
+    """What a search runs in: there PyTorch's tensors are changed in place."""
+    if keras.backend.backend() != "torch":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.inference_mode()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
