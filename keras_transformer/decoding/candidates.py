@@ -38,7 +38,8 @@ class Constraint(StaticFields):
 
     At each step, a search asks each of its constraints which tokens may follow each live
     hypothesis. A constraint that depends on earlier tokens keeps a state: a tensor, or a structure
-    of tensors, whose first axis is the batch. A field declared with `static_fields.traced` or
+    of tensors, whose first axis is the batch. The methods compute with tensors alone: on every
+    backend they may be called once for all steps. A field declared with `static_fields.traced` or
     `static_fields.per_example` is a tensor inside the search, so other values do not need a new
     program.
 

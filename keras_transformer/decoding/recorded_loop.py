@@ -128,6 +128,8 @@ class _Recorder(TorchDispatchMode):
 
     def _assigned(self, x):
         """Return the name of the variable that a result is assigned to."""
+        if x is None:
+            return "_"
         if x not in self._variables:
             self._variables[x] = f"x{self._count}"
             self._count += 1
