@@ -156,7 +156,7 @@ def test_a_step_that_reads_values_runs_each_time(name):
 @pytest.mark.parametrize(
     "first, step",
     [
-        (torch.zeros(0), lambda x: torch.cat([x, NUMBERS])),
+        (torch.zeros(0), lambda x: torch.cat([x, torch.full((1,), len(x))])),
         (torch.zeros(2, dtype=torch.int32), lambda x: x + 0.5),
         (1.0, lambda x: 2 * x),
     ],
