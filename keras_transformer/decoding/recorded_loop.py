@@ -17,7 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 if TYPE_CHECKING:
     from keras_transformer.typing import Tensor
 
-# What hands a tensor's values to Python, besides operations such as `item`.
+# Methods that give a tensor's values to Python, besides operations such as `item`.
 _READS = (
     *(torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__),
     *(torch.Tensor.__dlpack__, torch.Tensor.data_ptr, torch.Tensor.untyped_storage),

@@ -36,7 +36,7 @@ def test_slice_update_writes_from_the_start_on(start, axis):
 
 
 def inference():
-    """What a search runs in: there PyTorch's tensors are changed in place."""
+    """The mode in which a search runs: PyTorch's tensors are changed in place."""
     if keras.backend.backend() != "torch":
         return contextlib.nullcontext()
     import torch

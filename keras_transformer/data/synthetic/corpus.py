@@ -333,7 +333,7 @@ def generate_splits(
 ) -> dict[str, tuple[SyntheticExample, ...]]:
     """Return what `generate` yields for several splits, in the time of the one that takes longest.
 
-    Of 100 sentences that are sampled for "val", 90 are those of "train".
+    The sampled sentences are shared: to find 5 for "val", 100 are sampled, and 90 fall to "train".
 
     Args:
         sizes: Number of examples of each split.
@@ -378,7 +378,7 @@ def _examples(
 
 
 def _samples(seed: int) -> Iterator[tuple[str, str, Sentence] | None]:
-    """Yield distinct sentences with their English text and tree; None for a sample that is none."""
+    """Yield distinct sentences with their English text and tree; None for a rejected sample."""
     sampler = Sampler(seed)
     seen: set[str] = set()
     while True:

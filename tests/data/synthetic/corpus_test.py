@@ -62,7 +62,7 @@ def test_splits_together_are_those_apart():
 
 
 def test_sampling_that_was_stopped_loses_no_sentence(monkeypatch):
-    """Nothing is shared: what one caller has begun is not what another one goes on with."""
+    """Callers share no sampler, so one that is interrupted takes no sentence from another."""
     expected = list(generate("train", 50))
     begun = generate("train", 50)
     assert [next(begun) for _ in range(10)] == expected[:10]
