@@ -28,7 +28,8 @@ def run_compiled(function: Callable, model: keras.Model, *tensors: Any, **option
 
     A model keeps its 64 most recently used programs. TensorFlow traces one graph for all shapes of
     tensors with two axes or more. JAX compiles one program per combination of shapes. PyTorch runs
-    the function itself, without gradients; see `recorded_loop`. A program uses the current weights in each call.
+    the function itself, without gradients; see `recorded_loop`. A program uses the current weights
+    in each call.
 
     Args:
         function: function of a model and tensors, in `keras.ops`.
