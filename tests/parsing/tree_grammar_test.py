@@ -137,9 +137,8 @@ def test_each_word_has_a_leaf_of_its_set():
     assert one_word == {(y,), (4, y, 6), (5, y, 7)}
 
 
-@pytest.mark.slow
-def test_ten_thousand_outputs_of_an_untrained_model_are_trees():
-    num_words = [1 + row % 7 for row in range(500)]
+def test_two_thousand_outputs_of_an_untrained_model_are_trees():
+    num_words = [1 + row % 7 for row in range(100)]
     token_ids, words = sources(num_words)
     outputs, scores = sample(
         small_model(),
@@ -155,7 +154,7 @@ def test_ten_thousand_outputs_of_an_untrained_model_are_trees():
         for token_ids in outputs[row]:
             assert_is_tree(token_ids, words, limit=words + 20)
     # Random, as far as the grammar lets them be.
-    assert len({tuple(ids) for ids in outputs.reshape(10_000, -1)}) > 2_000
+    assert len({tuple(ids) for ids in outputs.reshape(2_000, -1)}) > 800
 
 
 def test_beams_of_different_sentences_are_trees_whatever_their_neighbours():
