@@ -323,6 +323,12 @@ def test_a_foreign_model_splits_text_as_before(model_type, ids, tmp_path):
     assert (tmp_path / "spm.model").read_bytes() == proto
     again = kt.data.Tokenizer(tokenizer.proto)
     assert again.vocabulary_size >= theirs.get_piece_size()
+    # Other programs read the reserved ids, by name or by number.
+    ours = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
+    reserved = ours.pad_id(), ours.bos_id(), ours.eos_id(), ours.unk_id()
+    assert reserved == (PAD_ID, START_ID, END_ID, UNKNOWN_ID)
+    spec = model_proto_class().FromString(tokenizer.proto).trainer_spec
+    assert (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id) == reserved
 
 
 def test_files_that_are_not_sentencepiece_models(tmp_path):
