@@ -533,9 +533,8 @@ def first_failure(folder, backend, tests):
         )
     except subprocess.TimeoutExpired:
         return "(time)"
-    if (
-        process.returncode == 0 or "Error 5" in process.stderr
-    ):  # none of the tests is of this backend
+    has_no_test = "Error 5" in process.stderr  # pytest's status, if none is of this backend
+    if process.returncode == 0 or has_no_test:
         return ""
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", process.stdout, re.MULTILINE)
     return failed[1] if failed else process.stdout[-300:]

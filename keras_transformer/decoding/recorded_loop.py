@@ -29,8 +29,8 @@ def recorded_loop(
 ) -> Any:
     """Apply `step` to a state while `goes_on` is true, in `torch.inference_mode`.
 
-    A step that hands values of tensors to Python, or changes the shape of the state, is not
-    repeated from the record: then `step` is called each time.
+    If the first step gives values of tensors to Python, or changes a shape or dtype of the state,
+    its record is not used, and `step` is called each time.
 
     Args:
         goes_on: function of the state; returns a bool scalar.

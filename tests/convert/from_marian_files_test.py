@@ -484,9 +484,7 @@ def test_a_zip_that_leaves_its_folder_or_the_memory_is_refused(tmp_path):
 
 @pytest.mark.slow
 @needs_cases
-@pytest.mark.parametrize(
-    "name", ["ssru", *(pytest.param(name, marks=pytest.mark.slow) for name in ("post", "opus"))]
-)
+@pytest.mark.parametrize("name", ["ssru", "post", "opus"])
 def test_a_converted_model_is_fine_tuned_and_kept(name, tmp_path):
     translator, expected, encode = case(name)
     source = encode(translator.source_tokenizer, expected["input"])

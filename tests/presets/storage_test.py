@@ -618,7 +618,10 @@ def test_tokenizer_of_another_model(preset):
 @pytest.mark.once
 @pytest.mark.parametrize(
     "options",
-    [{"hidden_dim": 32}, {"num_layers": 3}, {"use_bias": True}],
+    [
+        *({"hidden_dim": 32}, {"num_layers": 3}, {"use_bias": True}),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ({"num_layers": 1}, {"key_dim": 4})),
+    ],
     ids=str,
 )
 def test_weights_of_another_model(tmp_path, preset, options):
