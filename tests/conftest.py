@@ -1,6 +1,7 @@
 """What holds for every test: cheap seeds, a limit on its time, and a deadline for all of them."""
 
 import ctypes
+import functools
 import gc
 import os
 import random
@@ -8,19 +9,16 @@ import time
 from pathlib import Path
 
 import hypothesis
-import keras
 import pytest
 
-import keras_transformer as kt
-from keras_transformer import command_line
-from keras_transformer.compilation_cache import OFF, VARIABLE
+# Keras is imported where it is used: the process that hands tests out to workers does not need it.
 
 # The same examples in each run, however long they take on a machine that does other work.
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("tests")
 
 # Not the user's programs, in this process or one that a test starts.
-os.environ[VARIABLE] = OFF
+os.environ["KERAS_TRANSFORMER_COMPILATION_CACHE"] = "off"
 
 # Seconds of CPU time; a test that takes more needs the mark `slow`. Not the clock's time, of which
 # other work on the machine takes its share; and without the fixtures, which several tests share.
@@ -58,20 +56,40 @@ def pytest_fixture_setup(fixturedef):
 @pytest.fixture(autouse=True, scope="session")
 def give_freed_memory_back():
     """The recipes keep it for their next step; one process of many tests would keep that of all."""
+    from keras_transformer import command_line
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command_line, "keep_freed_memory", lambda: None)
         yield
 
 
 @pytest.fixture(scope="module")
-def short_outputs():
-    """Let translators search outputs of few tokens by default.
+def cheap_trainings():
+    """Let translators search outputs of few tokens by default, and leave the curves' picture empty.
 
     A model that is hardly trained does not end its outputs. Most of a short training would be its
-    validations, which search outputs of 50 tokens more than their sources have.
+    validations, which search outputs of 50 tokens more than their sources have, and its picture.
     """
+    import keras_transformer as kt
+    from keras_transformer.training import results
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kt.Translator, "default_search", kt.BeamSearch(extra_length=5))
+        patch.setattr(results, "draw_trainings", lambda *_: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def names_of_saved_attributes():
+    """Keras makes a layer for each layer that it saves or loads, to see what every layer has.
+
+    It stores what it sees for the next one, but under another name than it looks for (3.15).
+    """
+    from keras.src.saving import saving_lib
+
+    with pytest.MonkeyPatch.context() as patch:
+        if names := getattr(saving_lib, "get_attr_skipset", None):
+            patch.setattr(saving_lib, "get_attr_skipset", functools.cache(names))
         yield
 
 
@@ -79,13 +97,19 @@ def short_outputs():
 def free_programs():
     """JAX keeps every program that it has compiled, some megabytes each; glibc what JAX frees."""
     yield
-    if keras.backend.backend() == "jax" and _resident_bytes() > _MUCH_MEMORY:
+    if _backend() == "jax" and _resident_bytes() > _MUCH_MEMORY:
         import jax
 
         gc.collect()
         jax.clear_caches()
         if hasattr(_libc, "malloc_trim"):
             _libc.malloc_trim(0)
+
+
+def _backend():
+    import keras
+
+    return keras.backend.backend()
 
 
 def _resident_bytes():
@@ -95,6 +119,12 @@ def _resident_bytes():
     except OSError:
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def pytest_collection_finish():
+    """Garbage is looked for in what tests make, and not each time in all that they import."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):
@@ -120,7 +150,7 @@ def pytest_runtest_call(item):
 def _is_of_make_test(item):
     """Whether `make test` runs it under this backend: see pyproject.toml."""
     marks = {mark.name for mark in item.iter_markers()}
-    is_here = keras.backend.backend() == "torch" or marks & {"once", "each_backend"}
+    is_here = _backend() == "torch" or marks & {"once", "each_backend"}
     return is_here and "slow" not in marks
 
 

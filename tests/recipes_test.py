@@ -30,7 +30,7 @@ from keras_transformer.training.training_state import list_states
 from tests.helpers import conversation
 from tests.small_corpus import new_model, tokenizer
 
-pytestmark = pytest.mark.usefixtures("short_outputs")
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "translation"
 SIZES = {"train": 300, "val": 12, "test": 20}

@@ -20,7 +20,7 @@ from tests.helpers import to_numpy
 from tests.parsing.small_trees import new_parser
 from tests.small_corpus import sentence_pairs, tokenizer
 
-pytestmark = pytest.mark.usefixtures("short_outputs")
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 
 def marian(folder):

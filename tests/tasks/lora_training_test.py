@@ -8,7 +8,7 @@ import keras_transformer as kt
 from tests.helpers import to_numpy
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
-pytestmark = pytest.mark.usefixtures("short_outputs")
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 OPTIONS = {
     **{"dropout": 0.1, "peak_learning_rate": 0.01, "warmup_steps": 1, "num_shapes": 1},

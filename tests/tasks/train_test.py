@@ -13,7 +13,7 @@ from keras_transformer.training.training_state import list_states
 from keras_transformer.translation import train_translator
 from keras_transformer.translation.train_translator import score_text
 
-pytestmark = pytest.mark.usefixtures("short_outputs")
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 # A model and batches that take a second.
 SMALL = {

@@ -8,7 +8,7 @@ from keras_transformer.translation import translator as translator_module
 from keras_transformer.untranslated import SYMBOLS
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
-pytestmark = pytest.mark.usefixtures("short_outputs")
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 OPTIONS = {
     **{"batch_tokens": 512, "seed": 3, "num_shapes": 1, "interval": 1, "average": 1, "steps": 1},

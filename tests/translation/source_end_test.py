@@ -11,7 +11,7 @@ from keras_transformer.reserved_ids import END_ID, START_ID
 from tests.helpers import to_numpy
 from tests.small_corpus import new_model, tokenizer
 
-pytestmark = pytest.mark.usefixtures("short_outputs")
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 TEXTS = ["the dog", "a cat sees", "", "the small red house"]
 

@@ -9,7 +9,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
 
-pytestmark = pytest.mark.usefixtures("short_outputs")
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 SMALL = {
     **{"vocabulary_size": 200, "num_layers": 1, "scale": 0.25, "batch_tokens": 512},
