@@ -178,10 +178,7 @@ FAULTS = {
         ('side="right"', 'side="left"'),
         ("least.sum() <= count", "False"),
         ("epoch * self.rest % len(order)", "epoch % len(order)"),
-        (
-            "fits = (lengths[:, None] <= shapes[None]).all(axis=-1)",
-            "fits = (lengths[:, None] <= shapes[None]).any(axis=-1)",
-        ),
+        ("<= most_sources) & (targets", "<= most_sources) | (targets"),
     ],
     "data/prefetch.py": [
         ("end = index + 1 + _COUNT", "end = index + 1"),
