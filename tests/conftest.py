@@ -127,6 +127,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture
+def nothing_frozen():
+    """As in a user's process."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 def pytest_runtest_setup(item):
     is_needed = item.get_closest_marker("each_backend_long") is not None
     if time.monotonic() - _BEGIN > _DEADLINE and not is_needed:

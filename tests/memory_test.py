@@ -67,6 +67,7 @@ def test_peak_memory_is_the_kernels_figure():
     assert peak_memory_mib() == pytest.approx(peak / 1024, abs=5)
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt])
 def test_collections_skip_existing_objects_within_the_block_only(error):
     try:
@@ -79,6 +80,7 @@ def test_collections_skip_existing_objects_within_the_block_only(error):
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.usefixtures("nothing_frozen")
 def test_objects_that_the_process_has_frozen_stay_frozen():
     gc.freeze()
     try:

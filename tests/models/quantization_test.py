@@ -41,6 +41,7 @@ def test_logits_are_near_those_of_floats():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_frozen")
 def test_quantizing_collects_no_garbage_of_the_rest_of_the_process(monkeypatch):
     # Keras collects once a layer: 0.3 s each time, if all objects of the backend were looked at.
     frozen, collect = [], gc.collect
