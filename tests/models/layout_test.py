@@ -82,6 +82,7 @@ def on_four_devices(tmp_path_factory):
     return dict(np.load(output))
 
 
+@pytest.mark.each_backend
 def test_weights_are_shared_out(on_four_devices):
     shards = {
         key.removeprefix("shard "): tuple(shape)

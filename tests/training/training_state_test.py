@@ -8,7 +8,6 @@ from keras_transformer.training.checkpoints import STATE_GROUP, average_checkpoi
 from keras_transformer.training.training_state import (
     Snapshot,
     TrainingState,
-    _digest,
     find_start,
     list_states,
     newest_state,
@@ -90,7 +89,7 @@ def test_state_of_an_earlier_version_is_read(tmp_path):
     with h5py.File(path, "r+") as file:
         state = file[STATE_GROUP]
         state["metrics/loss/0"] = np.float32(np.inf)
-        state.attrs["sha256"] = np.bytes_(_digest(file))
+        state.attrs["sha256"] = np.bytes_("of the values")
     other = new_model("sgd", seed=1)
     read_state(path).restore(other)
     assert all(map(np.array_equal, other.get_weights(), model.get_weights()))
