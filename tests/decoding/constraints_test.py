@@ -66,6 +66,17 @@ class OnlyEvenTokens(Constraint):
         return ops.where(token_ids % 2 == 0, log_probs, -np.inf)
 
 
+@keras.saving.register_keras_serializable(package="tests")
+@dataclass(frozen=True)
+class OnlyOf(Constraint):
+    """It names the tokens that it allows at some step."""
+
+    numbers: tuple[int, ...]
+
+    def token_ids(self):
+        return np.array(self.numbers, "int32")
+
+
 CASES = {
     "min length": ([MinLength(3)], lambda output: len(output) >= 3),
     "banned": ([BannedTokens((B, A))], lambda output: not {A, B} & set(output)),
@@ -76,6 +87,10 @@ CASES = {
     "first": ([FirstToken(B)], lambda output: output[0] == B),
     "prefix": ([ForcedPrefix([[B, A, 0]])], lambda output: output[:2] == (B, A)),
     "of the user's": ([OnlyEvenTokens()], lambda output: not {UNKNOWN, B} & set(output)),
+    "of two of the user's": (
+        [OnlyOf((END, UNKNOWN, B)), OnlyOf((END, A, B))],
+        lambda output: not {UNKNOWN, A} & set(output),
+    ),
     "together": (
         [FirstToken(A), NoRepeatedNgrams(2), MinLength(3), BannedTokens((UNKNOWN,))],
         lambda output: (
@@ -106,6 +121,14 @@ def test_a_wide_beam_finds_what_is_left(name):
     assert set(outputs) == set(expected)
     # Probabilities are the model's own: what is forbidden keeps its share.
     assert_close([outputs[x] for x in expected], list(expected.values()), atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_narrow_beam_finds_tokens_beside_many_banned_ones(seed):
+    model = reweight(model_of(vocabulary_size=12, num_layers=1), seed)
+    search = kt.BeamSearch(1, extra_length=EXTRA_LENGTH)
+    token_ids, scores = search(model, [SOURCE], constraints=BannedTokens(tuple(range(3, 11))))
+    assert to_numpy(scores)[0, 0] > -np.inf and set(to_numpy(token_ids)[0, 0]) <= {0, END, 11}
 
 
 def test_the_end_token_that_max_length_forces_is_not_scored():
