@@ -38,7 +38,7 @@ def searches(monkeypatch):
     return calls
 
 
-@pytest.mark.each_backend_long
+@pytest.mark.each_backend
 @COMPILED
 def test_parts_of_a_search_for_trees_give_what_is_expected_of_the_whole(searches):
     # Of all kinds, one that has something more to split than the sources.

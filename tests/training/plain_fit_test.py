@@ -11,6 +11,8 @@ from tests.training.distribution_test import run_together
 from tests.training.plain_fit import RUNS, make_data, train
 
 BACKEND = keras.backend.backend()
+# TensorFlow has replicas, whose losses and gradients must be shares of the whole batch's.
+MARK = pytest.mark.each_backend if BACKEND == "tensorflow" else pytest.mark.each_backend_long
 
 
 def test_the_replicas_parts_are_uneven():
@@ -20,9 +22,7 @@ def test_the_replicas_parts_are_uneven():
 
 
 @pytest.mark.skipif(BACKEND == "torch", reason="PyTorch trains on one device")
-@pytest.mark.parametrize(
-    "name", [pytest.param("fused", marks=pytest.mark.each_backend_long), "plain"]
-)
+@pytest.mark.parametrize("name", [pytest.param("fused", marks=MARK), "plain"])
 def test_two_devices_fit_as_one(tmp_path, name):
     output, options = tmp_path / "two.npz", json.dumps({"num_replicas": 2})
     run_together(tmp_path / "log", ["-m", "tests.training.plain_fit", output, name, options])
