@@ -8,6 +8,7 @@ import pytest
 
 from keras_transformer.data.batch_planner import (
     EpochPlans,
+    _shares,
     assign_shapes,
     merge_shapes,
     plan_shapes,
@@ -203,6 +204,18 @@ def test_epochs_of_lengths_that_do_not_go_together():
     source, target = np.array([10, 2, 10]), np.array([2, 10, 3])
     plans = EpochPlans(source, target, 100, num_shapes=3, seed=0, compile_batches=1000)
     assert plans.num_shapes(0) == plans.num_batches(0) == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count", "expected"),
+    [
+        ((1000, 1, 1), 10, [8, 1, 1]),
+        ((0, 50, 50), 3, [0, 1, 2]),
+        ((5, 5, 5), 2, [0, 1, 1]),  # less than one of each
+    ],
+)
+def test_a_sample_has_each_shape_if_it_is_large_enough(sizes, count, expected):
+    assert _shares(np.array(sizes), count).tolist() == expected
 
 
 def test_positions_count_the_batches_of_all_epochs():
