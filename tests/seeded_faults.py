@@ -278,7 +278,7 @@ FAULTS = {
         ("size = 1 << max(len(self.banned_token_ids) - 1, 0)", "size = 2 << max(0, 0)"),
         ("gather_rows(history, parents), ops.expand_dims", "history, ops.expand_dims"),
         ("ops.where(tokens == PAD_ID, history, more)", "more"),
-        ("& (earlier != 0)", ""),
+        ("== history[..., i : i + 1]", "== history[..., :1]"),
         ("return columns > 0", "return columns > 1"),
     ],
     "decoding/static_fields.py": [

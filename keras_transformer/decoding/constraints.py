@@ -457,11 +457,11 @@ def followers(history: Tensor, count: int) -> Tensor:
     Returns:
         Int32 tensor `(batch, beam, length)`, 0 in other places.
     """
-    # follower[i] came after history[i + 1], history[i + 2], ...
+    # follower[i] came after history[i + 1], history[i + 2], ... Padding is only at the end, so a
+    # history of fewer tokens than `count` does not occur again within itself.
     is_same = history != 0
     for i in range(count):
-        earlier = _shifted(history, i + 1)
-        is_same = is_same & (earlier == history[..., i : i + 1]) & (earlier != 0)
+        is_same = is_same & (_shifted(history, i + 1) == history[..., i : i + 1])
     return ops.where(is_same, history, 0)
 
 

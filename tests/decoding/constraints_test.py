@@ -255,15 +255,23 @@ def test_longer_history_puts_the_new_token_first():
     history = ops.convert_to_tensor([[[4, 3, 0], [5, 0, 0]]])
     history = longer(history, ops.convert_to_tensor([[0, 0]]), ops.convert_to_tensor([[6, 7]]))
     assert to_numpy(history).tolist() == [[[6, 4, 3], [7, 4, 3]]]
+    history = longer(history, ops.convert_to_tensor([[1, 0]]), ops.convert_to_tensor([[0, 8]]))
+    assert to_numpy(history).tolist() == [[[7, 4, 3], [8, 6, 4]]]  # 0: unchanged
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"),
-    # The tokens, the last first: 5 4 3 5 4 6.
-    [(0, {3, 4, 5, 6}), (1, {3}), (2, {3}), (3, set())],
+    ("tokens", "count", "expected"),
+    # The last token first.
+    [
+        *(([5, 4, 3, 5, 4, 6, 0, 0], *rest) for rest in [(0, {3, 4, 5, 6}), (1, {3}), (2, {3})]),
+        ([5, 4, 3, 5, 4, 6, 0, 0], 3, set()),
+        # Fewer tokens than `count`
+        *(([5] * length + [0] * (4 - length), 3, set()) for length in range(4)),
+        ([5, 5, 5, 5], 3, {5}),
+    ],
 )
-def test_followers_are_the_tokens_after_an_earlier_equal_ngram(count, expected):
-    history = ops.convert_to_tensor([[[5, 4, 3, 5, 4, 6, 0, 0]]])
+def test_followers_are_the_tokens_after_an_earlier_equal_ngram(tokens, count, expected):
+    history = ops.convert_to_tensor([[tokens]])
     assert set(to_numpy(followers(history, count)).ravel().tolist()) - {0} == expected
 
 
