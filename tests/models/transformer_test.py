@@ -108,6 +108,20 @@ def test_logits_follow_the_papers_formulas(options):
         assert_close(logits[row, :target], expected)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, False),
+        ({"normalize_first": True}, True),
+        ({"normalize_first": True, "final_norm": False}, False),
+        ({"final_norm": True}, True),
+    ],
+)
+def test_stacks_of_pre_norm_layers_end_with_a_normalization(options, expected):
+    model = model_of(**options)
+    assert [x.layer_norm is not None for x in (model.encoder, model.decoder)] == [expected] * 2
+
+
 @pytest.mark.each_backend
 def test_logits_are_the_same_on_every_backend():
     # `randomize` gives the same weights everywhere; these are `numpy_logits` of them.

@@ -217,7 +217,7 @@ SMALL_PARSER = {"beam_size": 1, "extra_length": 30, "val_sentences": 2}
 def trained_parser(texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("parser")
     trees = (kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val"))
-    options = {**SMALL, **SMALL_PARSER, "steps": 2, "output_dir": folder}
+    options = {**SMALL, **SMALL_PARSER, "steps": 2, "accumulate": 2, "output_dir": folder}
     return folder, kt.ConstituencyParser.train(*trees, **options)
 
 
@@ -227,6 +227,7 @@ def test_train_a_parser(trained_parser):
     assert tree.leaves() == ["The", "dog", "runs", "."]
     results = json.loads((folder / "results.json").read_text())
     assert results["scores"]["val"]["sentences"] == 2 and len(results["history"]["val_f1"]) == 1
+    assert results["steps"] == 2  # of two batches each
     loaded = kt.ConstituencyParser.from_preset(folder / "model")
     assert loaded.search == parser.search == kt.ConstituencyParser.default_search
     assert loaded([["The", "dog", "runs", "."]]) == [tree]
