@@ -60,7 +60,7 @@ def train_in_a_process(folder):
     return json.loads(process.stdout.splitlines()[-1])
 
 
-@pytest.mark.each_backend_long
+@pytest.mark.each_backend
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="nothing is compiled")
 def test_found_by_the_next_process(tmp_path):
     losses, files, hits = train_in_a_process(tmp_path / "cache")
