@@ -320,9 +320,10 @@ def test_class_weights_are_those_of_tokens(fused):
     model, again = small(fused=fused), small(fused=fused)
     again.set_weights(model.get_weights())
     rows, of_tokens = ROW_WEIGHTS[:, 0], WEIGHT_OF[TARGET]
-    # The second `fit` has none.
+    # The second `fit` has none, but data of the same form: a program for it exists already.
     for given, explicit in (
         ({"class_weight": CLASS_WEIGHT, "sample_weight": rows}, of_tokens * ROW_WEIGHTS),
+        ({"sample_weight": rows}, np.ones_like(of_tokens) * ROW_WEIGHTS),
         ({}, None),
     ):
         actual = model.fit(INPUTS, TARGET, verbose=0, shuffle=False, **given)

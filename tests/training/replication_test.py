@@ -53,6 +53,7 @@ def folder(tmp_path_factory):
 
 
 @each_case
+@pytest.mark.each_backend
 def test_replicas_update_as_the_inner_optimizer(folder, name, num_replicas):
     results = np.load(folder / f"{name}-{num_replicas}.npz")
     assert_same([results["kernel"], results["bias"]], name, num_replicas)
