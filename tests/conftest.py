@@ -81,9 +81,10 @@ def cheap_trainings():
 
 @pytest.fixture(autouse=True, scope="session")
 def names_of_saved_attributes():
-    """Keras makes a layer for each layer that it saves or loads, to see what every layer has.
+    """Let Keras find out once which attributes every layer has.
 
-    It stores what it sees for the next one, but under another name than it looks for (3.15).
+    It makes a layer to find out, for each layer that it saves or loads: it stores the result under
+    another name than the one that it looks for (3.15).
     """
     from keras.src.saving import saving_lib
 
@@ -122,7 +123,7 @@ def _resident_bytes():
 
 
 def pytest_collection_finish():
-    """Garbage is looked for in what tests make, and not each time in all that they import."""
+    """Let the garbage collector examine what tests make, and not all that they import."""
     gc.collect()
     gc.freeze()
 

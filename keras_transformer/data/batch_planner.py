@@ -110,8 +110,8 @@ def merge_shapes(shapes: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _costs(lengths, shapes):
-    # The number of slots of each length in each shape: int array `(lengths, shapes)`.
-    # Four times as fast as `all` over an axis of two.
+    # The number of slots of each length in each shape: int array `(lengths, shapes)`. To compare
+    # sources and targets apart is four times as fast as `all` over an axis of two.
     (sources, targets), (most_sources, most_targets) = lengths.T, shapes.T
     fits = (sources[:, None] <= most_sources) & (targets[:, None] <= most_targets)
     return np.where(fits, shapes.sum(axis=-1), _DOES_NOT_FIT)

@@ -8,11 +8,10 @@
 - `other/I`: other variables that change in training, in the model's order: the seeds of dropout;
 - `facts`: JSON text of the other fields of `TrainingState`, as bytes.
 
-(Earlier versions also wrote `metrics/NAME/I`, the sums of the metrics of an unfinished epoch. They
-are ignored.)
+(Earlier versions also wrote `metrics/NAME/I`, the sums of the metrics of an unfinished epoch, and a
+SHA-256 as an attribute of the group. They are ignored.)
 
-The group has the SHA-256 of all of it as an attribute, and every weights file ends with its own
-SHA-256, so that damage is detected.
+Like every weights file, it ends with a SHA-256, so that damage is detected.
 """
 
 import dataclasses

@@ -259,14 +259,22 @@ def test_longer_history_puts_the_new_token_first():
     assert to_numpy(history).tolist() == [[[7, 4, 3], [8, 6, 4]]]  # 0: unchanged
 
 
+# The last token first.
+HISTORY = [5, 4, 3, 5, 4, 6, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("tokens", "count", "expected"),
-    # The last token first.
     [
-        *(([5, 4, 3, 5, 4, 6, 0, 0], *rest) for rest in [(0, {3, 4, 5, 6}), (1, {3}), (2, {3})]),
-        ([5, 4, 3, 5, 4, 6, 0, 0], 3, set()),
-        # Fewer tokens than `count`
-        *(([5] * length + [0] * (4 - length), 3, set()) for length in range(4)),
+        (HISTORY, 0, {3, 4, 5, 6}),
+        (HISTORY, 1, {3}),
+        (HISTORY, 2, {3}),
+        (HISTORY, 3, set()),
+        # No more tokens than `count`, then one more
+        ([0, 0, 0, 0], 3, set()),
+        ([5, 0, 0, 0], 3, set()),
+        ([5, 5, 0, 0], 3, set()),
+        ([5, 5, 5, 0], 3, set()),
         ([5, 5, 5, 5], 3, {5}),
     ],
 )
