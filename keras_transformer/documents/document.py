@@ -1,19 +1,18 @@
-"""The common part of all documents: units, and text whose units are replaced in place."""
+"""The common part of all documents: a file as units of text, which are replaced in place."""
 
 import codecs
 import importlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.documents.fragments import Fragment, visible
+from keras_transformer.documents.text_part import LONGEST_UNIT, TextPart
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import language_code
+from keras_transformer.protection.spans import MarkedText
 
-LONGEST_UNIT = 100_000  # characters
-_HEAD_BYTES = 4096
-Edit = tuple[int, int, str]  # the start and stop of a place in a text, and its new text
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     *((codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")),
@@ -29,9 +28,7 @@ class Document:
         encoding: the encoding of a text file that declares none. Defaults to UTF-8.
 
     Attributes:
-        units: list of strings.
-        markup: None if units are plain text; `"html"` if they are HTML fragments, with inline tags
-            and escaped `&`, `<` and `>`; or `"markdown"`.
+        units: list of `MarkedText`: texts, with a `Span` for each piece that is not translated.
         language: the language of the translations that the file declares, or None.
         skipped: `Counter` of the texts that are not units, by reason.
         remarks: list of further observations.
@@ -40,116 +37,110 @@ class Document:
         UserError: if the file cannot be read or is damaged.
     """
 
-    markup: str | None = None
-
     def __init__(self, path: Path, encoding: str | None = None):
         self.path = path
         self.encoding = encoding
-        self.units: list[str] = []
-        self.language: str | None = None
-        self.skipped: Counter[str] = Counter()
-        self.remarks: list[str] = []
-        self._places: list[Any] = []
+        self.parts: list[TextPart] = []
         self._read()
 
     def _read(self) -> None:
+        """Read the file into `parts`."""
         raise NotImplementedError
 
-    def render(self, translations: Sequence[str | None], path: Path) -> None:
+    @property
+    def units(self) -> list[MarkedText]:
+        return [unit.marked for part in self.parts for unit in part.units]
+
+    @property
+    def language(self) -> str | None:
+        return next((part.language for part in self.parts if part.language), None)
+
+    @property
+    def skipped(self) -> Counter[str]:
+        return sum((part.skipped for part in self.parts), Counter())
+
+    @property
+    def remarks(self) -> list[str]:
+        return [remark for part in self.parts for remark in part.remarks]
+
+    def render(
+        self,
+        translations: Sequence[MarkedText | None],
+        path: Path,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+    ) -> None:
         """Write the file with translations in the places of the units.
 
+        A language that a text of the file declares becomes the language of the translations, if it
+        is the one that they were translated from.
+
         Args:
-            translations: one string per unit, or None for a unit that stays as it is.
+            translations: one `MarkedText` per unit, with the unit's spans, or None for a unit that
+                stays as it is.
             path: the file to write.
+            source_lang: the language that was translated from, if it is known. Defaults to the
+                first one that the file declares.
+            target_lang: the language of the translations. None leaves the declarations.
         """
         raise NotImplementedError
 
-    def _error(self, place: Any, problem: str) -> UserError:
-        """Return an error that names the file and the place in it."""
-        return UserError(f"{self.path}, {self._describe(place)}: {problem}")
+    def _texts(
+        self,
+        translations: Sequence[MarkedText | None],
+        source_lang: str | None,
+        target_lang: str | None,
+    ) -> list[str]:
+        """Return the new text of each part."""
+        declared = [part.text[slice(*place)] for part in self.parts for place in part.languages]
+        source = source_lang or next((code for code in declared if code.strip()), None)
+        texts, start = [], 0
+        for part in self.parts:
+            stop = start + len(part.units)
+            edits = [
+                (*place, target_lang)
+                for place in part.languages
+                if target_lang and source and _is_same(part.text[slice(*place)], source)
+            ]
+            texts.append(part.rendered(translations[start:stop], edits))
+            start = stop
+        return texts
 
-    def _describe(self, place: Any) -> str:
-        return str(place)
 
-    def _add(self, unit: str, place: Any) -> bool:
-        """Add a unit, and return whether it is one: a text with a letter."""
-        if not any(map(str.isalpha, visible(unit) if self.markup == "html" else unit)):
-            self.skipped["without letters"] += bool(unit.strip())
-            return False
-        if len(unit) > LONGEST_UNIT:
-            raise self._error(
-                place, f"a text of {len(unit):,} characters. Expected at most {LONGEST_UNIT:,}"
-            )
-        self.units.append(unit)
-        self._places.append(place)
-        return True
-
-    def _restored(
-        self, fragment: Fragment, translation: str | None, piece: Callable[[slice], str]
-    ) -> str | None:
-        """Return `Fragment.restored` or None, and count the translations whose tags differ."""
-        if translation is None:
-            return None
-        restored = fragment.restored(translation, piece)
-        self.skipped["with other tags after translation"] += restored is None
-        return restored
+def _is_same(code: str, other: str) -> bool:
+    return bool(code.strip()) and language_code(code.strip()) == language_code(other.strip())
 
 
 class TextDocument(Document):
-    """A document in a text format. The place of a unit is its (start, stop) in `text`."""
-
-    _encoding = re.compile(rb"(?!)")  # finds the encoding that the beginning of a file declares
+    """A document in a text format."""
 
     def _read(self) -> None:
         data = self.path.read_bytes()
         mark, name = next((x for x in _MARKS if data.startswith(x[0])), (b"", None))
         self._mark = mark
         self._codec = name or self.encoding or self._declared(data) or "utf-8"
-        data = data.removeprefix(mark)
-        try:
-            self.text = data.decode(self._codec)
-        except LookupError:
-            raise UserError(f"{self.path} has an unknown encoding: {self._codec!r}.") from None
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise UserError(
-                f"{self.path}, line {line}: cannot decode byte 0x{data[error.start]:02x} as "
-                f"{self._codec}. Convert the text to UTF-8, or pass its `encoding`."
-            ) from None
-        if self.text.count("\0") > 1:
-            raise self._error((self.text.index("\0"), 0), "NUL bytes. Expected text, in UTF-8")
-        self._find_units()
+        text = decoded(data.removeprefix(mark), self._codec, str(self.path))
+        part = TextPart(text, str(self.path))
+        if (place := text.find("\0")) >= 0 and text.count("\0") > 1:
+            raise part.error(place, "NUL bytes. Expected text, in UTF-8")
+        self.parts = [self._part(text)]
 
-    def _find_units(self) -> None:
+    def _part(self, text: str) -> TextPart:
+        """Return the text as a part, with its units."""
         raise NotImplementedError
 
     def _declared(self, data: bytes) -> str | None:
-        found = self._encoding.search(data[:_HEAD_BYTES])
-        return found[1].decode() if found else None
+        """Return the encoding that the content declares, or None."""
 
-    def _describe(self, place: Any) -> str:
-        return f"line {self.text.count(chr(10), 0, place[0]) + 1}"
-
-    def _check_lines(self, pattern: str = r"[^\n]", name: str = "line") -> None:
-        """Raise a `UserError` for a line that is longer than the longest unit."""
-        if found := re.search(rf"{pattern}{{{LONGEST_UNIT + 1}}}", self.text):
-            problem = f"a {name} of over {LONGEST_UNIT:,} characters. Expected a shorter one"
-            raise self._error(found.span(), problem)
-
-    def render(self, translations: Sequence[str | None], path: Path) -> None:
-        path.write_bytes(self._mark + self._encoded(self._rendered(translations)))
-
-    def _rendered(self, translations: Sequence[str | None]) -> str:
-        edits = [
-            (*place, self._replacement(index, text))
-            for index, (place, text) in enumerate(zip(self._places, translations))
-            if text is not None
-        ]
-        return splice(self.text, edits)
-
-    def _replacement(self, index: int, translation: str) -> str:
-        """Return the text that takes the place of a unit."""
-        return translation
+    def render(
+        self,
+        translations: Sequence[MarkedText | None],
+        path: Path,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+    ) -> None:
+        (text,) = self._texts(translations, source_lang, target_lang)
+        path.write_bytes(self._mark + self._encoded(text))
 
     def _encoded(self, text: str) -> bytes:
         try:
@@ -162,22 +153,47 @@ class TextDocument(Document):
             ) from None
 
 
+def decoded(data: bytes, codec: str, name: str) -> str:
+    """Decode the content of a file.
+
+    Args:
+        data: the content.
+        codec: name of its encoding.
+        name: name of the file, for error messages.
+
+    Raises:
+        UserError: if the encoding is unknown, or is not the content's.
+    """
+    try:
+        return data.decode(codec)
+    except LookupError:
+        raise UserError(f"{name} has an unknown encoding: {codec!r}.") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{name}, line {line}: cannot decode byte 0x{data[error.start]:02x} as {codec}. "
+            "Convert the text to UTF-8, or pass its `encoding`."
+        ) from None
+    except UnicodeError as error:
+        raise UserError(f"{name} cannot be decoded as {codec}: {error}.") from None
+
+
 class PlainText(TextDocument):
     """A text file, whose units are its lines."""
 
-    def _find_units(self) -> None:
-        for line in re.finditer(r"[^\s][^\r\n]*", self.text):
-            stop = line.start() + len(line[0].rstrip())
-            self._add(self.text[line.start() : stop], (line.start(), stop))
+    def _part(self, text: str) -> TextPart:
+        part = TextPart(text, str(self.path))
+        for line in re.finditer(r"[^\s][^\r\n]*", text):
+            content = line[0].rstrip()
+            part.add(MarkedText(content), line.start(), line.start() + len(content))
+        return part
 
 
-def splice(text: str, edits: Iterable[Edit], start: int = 0, stop: int | None = None) -> str:
-    """Return a part of a text with other texts at some places, which must be in order."""
-    parts = []
-    for begin, end, new in edits:
-        parts += [text[start:begin], new]
-        start = end
-    return "".join([*parts, text[start:stop]])
+def check_lines(part: TextPart, pattern: str = r"[^\n]", name: str = "line") -> None:
+    """Raise a `UserError` for a line that is longer than the longest unit."""
+    if found := re.search(rf"{pattern}{{{LONGEST_UNIT + 1}}}", part.text):
+        problem = f"a {name} of over {LONGEST_UNIT:,} characters. Expected a shorter one"
+        raise part.error(found.start(), problem)
 
 
 def required(module: str, package: str) -> Any:
@@ -189,39 +205,3 @@ def required(module: str, package: str) -> Any:
             f"This format requires {package}. Install it: pip install {package}, or this package "
             "with its extra `documents`."
         ) from error
-
-
-def parse_xml(data: bytes, name: str) -> Any:
-    """Parse XML with lxml, without entities, which could expand it or read other files.
-
-    Args:
-        data: the content.
-        name: name of the file, for error messages.
-
-    Returns:
-        The root element.
-
-    Raises:
-        UserError: if the content is not XML or declares entities.
-    """
-    etree = required("lxml.etree", "lxml")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
-    try:
-        root = etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
-        line = f", line {number}" if (number := getattr(error, "lineno", None)) else ""
-        raise UserError(
-            f"{name}{line} is not valid XML: {str(error).partition(', line')[0]}."
-        ) from None
-    dtd = root.getroottree().docinfo.internalDTD
-    if dtd is not None and (entity := next(iter(dtd.iterentities()), None)) is not None:
-        raise UserError(
-            f"{name} must not declare entities, with which a small file could expand to a huge "
-            f"text. Replace them and remove the declarations. Received: the entity {entity.name!r}"
-        )
-    return root
-
-
-def local_name(element: Any) -> str:
-    """Return the name of an element without its namespace."""
-    return element.tag.rpartition("}")[2]
