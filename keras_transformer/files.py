@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import fnmatch
+import hashlib
 import json
 import os
 import re
@@ -10,10 +12,10 @@ import stat
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from keras_transformer.errors import UserError
 
@@ -26,6 +28,8 @@ _SUFFIX = ".unfinished"
 _OLD = "old"
 _MOST_NAMED = 5
 _MOST_LINKS = 40  # Linux's limit
+_LONGEST_NAME = 255  # in bytes, of most file systems
+_NUM_RANDOM = 8  # characters that `tempfile` puts into a name
 
 
 @contextlib.contextmanager
@@ -40,6 +44,8 @@ def atomic_write(path: str | PathLike) -> Iterator[Path]:
     (`/dev/null`, `/dev/stdout`) receives the content of the new file at the end of the block. An
     empty folder that cannot be replaced, such as a mount point, receives the parts of the new
     folder one by one.
+
+    What replaces a file, or a file of a folder, keeps its mode.
     """
     place = Path(os.path.realpath(path))
     if _is_special(path):
@@ -49,43 +55,55 @@ def atomic_write(path: str | PathLike) -> Iterator[Path]:
             _pour(new, path)
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_folder(place) as folder, _hold(folder), _named(path, folder):
+    with _named(path, place), _temporary_folder(place) as folder:
         # Use the name of the link, because its ending may determine the format.
         new = folder / (Path(path).name if Path(path).is_symlink() else place.name)
         yield new
-        _open_to_readers(new, folder)
+        _set_modes(new, place, folder)
         _to_disk(new)
-        if not (new.is_dir() and place.is_dir()) or _is_moved(place, folder / _OLD):
-            os.replace(new, place)
+        if new.is_dir() and place.is_dir():
+            _replace_folder(place, new, folder / _OLD)
         else:
-            for part in new.iterdir():
-                shutil.move(part, place)
-            _to_disk(place)
+            os.replace(new, place)
         _sync(place.parent)
 
 
+class FolderKind(NamedTuple):
+    """A kind of folder that is written completely, and so may be replaced by another of its kind.
+
+    Attributes:
+        description: its name in an error, such as `"a preset"`.
+        names: patterns of the paths of the files that it may have, such as `"assets/*.spm"`.
+        is_marked: function of a folder that returns whether this package wrote it as this kind.
+    """
+
+    description: str
+    names: tuple[str, ...]
+    is_marked: Callable[[Path], bool]
+
+
 @contextlib.contextmanager
-def atomic_write_folder(path: str | PathLike, names: Iterable[str]) -> Iterator[Path]:
+def atomic_write_folder(path: str | PathLike, kind: FolderKind) -> Iterator[Path]:
     """Write a folder like `atomic_write`, but only replace an earlier folder of the same kind.
 
     Args:
         path: the folder.
-        names: patterns, as for `Path.match`, of the names in a folder of this kind.
+        kind: the kind of folder.
 
     Raises:
         UserError: immediately, if `path` contains anything else, which would be lost.
     """
-    check_replaceable(path, names)
+    check_replaceable(path, kind)
     with atomic_write(path) as folder:
         yield folder
 
 
-def check_replaceable(path: str | PathLike, names: Iterable[str]) -> None:
+def check_replaceable(path: str | PathLike, kind: FolderKind) -> None:
     """Raise a `UserError` if writing a folder at `path` would replace anything but one of its kind.
 
     Args:
         path: the folder.
-        names: as for `atomic_write_folder`.
+        kind: the kind of folder.
     """
     path = Path(path)
     if not path.exists():
@@ -96,13 +114,35 @@ def check_replaceable(path: str | PathLike, names: Iterable[str]) -> None:
         raise UserError(
             f"Cannot replace {path}: it is the current folder. Pass the path of another folder."
         )
-    if others := sorted(x.name for x in path.iterdir() if not any(map(x.match, names))):
+    if not (found := sorted(path.iterdir())):
+        return
+    is_marked = kind.is_marked(path)
+    if others := _other_files(path, kind) if is_marked else found:
         more = ["..."] if len(others) > _MOST_NAMED else []
+        shown = [part.relative_to(path).as_posix() for part in others[:_MOST_NAMED]]
         raise UserError(
             f"Cannot replace {path}: other files in it would be lost. Expected a new folder, an "
-            "empty folder, or an earlier one of the same kind. Received: a folder with "
-            f"{', '.join(others[:_MOST_NAMED] + more)}"
+            f"empty folder, or {kind.description} that keras_transformer wrote and nothing else. "
+            f"Received: a folder {'that also has' if is_marked else 'with'} "
+            f"{', '.join(shown + more)}"
         )
+
+
+def _other_files(path, kind):
+    """Return the files, links and empty folders in a folder that do not belong to its kind."""
+    return [
+        part
+        for part in sorted(path.rglob("*"))
+        if not any(_matches(part.relative_to(path), pattern) for pattern in kind.names)
+        # A folder is judged by its files.
+        and (part.is_symlink() or not part.is_dir() or not any(part.iterdir()))
+    ]
+
+
+def _matches(path, pattern):
+    """Return whether a relative path matches a pattern, whose `*` matches no "/"."""
+    patterns = pattern.split("/")
+    return len(path.parts) == len(patterns) and all(map(fnmatch.fnmatchcase, path.parts, patterns))
 
 
 def check_writable(argument: str, path: str | PathLike, is_folder: bool = False) -> None:
@@ -118,6 +158,8 @@ def check_writable(argument: str, path: str | PathLike, is_folder: bool = False)
         if place.is_dir() and not is_folder:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not _is_special(path):
+            with contextlib.suppress(FileNotFoundError):
+                os.stat(place)  # raises an error for a name that is too long
             while not place.parent.exists():
                 place = place.parent
             with _temporary_folder(place):
@@ -144,11 +186,31 @@ def sibling_path(path: str | PathLike, name: str) -> Path:
     """Return the path `PATH.NAME`, for content that is made from `PATH`.
 
     If `PATH` is on another machine, such as `hf://user/repository`, the result is in the current
-    folder.
+    folder. If the name would be too long for the file system, its beginning is shortened.
     """
     _, is_remote, name_there = str(path).partition("://")
     path = Path(Path(name_there).name if is_remote else path).resolve()
-    return path.with_name(f"{path.name}.{name}")
+    if len(os.fsencode(f"{path.name}.{name}")) <= (longest := _longest_name(path.parent)):
+        return path.with_name(f"{path.name}.{name}")
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:_NUM_RANDOM]
+    end = f"-{digest}.{name}"
+    return path.with_name(_first_bytes(path.name, longest - len(os.fsencode(end))) + end)
+
+
+def _longest_name(folder):
+    """Return the largest number of bytes in a name, by the file system of a folder."""
+    while not folder.exists():
+        folder = folder.parent
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # such as on Windows
+        if (longest := os.pathconf(folder, "PC_NAME_MAX")) > 0:
+            return longest
+    return _LONGEST_NAME
+
+
+def _first_bytes(name, count):
+    """Return the beginning of a name of at most so many bytes, in whole characters."""
+    encoded = os.fsencode(name)
+    return name if len(encoded) <= count else encoded[:count].decode("utf-8", "ignore")
 
 
 def check_room(path: str | PathLike, size: int) -> None:
@@ -166,6 +228,33 @@ def check_room(path: str | PathLike, size: int) -> None:
             os.unlink(path)
 
 
+@contextlib.contextmanager
+def temporary_folder(parent: str | PathLike, name: str) -> Iterator[Path]:
+    """Make a folder for the time of the block, which `remove_leftovers` deletes if it remains.
+
+    Args:
+        parent: the folder to make it in, which is made if it does not exist.
+        name: the beginning of its name.
+    """
+    Path(parent).mkdir(parents=True, exist_ok=True)
+    with _temporary_folder(Path(parent) / name) as folder:
+        # The names of its files must not be taken for the parts of a replaced folder.
+        (folder / "files").mkdir()
+        yield folder / "files"
+
+
+def leftovers(folder: str | PathLike) -> list[Path]:
+    """Return the temporary folders in a folder that no running process holds.
+
+    On a file system without locks, this cannot be known, and the list is empty.
+    """
+    found = []
+    for left in Path(folder).glob(f".*{_SUFFIX}"):
+        with contextlib.suppress(OSError), _hold(left, for_sure=True):
+            found.append(left)
+    return found
+
+
 def remove_leftovers(folder: str | PathLike) -> None:
     """Delete temporary files of killed processes in `folder` and its subfolders.
 
@@ -175,11 +264,20 @@ def remove_leftovers(folder: str | PathLike) -> None:
     """
     for left in [*Path(folder).glob(f".*{_SUFFIX}"), *Path(folder).glob(f"*/.*{_SUFFIX}")]:
         with contextlib.suppress(OSError), _hold(left, for_sure=True):
-            name = left.name[1:].removesuffix(_SUFFIX).rpartition(".")[0]
-            new = [part for part in left.iterdir() if part.name != _OLD]
-            if len(new) == 1 and (left / _OLD).exists() and not (left.parent / name).exists():
-                os.replace(new[0], left.parent / name)
+            _complete_move(left)
             shutil.rmtree(left)
+
+
+def _complete_move(left):
+    """Complete the second of the two moves that replace a folder."""
+    new = [part for part in left.iterdir() if part.name != _OLD]
+    if len(new) != 1 or not (left / _OLD).exists():
+        return
+    name = left.name[1:].removesuffix(_SUFFIX).rpartition(".")[0]
+    if _part_of_name(left.parent / new[0].name) == name:
+        name = new[0].name  # whose end was too long for the temporary folder's name
+    if not (left.parent / name).exists():
+        os.replace(new[0], left.parent / name)
 
 
 def _is_special(path):
@@ -221,35 +319,48 @@ def _pour(new, path):
 
 @contextlib.contextmanager
 def _temporary_folder(place):
-    """Make a temporary folder next to `place`; or in `place`, if its parent folder is read-only."""
-    parents = [place.parent, *([place] if place.is_dir() else [])]
-    for parent in parents:
-        try:
-            temporary = tempfile.TemporaryDirectory(
-                dir=parent, prefix=f".{place.name}.", suffix=_SUFFIX
-            )
-        except OSError:
-            if parent == parents[-1]:
-                raise
-        else:
-            with temporary as folder:
-                yield Path(folder)
-            return
+    """Make and lock a temporary folder next to `place`; or in it, if its parent is read-only."""
+    try:
+        folder = _new_folder(place.parent, place)
+    except OSError:
+        if not place.is_dir():
+            raise
+        folder = _new_folder(place, place)
+    try:
+        with _hold(folder):
+            yield folder
+    finally:
+        # If a folder was moved aside and could not be moved back, this is its only copy.
+        if place.exists() or not (folder / _OLD).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder(parent, place):
+    prefix = f".{_part_of_name(place)}."
+    return Path(tempfile.mkdtemp(dir=parent, prefix=prefix, suffix=_SUFFIX))
+
+
+def _part_of_name(place):
+    """Return the beginning of a name that fits into the name of a temporary folder next to it."""
+    around = len("..") + _NUM_RANDOM + len(_SUFFIX)
+    return _first_bytes(place.name, _longest_name(place.parent) - around)
 
 
 @contextlib.contextmanager
-def _named(path, folder):
-    """Put `path` into system errors that name a file in the temporary folder, or no file."""
+def _named(path, place):
+    """Put `path` into system errors that name a temporary file or folder, or no file."""
+    hidden = str(place.parent / f".{_part_of_name(place)}.")
+    inside = str(place / f".{_part_of_name(place)}.")
     try:
         yield
     except OSError as error:
-        if error.errno and str(error.filename or folder).startswith(str(folder)):
-            error.filename = str(path)
+        if error.errno and str(error.filename or hidden).startswith((hidden, inside)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
-def _is_moved(place, old):
-    """Move a folder aside. Return False if it is empty and the system does not allow moving it."""
+def _replace_folder(place, new, old):
+    """Move a folder aside and another to its place, or fill it if it is empty and cannot move."""
     try:
         os.replace(place, old)
     except OSError as error:
@@ -258,12 +369,33 @@ def _is_moved(place, old):
                 f"Cannot replace {place} ({error.strerror}). Pass an empty folder, or the path of "
                 "a new one."
             ) from error
-        return False
-    return True
+        _fill(place, new)
+        return
+    try:
+        os.replace(new, place)
+    except BaseException:
+        os.replace(old, place)
+        raise
 
 
-def _open_to_readers(new, folder):
-    """Give written files the modes of the umask if their own are narrower."""
+def _fill(place, new):
+    """Move the parts of a folder to an empty folder: all of them, or none."""
+    names = [part.name for part in new.iterdir()]
+    try:
+        for name in names:
+            shutil.move(new / name, place)
+        _to_disk(place)
+    except BaseException:
+        for part in (place / name for name in names):
+            if part.is_dir() and not part.is_symlink():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
+        raise
+
+
+def _set_modes(new, place, folder):
+    """Give written files the modes of the files that they replace, or else the umask's."""
     # Reading the umask requires setting it, which would affect other threads.
     probe = folder / _OLD
     os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -272,8 +404,11 @@ def _open_to_readers(new, folder):
     for part in (new, *new.rglob("*")):
         if part.is_symlink():
             continue
-        has = stat.S_IMODE(part.stat().st_mode)
-        wanted = has | mode | ((mode & 0o444) >> 2 if part.is_dir() else 0)
+        has, old = stat.S_IMODE(part.stat().st_mode), place / part.relative_to(new)
+        if old.exists() and old.is_dir() == part.is_dir():
+            wanted = stat.S_IMODE(old.stat().st_mode)
+        else:
+            wanted = has | mode | ((mode & 0o444) >> 2 if part.is_dir() else 0)
         if wanted != has:
             part.chmod(wanted)
 
@@ -325,7 +460,9 @@ def _hold(folder, for_sure=False):
 
     If the file system has no locks, continue without one, or with `for_sure` raise an error too.
     """
-    if fcntl is None:
+    if fcntl is None:  # Windows cannot open folders either.
+        if for_sure:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
         yield
         return
     handle = os.open(folder, os.O_RDONLY)

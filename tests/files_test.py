@@ -11,14 +11,17 @@ import pytest
 from keras_transformer import files
 from keras_transformer.errors import UserError
 from keras_transformer.files import (
+    FolderKind,
     FolderLock,
     atomic_write,
     atomic_write_folder,
     check_room,
     check_writable,
+    leftovers,
     read_json,
     remove_leftovers,
     sibling_path,
+    temporary_folder,
 )
 
 pytestmark = pytest.mark.once
@@ -105,33 +108,74 @@ def test_keeps_the_old_one_of_the_other_kind(tmp_path, folder):
     assert names(tmp_path) == ["result"]
 
 
+KIND = FolderKind(
+    "a model",
+    ("config.json", "*.weights", "assets/*.spm"),
+    lambda folder: (folder / "config.json").is_file(),
+)
+
+
 def write_kind(path):
-    """Writes a folder whose kind has `config.json` and whatever ends with `.weights`."""
-    with atomic_write_folder(path, ["config.json", "*.weights"]) as folder:
+    """Writes a folder of a kind that `config.json` marks."""
+    with atomic_write_folder(path, KIND) as folder:
         folder.mkdir()
         (folder / "config.json").touch()
 
 
-@pytest.mark.parametrize("earlier", [None, [], ["config.json", "a.weights", "b.weights"]])
+def put(folder, *parts):
+    """Write files of these names."""
+    for part in parts:
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        (folder / part).write_text("years of work")
+
+
+@pytest.mark.parametrize("earlier", [None, [], ["config.json", "a.weights", "assets/b.spm"]])
 def test_a_folder_takes_the_place_of_one_of_its_kind(tmp_path, earlier):
     path = tmp_path / "model"
     if earlier is not None:
         path.mkdir()
-        [(path / name).touch() for name in earlier]
+        put(path, *earlier)
     write_kind(path)
     assert names(path) == ["config.json"]
 
 
-@pytest.mark.parametrize("other", ["thesis.txt", ".git/HEAD", "runs/config.json"])
+@pytest.mark.parametrize(
+    "other",
+    ["thesis.txt", ".git/HEAD", "runs/config.json", "assets/wedding.jpg", "assets/a/b.spm"],
+)
 def test_a_folder_with_anything_else_in_it_is_not_replaced(tmp_path, other):
     write_kind(tmp_path / "model")
-    (tmp_path / "model" / other).parent.mkdir(exist_ok=True)
-    (tmp_path / "model" / other).write_text("years of work")
-    match = f"Cannot replace .*model: .* a folder with {other.split('/')[0]}"
+    put(tmp_path / "model", other)
+    match = f"Cannot replace .*model: .* a folder that also has {other}"
     with pytest.raises(UserError, match=match):
         write_kind(tmp_path / "model")
     assert (tmp_path / "model" / other).read_text() == "years of work"
     assert names(tmp_path) == ["model"]
+
+
+def test_links_and_empty_folders_of_others_are_not_lost(tmp_path):
+    write_kind(tmp_path / "model")
+    put(tmp_path / "album", "wedding.spm")
+    for other in (tmp_path / "model" / "assets", tmp_path / "model" / "drafts"):
+        if other.name == "assets":
+            other.symlink_to(tmp_path / "album")
+        else:
+            other.mkdir()
+        with pytest.raises(UserError, match=f"a folder that also has {other.name}"):
+            write_kind(tmp_path / "model")
+        other.unlink() if other.is_symlink() else other.rmdir()
+    write_kind(tmp_path / "model")
+    assert names(tmp_path / "album") == ["wedding.spm"]
+
+
+def test_a_folder_without_the_mark_of_its_kind_is_not_replaced(tmp_path):
+    put(tmp_path / "model", *map("{}.weights".format, "abcdefg"))
+    match = (
+        r"a model that keras_transformer wrote .* a folder with a.weights, .*, e.weights, \.\.\."
+    )
+    with pytest.raises(UserError, match=match):
+        write_kind(tmp_path / "model")
+    assert len(names(tmp_path / "model")) == 7
 
 
 def test_neither_a_file_nor_the_present_folder_is_replaced_by_a_folder(tmp_path, monkeypatch):
@@ -175,6 +219,80 @@ def test_modes_follow_the_umask(tmp_path, umask):
     modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "file", folder)]
     assert modes == [0o666 & ~umask, 0o777 & ~umask]
     assert (folder / "program").stat().st_mode & 0o777 == 0o700 | (0o666 & ~umask)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_what_is_replaced_keeps_its_mode(tmp_path, mode):
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.touch()
+    put(folder, "part")
+    folder.chmod(mode | 0o300)
+    for path in (file, folder / "part"):
+        path.chmod(mode)
+    with atomic_write(file) as new:
+        new.write_text("new")
+    with atomic_write(folder) as new:
+        write(new, "new", folder=True)
+    assert [read(file), read(folder)] == ["new", "new"]
+    modes = [path.stat().st_mode & 0o777 for path in (file, folder / "part", folder)]
+    assert modes == [mode, mode, mode | 0o300]
+
+
+@BOTH_KINDS
+@pytest.mark.parametrize("name", ["n" * 255, "名" * 85], ids=["ascii", "chinese"])
+def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, folder, name):
+    for text in ("old", "new"):
+        check_writable("output", tmp_path / name, is_folder=folder)
+        with atomic_write(tmp_path / name) as new:
+            write(new, text, folder)
+    assert read(tmp_path / name) == "new" and names(tmp_path) == [name]
+    beside = sibling_path(tmp_path / name, "test.txt")
+    assert beside.name.endswith(".test.txt") and len(os.fsencode(beside.name)) <= 255
+    assert beside != sibling_path(tmp_path / f"{name[:-1]}m", "test.txt")
+    beside.touch()
+
+
+def test_a_name_that_is_too_long_is_an_error_before_the_work(tmp_path):
+    with pytest.raises(UserError, match="File name too long"):
+        check_writable("output", tmp_path / ("n" * 256))
+
+
+def test_a_folder_comes_back_when_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    # Even a move may need room on the disk.
+    path = tmp_path / "model"
+    write(path, "old", folder=True)
+    move = os.replace
+
+    def replace(old, new):
+        if Path(new) == path and Path(old).name == "model":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(old), None, str(new))
+        move(old, new)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(OSError) as error, atomic_write(path) as new:
+        write(new, "new", folder=True)
+    assert str(error.value) == f"[Errno 28] No space left on device: '{path}'"
+    assert read(path) == "old" and names(tmp_path) == ["model"]
+
+
+def test_a_folder_that_cannot_come_back_is_not_deleted(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    write(path, "old", folder=True)
+    move = os.replace
+
+    def replace(old, new):
+        if Path(new) == path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        move(old, new)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(OSError), atomic_write(path) as new:
+        write(new, "new", folder=True)
+    (left,) = tmp_path.iterdir()
+    assert read(left / "old") == "old"
+    monkeypatch.undo()
+    remove_leftovers(tmp_path)
+    assert read(path) == "new" and names(tmp_path) == ["model"]
 
 
 def test_two_writers_at_once(tmp_path):
@@ -309,6 +427,17 @@ def test_an_open_file_is_written_to_where_it_stands(tmp_path, through_link):
     assert read(tmp_path / "out") == "before scores after"
 
 
+def full_disk_on_second_call():
+    calls = []
+
+    def to_disk(path):
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return to_disk
+
+
 def refuse_to_move(monkeypatch, path, number):
     """As the system does of a place where a disk is mounted."""
     move = os.replace
@@ -332,6 +461,17 @@ def test_an_empty_folder_that_cannot_be_moved_is_filled(tmp_path, monkeypatch):
     assert path.stat().st_ino == inode
     assert read(path) == "new" and names(path) == ["assets", "part"]
     assert names(tmp_path) == ["disk"]
+    for part in path.iterdir():
+        files.shutil.rmtree(part) if part.is_dir() else part.unlink()
+    with pytest.raises(OSError), atomic_write(path) as new:
+        put(new, "a", "b")
+        monkeypatch.setattr(files, "_to_disk", full_disk_on_second_call())
+    assert names(path) == []  # all parts, or none
+    monkeypatch.undo()
+    refuse_to_move(monkeypatch, path, errno.EBUSY)
+    write_to = path / "part"
+    write_to.write_text("new")
+    (path / "assets").mkdir()
     with pytest.raises(UserError, match=r"Cannot replace .*disk \(Device or resource busy\)"):
         with atomic_write(path) as new:
             write(new, "newer", folder=True)
@@ -339,7 +479,7 @@ def test_an_empty_folder_that_cannot_be_moved_is_filled(tmp_path, monkeypatch):
 
 
 def test_an_empty_folder_in_one_that_is_read_only_is_filled(tmp_path, monkeypatch):
-    path, make = tmp_path / "disk", files.tempfile.TemporaryDirectory
+    path, make = tmp_path / "disk", files.tempfile.mkdtemp
     path.mkdir()
 
     def temporary(dir, **options):
@@ -347,7 +487,7 @@ def test_an_empty_folder_in_one_that_is_read_only_is_filled(tmp_path, monkeypatc
             raise PermissionError(errno.EACCES, "Permission denied", str(dir))
         return make(dir=dir, **options)
 
-    monkeypatch.setattr(files.tempfile, "TemporaryDirectory", temporary)
+    monkeypatch.setattr(files.tempfile, "mkdtemp", temporary)
     check_writable("output", path, is_folder=True)
     with atomic_write(path) as new:
         write(new, "new", folder=True)
@@ -436,6 +576,32 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
         new.write_text("new")
         remove_leftovers(tmp_path)  # they may be another process's, which is writing them
     assert read(tmp_path / "result") == "new" and len(names(tmp_path)) == 2
+
+
+def test_without_locks_no_temporary_folder_is_taken_for_a_leftover(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "fcntl", None)  # as on Windows
+    with atomic_write(tmp_path / "result") as new:
+        new.write_text("new")
+        assert leftovers(tmp_path) == []
+        remove_leftovers(tmp_path)
+        assert new.exists()
+    assert read(tmp_path / "result") == "new"
+
+
+def test_a_folder_with_a_long_name_killed_between_its_two_moves(tmp_path):
+    path = tmp_path / ("名" * 85)
+    write(path, "old", folder=True)
+    write_and_be_killed(path, folder=True, when="os.replace = first_alone")
+    assert len(leftovers(tmp_path)) == 1
+    remove_leftovers(tmp_path)
+    assert read(path) == "half" and names(tmp_path) == [path.name]
+
+
+def test_a_temporary_folder_lasts_as_long_as_its_block(tmp_path):
+    with temporary_folder(tmp_path / "new", "download") as folder:
+        put(folder, "old", "other")
+        assert leftovers(tmp_path / "new") == []
+    assert names(tmp_path / "new") == []
 
 
 # The module alone takes a lock, says so, and waits.

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.export.ctranslate2_weights import head_dim, set_decoder, set_encoder
+from keras_transformer.export.exported_folder import exported_folder
 from keras_transformer.export.formats import check_layers
 from keras_transformer.export.tokenizer_files import (
     TOKENIZER_FILES,
@@ -14,13 +15,19 @@ from keras_transformer.export.tokenizer_files import (
     save_tokenizers,
     words_of,
 )
-from keras_transformer.files import atomic_write_folder
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import END_ID, START_ID, UNKNOWN_ID
 from keras_transformer.translation.translator import Translator
 
-_FILES = ["model.bin", "config.json", "*vocabulary.*", "vmap.txt", *TOKENIZER_FILES]
+_FILES = [
+    *("model.bin", "config.json", "vmap.txt", *TOKENIZER_FILES),
+    *(
+        f"{side}_vocabulary.{end}"
+        for side in ("shared", "source", "target")
+        for end in ("json", "txt")
+    ),
+]
 # Names of activations, in Keras and in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
@@ -75,7 +82,7 @@ def export_ctranslate2(
     _check_options(path, quantization, vmap, force)
     check_protos(translator)
     converter = ctranslate2_converter(translator)
-    with atomic_write_folder(path, _FILES) as folder:
+    with exported_folder(path, "ctranslate2", _FILES) as folder:
         converter.convert(
             str(folder), vmap=None if vmap is None else str(vmap), quantization=quantization
         )

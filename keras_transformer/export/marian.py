@@ -26,16 +26,19 @@ from keras_transformer.decoding.constraints import (
 )
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
+from keras_transformer.export.exported_folder import exported_folder
 from keras_transformer.export.formats import check_layers
 from keras_transformer.export.tokenizer_files import pieces_of
-from keras_transformer.files import atomic_write_folder
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
-_FILES = ["*config.json", "model.safetensors", "*vocab.json", "source.spm", "target.spm"]
+_FILES = [
+    *("config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"),
+    *("vocab.json", "target_vocab.json", "source.spm", "target.spm"),
+]
 # The size of transformers' table of positions, which ours have no end of.
 _POSITIONS = 1024
 _SPECIAL_TOKENS = {"eos": END_ID, "unk": UNKNOWN_ID, "pad": PAD_ID}
@@ -89,7 +92,7 @@ def export_marian(translator: Translator, path: str | Path) -> None:
             f"here ({error}). Install it: pip install safetensors"
         ) from error
     _check(translator)
-    with atomic_write_folder(path, _FILES) as folder:
+    with exported_folder(path, "marian", _FILES) as folder:
         folder.mkdir()
         # PyTorch's: transformers asks where a file comes from.
         save_file(_weights(translator.model), folder / "model.safetensors", {"format": "pt"})

@@ -20,8 +20,8 @@ from keras_transformer.convert.weights import (
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
 from keras_transformer.errors import UserError
+from keras_transformer.export.exported_folder import exported_folder
 from keras_transformer.export.tokenizer_files import check_protos
-from keras_transformer.files import atomic_write_folder
 from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.quantization import is_quantized
@@ -32,7 +32,7 @@ from keras_transformer.translation.translator import Translator
 logger = logging.getLogger(__name__)
 
 _MODEL, _DECODER = "model.npz", "decoder.yml"
-_FILES = [_MODEL, _DECODER, "*.spm"]
+_FILES = [_MODEL, _DECODER, "vocab.spm", "source.spm", "target.spm"]
 # Ours -> the only value that Marian has, and why another is refused.
 _FIXED = {
     "zero_start": (True, "Marian has no start token. Train, or continue a training, with it"),
@@ -67,7 +67,7 @@ def export_marian_npz(translator: Translator, path: str | Path) -> None:
     _check(translator)
     model = translator.model
     names = _vocabulary_names(translator)
-    with atomic_write_folder(path, _FILES) as folder:
+    with exported_folder(path, "marian_npz", _FILES) as folder:
         folder.mkdir()
         _write_npz(folder / _MODEL, _arrays(model), _yaml(_options(model)))
         for name, tokenizer in zip(names, (translator.source_tokenizer, translator.tokenizer)):

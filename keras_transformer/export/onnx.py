@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformer.errors import UserError
+from keras_transformer.export.exported_folder import exported_folder
 from keras_transformer.export.formats import check_layers
 from keras_transformer.export.tokenizer_files import TOKENIZER_FILES, check_protos, save_tokenizers
-from keras_transformer.files import atomic_write_folder
 from keras_transformer.layers.padding_mask import padding_mask
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.translation.translator import Translator
@@ -42,7 +42,7 @@ def export_onnx(translator: Translator, path: str | Path) -> None:
     """
     _check(translator)
     model = translator.model
-    with atomic_write_folder(path, [ENCODER, STEP, *TOKENIZER_FILES]) as folder:
+    with exported_folder(path, "onnx", [ENCODER, STEP, *TOKENIZER_FILES]) as folder:
         folder.mkdir()
         save_tokenizers(translator, folder)
         _write(_EncoderPart(model), folder / ENCODER)

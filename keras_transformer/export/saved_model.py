@@ -11,7 +11,8 @@ from keras import ops
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.files import atomic_write_folder
+from keras_transformer.export.exported_folder import exported_folder
+from keras_transformer.presets.location import SAVED_MODEL
 from keras_transformer.reserved_ids import END_ID, PAD_ID
 from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
 from keras_transformer.translation.translator import Translator
@@ -85,9 +86,7 @@ def save_module(make_module: Callable, task: Any, path: str | Path) -> None:
         )
     import tensorflow as tf
 
-    with atomic_write_folder(
-        path, ["saved_model.pb", "fingerprint.pb", "variables", "assets*"]
-    ) as folder:
+    with exported_folder(path, "saved_model", SAVED_MODEL) as folder:
         module, signatures = make_module(task)
         # A SavedModel contains the attributes of its module.
         module.weights = [variable.value for variable in task.model.variables]

@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import read_json
+from keras_transformer.files import FolderKind, read_json
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 TASK, PREPROCESSOR = "task.json", "preprocessor.json"
 TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
 # In place of the weights, if there are more than 10 GB of them: a list of several files.
 SHARDS = "model.weights.json"
-# Everything that a preset folder holds, and the SavedModel that may be made in it.
-PARTS = (CONFIG, METADATA, TASK, PREPROCESSOR, TAG_DICTIONARY, CARD, SHARDS, "*.weights.h5")
-PARTS += ("*tokenizer.json", "assets", "saved_model")
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
+EXPORT_MARK = "keras_transformer.json"
+"""The file by which an exported folder is recognized as one that this package wrote."""
+SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/variables.*", "assets", EXPORT_MARK)
+"""The files of a SavedModel."""
+_CLASS_PREFIX = "keras_transformer>"  # of the registered names in a `config.json`
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 # Names of presets -> their addresses on a hub, for an installed package without a checkout.
@@ -26,9 +28,28 @@ PUBLISHED: dict[str, str] = {}
 _FILES = (
     *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
     *(f"{name}.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),
-    *(f"assets/{name}/*" for name in (TOKENIZER, SOURCE_TOKENIZER)),
+    *(f"assets/{name}/vocabulary.spm" for name in (TOKENIZER, SOURCE_TOKENIZER)),
+    *(f"assets/{name}/vocabulary.json" for name in (TOKENIZER, SOURCE_TOKENIZER)),
     *(SHARDS, "model_*.weights.h5"),
 )
+
+
+def _is_preset(folder):
+    """Return whether a folder has the `config.json` of a model of this package."""
+    try:
+        config = read_json(folder / CONFIG)
+    except (UserError, OSError):
+        return False
+    name = config.get("registered_name") if isinstance(config, dict) else None
+    return str(name).startswith(_CLASS_PREFIX)
+
+
+# The SavedModel may have been exported into the folder.
+PRESET = FolderKind(
+    "a preset", (*_FILES, "task.weights.h5", *(f"saved_model/{x}" for x in SAVED_MODEL)), _is_preset
+)
+"""The kind of a preset's folder."""
+
 # A repository, with an optional revision.
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 _KAGGLE_MODEL = re.compile(r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/\d+)?", re.IGNORECASE)

@@ -45,8 +45,8 @@ from keras_transformer.presets.format import (
 from keras_transformer.presets.location import (
     CARD,
     CONFIG,
-    PARTS,
     PREPROCESSOR,
+    PRESET,
     SHARDS,
     SOURCE_TOKENIZER,
     TAG_DICTIONARY,
@@ -113,7 +113,7 @@ def save_preset(
         if preprocessor.source_tokenizer is not preprocessor.tokenizer:
             tokenizers[SOURCE_TOKENIZER] = preprocessor.source_tokenizer
     old_card = Path(path) / CARD
-    with atomic_write_folder(path, PARTS) as folder:
+    with atomic_write_folder(path, PRESET) as folder:
         folder.mkdir()
         written = {
             name: _write_tokenizer(folder, name, tokenizer)

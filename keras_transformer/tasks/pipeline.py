@@ -18,7 +18,7 @@ from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_hyperparameters
 from keras_transformer.options import check_options, fixed_settings
-from keras_transformer.presets.location import PARTS as PRESET_PARTS
+from keras_transformer.presets.location import PRESET
 from keras_transformer.tasks.init_from_preset import (
     check_init,
     initial_hyperparameters,
@@ -59,7 +59,7 @@ def begin_training(options: TrainingOptions) -> TrainingContext:
 
 def _check_model_folder(path, options):
     """Check that the model can be saved, before the training begins."""
-    check_replaceable(path, PRESET_PARTS)
+    check_replaceable(path, PRESET)
     if path.exists() and not (options.resume or options.overwrite):
         raise UserError(
             f"{path} holds the model of an earlier training. Pass `overwrite=True` to replace it, "

@@ -13,6 +13,7 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.export.ctranslate2 import ctranslate2_converter, export_ctranslate2
+from keras_transformer.presets.location import EXPORT_MARK
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, some_slow
@@ -154,7 +155,8 @@ def test_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "model"
     export_ctranslate2(translator, path)
     before = {file.name: file.read_bytes() for file in path.iterdir()}
-    assert {"model.bin", "config.json", "shared_vocabulary.json", "tokenizer.spm"} == set(before)
+    names = {"model.bin", "config.json", "shared_vocabulary.json", "tokenizer.spm", EXPORT_MARK}
+    assert names == set(before)
 
     def fail(path):
         raise OSError("no space left")

@@ -9,7 +9,12 @@ from keras_transformer.data import text_lines
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.export.saved_model import WHITE_SPACE, search_in_batches, without_breaks
+from keras_transformer.export.saved_model import (
+    WHITE_SPACE,
+    save_module,
+    search_in_batches,
+    without_breaks,
+)
 from keras_transformer.tasks.length_batches import batches_by_length
 
 pytestmark = pytest.mark.skipif(
@@ -37,6 +42,23 @@ def saved_model(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "saved_model"
     translator.export(path)
     return tf.saved_model.load(str(path))
+
+
+def test_only_a_saved_model_of_ours_is_replaced_by_another(translator, tmp_path):
+    import tensorflow as tf
+
+    def make_module(task):
+        return tf.Module(), None
+
+    for _ in range(2):
+        save_module(make_module, translator, tmp_path / "saved_model")
+    (tmp_path / "saved_model" / "assets" / "wedding.jpg").touch()
+    with pytest.raises(kt.UserError, match="a folder that also has assets/wedding.jpg"):
+        save_module(make_module, translator, tmp_path / "saved_model")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "saved_model.pb").touch()
+    with pytest.raises(kt.UserError, match="an export to saved_model that .* with saved_model.pb"):
+        save_module(make_module, translator, tmp_path / "other")
 
 
 @pytest.fixture(scope="module")

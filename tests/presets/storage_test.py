@@ -13,11 +13,13 @@ import pytest
 from keras_transformer.data.preprocessor import as_preprocessor
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
 from keras_transformer.parsing.word_tags import TagDictionary
-from keras_transformer.presets import storage
+from keras_transformer.presets import location, storage
 from keras_transformer.presets.format import PresetConfig
+from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.storage import load_preset
 from keras_transformer.training.checkpoints import datasets
 from keras_transformer.translation.translator import Translator
@@ -172,7 +174,9 @@ def test_killed_while_saving_keeps_the_old_preset(tmp_path, model):
 @pytest.mark.once
 def test_replaces_the_old_preset(tmp_path, model):
     path = save(tmp_path / "preset", model, source="old")
-    (path / "saved_model").mkdir()  # made from the old weights
+    (path / "saved_model" / "variables").mkdir(parents=True)  # made from the old weights
+    for name in ("saved_model.pb", "variables/variables.index"):
+        (path / "saved_model" / name).touch()
     other = randomize(new_model(), seed=1)
     save(path, other, source="new")
     loaded, config = load_preset(path, "Test")
@@ -189,9 +193,46 @@ def test_replaces_nothing_but_a_preset(tmp_path, model):
     assert (tmp_path / "runs" / "important").is_dir()
     path = save(tmp_path / "preset", model)
     (path / ".git").mkdir()
-    with pytest.raises(ValueError, match="would be lost.*: a folder with .git"):
+    with pytest.raises(ValueError, match="would be lost.*: a folder that also has .git"):
         save(path, model)
     assert (path / ".git").is_dir() and parts_of(path) == sorted(PARTS)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "name", ["assets/photos/wedding.jpg", "assets/tokenizer/a.jpg", "mine.weights.h5", "LICENSE"]
+)
+def test_files_of_others_in_a_preset_are_not_lost(tmp_path, model, name):
+    path = save(tmp_path / "preset", model)
+    (path / name).parent.mkdir(parents=True, exist_ok=True)
+    (path / name).write_text("mine")
+    with pytest.raises(UserError, match=f"would be lost.*: a folder that also has {name}"):
+        save(path, model)
+    assert (path / name).read_text() == "mine"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "config", [None, "{", "[]", '{"model_type": "bert"}', '{"registered_name": "keras_hub>Bert"}']
+)
+def test_a_folder_with_only_the_names_of_a_preset_is_not_replaced(tmp_path, model, config):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "README.md").write_text("# Years of work")
+    (folder / "tokenizer.json").write_text("{}")
+    if config is not None:
+        (folder / "config.json").write_text(config)
+    before = parts_of(folder)
+    with pytest.raises(UserError, match="would be lost.*: a folder with .*README.md"):
+        save(folder, model)
+    assert parts_of(folder) == before and (folder / "README.md").read_text() == "# Years of work"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", sorted(x.name for x in saved_models().iterdir()))
+def test_each_preset_of_a_checkout_can_be_replaced(tmp_path, name):
+    shutil.copytree(saved_models() / name, tmp_path / name)
+    check_replaceable(tmp_path / name, location.PRESET)
 
 
 # What else a preset holds
