@@ -116,7 +116,7 @@ class TextDocument(Document):
 
     def _read(self) -> None:
         data = self.path.read_bytes()
-        mark, name = next((x for x in _MARKS if data.startswith(x[0])), (b"", None))
+        mark, name = byte_order_mark(data)
         self._mark = mark
         self._codec = name or self.encoding or self._declared(data) or "utf-8"
         text = decoded(data.removeprefix(mark), self._codec, str(self.path))
@@ -151,6 +151,11 @@ class TextDocument(Document):
                 f"{self.path} is in {self._codec}, which lacks {text[error.start]!r}, in line "
                 f"{line} of the translation. Convert the file to UTF-8 first."
             ) from None
+
+
+def byte_order_mark(data: bytes) -> tuple[bytes, str | None]:
+    """Return the byte order mark of a content, or `b""`, and the encoding that it stands for."""
+    return next((x for x in _MARKS if data.startswith(x[0])), (b"", None))
 
 
 def decoded(data: bytes, codec: str, name: str) -> str:
