@@ -30,6 +30,7 @@ from keras_transformer.training.training_state import (
     Snapshot,
     TrainingState,
     list_states,
+    metric_sums,
 )
 from keras_transformer.validation import (
     positive_integer,
@@ -83,8 +84,8 @@ class RollingCheckpoints(keras.callbacks.Callback):
     is written at the end of each epoch. There is always one at the end of the training, which may
     consist of several `fit`.
 
-    After an interruption in the middle of an epoch, `fit` reports means over the rest of the epoch,
-    such as the loss.
+    After an interruption in the middle of an epoch, its means, such as the loss, still cover the
+    whole epoch. (TensorFlow needs `fit_in_parts` for that, which builds the metrics before `fit`.)
 
     Checkpoints of later steps than the current one are deleted: they belong to an earlier training
     in the same folder, or to steps after the state from which this one resumes, and must not be
@@ -117,6 +118,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
     Attributes:
         batches: the number of batches that are done.
         history: name -> values, one per epoch of the whole training, as in Keras.
+        finite_means: the means that `SkipNonFinite` keeps, and that a state holds.
         stop_soon: set it to write a checkpoint after the next batch, and then leave `fit`.
 
     Raises:
@@ -159,6 +161,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self.best_by = best_by
         self.batches = self.start.batches
         self.history = {name: [*values] for name, values in self.start.history.items()}
+        self.finite_means = dict(self.start.finite_means)
         self._stop_sync = StopSync(self.processes)
         self._began = self._last_time = time.monotonic()
         self._last_step = self.start.step
@@ -219,6 +222,8 @@ class RollingCheckpoints(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._first_batch = self.batches
+        if self.batches == self.start.batches:
+            self.start.restore_metrics(self.model, self.processes)
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # Not in `on_train_batch_end`, when the next batch may have begun.
@@ -238,6 +243,7 @@ class RollingCheckpoints(keras.callbacks.Callback):
         self._consumed(min(consumed, self.params["steps"] or consumed))
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
+        self._begun, self.finite_means = None, {}
         of_epochs = self.every_steps is None and self.every_minutes is None
         is_last = self._is_last(epoch)
         stop = self._stop_sync.now()
@@ -308,6 +314,9 @@ class RollingCheckpoints(keras.callbacks.Callback):
             seconds=self.seconds,
             history=self.history,
             run=self.run,
+            # After an epoch, the metrics have the sums of its validation.
+            metric_sums=[] if self._begun is None else metric_sums(self.model),
+            finite_means=self.finite_means,
         )
         validation = {name: values[-1] for name, values in self.history.items()}
         self._writing = BackgroundJob(

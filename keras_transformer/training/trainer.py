@@ -111,9 +111,8 @@ def fit(
     Process 0 writes checkpoints and finally `history.json` and `training.png` into the output
     folder.
 
-    An interrupted training resumes exactly: the same call leads to the same weights, validations
-    and scores. Only the training means in the history, such as the loss, cover just the part of an
-    interval since the last start.
+    An interrupted training resumes exactly: the same call leads to the same weights, history and
+    scores.
 
     Args:
         model: a model that `compile_model` has compiled.
@@ -156,7 +155,7 @@ def fit(
         *_compile_later(model, context, batches, num_batches),
         LimitInFlightBatches(),
         LogProgress(batches.train.target_tokens, options.steps),
-        SkipNonFinite()
+        SkipNonFinite(checkpoints, interval)
         if model.optimizer.skip_nonfinite
         else StopOnNonFinite(batches.train, checkpoints),
         *(LogScore(name, score) for name, score in scores.items()),
@@ -218,6 +217,10 @@ def fit_in_parts(
         parts: the result of `plan_parts`.
         **options: further arguments of `fit`.
     """
+    if parts and parts[0].first_batch and keras.backend.backend() == "tensorflow":
+        # Otherwise TensorFlow creates the metrics in the first batch, too late to restore them.
+        batch = next(iter(stream(parts[0].first_batch)))
+        model._symbolic_build(data_batch=batch)
     for part in parts:
         model.fit(
             stream(part.first_batch),

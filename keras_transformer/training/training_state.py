@@ -6,10 +6,12 @@
 - `optimizer/NAME`: the optimizer's variables (moments, iterations, accumulated gradients, moving
   averages, ...), by name;
 - `other/I`: other variables that change in training, in the model's order: the seeds of dropout;
-- `facts`: JSON text of the other fields of `TrainingState`, as bytes.
+- `facts`: JSON text of the other fields of `TrainingState`, as bytes, among them the sums of the
+  metrics. They may be infinite, unlike all tensors.
 
-(Earlier versions also wrote `metrics/NAME/I`, the sums of the metrics of an unfinished epoch, and a
-SHA-256 as an attribute of the group. They are ignored.)
+(Earlier versions also wrote `metrics/NAME/I`, the sums of the metrics, and a SHA-256 as an
+attribute of the group. They are ignored. States without sums resume with means over the rest of the
+epoch.)
 
 Like every weights file, it ends with a SHA-256, so that damage is detected.
 """
@@ -64,6 +66,9 @@ class TrainingState:
         seconds: the training time so far.
         history: name -> values, one per epoch, as in Keras.
         run: names and JSON values of the options and fingerprints that must not change.
+        metric_sums: the values of the metrics' variables in an unfinished epoch, as nested lists;
+            none after a whole epoch.
+        finite_means: name -> mean of the unfinished epoch, as `SkipNonFinite` last checked it.
     """
 
     path: Path | None = None
@@ -72,6 +77,8 @@ class TrainingState:
     seconds: float = 0.0
     history: dict[str, list[float]] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
+    metric_sums: list[Any] = field(default_factory=list)
+    finite_means: dict[str, float] = field(default_factory=dict)
 
     def check_run(self, run: Mapping[str, Any]) -> None:
         """Raise a `UserError` if a value in `run` differs from the value of this training.
@@ -117,6 +124,22 @@ class TrainingState:
         variables = _state_variables(model)
         values = processes.each(lambda: self._read(variables) if processes.is_writer else None)
         processes.assign(variables.values(), values)
+
+    def restore_metrics(self, model: keras.Model, processes: Processes | None = None) -> None:
+        """Restore the sums of the metrics, at the beginning of the epoch that resumes.
+
+        Without them, or if the model has other metrics, its means cover the rest of the epoch.
+
+        Args:
+            model: the model, whose metrics are built.
+            processes: as in `restore`.
+        """
+        variables = model.metrics_variables
+        sums = [np.asarray(value, "float64") for value in self.metric_sums]
+        if [x.shape for x in sums] == [tuple(v.shape) for v in variables]:
+            (processes or Processes()).assign(variables, sums)
+        elif sums:
+            logger.warning("%s has other metrics: means cover the rest of the epoch.", self.path)
 
     def _read(self, variables):
         """Return the tensors of the file other than the weights, in the order of the variables."""
@@ -286,6 +309,11 @@ def find_start(folder: str | PathLike, steps: int, resume: bool, overwrite: bool
             "%s has no checkpoint to resume from: training starts from the beginning.", folder
         )
     return state
+
+
+def metric_sums(model: keras.Model) -> list[Any]:
+    """Return `TrainingState.metric_sums` of a model, in an epoch."""
+    return [_values(variable).tolist() for variable in model.metrics_variables]
 
 
 def _state_variables(model):

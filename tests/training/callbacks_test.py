@@ -156,7 +156,7 @@ def test_nothing_waits_for_the_device_at_each_batch(tmp_path):
     callbacks = [
         LimitInFlightBatches(),
         LogProgress(lambda batches: 2 * batches, 60),
-        SkipNonFinite(),
+        SkipNonFinite(checkpoints, 60),
         stop,
         watch,
         checkpoints,
@@ -336,11 +336,11 @@ def test_learning_rate_that_is_no_schedule():
 
 
 @pytest.mark.parametrize("spoiled", [(13,), (2, 5, 13), (38,)], ids=str)
-def test_skipped_updates_are_told_and_leave_the_means_finite(caplog, spoiled):
+def test_skipped_updates_are_told_and_leave_the_means_finite(tmp_path, caplog, spoiled):
     model = dense_model(skipping(rate=0.0))
-    history = model.fit(
-        stream(spoiled), steps_per_epoch=40, callbacks=[SkipNonFinite()], verbose=0
-    ).history
+    checkpoints = RollingCheckpoints(tmp_path)
+    callbacks = [SkipNonFinite(checkpoints, 40), checkpoints]
+    history = model.fit(stream(spoiled), steps_per_epoch=40, callbacks=callbacks, verbose=0).history
     # The weights stay, so the loss of every other batch is the same.
     assert history["loss"] == pytest.approx([float(model.test_on_batch(*next(stream())))])
     assert f"Skipped so far: {len(spoiled)}." in caplog.text

@@ -142,8 +142,7 @@ def differences(whole, broken):
     found = [x for x in weights[0].files if not np.array_equal(weights[0][x], weights[1][x])]
     if histories[0].keys() != histories[1].keys():
         found.append("what the history has")
-    # The means of training are those of the rest of an epoch that was left.
-    found += [x for x in histories[0] if x[:4] == "val_" and histories[0][x] != histories[1][x]]
+    found += [x for x in histories[0] if histories[0][x] != histories[1][x]]
     if files[0] != files[1]:
         found.append("the checkpoints' names")
     found += [x for x in files[0] if not same_tensors(whole / x, broken / x)]

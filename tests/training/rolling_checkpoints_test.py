@@ -15,8 +15,10 @@ import pytest
 from keras_transformer.errors import TrainingStopped
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.training.checkpoints import list_checkpoints
+from keras_transformer.training.optimizer import WholeBatchOptimizer
+from keras_transformer.training.progress import SkipNonFinite
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
-from keras_transformer.training.stop_sync import stop_on_signals
+from keras_transformer.training.stop_sync import StopRequested, stop_on_signals
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import Snapshot, list_states, newest_state
 from tests.helpers import MODULES_ALONE, normal, to_numpy
@@ -36,7 +38,7 @@ def batches(start=0):
         yield x[i % 30 * 2 :][:2], y[i % 30 * 2 :][:2]
 
 
-def fit(checkpoints, steps, *callbacks, model=None, interval=4):
+def fit(checkpoints, steps, *callbacks, model=None, interval=4, stream=batches):
     """Train up to `steps` updates, in epochs of `interval`."""
     model = model or small_model()
     state = checkpoints.start
@@ -44,7 +46,7 @@ def fit(checkpoints, steps, *callbacks, model=None, interval=4):
     checkpoints.num_batches = steps
     fit_in_parts(
         model,
-        batches,
+        stream,
         plan_parts(state.batches, steps, interval),
         validation_data=(normal(4, 2), normal(4, 1)),
         callbacks=[*callbacks, checkpoints],
@@ -131,15 +133,63 @@ def test_stopped_and_resumed_is_as_if_never_stopped(tmp_path, every):
             assert list_states(folder) and not list_checkpoints(folder)
     assert checkpoints.start.step == 8 and checkpoints.start.run == {"a": 1}
     assert all(map(np.array_equal, model.get_weights(), whole.get_weights()))
-    assert resumed_history == checkpoints.history
-    # The means of training are those of the rest of an epoch that was left.
-    assert resumed_history["val_loss"] == history["val_loss"]
-    assert resumed_history.keys() == history.keys()
+    assert resumed_history == checkpoints.history == history
     assert [len(values) for values in resumed_history.values()] == [4, 4]
     # A stop adds nothing to what is averaged.
     names = [steps_of(list_checkpoints(tmp_path / name)) for name in ("whole", "stopped")]
     assert names[0] == names[1]
     assert checkpoints.seconds > checkpoints.start.seconds > 0
+
+
+def stop_and_resume(folder, stops, steps, make_model, others=(), **options):
+    """Train with a stop after each of some updates; returns the history of the whole training.
+
+    `others` make further callbacks from the `RollingCheckpoints`.
+    """
+    for stop in (*stops, None):
+        state = newest_state(folder)
+        checkpoints = RollingCheckpoints(folder, every_steps=100, start=state)
+        ask = At((stop or 0) - state.step, lambda _, it=checkpoints: setattr(it, "stop_soon", 1))
+        with contextlib.suppress(StopRequested):
+            callbacks = [ask, *(make(checkpoints) for make in others)]
+            fit(checkpoints, steps, *callbacks, model=make_model(), **options)
+    return checkpoints.history
+
+
+@pytest.mark.each_backend
+def test_a_history_is_the_same_wherever_in_an_interval_the_training_stops(tmp_path):
+    def model():
+        return small_model(metrics=["mae"], weighted_metrics=[keras.metrics.MeanSquaredError()])
+
+    expected = stop_and_resume(tmp_path / "whole", [], 6, model)
+    assert sorted(expected) == sorted(
+        f"{split}{name}" for split in ("", "val_") for name in ("loss", "mae", "mean_squared_error")
+    )
+    for stops in ([1], [2], [3], [4], [5], [1, 2, 3]):
+        assert stop_and_resume(tmp_path / str(stops), stops, 6, model) == expected, stops
+
+
+def test_a_history_is_the_same_when_updates_were_skipped_before_the_stop(tmp_path):
+    def model():
+        model = small_model()
+        optimizer = WholeBatchOptimizer(keras.optimizers.SGD(0.1), skip_nonfinite=True)
+        model.compile(optimizer, "mse")
+        return model
+
+    # One is found by a check, and one is after the interval's last check.
+    def spoiled(start=0):
+        for number, (x, y) in zip(itertools.count(start), batches(start)):
+            yield x, y * np.nan if number in (12, 22) else y
+
+    def train(*stops):
+        options = {"interval": 24, "stream": spoiled}
+        skip = [lambda checkpoints: SkipNonFinite(checkpoints, 24)]
+        return stop_and_resume(tmp_path / str(stops), stops, 24, model, skip, **options)
+
+    expected = train()
+    assert np.isfinite(expected["loss"]).all()
+    for stop in (5, 10, 13, 20, 21, 23):
+        assert train(stop) == expected, stop
 
 
 def test_stop_says_where_to_go_on(tmp_path, caplog):
@@ -181,7 +231,7 @@ with stop_on_signals(types.SimpleNamespace(stop_soon=False)):
 
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="one batch at a time")
 def test_executions_of_several_batches(tmp_path):
-    one, _ = fit(RollingCheckpoints(tmp_path / "one", every_steps=4), 14, interval=6)
+    one, history = fit(RollingCheckpoints(tmp_path / "one", every_steps=4), 14, interval=6)
     folder = tmp_path / "two"
     for stop in (2, 99):
         model = small_model(steps_per_execution=2)
@@ -193,6 +243,7 @@ def test_executions_of_several_batches(tmp_path):
         assert checkpoints.batches == int(model.optimizer.iterations) == {2: 4, 99: 14}[stop]
         assert newest_state(folder).batches == newest_state(folder).step == checkpoints.batches
     assert all(map(np.array_equal, model.get_weights(), one.get_weights()))
+    assert checkpoints.history == history
     assert steps_of(list_checkpoints(folder)) == steps_of(list_checkpoints(tmp_path / "one"))
 
 

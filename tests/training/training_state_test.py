@@ -21,6 +21,8 @@ FACTS = {
     "seconds": 1.5,
     "history": {"loss": [2.0, 1.5], "val_bleu": [0.1]},
     "run": {"variant": "tiny", "rate": 1e-9},
+    "metric_sums": [2.5, [1.0, float("inf")]],
+    "finite_means": {"loss": 0.1},
 }
 
 
@@ -93,6 +95,18 @@ def test_state_of_an_earlier_version_is_read(tmp_path):
     other = new_model("sgd", seed=1)
     read_state(path).restore(other)
     assert all(map(np.array_equal, other.get_weights(), model.get_weights()))
+
+
+@pytest.mark.parametrize("sums, told", [([], False), ([1.0, 2.0, 3.0], True)])
+def test_a_state_without_the_sums_of_these_metrics_leaves_them_at_zero(
+    tmp_path, caplog, sums, told
+):
+    model = new_model("sgd")
+    path = save(model, tmp_path / "step-3.state.weights.h5", metric_sums=sums)
+    model.reset_metrics()
+    read_state(path).restore_metrics(model)
+    assert not any(to_numpy(variable).any() for variable in model.metrics_variables)
+    assert ("other metrics" in caplog.text) == told
 
 
 def test_facts_are_kept(tmp_path):
