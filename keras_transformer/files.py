@@ -5,13 +5,18 @@ import errno
 import fnmatch
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
 import stat
+import struct
 import sys
 import tempfile
+import time
 import weakref
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -24,8 +29,13 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-_SUFFIX = ".unfinished"
+UNFINISHED = ".unfinished"
+"""The end of the names of temporary folders, which begin with "."."""
 _OLD = "old"
+_DAY = 24 * 60 * 60  # seconds
+# The error that a damaged zip file raises depends on its damage.
+_ZIP_DAMAGES = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error)
+_ZIP_DAMAGES += (EOFError, ValueError, NotImplementedError, RuntimeError)
 _MOST_NAMED = 5
 _MOST_LINKS = 40  # Linux's limit
 _LONGEST_NAME = 255  # in bytes, of most file systems
@@ -182,6 +192,36 @@ def read_json(path: str | PathLike) -> Any:
         raise UserError(f"{path} is damaged: {error}") from error
 
 
+@contextlib.contextmanager
+def open_zip(path: str | PathLike, largest: int) -> Iterator[zipfile.ZipFile]:
+    """Open a zip file for reading, whose damages are errors of the user wherever they are found.
+
+    Args:
+        path: the file.
+        largest: the number of bytes that its files may have together.
+
+    Raises:
+        UserError: if it declares more bytes; also from the block, if it is damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > largest:
+                raise UserError(
+                    f"{path} is refused: it declares {size:,} bytes. Expected at most {largest:,}."
+                )
+            yield archive
+    except (OSError, *_ZIP_DAMAGES) as error:
+        # A place before the file's beginning is a damage. A full disk is not.
+        is_damage = getattr(error, "errno", None) in (None, errno.EINVAL)
+        if isinstance(error, UserError) or not is_damage:
+            raise
+        reason = str(error) or type(error).__name__
+        raise UserError(
+            f"{path} is damaged or cut short: {reason}. Copy or download it again."
+        ) from error
+
+
 def sibling_path(path: str | PathLike, name: str) -> Path:
     """Return the path `PATH.NAME`, for content that is made from `PATH`.
 
@@ -246,13 +286,25 @@ def temporary_folder(parent: str | PathLike, name: str) -> Iterator[Path]:
 def leftovers(folder: str | PathLike) -> list[Path]:
     """Return the temporary folders in a folder that no running process holds.
 
-    On a file system without locks, this cannot be known, and the list is empty.
+    On a file system without locks, these are the folders to which nothing was written for a day.
     """
     found = []
-    for left in Path(folder).glob(f".*{_SUFFIX}"):
-        with contextlib.suppress(OSError), _hold(left, for_sure=True):
-            found.append(left)
+    for left in Path(folder).glob(f".*{UNFINISHED}"):
+        try:
+            with _hold(left, for_sure=True):
+                found.append(left)
+        except BlockingIOError:  # another process holds it
+            continue
+        except OSError:
+            found += [left] if _is_old(left) else []
     return found
+
+
+def _is_old(folder):
+    with contextlib.suppress(OSError):
+        newest = max(part.stat().st_mtime for part in (folder, *folder.rglob("*")))
+        return time.time() - newest > _DAY
+    return False
 
 
 def remove_leftovers(folder: str | PathLike) -> None:
@@ -262,7 +314,7 @@ def remove_leftovers(folder: str | PathLike) -> None:
     the two are distinguished. If a process was killed between the two moves that replace a folder,
     the second move is completed.
     """
-    for left in [*Path(folder).glob(f".*{_SUFFIX}"), *Path(folder).glob(f"*/.*{_SUFFIX}")]:
+    for left in [*Path(folder).glob(f".*{UNFINISHED}"), *Path(folder).glob(f"*/.*{UNFINISHED}")]:
         with contextlib.suppress(OSError), _hold(left, for_sure=True):
             _complete_move(left)
             shutil.rmtree(left)
@@ -273,7 +325,7 @@ def _complete_move(left):
     new = [part for part in left.iterdir() if part.name != _OLD]
     if len(new) != 1 or not (left / _OLD).exists():
         return
-    name = left.name[1:].removesuffix(_SUFFIX).rpartition(".")[0]
+    name = left.name[1:].removesuffix(UNFINISHED).rpartition(".")[0]
     if _part_of_name(left.parent / new[0].name) == name:
         name = new[0].name  # whose end was too long for the temporary folder's name
     if not (left.parent / name).exists():
@@ -337,12 +389,12 @@ def _temporary_folder(place):
 
 def _new_folder(parent, place):
     prefix = f".{_part_of_name(place)}."
-    return Path(tempfile.mkdtemp(dir=parent, prefix=prefix, suffix=_SUFFIX))
+    return Path(tempfile.mkdtemp(dir=parent, prefix=prefix, suffix=UNFINISHED))
 
 
 def _part_of_name(place):
     """Return the beginning of a name that fits into the name of a temporary folder next to it."""
-    around = len("..") + _NUM_RANDOM + len(_SUFFIX)
+    around = len("..") + _NUM_RANDOM + len(UNFINISHED)
     return _first_bytes(place.name, _longest_name(place.parent) - around)
 
 

@@ -11,16 +11,19 @@ class Options:
     action: tyro.conf.Positional[Literal["list", "clear"]]
     """What to do."""
     models: tyro.conf.Positional[tuple[str, ...]] = ()
-    """The models to delete, as `list` prints them. Defaults to all."""
+    """The models to list or delete, as `list` prints them. Defaults to all, and to what killed
+    conversions left."""
 
 
 def main(options: Options) -> None:
-    from keras_transformer.convert.conversion_cache import clear, conversions
+    from keras_transformer.convert.conversion_cache import Conversion, clear, select, unfinished
     from keras_transformer.presets.registry import size_of
 
     if options.action == "list":
-        for conversion in conversions():
-            print(conversion.source, size_of(conversion.path), conversion.path, sep="  ")
+        for source, path in select(options.models):
+            print(source, size_of(path), path, sep="  ")
+        for path in () if options.models else unfinished():
+            print("(unfinished)", size_of(path), path, sep="  ")
         return
-    for conversion in clear(options.models):
-        print(f"deleted {conversion.source}")
+    for deleted in clear(options.models):
+        print(f"deleted {deleted.source if isinstance(deleted, Conversion) else deleted}")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ import keras_transformer as kt
 from keras_transformer.command_line import ProgressOptions, given
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, check_writable
-from keras_transformer.presets.location import HUGGING_FACE
 from keras_transformer.progress import spinner
 from keras_transformer.version import __version__
 
@@ -137,9 +135,12 @@ def _converted_card(form: str, source: str | Path, translator: "kt.Translator") 
         source: the source: a folder, or `hf://user/repository`.
         translator: the `Translator`.
     """
+    from keras_transformer.convert.source_documents import read_documents
+
     languages = [translator.metadata.get(side) for side in ("source", "target")]
     known = [str(language) for language in languages if language]
     title = " to ".join(known) if len(known) == 2 else str(source).rstrip("/").split("/")[-1]
+    documents = read_documents(source)
     config = translator.model.config
     sides = f"{config.vocabulary_size:,} tokens"
     if config.source_vocabulary_size is not None:
@@ -148,23 +149,8 @@ def _converted_card(form: str, source: str | Path, translator: "kt.Translator") 
     return f"""# {title}, converted from {form}
 
 - source: {source}, converted by keras_transformer {__version__}
-- license: {_license(source) or "not named by the source"}
+- license: {documents.license or "not named by the source"}
 - {layers[0]} and {layers[1]} layers, d_model {config.hidden_dim}, {config.num_heads} heads,
   {translator.model.count_params():,} parameters, {sides}
 - search: {translator.search}
-"""
-
-
-def _license(source: str | Path) -> str | None:
-    """Return the license in the front matter of the source's README.md, or None."""
-    if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
-        return None
-    from keras_transformer.convert.hf_checkpoint import find_folder
-
-    card = find_folder(source) / "README.md"
-    rows = card.read_text("utf-8", errors="replace").splitlines() if card.is_file() else []
-    if rows[:1] != ["---"]:
-        return None
-    front = itertools.takewhile(lambda row: row != "---", rows[1:])
-    entries = dict(row.split(":", 1) for row in front if ":" in row)
-    return entries.get("license", "").strip() or None
+{documents.license_section()}"""

@@ -1,19 +1,26 @@
 """Models of other libraries, recognized by their files, and kept as presets in the user's cache."""
 
 import contextlib
+import difflib
 import hashlib
 import logging
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
-from keras_transformer.convert.marian_files import is_marian, repository_files
+from keras_transformer.convert.marian_files import CONVERTED, is_marian, repository_files
 from keras_transformer.errors import UserError
-from keras_transformer.files import read_json, user_cache
+from keras_transformer.files import (
+    UNFINISHED,
+    leftovers,
+    read_json,
+    remove_leftovers,
+    temporary_folder,
+    user_cache,
+)
 from keras_transformer.presets.location import (
     CONFIG,
     HUGGING_FACE,
@@ -26,7 +33,7 @@ from keras_transformer.version import __version__
 
 logger = logging.getLogger(__name__)
 
-_CONVERTED = "converted"  # the folder in the user's cache
+_LONGEST_LABEL = 60  # bytes
 _CTRANSLATE2 = "ctranslate2"
 _MARIAN = "marian_files"
 # Values of `model_type` in a `config.json` of transformers -> the converter.
@@ -104,11 +111,12 @@ def _downloaded(name: str, converter: str, own_files: Sequence[str]) -> Iterator
     """Download a repository for the time of the block: the conversion takes its place."""
     from keras_transformer.convert.from_ctranslate2 import FILES
     from keras_transformer.convert.hf_checkpoint import PARTS, download
+    from keras_transformer.convert.source_documents import DOCUMENTS
 
     parts = {_CTRANSLATE2: FILES, _MARIAN: [own_files]}.get(converter, PARTS)
-    (user_cache() / _CONVERTED).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=user_cache() / _CONVERTED, prefix=".download-") as folder:
-        yield download(name, parts, Path(folder))
+    parts = [[*patterns, *DOCUMENTS] for patterns in parts]
+    with temporary_folder(user_cache() / CONVERTED, "download") as folder:
+        yield download(name, parts, folder)
 
 
 def format_of(folder: Path, name: str | None = None) -> str | None:
@@ -161,10 +169,13 @@ def _convert(
     `opened` is only entered for a conversion, and yields the folder to convert.
     """
     digest = hashlib.sha256(f"{source}\n{revision}\n{__version__}".encode()).hexdigest()[:12]
-    label = re.sub(r"[^\w.-]+", "_", source.removeprefix(HUGGING_FACE)).strip("_")[-60:]
-    path = user_cache() / _CONVERTED / f"{label}-{digest}"
+    label = re.sub(r"[^\w.-]+", "_", source.removeprefix(HUGGING_FACE)).strip("_")
+    label = label.encode()[-_LONGEST_LABEL:].decode("utf-8", "ignore")
+    # A name that begins with "." is a temporary folder's.
+    path = user_cache() / CONVERTED / f"{label.lstrip('._')}-{digest}"
     if path.is_dir():
         return path
+    remove_leftovers(user_cache() / CONVERTED)
     keep_in_user_folder()  # before a model is made: that compiles too
     logger.info("Converting %s. The result is kept in %s.", source, path)
     with opened as folder, spinner("converting"):
@@ -182,14 +193,19 @@ def _convert(
 
 
 def _card(folder: Path, source: str) -> str:
-    """Return the card of a conversion: the model's own, with its licence, and what was done."""
-    from keras_transformer.presets.registry import card_of
+    """Return the card of a conversion: the model's own, with its license, and what was done."""
+    from keras_transformer.convert.source_documents import read_documents
+    from keras_transformer.presets.registry import license_in
 
-    original = card_of(folder)
+    documents = read_documents(folder)
+    original = documents.card
     head = re.match(r"---\n.*?\n---\n", original, re.DOTALL)
     end = head.end() if head else 0
     note = f"Converted from {source} by keras_transformer {__version__}."
-    return f"{original[:end]}\n{note}\n\n{original[end:].lstrip()}".lstrip()
+    if documents.license and not license_in(original):
+        note += f"\n\n- license: {documents.license}"
+    card = f"{original[:end]}\n{note}\n\n{original[end:].strip()}".strip()
+    return f"{card}\n{documents.license_section()}"
 
 
 def _converters() -> dict[str, Callable[[Path], Any]]:
@@ -215,7 +231,7 @@ def conversions() -> list[Conversion]:
     """Return the converted models in the user's cache, the newest first."""
     folders = [
         path
-        for path in (user_cache() / _CONVERTED).glob("*")
+        for path in (user_cache() / CONVERTED).glob("*")
         if path.name[0] != "." and (path / CONFIG).is_file()
     ]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
@@ -228,16 +244,50 @@ def _source_of(path: Path) -> str:
     return ""
 
 
-def clear(sources: Collection[str] = ()) -> list[Conversion]:
+def select(sources: Collection[str]) -> list[Conversion]:
+    """Return the conversions of some sources.
+
+    Args:
+        sources: the sources. None of them selects all conversions.
+
+    Raises:
+        UserError: if a source has no conversion.
+    """
+    known = conversions()
+    names = [conversion.source for conversion in known]
+    for source in sources:
+        if source not in names:
+            close = difflib.get_close_matches(source, names, 1, 0)
+            raise UserError(
+                f"The cache has no conversion of {source}. "
+                + (f"The most similar name is {close[0]}." if close else "It is empty.")
+            )
+    return [conversion for conversion in known if not sources or conversion.source in sources]
+
+
+def unfinished() -> list[Path]:
+    """Return the files that killed conversions left in the user's cache."""
+    folder = user_cache() / CONVERTED
+    # Earlier versions used other names.
+    others = [x for x in folder.glob(".*") if x.is_dir() and x.suffix != UNFINISHED]
+    return sorted([*leftovers(folder), *others, *user_cache().glob(".unzipped-*")])
+
+
+def clear(sources: Collection[str] = ()) -> list[Conversion | Path]:
     """Delete converted models from the user's cache.
 
     Args:
-        sources: the sources whose conversions are deleted. Defaults to all.
+        sources: the sources whose conversions are deleted. Defaults to all, and to the files that
+            killed conversions left.
 
     Returns:
-        The list of the deleted conversions.
+        The list of the deleted conversions and files.
+
+    Raises:
+        UserError: if a source has no conversion.
     """
-    found = [x for x in conversions() if not sources or x.source in sources]
-    for conversion in found:
-        shutil.rmtree(conversion.path)
-    return found
+    found = select(sources)
+    left = [] if sources else unfinished()
+    for path in (*(conversion.path for conversion in found), *left):
+        shutil.rmtree(path)
+    return [*found, *left]

@@ -5,8 +5,6 @@ import logging
 import math
 import shutil
 import stat
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import user_cache
+from keras_transformer.files import open_zip, temporary_folder, user_cache
 from keras_transformer.presets.location import CONFIG, list_repository
 
 logger = logging.getLogger(__name__)
@@ -23,14 +21,12 @@ _DECODER = "decoder.yml"
 _MODELS, _ZIP = (".npz", ".bin"), ".zip"
 _TEXTS = (".yml", ".yaml", ".spm", ".json", ".md", ".txt", ".model", ".bpe")
 _OPTIONS = "special:model.yml"
+CONVERTED = "converted"
+"""The folder of conversions in the user's cache."""
 # Shortlists of likely tokens, which change only the speed, and files that Marian trains with.
 _OTHERS = ("lex", ".optimizer.", ".progress.", "shortlist")
-_LARGEST = 64 * 2**30
+LARGEST = 64 * 2**30
 """Bytes that a zip file may declare."""
-# The error that a damaged zip file raises depends on its damage.
-_DAMAGES = (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError, ValueError)
-_DAMAGES += (NotImplementedError, RuntimeError, SyntaxError)
-
 _VERSION = 1
 # Marian's numbers of types: a class, and the size of an item.
 _PLAIN = {0x404: "<f4", 0x402: "<f2", 0x408: "<f8", 0x101: "<i1"}
@@ -105,20 +101,29 @@ def opened(source: Path) -> Iterator[Path]:
     Raises:
         UserError: if the zip file is damaged, too large, or would write outside its folder.
     """
+    archive = zip_in(source)
+    if archive is None:
+        yield source
+        return
+    with temporary_folder(user_cache() / CONVERTED, "unzipped") as folder:
+        _unzip(archive, folder)
+        inner = {path.parent for path in folder.rglob("*") if path.suffix in _MODELS}
+        try:
+            yield inner.pop() if len(inner) == 1 else folder
+        except UserError as error:  # names the temporary folder
+            raise UserError(str(error).replace(str(folder), str(archive))) from error
+
+
+def zip_in(source: Path) -> Path | None:
+    """Return the zip file of a model, or None if it is not zipped.
+
+    Args:
+        source: as for `opened`.
+    """
     if source.is_dir():
         names = _files_to_read(x.name for x in source.iterdir())
-        if not names or not names[0].endswith(_ZIP):
-            yield source
-            return
-        source = source / names[0]
-    user_cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=user_cache(), prefix=".unzipped-") as folder:
-        _unzip(source, Path(folder))
-        inner = {path.parent for path in Path(folder).rglob("*") if path.suffix in _MODELS}
-        try:
-            yield inner.pop() if len(inner) == 1 else Path(folder)
-        except UserError as error:  # names the temporary folder
-            raise UserError(str(error).replace(folder, str(source))) from error
+        return source / names[0] if names and names[0].endswith(_ZIP) else None
+    return source if source.suffix == _ZIP else None
 
 
 def read_files(folder: Path) -> MarianFiles:
@@ -179,7 +184,7 @@ def read_yaml(text: bytes, path: Path, all_text: bool = False) -> Any:
 
 def _unzip(path, folder):
     """Unpack the files of a model."""
-    with _zip_file(path) as archive:
+    with open_zip(path, LARGEST) as archive:
         members = [x for x in archive.infolist() if not x.is_dir()]
         for member in members:
             place = PurePosixPath(member.filename.replace("\\", "/"))
@@ -191,25 +196,6 @@ def _unzip(path, folder):
                 (folder / place).parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as packed, open(folder / place, "wb") as file:
                     shutil.copyfileobj(packed, file)
-
-
-@contextlib.contextmanager
-def _zip_file(path):
-    """Open a zip file of a size that can be true."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-            if size > _LARGEST:
-                raise UserError(
-                    f"{path} is refused: it declares {size:,} bytes. Expected at most {_LARGEST:,}."
-                )
-            yield archive
-    except UserError:
-        raise
-    except _DAMAGES as error:
-        raise UserError(
-            f"{path} is damaged or cut short: {error}. Copy or download it again."
-        ) from error
 
 
 # Models
@@ -280,7 +266,7 @@ def _mapping(path, values):
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of an `.npz` file, without pickled objects."""
     arrays = {}
-    with _zip_file(path) as archive:
+    with open_zip(path, LARGEST) as archive:
         for member in archive.infolist():
             with archive.open(member) as file:
                 _check_header(path, member, file)

@@ -15,11 +15,11 @@ logger = logging.getLogger(__name__)
 
 _MOST_LISTED = 8  # the largest number of entries of a list to show
 _SCORE = re.compile(r"\b(?:BLEU|F1) \d+(?:\.\d+)?")
-# In the front matter of a card, which hubs read, or in its lines.
-_LICENCES = (
-    *(r"^license_name: *(.+)$", r"^license: *(.+)$"),
-    r"^- licence: *([^\n]+)$",
-)
+# Front matter, which hubs read: its fields, each with a value or a list of values. Cards of earlier
+# versions have the British spelling.
+_FRONT = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|$)", re.DOTALL)
+_LICENSE_FIELD = re.compile(r"^(license_name|licen[cs]e):(.*(?:\n *- .*)*)$", re.MULTILINE)
+_LICENSE_LINE = re.compile(r"^- licen[cs]e: *(.+)$", re.MULTILINE | re.IGNORECASE)
 _LANGUAGE = re.compile(r"^language: *([\w-]+) *$", re.MULTILINE)
 
 
@@ -49,7 +49,7 @@ def summary(path: str | Path) -> dict[str, str]:
         "parameters": f"{count:,}" if (count := _parameter_count(path)) else "",
         "size": size_of(path),
         "score": score_in(card),
-        "licence": licence_in(card),
+        "license": license_in(card),
     }
 
 
@@ -95,11 +95,20 @@ def score_in(card: str) -> str:
     return (of_test[-1:] or _SCORE.findall(card)[:1] or [""])[0]
 
 
-def licence_in(card: str) -> str:
-    for pattern in _LICENCES:
-        if found := re.search(pattern, card, re.MULTILINE):
-            return found[1].strip()
-    return ""
+def license_in(card: str) -> str:
+    """Return the license that a card names, in its front matter or in a line, or an empty string.
+
+    The name of a license that hubs do not know (`license: other`) is its `license_name`.
+    """
+    front = _FRONT.match(card)
+    fields = dict(_LICENSE_FIELD.findall(front[1] if front else ""))
+    for name in ("license_name", "license", "licence"):
+        values = re.split(r"[,\n]", fields.get(name, "").strip(" []"))
+        values = [re.sub(r"\s#.*", "", value).strip("-'\" \t") for value in values]
+        if found := ", ".join(filter(None, values)):
+            return found
+    line = _LICENSE_LINE.search(card)
+    return line[1].strip() if line else ""
 
 
 def _parameter_count(path):

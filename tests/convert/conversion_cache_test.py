@@ -1,5 +1,6 @@
 """Other libraries' models in `from_preset`: recognized, converted once, and kept."""
 
+import contextlib
 import json
 import shutil
 
@@ -10,9 +11,11 @@ import keras_transformer as kt
 from keras_transformer.commands import main
 from keras_transformer.convert import from_marian
 from keras_transformer.convert.conversion_cache import as_preset, conversions
+from keras_transformer.files import temporary_folder
 from keras_transformer.presets.registry import card_of, summaries
 from tests.convert.local_hub import local_hub
 from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
+from tests.convert.marian_reference import Reference
 
 pytestmark = pytest.mark.once
 pytest.importorskip("transformers")
@@ -110,10 +113,10 @@ def test_a_repository_is_downloaded_once_and_again_when_it_changes(opus, tmp_pat
         found = kt.Translator.from_preset("hf://user/opus").model.get_weights()
         assert all(map(np.array_equal, found, expected))
         assert "model.safetensors" in hub.requested
-        # The card has the model's licence, and says what it was made from.
+        # The card has the model's license, and says what it was made from.
         (row,) = summaries([as_preset("hf://user/opus")])
         card = card_of(as_preset("hf://user/opus"))
-        assert (row["name"], row["licence"]) == ("hf://user/opus", "cc-by-4.0")
+        assert (row["name"], row["license"]) == ("hf://user/opus", "cc-by-4.0")
         assert "Converted from hf://user/opus" in card and card.endswith("# opus\n")
         hub.requested.clear()
         kt.Translator.from_preset("hf://user/opus")
@@ -174,3 +177,104 @@ def test_the_commands_translate_with_a_foreign_model_and_clear_the_cache(opus, c
     assert str(opus) in capsys.readouterr().out
     main(["cache", "clear", str(opus)])
     assert conversions() == [] and "deleted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", ["clear", "list"])
+def test_a_model_that_is_not_in_the_cache_is_an_error_with_the_nearest_name(opus, action, capsys):
+    path = as_preset(opus)
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main(["cache", action, str(opus), f"{opus}s"])
+    output = capsys.readouterr()
+    assert stop.value.code == 2 and output.out == "" and output.err.count("\n") == 1
+    assert f"no conversion of {opus}s. The most similar name is {opus}." in output.err
+    assert path.is_dir()  # the other one is not deleted either
+
+
+def test_what_killed_conversions_left_is_listed_and_cleared(cache, capsys):
+    left = [cache / ".download.abc.unfinished", cache / ".download-x", cache / ".hidden-123"]
+    left += [cache.parent / ".unzipped-y"]
+    for folder in left:
+        folder.mkdir(parents=True)
+        (folder / "model.bin").write_bytes(bytes(2_000_000))
+    with temporary_folder(cache, "download") as held:  # a running conversion's
+        main(["cache", "list"])
+        rows = capsys.readouterr().out.splitlines()
+        assert rows == [f"(unfinished)  2.0 MB  {folder}" for folder in sorted(left)]
+        main(["cache", "clear"])
+        assert capsys.readouterr().out.count("deleted") == 4
+        assert held.is_dir() and not any(folder.exists() for folder in left)
+
+
+def test_a_conversion_deletes_what_a_killed_one_left(opus, cache):
+    (cache / ".download.abc.unfinished").mkdir(parents=True)
+    as_preset(opus)
+    assert len([*cache.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("name", [".hidden", "x" * 10 + "." + "y" * 59, "𠀀" * 50])
+def test_each_conversion_can_be_listed_whatever_its_name(opus, tmp_path, name):
+    path = as_preset(opus.rename(tmp_path / name))
+    assert [x.path for x in conversions()] == [path] and path.name[0] != "."
+
+
+# Licenses
+
+
+CARDS = {
+    "hub": ("---\nlicense: cc-by-4.0\n---\n# A model\n", None, "cc-by-4.0"),
+    "named": ("---\nlicense: other\nlicense_name: research\n---\n", "Text\n", "research"),
+    "british": ("# A model\n\n- licence: MIT\n", None, "MIT"),
+    "file": ("# A model\n", "\n# Attribution 4.0\n\nYou may\n", "Attribution 4.0"),
+    "only a file": (None, "MIT License\n", "MIT License"),
+}
+
+
+def write_documents(folder, name):
+    card, license_text, expected = CARDS[name]
+    if card is not None:
+        (folder / "README.md").write_text(card, "utf-8")
+    if license_text is not None:
+        (folder / "LICENSE").write_text(license_text, "utf-8")
+    return license_text, expected
+
+
+def check_license(preset, license_text, expected, capsys):
+    main(["list", "--folder", str(preset.parent)])
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].endswith("license") and rows[1].endswith(f" {expected}")
+    main(["info", str(preset)])
+    output = capsys.readouterr().out
+    assert f"license: {expected}\n" in output
+    for line in (license_text or "").split("\n"):  # a license must accompany what it is of
+        assert line.strip() in output
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_license_goes_from_convert_to_list_and_info(opus, tmp_path, capsys, name):
+    facts = write_documents(opus, name)
+    main(["convert", "marian", str(opus), str(tmp_path / "presets" / "x")])
+    capsys.readouterr()
+    check_license(tmp_path / "presets" / "x", *facts, capsys)
+
+
+@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("form", ["zip", "folder in a zip", "repository", "zip in a repository"])
+def test_the_license_of_a_model_of_marian_is_kept(tmp_path, monkeypatch, capsys, name, form):
+    folder = Reference().write(tmp_path / "model" / "opus")
+    facts = write_documents(folder, name)
+    if "zip" in form:
+        (tmp_path / "zips").mkdir()
+        top = folder.parent if form == "folder in a zip" else folder
+        source = tmp_path / "zips" / "opus.zip"
+        shutil.make_archive(str(source.with_suffix("")), "zip", top)
+        folder = source.parent
+    with contextlib.ExitStack() as stack:
+        if "repository" in form:
+            stack.enter_context(local_hub(monkeypatch, tmp_path / "hub", opus=folder))
+            source = "hf://user/opus"
+        path = as_preset(source)
+        main(["convert", "marian", str(source), str(tmp_path / "presets" / "x")])
+    capsys.readouterr()
+    check_license(tmp_path / "presets" / "x", *facts, capsys)
+    check_license(path, *facts, capsys)

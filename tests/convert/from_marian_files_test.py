@@ -1,7 +1,9 @@
 """The models that Marian itself writes, against Marian's outputs and its formulas in NumPy."""
 
+import errno
 import json
 import os
+import resource
 import shutil
 import stat
 import zipfile
@@ -477,6 +479,31 @@ def test_a_zip_that_leaves_its_folder_or_the_memory_is_refused(tmp_path):
         message = message_of(path)
         assert path.name in message and reason in message, message
     assert not (tmp_path / "model.npz").exists()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_zip_is_an_error_that_names_it(seed, tmp_path):
+    folder = Reference().write(tmp_path / "model")
+    archive = Path(shutil.make_archive(str(tmp_path / "opus"), "zip", folder))
+    data, generator = bytearray(archive.read_bytes()), np.random.default_rng(seed)
+    start = generator.integers(len(data) - 200)
+    data[start : start + 200] = generator.bytes(200)
+    archive.write_bytes(data)
+    with pytest.raises(kt.UserError, match=f"{archive.name} is damaged or cut short: "):
+        kt.convert.marian(archive)
+
+
+def test_a_full_disk_is_not_a_damage_of_a_zip(tmp_path):
+    folder = Reference().write(tmp_path / "model")
+    archive = Path(shutil.make_archive(str(tmp_path / "opus"), "zip", folder))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+    try:
+        with pytest.raises(OSError) as error:
+            kt.convert.marian(archive)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert error.value.errno == errno.EFBIG
 
 
 # What a converted model can do

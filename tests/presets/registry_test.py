@@ -6,7 +6,7 @@ from keras_transformer.presets import location
 from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.registry import (
     details,
-    licence_in,
+    license_in,
     score_in,
 )
 from tests.small_corpus import new_model, tokenizer
@@ -34,7 +34,7 @@ def test_list_names_each_preset_with_its_score(capsys):
     assert (status, errors) == (0, "")
     heads, *rows = output.splitlines()
     assert heads.split() == [
-        *("name", "task", "languages", "parameters", "size", "score", "licence")
+        *("name", "task", "languages", "parameters", "size", "score", "license")
     ]
     assert [row.split()[0] for row in rows] == sorted(x.name for x in saved_models().iterdir())
     (words,) = (row.split() for row in rows if row.startswith("multi30k_en_de "))
@@ -91,11 +91,27 @@ def test_details_of_two_vocabularies(tmp_path):
     assert values["languages"] == "en-de" and values["folder"] == str(tmp_path / "preset")
 
 
-def test_scores_and_licences_of_cards():
+def test_scores_and_licenses_of_cards():
     card = "- val: BLEU 1.5\n- test, greedy: BLEU 2.25 (x), chrF 3\n- test, beam 4: BLEU 3\n- x"
     assert score_in(card) == "BLEU 3"
     assert score_in("- dev:\n  - F1 7.5, beam 4: F1 6\n") == "F1 7.5"
-    assert score_in("") == licence_in("") == ""
-    assert licence_in("---\nlicense: mit\n---\n# A card\n") == "mit"
-    assert licence_in("---\nlicense: other\nlicense_name: mine\n---\n") == "mine"
-    assert licence_in("# A card\n\n- licence: Apache 2.0\n") == "Apache 2.0"
+    assert score_in("") == license_in("") == ""
+    assert license_in("---\nlicense: mit\n---\n# A card\n") == "mit"
+    assert license_in("---\nlicense: other\nlicense_name: mine\n---\n") == "mine"
+    assert license_in("# A card\n\n- licence: Apache 2.0\n") == "Apache 2.0"
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        ("---\nlicence: mit\n---\n", "mit"),
+        ('---\nlicense: "cc-by-4.0" # of the data\n---\n', "cc-by-4.0"),
+        ("---\nlicense:\n- mit\n- apache-2.0\nlanguage: en\n---\n", "mit, apache-2.0"),
+        ("---\nlicense: [mit, gpl]\n---\n", "mit, gpl"),
+        ("---\nlicense: other\nlicense_name:\nlicense_link: x\n---\n", "other"),
+        ("---\nlanguage: en\n---\n\n- license: mit\n", "mit"),
+        ("# A card\n\n    license: not a field\n", ""),
+    ],
+)
+def test_both_spellings_and_lists_of_a_license_are_read(card, expected):
+    assert license_in(card) == expected
