@@ -1,5 +1,7 @@
 """Codes of languages."""
 
+import re
+
 # The codes of ISO 639-3, and some macrolanguages, as in NLLB-200 and OPUS-MT.
 _TWO_LETTERS = {
     three: two
@@ -18,11 +20,33 @@ _TWO_LETTERS = {
     )
 }
 
+# Codes that were replaced by others.
+_REPLACED = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro"}
+
 
 def language_code(language: str) -> str:
     """Return the language without its region or script, in two letters if it has such a code.
 
     `"zh"` stands for `"zh_CN"`, `"zh-Hans"` and `"zho_Hans"`.
     """
-    code = language.replace("-", "_").split("_")[0].lower()
-    return _TWO_LETTERS.get(code, code)
+    code = re.split("[-_@.]", language.strip().lower())[0]
+    return _REPLACED.get(code) or _TWO_LETTERS.get(code, code)
+
+
+def is_same_language(code: str, other: str) -> bool:
+    """Return whether two codes stand for one language. Bokmål is written as `"no"` too."""
+    return _without_synonyms(code) == _without_synonyms(other)
+
+
+def may_be_same_language(code: str, other: str) -> bool:
+    """Return whether two codes can stand for one language.
+
+    A code of two letters and one of three letters can, if this module does not have both.
+    """
+    sizes = {len(_without_synonyms(x)) for x in (code, other)}
+    return len(sizes) > 1 or is_same_language(code, other)
+
+
+def _without_synonyms(code: str) -> str:
+    code = language_code(code)
+    return "no" if code == "nb" else code

@@ -1,9 +1,11 @@
 """Translate the given sentences, or the lines of standard input, to standard output.
 
-With `--output`, translate a file: text, Markdown, HTML, subtitles, .po, XLIFF or Word.
+With `-o`, translate a file: text, Markdown, HTML, subtitles, catalogs, XLIFF or Word.
 """
 
 import itertools
+import os
+import re
 import sys
 import warnings
 from dataclasses import dataclass
@@ -30,13 +32,14 @@ from keras_transformer.evaluation.bleu import nearest_translation
 @dataclass(kw_only=True)
 class Options(StreamOptions):
     sentences: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Sentences to translate. Defaults to the lines of standard input. With --output: the file."""
+    """Sentences to translate. Defaults to the lines of standard input. With -o: the file."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """File to write, for the translation of a file with the same ending: .txt, .md, .html, .srt,
-    .vtt, .po, .xliff, .docx. Structure, markup and times are kept. Of .po and .xliff, only messages
-    without a translation are translated, and marked for review. An interrupted run continues."""
+    """File to write, for the translation of a file with the same ending, such as .txt, .md, .html,
+    .srt, .vtt, .po, .xliff or .docx. (A .pot becomes a .po.) Structure, markup and times are kept.
+    Of .po and .xliff, only messages without a translation are translated, and marked for review. An
+    interrupted run continues with the same options."""
     encoding: str | None = None
-    """With --output: the encoding of a text file that declares none. Defaults to UTF-8."""
+    """With -o: the encoding of a text file that declares none. Defaults to UTF-8."""
     model: str
     """Model folder, such as runs/x/model; a name that `keras-transformer list` prints; or
     hf://user/repository. Models of OPUS-MT, NLLB-200, M2M-100, FSMT and CTranslate2 are converted,
@@ -99,7 +102,12 @@ BEAM = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 ALWAYS = ("min_length", "extra_length")
 # Options that do not change the translations.
-_WITHOUT_EFFECT = ("sentences", "output", "quiet", "compilation_cache", "buffer_size")
+_WITHOUT_EFFECT = ("sentences", "output", "quiet", "compilation_cache")
+# Options of lines, and their defaults. They have no effect on a file.
+_OF_LINES = {
+    **{"split": "preset", "markup": None, "n_best": None, "nearest_to": None, "check": False},
+    "buffer_size": None,
+}
 
 
 def main(options: Options) -> None:
@@ -147,34 +155,48 @@ def main(options: Options) -> None:
 
 def _document(options):
     """Return the file to translate, or None if lines are translated."""
-    names = [sentence for sentence in options.sentences if Path(sentence).suffix in FORMATS]
     if options.output is None:
-        if names and Path(names[0]).is_file():
+        if options.encoding is not None:
+            raise kt.UserError("`encoding` is for files: pass the file to write as `-o`.")
+        first = next(iter(options.sentences), "")
+        if Path(first).suffix.lower() in FORMATS and os.path.isfile(first):
             raise kt.UserError(
-                f"Pass the file to write as `output`, or the lines of {names[0]} as standard input."
+                f"Pass the file to write as `-o`, or the lines of {first} as standard input."
             )
         return None
-    if len(options.sentences) != 1 or options.n_best is not None:
+    if len(options.sentences) != 1:
         raise kt.UserError(
-            "`output` must be given with one file, and without `n_best`. Received: "
-            f"{len(options.sentences)} files"
+            f"`-o` must be given with one file. Received: {len(options.sentences)} files"
         )
+    if given := [name for name, value in _OF_LINES.items() if getattr(options, name) != value]:
+        names = ", ".join(f"`{name}`" for name in given)
+        raise kt.UserError(f"{names}: expected without `-o`, because files do not use it.")
     document = read_document(options.sentences[0], options.encoding)
-    check_target(document, options.output, options.target_lang)
+    check_target(document, options.output, options.target_lang, _settings(options), "-o")
     return document
 
 
+def _settings(options):
+    """Return the options that the translations of a file depend on."""
+    names = (name for name in vars(options) if name not in (*_WITHOUT_EFFECT, *_OF_LINES))
+    return {name: str(getattr(options, name)) for name in names}
+
+
 def _translate_document(document, translator, options):
-    language = options.target_lang or translator.metadata.get("target")
-    settings = {
-        name: str(value) for name, value in vars(options).items() if name not in _WITHOUT_EFFECT
-    }
-    report = translate_file(document, options.output, translator, language, settings=settings)
+    source, target = (
+        getattr(options, f"{side}_lang") or translator.metadata.get(side)
+        for side in ("source", "target")
+    )
+    settings = _settings(options)
+    report = translate_file(document, options.output, translator, target, source, None, settings)
     print(f"{options.output}: {report}", file=sys.stderr)
 
 
 def given_or_read(options):
     """Return windows of the sentences of the command line, or of the lines of standard input."""
+    for number, sentence in enumerate(options.sentences, start=1):
+        if re.search("[\ud800-\udfff]", sentence):
+            raise kt.UserError(f"Sentence {number} is not valid UTF-8. Received: {ascii(sentence)}")
     if options.sentences:
         return iter([list(options.sentences)])
     return line_windows(sys.stdin.buffer, "standard input", options.buffer_size)

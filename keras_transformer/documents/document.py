@@ -3,6 +3,7 @@
 import codecs
 import importlib
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +11,22 @@ from typing import Any
 
 from keras_transformer.documents.text_part import LONGEST_UNIT, TextPart
 from keras_transformer.errors import UserError
-from keras_transformer.language_codes import language_code
-from keras_transformer.protection.spans import MarkedText
+from keras_transformer.language_codes import is_same_language
+from keras_transformer.protection.spans import MarkedText, Span
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     *((codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be")),
     *((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")),
 )
+
+# Codecs that write a byte order mark -> the same encoding without it. (Without a mark, Python reads
+# UTF-16 in the byte order of the machine.)
+_WITHOUT_MARK = {
+    "utf-8-sig": "utf-8",
+    **{f"utf-{x}": f"utf-{x}-{'le' if sys.byteorder == 'little' else 'be'}" for x in (16, 32)},
+}
+_CONTROLS = re.compile(r"(?:\x1b\[[\d;?]*[A-Za-z]|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f])+")
 
 
 class Document:
@@ -108,7 +117,7 @@ class Document:
 
 
 def _is_same(code: str, other: str) -> bool:
-    return bool(code.strip()) and language_code(code.strip()) == language_code(other.strip())
+    return bool(code.strip()) and is_same_language(code, other)
 
 
 class TextDocument(Document):
@@ -119,8 +128,17 @@ class TextDocument(Document):
         mark, name = byte_order_mark(data)
         self._mark = mark
         self._codec = name or self.encoding or self._declared(data) or "utf-8"
-        text = decoded(data.removeprefix(mark), self._codec, str(self.path))
+        data = data.removeprefix(mark)
+        text = decoded(data, self._codec, str(self.path))
+        # A file without a byte order mark gets none.
+        normal = codecs.lookup(self._codec).name
+        self._codec = _WITHOUT_MARK.get(normal, self._codec)
         part = TextPart(text, str(self.path))
+        if self._encoded(text) != data:
+            raise UserError(
+                f"{self.path} is not in the only form that {self._codec} has for its characters, "
+                "and could not be written back as it is. Convert the file to UTF-8 first."
+            )
         if (place := text.find("\0")) >= 0 and text.count("\0") > 1:
             raise part.error(place, "NUL bytes. Expected text, in UTF-8")
         self.parts = [self._part(text)]
@@ -188,10 +206,25 @@ class PlainText(TextDocument):
 
     def _part(self, text: str) -> TextPart:
         part = TextPart(text, str(self.path))
-        for line in re.finditer(r"[^\s][^\r\n]*", text):
+        for line in re.finditer(r"[^\s][^\r\n\f\v\x1c-\x1e\x85]*", text):
             content = line[0].rstrip()
-            part.add(MarkedText(content), line.start(), line.start() + len(content))
+            part.add(marked(content, line.start()), line.start(), line.start() + len(content))
         return part
+
+
+def marked(text: str, start: int = 0) -> MarkedText:
+    """Return a text whose control characters, with ANSI's codes for colors, are marks.
+
+    Args:
+        text: the text, as it stands in the file.
+        start: index of its beginning there.
+    """
+    plain, spans, last = "", [], 0
+    for found in _CONTROLS.finditer(text):
+        plain += text[last : found.start()]
+        spans.append((len(plain), Span(found[0], "mark", *(start + x for x in found.span()))))
+        last = found.end()
+    return MarkedText(plain + text[last:], tuple(spans))
 
 
 def check_lines(part: TextPart, pattern: str = r"[^\n]", name: str = "line") -> None:

@@ -1,14 +1,12 @@
 """Translation of files: the formats, and the work on one file, which can be interrupted."""
 
 import contextlib
+import hashlib
 import importlib
-import inspect
 import json
 import os
-import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -17,6 +15,8 @@ from typing import Any
 from keras_transformer.documents.document import Document
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, check_writable, sibling_path
+from keras_transformer.language_codes import may_be_same_language
+from keras_transformer.protection.spans import MarkedText
 
 # The ending of a file's name -> the module of `keras_transformer.documents` and its class.
 FORMATS = {
@@ -29,6 +29,7 @@ FORMATS = {
     ".srt": ("subtitles", "Subtitles"),
     ".vtt": ("subtitles", "Subtitles"),
     ".po": ("gettext_catalog", "GettextCatalog"),
+    ".pot": ("gettext_catalog", "GettextCatalog"),
     ".xliff": ("xliff", "Xliff"),
     ".xlf": ("xliff", "Xliff"),
     ".docx": ("docx", "Docx"),
@@ -36,7 +37,8 @@ FORMATS = {
 # Sizes of the lists that are translated together: the first, and the largest. A list is twice as
 # long as the one before while lists take less than this number of seconds.
 _FIRST, _LARGEST, _SECONDS = 256, 4096, 20
-_CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_NUM_SETTINGS = 3
+_LONGEST_NAME = 255  # bytes
 
 
 @dataclass
@@ -97,6 +99,7 @@ def translate_file(
     target: str | PathLike,
     translate: Callable[..., Iterable[str]],
     target_lang: str | None = None,
+    source_lang: str | None = None,
     encoding: str | None = None,
     settings: Any = None,
 ) -> FileReport:
@@ -112,11 +115,13 @@ def translate_file(
 
     Args:
         source: the file, or the result of `read_document`.
-        target: the file to write, with the same ending.
-        translate: function from a list of strings to the list of their translations, such as a
-            `kt.Translator`. If it has an argument `markup`, it is called with `markup="html"` or
-            `markup="markdown"` for texts with markup.
+        target: the file to write, with the same ending; `.po` for a `.pot` file.
+        translate: a `kt.Translator`, or any function from a list of strings to the list of their
+            translations. Such a function gets texts without tags, which are put back in proportion
+            to their places.
         target_lang: the language of the translations. A file that declares another is refused.
+        source_lang: the language of the texts. Where the file declares it, the language of the
+            translations takes its place. Defaults to the first language that the file declares.
         encoding: as for `read_document`.
         settings: everything the translations depend on, such as the name of the model, for JSON. An
             interrupted run is continued only with the same settings.
@@ -126,65 +131,188 @@ def translate_file(
 
     Raises:
         UserError: if the file cannot be read or is damaged, `target` is `source` or has another
-            ending, or the file is in another language.
+            ending, the file is in another language, or an interrupted run had other settings.
     """
     document = source if isinstance(source, Document) else read_document(source, encoding)
     target = Path(target)
     check_target(document, target, target_lang)
-    document.language = document.language or target_lang
-    memory = sibling_path(target, "translations.jsonl")
-    head = json.dumps([settings, target_lang, document.markup], default=str, sort_keys=True)
-    found = _remembered(memory, head)
-    new = [unit for unit in dict.fromkeys(document.units) if unit not in found]
-    num_resumed = sum(unit in found for unit in document.units)
-    takes_markup = document.markup and "markup" in inspect.signature(translate).parameters
-    options = {"markup": document.markup} if takes_markup else {}
-    for units in _lists(new):
-        translations = [_CONTROLS.sub("", text) for text in translate(units, **options)]
-        if len(translations) != len(units):
-            raise UserError(
-                f"`translate` must return one string per text. Received: {len(translations):,} "
-                f"for {len(units):,}"
-            )
-        _remember(memory, head, zip(units, translations))
-        found.update(zip(units, translations))
-    results = [found[unit] if found[unit].strip() else None for unit in document.units]
+    memory = _Memory(target, [settings, target_lang, source_lang])
+    units = {_key(unit): unit for unit in document.units}
+    known = {key for key, unit in units.items() if memory.get(unit)}
+    new = [unit for key, unit in units.items() if key not in known]
+    for some in _lists(new):
+        memory.add(some, _translated(translate, some))
+    results = [memory.get(unit) for unit in document.units]
+    num_resumed = sum(_key(unit) in known for unit in document.units)
+    results = [x if x is not None and x.text.strip() else None for x in results]
+    num_skipped = document.skipped.total()
     with atomic_write(target) as path:
-        document.render(results, path)
-    memory.unlink(missing_ok=True)
-    skipped = Counter(document.skipped)
+        document.render(results, path, source_lang, target_lang)
+    memory.delete()
+    skipped = document.skipped
+    failed = skipped.total() - num_skipped + results.count(None)
     skipped["without a translation"] = results.count(None)
-    failed = sum(skipped[x] for x in skipped if x.startswith(("without a t", "with other")))
     return FileReport(
-        len(results), len(results) - failed, num_resumed, dict(+skipped), document.remarks
+        *(len(results), len(results) - failed, num_resumed), dict(+skipped), document.remarks
     )
 
 
-def check_target(document: Document, target: Path, target_lang: str | None) -> None:
-    """Raise a `UserError` if `translate_file` cannot write a document to a file."""
+def check_target(
+    document: Document,
+    target: Path,
+    target_lang: str | None = None,
+    settings: Any = None,
+    argument: str = "target",
+) -> None:
+    """Raise a `UserError` if `translate_file` cannot write a document to a file.
+
+    Args:
+        document: the `Document`.
+        target: the file.
+        target_lang: the language of the translations, if it is known.
+        settings: the settings of `translate_file`, if they are known.
+        argument: name of the argument that contains the path.
+    """
+    check_writable(argument, target)
     if target.exists() and target.samefile(document.path):
-        raise UserError(f"Cannot write to {target}: it is the source. Pass another `output`.")
-    if FORMATS.get(target.suffix.lower()) != FORMATS.get(document.path.suffix.lower()):
+        raise UserError(f"Cannot write to {target}: it is the source. Pass another `{argument}`.")
+    suffix = document.path.suffix.lower().replace(".pot", ".po")
+    if FORMATS.get(target.suffix.lower()) != FORMATS[suffix] or target.suffix.lower() == ".pot":
         if target.suffix or not target.exists():  # not a device
             raise UserError(
-                f"`output` must end with {document.path.suffix}, like {document.path}. Received: "
-                f"output={str(target)!r}"
+                f"`{argument}` must end with {suffix} for the file {document.path}. Received: "
+                f"{str(target)!r}"
             )
-    check_writable("output", target)
-    if target_lang and document.language and not _may_be(document.language, target_lang):
+    declared = document.language
+    if target_lang and declared and not may_be_same_language(declared, target_lang):
         raise UserError(
-            f"{document.path} declares translations into {document.language!r}. Expected the "
-            f"language of the translations, {target_lang!r}"
+            f"{document.path} declares translations into {declared!r}. Expected the language of "
+            f"the translations, {target_lang!r}"
+        )
+    if settings is not None:
+        _Memory(target, [settings])
+
+
+class _Memory:
+    """The translations of a file so far: in `TARGET.translations.jsonl`, unless it is a device.
+
+    Its first line has the settings. Each other line has a unit and its translation: the text and
+    the places of the spans, (position, index in the unit).
+    """
+
+    def __init__(self, target: Path, settings: list):
+        path = sibling_path(target, "translations.jsonl")
+        if len(os.fsencode(path.name)) > _LONGEST_NAME:
+            digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+            path = path.with_name(f"{digest}.translations.jsonl")
+        is_device = target.exists() and not target.is_file()
+        self._path = None if is_device else path
+        self._head = json.dumps(settings, default=str, sort_keys=True)
+        self._found: dict[str, Any] = {}
+        if self._path and path.exists():
+            try:
+                first, *lines = path.read_text("utf-8", errors="replace").split("\n")
+            except OSError as error:
+                raise UserError(f"Cannot read {path}: {error.strerror}.") from None
+            self._check(first)
+            for line in lines:
+                with contextlib.suppress(
+                    ValueError, TypeError, RecursionError
+                ):  # empty, or not complete
+                    key, *self._found[key] = json.loads(line)
+
+    def _check(self, first: str) -> None:
+        """Raise a `UserError` if the file is another's, or of a run with other settings."""
+        wanted, received = json.loads(self._head), None
+        with contextlib.suppress(ValueError, RecursionError):
+            received = json.loads(first)
+        if not isinstance(received, list) or len(received) != _NUM_SETTINGS:
+            raise UserError(
+                f"{self._path} must hold the translations of an interrupted run, and has another "
+                "content. Move it away."
+            )
+        if received[: len(wanted)] == wanted:
+            return
+        names = ""
+        if isinstance(wanted[0], dict) and isinstance(received[0], dict):
+            keys = {**wanted[0], **received[0]}
+            different = [x for x in keys if wanted[0].get(x) != received[0].get(x)]
+            names = f" ({', '.join(f'`{x}`' for x in different)})" if different else ""
+        raise UserError(
+            f"{self._path} holds the translations of an interrupted run with other settings{names}."
+            " Pass the same settings to continue it, or delete that file."
         )
 
+    def get(self, unit: MarkedText) -> MarkedText | None:
+        """Return the translation of a unit, with the unit's own spans, or None."""
+        try:
+            text, places = self._found[_key(unit)]
+            found = MarkedText(text, tuple((x, unit.spans[i][1]) for x, i in places))
+            wanted = [*range(len(unit.spans))], sorted(min(max(0, x), len(text)) for x, _ in places)
+            is_whole = wanted == (sorted(i for _, i in places), [x for x, _ in places])
+            return found if isinstance(text, str) and is_whole else None
+        except (LookupError, TypeError, ValueError):
+            return None
 
-def _may_be(declared: str, wanted: str) -> bool:
-    """Return whether two codes can stand for one language: "de" and "deu" are not compared."""
-    codes = [re.split("[-_@.]", code.lower())[0] for code in (declared, wanted)]
-    return len(codes[0]) != len(codes[1]) or codes[0] == codes[1]
+    def add(self, units: Sequence[MarkedText], translations: Sequence[MarkedText]) -> None:
+        """Add translations, and write them to disk."""
+        lines = []
+        for unit, new in zip(units, translations, strict=True):
+            numbers = {id(span): number for number, (_, span) in enumerate(unit.spans)}
+            entry = [new.text, [(position, numbers.get(id(span))) for position, span in new.spans]]
+            self._found[_key(unit)] = entry
+            if self.get(unit) is None:
+                raise UserError(
+                    "`translate` must return a translation with the spans of its text. Received: "
+                    f"{str(new)[:80]!r} for {str(unit)[:80]!r}"
+                )
+            lines.append(f"{json.dumps([_key(unit), *entry])}\n")
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not self._path.exists()
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(f"{self._head}\n" if is_new else "\n")  # An incomplete line ends here.
+                file.writelines(lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise UserError(f"Cannot write to {self._path}: {error.strerror}.") from error
+
+    def delete(self) -> None:
+        """Delete the file."""
+        if self._path:
+            self._path.unlink(missing_ok=True)
 
 
-def _lists(units: list[str]) -> Iterator[list[str]]:
+def _key(unit: MarkedText) -> str:
+    """Return a string that is the same for units with equal texts and spans."""
+    return json.dumps([unit.text, [(place, span.kind, span.raw) for place, span in unit.spans]])
+
+
+def _translated(translate: Callable[..., Any], units: Sequence[MarkedText]) -> list[MarkedText]:
+    """Return the translations of units, with their spans."""
+    if hasattr(translate, "translate_units"):
+        results = list(translate.translate_units(units))  # type: ignore[attr-defined]
+    else:
+        results = list(translate([unit.text for unit in units]))
+        if len(results) == len(units) and all(isinstance(x, str) for x in results):
+            results = [_placed(unit, text) for unit, text in zip(units, results)]
+    if len(results) != len(units) or not all(isinstance(x, MarkedText) for x in results):
+        raise UserError(
+            f"`translate` must return one string per text. Received: {len(results):,} results for "
+            f"{len(units):,}"
+        )
+    return results
+
+
+def _placed(unit: MarkedText, text: str) -> MarkedText:
+    scale = len(text) / max(1, len(unit.text))
+    return MarkedText(text, tuple((round(place * scale), span) for place, span in unit.spans))
+
+
+def _lists(units: list[MarkedText]) -> Iterator[list[MarkedText]]:
     """Divide units into lists, which grow as long as they take little time."""
     start, size = 0, _FIRST
     while start < len(units):
@@ -193,26 +321,3 @@ def _lists(units: list[str]) -> Iterator[list[str]]:
         start += size
         if time.monotonic() - begin < _SECONDS:
             size = min(2 * size, _LARGEST)
-
-
-def _remembered(memory: Path, head: str) -> dict[str, str]:
-    """Return the translations of an interrupted run with the same first line, its settings."""
-    found = {}
-    if memory.exists():
-        first, *lines = memory.read_text("utf-8", errors="replace").split("\n")
-        if first != head:
-            memory.unlink()
-            return found
-        for line in lines:
-            with contextlib.suppress(ValueError):  # empty, or not written completely
-                source, found[source] = json.loads(line)
-    return found
-
-
-def _remember(memory: Path, head: str, pairs: Iterable[tuple[str, str]]) -> None:
-    is_new = not memory.exists()
-    with open(memory, "a", encoding="utf-8") as file:
-        file.write(f"{head}\n" if is_new else "\n")  # An incomplete line ends here.
-        file.writelines(f"{json.dumps(pair)}\n" for pair in pairs)
-        file.flush()
-        os.fsync(file.fileno())
