@@ -112,6 +112,7 @@ _OF_LINES = {
 
 def main(options: Options) -> None:
     document = _document(options)
+    lines = given_or_read(options) if document is None else iter(())
     translator = kt.Translator.from_preset(
         options.model,
         **given(options, "source_lang", "target_lang", "dtype", "quantization"),
@@ -126,7 +127,6 @@ def main(options: Options) -> None:
         return
     num_results = 1 if options.n_best is None else options.n_best
     references = None if options.nearest_to is None else References(options, translator)
-    lines = given_or_read(options)
     numbers = itertools.count(1)
     split = None if options.split == "none" else options.split
     with LineNotes() as notes:
@@ -178,8 +178,11 @@ def _document(options):
 
 def _settings(options):
     """Return the options that the translations of a file depend on."""
-    names = (name for name in vars(options) if name not in (*_WITHOUT_EFFECT, *_OF_LINES))
-    return {name: str(getattr(options, name)) for name in names}
+    return {
+        name: str(value)
+        for name, value in vars(options).items()
+        if name not in (*_WITHOUT_EFFECT, *_OF_LINES) and value not in (None, False, ())
+    }
 
 
 def _translate_document(document, translator, options):
@@ -196,7 +199,7 @@ def given_or_read(options):
     """Return windows of the sentences of the command line, or of the lines of standard input."""
     for number, sentence in enumerate(options.sentences, start=1):
         if re.search("[\ud800-\udfff]", sentence):
-            raise kt.UserError(f"Sentence {number} is not valid UTF-8. Received: {ascii(sentence)}")
+            raise kt.UserError(f"Sentence {number} is not valid UTF-8. Received: {sentence!a}")
     if options.sentences:
         return iter([list(options.sentences)])
     return line_windows(sys.stdin.buffer, "standard input", options.buffer_size)

@@ -222,7 +222,9 @@ def marked(text: str, start: int = 0) -> MarkedText:
     plain, spans, last = "", [], 0
     for found in _CONTROLS.finditer(text):
         plain += text[last : found.start()]
-        spans.append((len(plain), Span(found[0], "mark", *(start + x for x in found.span()))))
+        spans.append(
+            (len(plain), Span(found[0], "mark", start + found.start(), start + found.end()))
+        )
         last = found.end()
     return MarkedText(plain + text[last:], tuple(spans))
 

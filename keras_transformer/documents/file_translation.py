@@ -1,7 +1,6 @@
 """Translation of files: the formats, and the work on one file, which can be interrupted."""
 
 import contextlib
-import hashlib
 import importlib
 import json
 import os
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from keras_transformer.documents.document import Document
 from keras_transformer.errors import UserError
@@ -38,7 +37,14 @@ FORMATS = {
 # long as the one before while lists take less than this number of seconds.
 _FIRST, _LARGEST, _SECONDS = 256, 4096, 20
 _NUM_SETTINGS = 3
-_LONGEST_NAME = 255  # bytes
+
+
+class TranslatesUnits(Protocol):
+    """A translator of texts with spans, such as a `kt.Translator`."""
+
+    def translate_units(self, units: Sequence[MarkedText]) -> Iterable[MarkedText]:
+        """Return the translations of units, with the same spans."""
+        ...
 
 
 @dataclass
@@ -97,7 +103,7 @@ def read_document(path: str | PathLike, encoding: str | None = None) -> Document
 def translate_file(
     source: str | PathLike | Document,
     target: str | PathLike,
-    translate: Callable[..., Iterable[str]],
+    translate: TranslatesUnits | Callable[[list[str]], Iterable[str]],
     target_lang: str | None = None,
     source_lang: str | None = None,
     encoding: str | None = None,
@@ -202,18 +208,14 @@ class _Memory:
 
     def __init__(self, target: Path, settings: list):
         path = sibling_path(target, "translations.jsonl")
-        if len(os.fsencode(path.name)) > _LONGEST_NAME:
-            digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-            path = path.with_name(f"{digest}.translations.jsonl")
         is_device = target.exists() and not target.is_file()
         self._path = None if is_device else path
         self._head = json.dumps(settings, default=str, sort_keys=True)
         self._found: dict[str, Any] = {}
         if self._path and path.exists():
-            try:
-                first, *lines = path.read_text("utf-8", errors="replace").split("\n")
-            except OSError as error:
-                raise UserError(f"Cannot read {path}: {error.strerror}.") from None
+            # A folder or a device is in the way like a file of the user's.
+            content = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+            first, *lines = content.split("\n")
             self._check(first)
             for line in lines:
                 with contextlib.suppress(
@@ -291,10 +293,10 @@ def _key(unit: MarkedText) -> str:
     return json.dumps([unit.text, [(place, span.kind, span.raw) for place, span in unit.spans]])
 
 
-def _translated(translate: Callable[..., Any], units: Sequence[MarkedText]) -> list[MarkedText]:
+def _translated(translate: Any, units: Sequence[MarkedText]) -> list[MarkedText]:
     """Return the translations of units, with their spans."""
     if hasattr(translate, "translate_units"):
-        results = list(translate.translate_units(units))  # type: ignore[attr-defined]
+        results = list(translate.translate_units(units))
     else:
         results = list(translate([unit.text for unit in units]))
         if len(results) == len(units) and all(isinstance(x, str) for x in results):
