@@ -3,7 +3,11 @@
 import re
 
 # A tag of markup: names, attributes with values. `a <b and c> d` and `<a@b.c>` are not tags.
-TAG = r"""</?[A-Za-z][\w:.-]*(?:\s+[\w:.@-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s<>"'=]+))*\s*/?>"""
+# Quotes have backslashes in strings of programs.
+TAG = (
+    r"</?[A-Za-z][\w:.-]*"
+    r"""(?:\s+[\w:.@-]+\s*=\s*(?:\\?"[^"<]*"|\\?'[^'<]*'|[^\s<>"'=]+))*\s*/?>"""
+)
 ENTITY = r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z][A-Za-z\d]*);"
 
 
@@ -37,7 +41,7 @@ _URL = (
     rf"(?:{_IN_URL}|\({_IN_URL}*\))*"
     rf"(?:(?![.,;:!?'*_~\]…]){_IN_URL}|\({_IN_URL}*\)|(?<=&amp);)"
 )
-_EMAIL = r"(?<![\w.+-])[\w+-][\w.+-]{0,63}@[\w-]+(?:\.[\w-]+)+"
+_EMAIL = r"(?<![\w.+-])(?<!\w['’])[\w+-](?:[\w.+-]|['’](?=\w)){0,63}@[\w-]+(?:\.[\w-]+)+"
 _PRIVATE = "[\ue000-\uf8ff]"  # characters without a meaning of their own
 
 PLACEHOLDER = "|".join((_URL, _EMAIL, _BRACES, _PRINTF, _VARIABLE, _PRIVATE))

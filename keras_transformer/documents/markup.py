@@ -241,7 +241,7 @@ class _Finder:
                 text = text[size:] if is_first else text[: len(text) - size]
                 if is_first:
                     spans = [(position - size, span) for position, span in spans]
-        self.part.add(MarkedText(text, tuple(spans)), start, stop, escape)
+        self.part.add(MarkedText(text, tuple(spans), is_wrapped=True), start, stop, escape)
 
 
 _HALVES = ("open", "close")

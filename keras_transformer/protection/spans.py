@@ -37,10 +37,12 @@ class MarkedText:
         text: the text without the spans.
         spans: pairs of a position in `text` and the `Span` there, in order. The halves of pairs
             are nested.
+        is_wrapped: whether a line break is white space within a sentence, as in HTML.
     """
 
     text: str
     spans: Sequence[tuple[int, Span]] = ()
+    is_wrapped: bool = field(default=False, compare=False)
 
     def written(
         self,
