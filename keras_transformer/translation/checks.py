@@ -6,7 +6,8 @@ precise, such as low probabilities, are not here.
 
 import math
 import re
-from collections import Counter
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,7 +50,17 @@ _IDEOGRAPHS = "\u3040-\u309f\u3400-\u9fff"  # and hiragana
 _IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 _LETTER = re.compile(r"[^\W_]")
-_NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f]\d+)*")
+# Separators in numbers, and what they stand for. Spaces, for example, only separate thousands.
+_SEPARATORS = {
+    **{x: x for x in ".,:"},
+    **dict.fromkeys("'’ \u00a0\u2009\u202f٬", "'"),
+    **{"٫": ",", "．": ".", "：": ":"},
+}
+_NUMBER = re.compile(
+    rf"(?:\d{{1,3}}(?: \d{{3}})+(?!\d)|\d+)(?:[{''.join(_SEPARATORS).replace(' ', '')}]\d+)*"
+)
+# A whole number, also with separators of thousands; in India 12,34,567.
+_WHOLE = re.compile(r"\d+|[1-9]\d{0,2}([.,'])\d{3}(?:\1\d{3})*|[1-9]\d?(?:,\d\d)+,\d{3}", re.ASCII)
 _SHOWN = 60  # characters of a quotation
 
 
@@ -243,24 +254,67 @@ def number_finding(source: str, translation: str) -> Finding | None:
     One side may spell a number in words. So a missing number counts only if the translation has
     another one, or if it is too long for words and not round.
     """
-    sides = [_numbers_of(source), _numbers_of(translation)]
-    missing, added = sides[0] - sides[1], sides[1] - sides[0]
+    missing, added = _unmatched(_NUMBER.findall(source), _NUMBER.findall(translation))
     if not added:
-        missing = {x: 1 for x in missing if len(x) > 2 and not x.endswith("0")}
+        digits = [_integer(_ascii(x)) for x in missing]
+        missing = [x for x, y in zip(missing, digits) if len(y) > 2 and not y.endswith("0")]
     if missing:
-        message = f"Numbers of the source are missing: {', '.join(missing)}"
+        message = f"Numbers of the source are missing: {', '.join(dict.fromkeys(missing))}"
         if added:
-            message += f"; the translation has {', '.join(added)}"
+            message += f"; the translation has {', '.join(dict.fromkeys(added))}"
         return Finding("numbers", f"{message}.")
 
 
-def _numbers_of(text):
-    return Counter(map(_digits, _NUMBER.findall(text)))
+def _unmatched(numbers, others):
+    """Return the numbers of each list that have no equal one in the other list."""
+    waiting = defaultdict(list)  # a reading -> the places of the others that have it
+    for place, other in enumerate(others):
+        for reading in _readings(other):
+            waiting[reading].append(place)
+    missing, matched = [], set()
+    for number in numbers:
+        for reading in _readings(number):
+            places = waiting[reading]
+            while places and places[-1] in matched:
+                places.pop()
+            if places:
+                matched.add(places.pop())
+                break
+        else:
+            missing.append(number)
+    return missing, [x for place, x in enumerate(others) if place not in matched]
 
 
-def _digits(number):
-    """Return the digits: "1,000" and "1.000" are equal, and so are "2.00" and "2"."""
-    digits = re.sub(r"(?<=\d)[.,:]0{1,2}$", "", number)
+def _readings(number):
+    """Return all that a number can be, such as "1.5" and "1500" for "1.500".
+
+    Languages write the decimal separator and the separator of thousands in different ways. One or
+    two digits after a separator are not thousands. A time or a date is equal with other separators.
+    """
+    text = _ascii(number)
+    parts = re.split(r"\D", text)
+    readings = []
+    if len(parts) == 2:
+        hour = _integer(parts[0])
+        readings += [f"{hour}:{parts[1]}", *([hour] if parts[1] == "00" else [])]
+    elif len(parts) > 2:
+        readings.append(":".join(map(_integer, parts)))
+    if _WHOLE.fullmatch(text):
+        readings.append(_integer(text))
+    whole, mark, fraction = text.rpartition("," if text.rfind(",") > text.rfind(".") else ".")
+    # "1,000" is hardly ever 1.
+    is_decimal = mark and mark not in whole and fraction != "000" and fraction.isdecimal()
+    if is_decimal and _WHOLE.fullmatch(whole):
+        readings.append(f"{_integer(whole)}.{fraction}".rstrip("0").rstrip("."))
+    return readings
+
+
+def _ascii(number):
+    """Return a number with ASCII digits, and with ' for all separators that are only thousands'."""
+    return "".join(str(unicodedata.decimal(x)) if x.isdecimal() else _SEPARATORS[x] for x in number)
+
+
+def _integer(digits):
     return re.sub(r"\D", "", digits).lstrip("0") or "0"
 
 

@@ -1,3 +1,4 @@
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,6 +46,47 @@ def test_only_faulty_translations_have_findings_that_name_the_fault(translator):
     assert str(empty) == "The translation is empty."
     counts = count_findings([whole, dropped, doubled, merged, empty])
     assert (counts["any"], counts["sentences"], counts["repetition"]) == (4, 2, 1)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("number", "other"),
+    [
+        *(("1.5", "15"), ("0.5", "5"), ("v1.2.3", "v12.3"), ("10:30", "1030"), ("1.05", "1.5")),
+        *(("1,000", "1"), ("1.500", "15"), ("0.500", "500"), ("12.50", "1250"), ("3.14", "314")),
+        *(("1,000.5", "10005"), ("١٫٥", "15"), ("1.2.3", "123"), ("1 000", "1 0000")),
+    ],
+)
+def test_numbers_with_separators_in_other_places_differ(number, other):
+    for pair in ((number, other), (other, number)):
+        assert checks.number_finding(*(f"Take {x} of it." for x in pair)) is not None
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        *(["1.50", "1,5", "1.5", "١٫٥", "۱٫۵", "１．５", "१.५"], ["2024", "٢٠٢٤", "२०२४"]),
+        ["12345", "12,345", "12.345", "12 345", "12\u00a0345", "12\u202f345", "12'345", "١٢٬٣٤٥"],
+        *(["1,234,567.5", "1.234.567,50", "1 234 567,5", "12,34,567.5"], ["0.500", "0,5"]),
+        *(["10:30", "10.30", "10：30"], ["10:00", "10"], ["01.05.2024", "1.5.2024"]),
+        ["9" * 5000, f"{'9' * 5000},0"],
+    ],
+    ids=lambda numbers: numbers[0][:20],
+)
+def test_numbers_are_equal_however_a_language_writes_them(numbers):
+    for number in numbers:
+        for other in numbers:
+            assert checks.number_finding(f"Take {number} of it.", f"Es sind {other}.") is None
+
+
+@pytest.mark.once
+def test_numbers_are_compared_in_time_that_grows_with_their_count():
+    start = time.process_time()
+    text = " ".join(f"{number}.{number % 7}" for number in range(50_000))
+    assert checks.number_finding(text, text.replace(".", ",")) is None
+    assert checks.number_finding(text, "1.5 " * 50_000) is not None
+    assert time.process_time() - start < 10
 
 
 @pytest.mark.once
