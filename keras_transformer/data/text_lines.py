@@ -3,9 +3,11 @@
 import itertools
 import re
 import select
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from keras_transformer.data.abbreviations import ABBREVIATIONS, Abbreviations
 from keras_transformer.data.text_files import decode_lines
 from keras_transformer.errors import UserError
 from keras_transformer.language_codes import language_code
@@ -24,13 +26,23 @@ _PATIENCE = 0.01
 BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{BREAKS}]")
 
-# The time that sentencex takes grows with the square of a text's length in Chinese and Japanese, so
-# longer texts are split in windows of this size.
-_SPLIT_CHARACTERS = 4000
+# The time that sentencex takes grows with the square of the number of quotes and ends, so texts are
+# split in windows of at most this many characters and marks.
+_WINDOW, _WINDOW_MARKS = 4000, 100
+_MARK = re.compile(
+    r"[!-/:-@\[-`{-~\xa1-\xbf\u060c\u061b\u061f\u06d4\u0964\u0965\u1361-\u1368\u2010-\u205e"
+    r"\u3001-\u303f\ufe10-\ufe6b\uff01-\uff65]"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Ends that sentencex misses: of "We waited for 5 h.", whose letter it takes for an initial, and of
 # "(It rained.)".
-_MISSED_ENDS = re.compile(r"(?<=\d\s[a-z]\.)\s+(?=[A-Z])|(?<=[a-z][.!?]\))\s+(?=[A-Z])")
+_MISSED_END = re.compile(r"(?<=\d\s[a-z]\.)\s+(?=[A-Z])|(?<=[a-z][.!?]\))\s+(?=[A-Z])")
+# The first two characters of a part's first word or number, and the last word before its period.
+_WORD_START = re.compile(r"[^\W\d_]{1,2}|\d")
+_LAST_WORD = re.compile(r"(?<![\w.])([^\W\d_](?:[\w.:’'·-]*\w)?)\.$")
+_LONGEST_WORD = 30
+# An abbreviation that needs no list, such as "t.ex".
+_LETTERS = re.compile(r"[^\W\d_]{1,4}(?:\.[^\W\d_]{1,4})+")
 
 
 def in_windows(items: Iterable[Item], size: int = WINDOW_SIZE) -> Iterator[list[Item]]:
@@ -162,7 +174,9 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     """Split a paragraph into sentences by sentencex's rules, which need no trained model.
 
     The rules cover the abbreviations, quotes and punctuation marks of many languages, also of
-    languages without spaces. A blank line ends a sentence.
+    languages without spaces. A blank line ends a sentence. No sentence ends before a lowercase
+    letter if most sentences of the text begin with a capital, nor after an abbreviation before a
+    number.
 
     Args:
         text: the paragraph.
@@ -173,20 +187,97 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
         The sentences without surrounding white space; an empty list if the text contains nothing
         else. No other character is left out.
     """
-    from sentencex import segment
-
     language = language_code(language)
     # Surrogates have no UTF-8, which sentencex reads. The copy has the same length.
     copy = text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    sentences, start, size = [], 0, _SPLIT_CHARACTERS
+    parts = [
+        part for long in _segments(text, copy, language) for part in _split_at_missed_ends(long)
+    ]
+    return [sentence for part in _without_wrong_ends(parts, language) if (sentence := part.strip())]
+
+
+def _segments(text, copy, language):
+    """Yield sentencex's sentences, found in windows, with the white space after them."""
+    from sentencex import segment
+
+    start, begun = 0, []  # `begun`: the parts of a sentence that fills its window
     while start < len(text):
-        parts = segment(language, copy[start : start + size])
-        if start + size < len(text):
+        stop = _window_end(copy, start)
+        parts, is_whole = segment(language, copy[start:stop]), True
+        if stop < len(text):
             # The last sentence may continue beyond this window.
-            parts = parts[:-1]
+            is_whole, parts = len(parts) > 1, parts[:-1]
+        if not is_whole:
+            # What it has to the end of the window may be the beginning of the next sentence.
+            most = stop - (stop - start) // 4
+            space = copy.rfind(" ", start + 1, most)
+            parts = [copy[start : most if space < 0 else space]]
         for part in parts:
-            sentences += _MISSED_ENDS.split(text[start : start + len(part)])
+            begun.append(text[start : start + len(part)])
             start += len(part)
-        # A sentence that fills a window needs a larger one.
-        size = _SPLIT_CHARACTERS if parts else 2 * size
-    return [sentence for part in sentences if (sentence := part.strip())]
+            if is_whole:
+                yield "".join(begun)
+                begun = []
+
+
+def _window_end(text, start):
+    """Return the end of a window, in which sentencex takes a time that is bounded."""
+    marks = itertools.islice(_MARK.finditer(text, start, start + _WINDOW), _WINDOW_MARKS, None)
+    mark = next(marks, None)
+    return mark.start() if mark else min(start + _WINDOW, len(text))
+
+
+def _split_at_missed_ends(part):
+    """Split at the ends that sentencex misses, and keep the white space."""
+    starts = [0, *(match.end() for match in _MISSED_END.finditer(part)), len(part)]
+    return [part[start:stop] for start, stop in itertools.pairwise(starts)]
+
+
+def _without_wrong_ends(parts, language):
+    """Join sentences that sentencex splits after an abbreviation."""
+    words = ABBREVIATIONS.get(language, Abbreviations())
+    kinds = [_kind_of_start(part) for part in parts]
+    is_joined = [False] + [
+        _may_go_on(before, part) and _is_abbreviated(before, kind, words)
+        for before, part, kind in zip(parts, parts[1:], kinds[1:])
+    ]
+    begun = Counter(kind for kind, joined in zip(kinds, is_joined) if not joined)
+    # Where most sentences begin with a capital, those that do not are no sentences.
+    if begun["capital"] >= begun["small"] > 0:
+        is_joined = [
+            joined or (i > 0 and kinds[i] == "small" and _may_go_on(parts[i - 1], parts[i]))
+            for i, joined in enumerate(is_joined)
+        ]
+    starts = [i for i, joined in enumerate(is_joined) if not joined]
+    return ["".join(parts[i:j]) for i, j in itertools.pairwise([*starts, len(parts)])]
+
+
+def _kind_of_start(part):
+    """Return "digit", "capital" or "small" by the first letter or digit, or None."""
+    match = _WORD_START.search(part)
+    if match is None or match[0].isdigit():
+        return match and "digit"
+    first = match[0][0]
+    if first.isupper() or first.istitle():
+        return "capital"
+    # Georgian, for example, has no capitals, and brands such as "iPhone" begin sentences.
+    is_small = first.title() != first and not match[0][1:].isupper()
+    return "small" if is_small else None
+
+
+def _may_go_on(before, part):
+    """Return whether no blank line, and no bullet in a new line, separates two parts."""
+    num_breaks = before.count("\n", len(before.rstrip()))
+    return num_breaks == 0 or (num_breaks == 1 and part[:1].isalnum())
+
+
+def _is_abbreviated(before, kind, words):
+    """Return whether a part ends with an abbreviation that the next one continues."""
+    match = _LAST_WORD.search(before.rstrip()[-_LONGEST_WORD:])
+    if match is None or kind is None:
+        return False
+    if kind == "capital" or match[1] in words.titles:
+        return match[1] in words.titles
+    word = match[1]
+    is_letter = len(word) == 1 and word.islower()
+    return is_letter or word.lower() in words.others or bool(_LETTERS.fullmatch(word))

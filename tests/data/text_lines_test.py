@@ -236,6 +236,48 @@ SENTENCES = [
     ("hi", "यह एक वाक्य है।|यह दूसरा है।"),
     ("ar", "هل أنت بخير؟|نعم.|أنا بخير."),
     ("unknown", "你好。|Hello.|Yes!"),
+    # Small letters end a sentence only where no capitals begin sentences.
+    ("en", "a dog runs.|a cat sleeps."),
+    ("en", "A dog runs.|A cat sleeps. and eats.|It is late."),
+    ("en", "I was there.|it was fun.|we left."),
+    ("en", "We like Yahoo! and Google.|He left at 5 p.m.|It rained at 6 p.m. and later."),
+    ("en", "The iPhone came.|eBay sold it.|Then he left."),
+    ("ka", "ძაღლი დარბის.|კატას სძინავს.|NATO is here.|Yes.|ის მიდის."),
+    ("en", "Get milk.\n\n|and eggs."),
+    # Numbers.
+    ("en", "It was in the box.|5 dogs came."),
+    ("en", "He saw 3.|5 dogs came."),
+]
+# Abbreviations before a name, a small letter and a number.
+SENTENCES += [
+    ("bg", "Тук е г-н Иванов.|Това е, т.е. добре, ср. 5.|Край."),
+    ("ca", "El Sr. Puig i el Dr. Pla són aquí.|Pesa aprox. 5 kg, p. ex. avui.|Adéu."),
+    ("cs", "Pan Ing. Novák přišel.|Viz např. str. 5.|Konec."),
+    ("da", "Hr. Hansen kom.|Det er f.eks. ca. 5 km.|Slut."),
+    ("de", "Hrn. Maier sah ich, d.h. z.B. gestern.|Siehe Nr. 5, ggf. 6.|Ende."),
+    ("el", "Ο κ. Παππάς ήρθε.|Δες π.χ. σελ. 5, δηλ. εδώ.|Τέλος."),
+    ("en", "He has approx. 5 dogs.|See Vol. 2, i.e. Mx. Hill's.|She left."),
+    ("es", "La Dña. Ana y el Sr. Gil vinieron.|Son aprox. 5 km, p. ej. hoy.|Fin."),
+    ("et", "Seal on hr. Tamm.|Vaata nt. lk. 5 jne. edasi.|Lõpp."),
+    ("fi", "Siellä on tri. Virtanen.|Se on esim. noin 5 km, ks. s. 5.|Loppu."),
+    ("fr", "M. Dupont est là.|Mme. Dupont et Dr. Petit parlent.|Voir p. ex. réf. 5."),
+    ("hr", "Mag. Horvat je tu.|Ima cca. 5 km, npr. danas.|Kraj."),
+    ("hu", "Itt van özv. Nagy.|Kb. 5 km, ún. rövid.|Vége."),
+    ("it", "Il Dott. Rossi e la Prof.ssa Bo parlano.|Vedi pag. 3 qui.|Fine."),
+    ("lt", "Čia kun. Petraitis.|Žr. psl. 5, pvz. čia, t. y. taip.|Pabaiga."),
+    ("lv", "Šeit ir doc. Ozols.|Skat. lpp. 5, piem. te, t.i. tā.|Beigas."),
+    ("nl", "Mevr. Jansen is er.|Dat is d.w.z. goed, zie afb. 5.|Klaar."),
+    ("no", "Her er fru. Hansen.|Det er f.eks. ca. 5 km, jf. kap. 3.|Slutt."),
+    ("nb", "Det er f.eks. kl. 5.|Slutt."),
+    ("pl", "Dr. Kowalski jest tu.|Ma ok. 5 lat, tj. mało, m.in. dziś.|Koniec."),
+    ("pt", "A Profa. Lima e o Sr. Gil vieram.|São aprox. 5 km, p. ex. hoje.|Fim."),
+    ("ro", "Dl. Popescu e aici.|Vezi pag. 5, de ex. aici.|Gata."),
+    ("ru", "Это т.е. хорошо.|Тут г-н. Иванов, см. рис. 5, напр. тут.|Конец."),
+    ("sk", "Prišiel Ing. Novák.|Pozri napr. str. 5.|Koniec."),
+    ("sl", "Tu je mag. Novak.|Glej npr. str. 5, tj. tu.|Konec."),
+    ("sv", "Det är t.ex. bra.|Fru Berg och fru. Ek kom kl. 5.|Slut."),
+    ("tr", "Av. Kaya ve Doç. Ak geldi.|Bkz. örn. sf. 5 vb. yerler.|Son."),
+    ("uk", "Тут проф. Коваль.|Див. рис. 5, напр. тут, т. зв. там.|Кінець."),
 ]
 
 
@@ -259,6 +301,26 @@ def test_a_blank_text_has_no_sentences():
 )
 def test_sentences_have_all_characters_but_surrounding_space(text, language):
     assert "".join("".join(split_sentences(text, language)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "pattern", ["`", "\"'\u0301日", "“‘(", "a  ", "!a ", "1 a. A", "\n", "t.a."]
+)
+def test_splitting_any_text_takes_a_time_like_that_of_prose(pattern):
+    def seconds(pattern):
+        text = (pattern * 300_000)[:300_000]
+        start = time.process_time()
+        split_sentences(text)
+        return time.process_time() - start
+
+    assert seconds(pattern) < 2 + 3 * seconds("The dog sleeps in its house. The cat runs. ")
+
+
+def test_a_sentence_that_is_longer_than_a_window_is_kept_whole():
+    words = "word, “so”, " * 1000
+    sentences = [f"A {words}end.", f"Mr. Smith's {words}end!", "He left."]
+    assert split_sentences(" ".join(sentences)) == sentences
+    assert split_sentences("x" * 10_000 + ". Then.") == ["x" * 10_000 + ".", "Then."]
 
 
 @pytest.mark.parametrize(
