@@ -1,12 +1,19 @@
 """Units of texts with markup: the events of a parser, divided at elements that end a unit."""
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from keras_transformer.documents.text_part import TextPart
 from keras_transformer.protection.spans import MarkedText, Span
+
+_NOT_XML = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_BLANK = ("mark", "separator")
+_CDATA = ("<![CDATA[", "]]>")
 
 
 class Attribute(NamedTuple):
@@ -21,10 +28,12 @@ class Event(NamedTuple):
     """A piece of a text with markup, as its parser found it.
 
     Attributes:
-        kind: `"start"`, `"end"` or `"empty"` for tags, `"text"`, `"cdata"` for text that is not
-            escaped, or `"other"`: a comment, a declaration or an instruction.
+        kind: `"start"`, `"end"` or `"empty"` for tags, `"text"`, `"cdata"` for the content of a
+            CDATA section, which is not escaped, or `"other"`: a comment, a declaration, an
+            instruction, or a character that has to stay as it is written.
         start: index of its beginning in the text.
-        stop: index of its end.
+        stop: index of its end. White space at the ends of a piece of text is written as it is, so
+            that `&nbsp;` next to other characters is a piece of its own.
         name: local name of an element, without a prefix.
         text: the characters that a piece of text stands for.
         attributes: dict of names -> `Attribute`.
@@ -45,6 +54,21 @@ class Event(NamedTuple):
         return None if found is None else found.value
 
 
+def escape_xml(text: str) -> str:
+    """Return how XML writes a text. Characters that XML cannot hold are dropped."""
+    return html.escape(_NOT_XML.sub("", text), quote=False)
+
+
+def escape_xml_attribute(text: str) -> str:
+    """Return how XML writes the value of an attribute, in which a line end is a reference."""
+    escaped = html.escape(_NOT_XML.sub("", text))
+    return re.sub(r"[\t\n\r]", lambda x: f"&#{ord(x[0])};", escaped)
+
+
+def _escape_cdata(text: str) -> str:
+    return _NOT_XML.sub("", text).replace("]]>", "]]]]><![CDATA[>")
+
+
 @dataclass(frozen=True)
 class Rules:
     """The rules by which the events of a format become units.
@@ -56,7 +80,8 @@ class Rules:
         alone: function of an `Event`, a tag without an end, that returns the kind of its span.
         attributes: function of an `Event`, a tag, that returns the names of the attributes that
             are texts.
-        escape: function of a text that returns how it is written.
+        escape: function of a text that returns how it is written. Defaults to the one of XML,
+            which drops the control characters that XML cannot hold.
         escape_attribute: function of the value of an attribute, likewise.
         language: name of the attribute that declares the language of an element.
     """
@@ -65,8 +90,8 @@ class Rules:
     reason: Callable[[Event], str | None] = lambda event: None
     alone: Callable[[Event], str] = lambda event: "mark"
     attributes: Callable[[Event], Iterable[str]] = lambda event: ()
-    escape: Callable[[str], str] = lambda text: html.escape(text, quote=False)
-    escape_attribute: Callable[[str], str] = html.escape
+    escape: Callable[[str], str] = escape_xml
+    escape_attribute: Callable[[str], str] = escape_xml_attribute
     language: str = "lang"
 
 
@@ -77,10 +102,16 @@ class _Piece(NamedTuple):
     stop: int
     text: str = ""
     span: Span | None = None
+    is_cdata: bool = False
+
+    @property
+    def is_half(self) -> bool:
+        return self.span is not None and self.span.kind in ("open", "close")
 
     @property
     def is_blank(self) -> bool:
-        return not self.text.strip() if self.span is None else self.span.kind == "mark"
+        """Whether it is not needed at an end of a unit."""
+        return not self.text.strip() if self.span is None else self.span.kind in _BLANK
 
 
 class _Node(NamedTuple):
@@ -113,52 +144,54 @@ class _Finder:
         self.part = part
         self.rules = rules
         self.partners: dict[int, int] = {}
-        self.nodes = list(self._nodes(events))
+        self.nodes = self._nodes(events)
+        # The numbers of tags before each node that are not inline.
+        self.blocks = list(accumulate((not x.is_inline for x in self.nodes), initial=0))
         self.counted: set[int] = set()
 
-    def _nodes(self, events: list[Event]) -> Iterator[_Node]:
-        """Yield the nodes, and find which tags belong together."""
-        opened: list[int] = []
+    def _nodes(self, events: list[Event]) -> list[_Node]:
+        """Return the nodes, and find which tags belong together."""
         nodes: list[_Node] = []
+        opened: list[int] = []
+        names: Counter[str] = Counter()  # of the open elements
         for index, event in enumerate(events):
             parent = nodes[opened[-1]] if opened else _Node(event, "", -1)
             node = _Node(event, parent.reason, parent.owner)
             if event.kind in ("start", "empty"):
-                reason = self.rules.reason(event)
-                if reason is not None and reason != parent.reason:
-                    node = node._replace(reason=reason, owner=index)
-                node = node._replace(is_inline=self.rules.is_inline(event))
+                node = self._tag(node, index)
                 if event.kind == "start":
                     opened.append(index)
+                    names[event.name] += 1
+            elif event.kind == "end" and not names[event.name]:
+                node = node._replace(is_inline=self.rules.is_inline(event))
             elif event.kind == "end":
-                names = [events[i].name for i in opened]
-                if event.name in names:
-                    depth = len(names) - 1 - names[::-1].index(event.name)
-                    other = opened[depth]
-                    self.partners |= {index: other, other: index}
-                    node = nodes[other]._replace(event=event)
-                    del opened[depth:]
-                else:
-                    node = node._replace(is_inline=self.rules.is_inline(event))
+                other, name = -1, None
+                while name != event.name:  # Elements without an end tag end here, too.
+                    other = opened.pop()
+                    name = events[other].name
+                    names[name] -= 1
+                self.partners |= {index: other, other: index}
+                node = nodes[other]._replace(event=event)
             nodes.append(node)
-            yield node
+        return nodes
+
+    def _tag(self, node: _Node, index: int) -> _Node:
+        reason, is_inline = self.rules.reason(node.event), self.rules.is_inline(node.event)
+        if reason is None or reason == node.reason:
+            return node._replace(is_inline=is_inline)
+        return _Node(node.event, reason, index, is_inline)
 
     def read(self, first: int = 0, last: int | None = None, outer: str = "") -> None:
-        """Find the units of the nodes from `first` to `last`."""
+        """Find the units of the nodes from `first` to `last`, in an element kept as `outer`."""
         run: list[_Piece] = []
         index, last = first, len(self.nodes) if last is None else last
         while index < last:
-            node, event = self.nodes[index], self.nodes[index].event
+            node = self.nodes[index]
             self._read_attributes(node)
             if node.reason:
                 index = self._read_kept(index, run, outer)
-            elif event.kind == "cdata":
-                # Its characters are written in another way than those around it.
-                self._end_run(run)
-                run.append(_Piece(event.start, event.stop, event.text))
-                self._end_run(run, _escape_cdata)
             elif node.is_inline:
-                run.append(self._piece(index))
+                run.append(self._piece(node.event))
             else:
                 self._end_run(run)
             index += 1
@@ -168,9 +201,9 @@ class _Finder:
         """Read a node that is not translated, or its element, and return the index of the last."""
         node, end = self.nodes[index], self.partners.get(index, index)
         is_whole = node.event.kind in ("start", "empty") and node.owner == index
-        if is_whole and not outer and all(x.is_inline for x in self.nodes[index : end + 1]):
-            span = self._span(index, end, "placeholder")
-            run.append(_Piece(span.start, span.stop, "", span))
+        if is_whole and not outer and self.blocks[index] == self.blocks[end + 1]:
+            start, stop = node.event.start, self.nodes[end].event.stop
+            run.append(self._span_piece("placeholder", start, stop, node.event))
             self._count(index, end)
             self.read(index + 1, end, node.reason)
             return end
@@ -178,21 +211,20 @@ class _Finder:
         self._count(index, index)
         return index
 
-    def _piece(self, index: int) -> _Piece:
-        event = self.nodes[index].event
-        if event.kind == "text":
-            return _Piece(event.start, event.stop, event.text)
+    def _piece(self, event: Event) -> _Piece:
+        if event.kind in ("text", "cdata"):
+            return _Piece(event.start, event.stop, event.text, is_cdata=event.kind == "cdata")
         kinds = {"start": "open", "end": "close", "other": "mark"}
-        span = self._span(index, index, kinds.get(event.kind) or self.rules.alone(event))
-        return _Piece(span.start, span.stop, "", span)
+        kind = kinds.get(event.kind) or self.rules.alone(event)
+        return self._span_piece(kind, event.start, event.stop, event)
 
-    def _span(self, first: int, last: int, kind: Any) -> Span:
-        start, stop = self.nodes[first].event.start, self.nodes[last].event.stop
-        return Span(self.part.text[start:stop], kind, start, stop, content=self.nodes[first].event)
+    def _span_piece(self, kind: Any, start: int, stop: int, event: Event) -> _Piece:
+        span = Span(self.part.text[start:stop], kind, start, stop, content=event)
+        return _Piece(start, stop, span=span)
 
     def _count(self, first: int, last: int) -> None:
         """Count elements with letters that are not translated, each once."""
-        for node in self.nodes[first : last + 1]:
+        for node in map(self.nodes.__getitem__, range(first, last + 1)):
             is_text = node.event.kind in ("text", "cdata") and node.reason
             if is_text and node.owner not in self.counted:
                 if any(map(str.isalpha, node.event.text)):
@@ -210,45 +242,41 @@ class _Finder:
                 marked = MarkedText(found.value)
                 self.part.add(marked, found.start, found.stop, self.rules.escape_attribute)
 
-    def _end_run(self, run: list[_Piece], escape: Callable[[str], str] | None = None) -> None:
+    def _end_run(self, run: list[_Piece]) -> None:
         """Add the units of a run, and empty it."""
         partners, begin = _partners(run), 0
-        halves = [i for i, piece in enumerate(run) if piece.span and piece.span.kind in _HALVES]
+        halves = [i for i, piece in enumerate(run) if piece.is_half]
         for end in [*(i for i in halves if i not in partners), len(run)]:
-            self._add(run[begin:end], escape or self.rules.escape)
+            self._add(_trimmed(run[begin:end]))
             begin = end + 1
         run.clear()
 
-    def _add(self, pieces: list[_Piece], escape: Callable[[str], str]) -> None:
-        pieces = _trimmed(pieces)
+    def _add(self, pieces: list[_Piece]) -> None:
         if not pieces:
             return
-        text, spans, start, stop = "", [], pieces[0].start, pieces[-1].stop
+        escape, outside = self.rules.escape, 1
+        if len(pieces) == 1 and pieces[0].is_cdata:
+            escape, outside = _escape_cdata, 0
+        text, spans = "", []
         for piece in pieces:
-            if piece.span is None:
-                text += piece.text
-            else:
+            if piece.span is not None:
                 spans.append((len(text), piece.span))
+            text += piece.text
         for first, last in _partners(pieces).items():
             pieces[first].span.partner = pieces[last].span  # type: ignore[union-attr]
-        # White space around a unit stays where it is. Characters such as `&#32;` are not written
-        # as they are read, and so they are a piece of their own.
-        for piece, side in ((pieces[0], str.lstrip), (pieces[-1], str.rstrip)):
-            size = len(piece.text) - len(side(piece.text))
-            if piece.span is None and size:
-                is_first = side is str.lstrip
-                start, stop = (start + size, stop) if is_first else (start, stop - size)
-                text = text[size:] if is_first else text[: len(text) - size]
-                if is_first:
-                    spans = [(position - size, span) for position, span in spans]
+        # A CDATA section among other pieces is replaced with escaped characters.
+        first, last = pieces[0], pieces[-1]
+        start = first.start - outside * first.is_cdata * len(_CDATA[0])
+        stop = last.stop + outside * last.is_cdata * len(_CDATA[1])
+        # White space around a unit stays where it is.
+        if not (first.is_cdata and outside):
+            size = len(first.text) - len(first.text.lstrip())
+            start, text = start + size, text[size:]
+            spans = [(position - size, span) for position, span in spans]
+        if not (last.is_cdata and outside):
+            size = len(last.text) - len(last.text.rstrip())
+            stop, text = stop - size, text[: len(text) - size]
         self.part.add(MarkedText(text, tuple(spans), is_wrapped=True), start, stop, escape)
-
-
-_HALVES = ("open", "close")
-
-
-def _escape_cdata(text: str) -> str:
-    return text.replace("]]>", "]]]]><![CDATA[>")
 
 
 def _partners(run: Sequence[_Piece]) -> dict[int, int]:
@@ -258,9 +286,9 @@ def _partners(run: Sequence[_Piece]) -> dict[int, int]:
     """
     partners, opened = {}, []
     for index, piece in enumerate(run):
-        if piece.span is None or piece.span.kind not in _HALVES:
+        if not piece.is_half:
             continue
-        if piece.span.kind == "open":
+        if piece.span.kind == "open":  # type: ignore[union-attr]
             opened.append(index)
         elif opened and run[opened[-1]].span.content.name == piece.span.content.name:  # type: ignore
             other = opened.pop()
@@ -273,17 +301,19 @@ def _partners(run: Sequence[_Piece]) -> dict[int, int]:
 def _trimmed(pieces: list[_Piece]) -> list[_Piece]:
     """Return the pieces of a unit without those around it that need not be part of it."""
     partners, begin, end = _partners(pieces), 0, len(pieces)
+    # The numbers of pieces before each that are needed.
+    needed = list(accumulate((not (x.is_blank or x.is_half) for x in pieces), initial=0))
     while begin < end:
-        first, last = partners.get(begin, -1), partners.get(end - 1, -1)
+        first, last = partners.get(begin, -1), partners.get(end - 1, end)
         if pieces[begin].is_blank:
             begin += 1
         elif pieces[end - 1].is_blank:
             end -= 1
         elif first == end - 1:
             begin, end = begin + 1, end - 1
-        elif first > begin and all(piece.is_blank for piece in pieces[begin + 1 : first]):
+        elif first > begin and needed[first] == needed[begin]:
             begin = first + 1
-        elif 0 <= last < end - 1 and all(piece.is_blank for piece in pieces[last + 1 : end - 1]):
+        elif last < end - 1 and needed[last] == needed[end]:
             end = last
         else:
             break

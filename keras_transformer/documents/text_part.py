@@ -1,9 +1,10 @@
 """The text of a file, or of a member of a zipped one, whose units are replaced in place."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText, Span
@@ -89,33 +90,34 @@ class TextPart:
                 place as it is.
             edits: further places and their new texts.
         """
-        changes = [
+        changes: list[tuple[int, int, Any]] = [
             (unit.start, unit.stop, (unit, new))
             for unit, new in zip(self.units, translations)
             if new is not None and new != unit.marked
         ]
-        places = sorted([*changes, *edits], key=lambda x: (x[0], -x[1]))
-        starts = [place[0] for place in places]
+        finished: list[Edit] = []
+        # A place comes after those in it. An insertion at an end of a place is not in it.
+        for start, stop, new in sorted(
+            [*changes, *edits], key=lambda x: (x[1], x[0] == x[1], -x[0])
+        ):
+            first = bisect_right(finished, (start, start), key=lambda x: x[:2])
+            if not isinstance(new, str):
+                unit, translation = new
+                new = self.replacement(unit, translation, partial(self._written, finished[first:]))
+            if new is not None:
+                finished[first:] = [(start, stop, new)]
+        return splice(self.text, finished)
 
-        def between(start: int, stop: int, first: int) -> Iterator[str]:
-            """Yield the text between two places with its changes, the first of them at `first`."""
-            index = max(first, bisect_left(starts, start))
-            while index < len(places) and places[index][0] < stop:
-                begin, end, new = places[index]
-                inner, following = index + 1, bisect_left(starts, end, index + 1)
-                if not isinstance(new, str):
-                    unit, translation = new
-                    new = self.replacement(
-                        unit,
-                        translation,
-                        lambda x: "".join(between(x.start, x.stop, inner)),  # noqa: B023
-                    )
-                yield self.text[start:begin]
-                yield "".join(between(begin, end, inner)) if new is None else new
-                start, index = end, following
-            yield self.text[start:stop]
-
-        return "".join(between(0, len(self.text), 0))
+    def _written(self, edits: list[Edit], span: Span) -> str:
+        """Return the text of a span with those of the edits that are in it."""
+        first, last = (
+            bisect_left(edits, place, key=lambda x: x[0]) for place in (span.start, span.stop)
+        )
+        return (
+            splice(self.text, edits[first:last], span.start, span.stop)
+            if first < last
+            else span.raw
+        )
 
     def replacement(
         self, unit: Unit, translation: MarkedText, write: Callable[[Span], str]
