@@ -1,6 +1,7 @@
 """Lines of text: read in buffered lists, split into sentences, and kept free of line breaks."""
 
 import itertools
+import operator
 import re
 import select
 from collections import Counter
@@ -237,19 +238,19 @@ def _without_wrong_ends(parts, language):
     """Join sentences that sentencex splits after an abbreviation."""
     words = ABBREVIATIONS.get(language, Abbreviations())
     kinds = [_kind_of_start(part) for part in parts]
-    is_joined = [False] + [
-        _may_go_on(before, part) and _is_abbreviated(before, kind, words)
-        for before, part, kind in zip(parts, parts[1:], kinds[1:])
-    ]
-    begun = Counter(kind for kind, joined in zip(kinds, is_joined) if not joined)
+    pairs = list(zip(parts, parts[1:], kinds[1:]))
+    goes_on = [_may_go_on(before, part) for before, part, _ in pairs]
+    is_joined = [x and _is_abbreviated(*pair, words) for x, pair in zip(goes_on, pairs)]
+    begun = Counter(itertools.compress(kinds, [True, *map(operator.not_, is_joined)]))
     # Where most sentences begin with a capital, those that do not are no sentences.
-    if begun["capital"] >= begun["small"] > 0:
-        is_joined = [
-            joined or (i > 0 and kinds[i] == "small" and _may_go_on(parts[i - 1], parts[i]))
-            for i, joined in enumerate(is_joined)
-        ]
-    starts = [i for i, joined in enumerate(is_joined) if not joined]
-    return ["".join(parts[i:j]) for i, j in itertools.pairwise([*starts, len(parts)])]
+    wrong = "small" if begun["capital"] >= begun["small"] else ""
+    starts = [
+        i
+        for i, (joined, x, kind) in enumerate(zip(is_joined, goes_on, kinds[1:]), 1)
+        if not (joined or (x and kind == wrong))
+    ]
+    starts = [0, *starts, len(parts)]
+    return ["".join(parts[i:j]) for i, j in itertools.pairwise(starts)]
 
 
 def _kind_of_start(part):
@@ -271,8 +272,8 @@ def _may_go_on(before, part):
     return num_breaks == 0 or (num_breaks == 1 and part[:1].isalnum())
 
 
-def _is_abbreviated(before, kind, words):
-    """Return whether a part ends with an abbreviation that the next one continues."""
+def _is_abbreviated(before, _, kind, words):
+    """Return whether a part ends with an abbreviation that the next one, of a kind, continues."""
     match = _LAST_WORD.search(before.rstrip()[-_LONGEST_WORD:])
     if match is None or kind is None:
         return False
