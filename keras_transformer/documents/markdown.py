@@ -1,124 +1,312 @@
 """Markdown: a paragraph, a heading and a cell of a table are units."""
 
+import importlib
+import itertools
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from bisect import bisect_right
+from collections import ChainMap
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from keras_transformer.documents.document import TextDocument, required
+from keras_transformer.documents.document import TextDocument, check_lines, required
+from keras_transformer.documents.text_part import LONGEST_UNIT, TextPart, Unit
+from keras_transformer.protection.spans import MarkedText, Span
 
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-# The beginning of a footnote, a task, an alert or a definition.
-_LABEL = re.compile(r"(?:\[\^[^\]]+\]:|\[[ xX]\](?=[ \t])|\[![A-Za-z]+\]|:(?=[ \t]))[ \t]*")
+# Data, whose first line names a value. Text between two lines has none.
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\r?\n(?=[#\w\"'])(?:(?:[ \t#\]}-].*|[\w\"'][^:\r\n]*:(?:[ \t].*)?)?\r?\n)*?"
+    r"(?:---|\.\.\.)[ \t]*\r?$|\+\+\+[ \t]*\r?\n(?:.*\n)*?\+\+\+[ \t]*\r?$",
+    re.MULTILINE,
+)
+_REASONS = {
+    **{"fence": "in code", "code_block": "in code", "html_block": "in HTML"},
+    **dict.fromkeys(("math_block", "math_block_label", "amsmath"), "in math"),
+}
+_CELLS = ("th_open", "td_open")
 # The beginnings of lines that would begin another block, or underline a heading.
-_BLOCK = re.compile(r"(?:[>+*=|~-]|#{1,6}|\d+[.)])(?=[\s=~-]|$)")
-_KEPT = re.compile(r"(`+)[^`].*?\1|\]\([^()\s]*|\]\[[^\]]*\]", re.DOTALL)
-_HARD_BREAK = re.compile(r" {2,}$|(?<!\\)(?:\\\\)*\\$")
+_BLOCK = re.compile(r"(?:[>+*=|~:-]|#{1,6}|\d+[.)]|!!|\?\?)(?=[\s=~:!?-]|\Z)")
+_SPECIAL = re.compile(
+    r"[*`\[\]$~]|\\(?=[\W_]|\Z)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|!\Z"
+)
+_SPACES = re.compile(r"[ \t\r\n]+")
+_WORD = re.compile(r"[ \t\r\n]+(?=[^\W\d_])")  # No line that begins with a letter begins a block.
+_LINE = re.compile(r"[ \t]*\n[ \t]*")
+_BLANK, _PARAGRAPH = " \t\r\n", "paragraph_open"
+_FAILED = "with other marks after translation"
 
-Span = tuple[int, int]
+
+class _Block(NamedTuple):
+    """What writing a unit requires: the type of its block, and the breaks between its lines."""
+
+    kind: str
+    is_alone: bool
+    breaks: list[str]
+    width: int
 
 
 class Markdown(TextDocument):
-    """A Markdown file (CommonMark and tables), whose blocks markdown-it-py finds."""
+    """A Markdown file, whose blocks and marks markdown-it-py finds."""
 
-    markup = "markdown"
+    def _part(self, text: str) -> TextPart:
+        return markdown_part(text, str(self.path))
 
-    def _find_units(self) -> None:
-        markdown_it = required("markdown_it", "markdown-it-py")
-        self._check_lines()
-        front = _FRONT_MATTER.match(self.text)
-        start = front.end() if front else 0
-        lines = []
-        for end in re.finditer(r"\r\n?|\n|\Z", self.text[start:]):
-            lines.append((lines[-1][2] if lines else start, start + end.start(), start + end.end()))
-        self._lines = lines
-        self._found: list[tuple[list[Span], bool]] = []  # lines of units; whether they are cells
-        parser = markdown_it.MarkdownIt("commonmark").enable("table")
-        parser.core.ruler.enableOnly(["normalize", "block"])
-        block, cell = "", (-1, 0)  # the last line of a table, and the end of its last cell
-        for token in parser.parse(self.text[start:]):
-            if token.type != "inline":
-                self.skipped["code and HTML blocks"] += token.type in _UNTOUCHED
-                block = token.type
-                continue
-            is_cell = block in ("td_open", "th_open")
-            first = token.map[0]
-            begin = max(lines[first][0], cell[1] if cell[0] == first else 0)
-            rows = self._placed(token.content.split("\n"), first, begin, is_cell)
-            if rows is None:
-                self.skipped["in an unusual place"] += 1
-                continue
-            if is_cell and rows:
-                cell = (first, rows[-1][1])
-            for group in self._groups(rows):
-                span = group[0][0], group[-1][1]
-                if self._add("\n".join(self.text[a:b] for a, b in group), span):
-                    self._found.append((group, is_cell))
 
-    def _placed(self, contents: list[str], first: int, begin: int, is_cell: bool):
-        """Return the places of the lines of a block, without marks such as `>` and `#`, or None."""
-        rows = []
-        for number, content in enumerate(map(str.strip, contents), first):
-            start, stop, _ = self._lines[number]
-            place = self.text.rfind(content, start, stop)
-            if is_cell:
-                if content not in self.text[begin:stop]:
-                    content = content.replace("|", r"\|")
-                place = self.text.find(content, begin, stop)
+def markdown_part(text: str, name: str = "The text") -> TextPart:
+    """Find the units of a text in Markdown.
+
+    Args:
+        text: the text: CommonMark with GitHub's extensions, mathematics, containers, footnotes,
+            definition lists and front matter.
+        name: name of the file, for error messages.
+
+    Raises:
+        UserError: if markdown-it-py is not installed, or a line or a block is too long.
+    """
+    required("markdown_it", "markdown-it-py")
+    required("mdit_py_plugins", "mdit-py-plugins")
+    return _MarkdownPart(text, name)
+
+
+class _MarkdownPart(TextPart):
+    def __init__(self, text: str, name: str):
+        super().__init__(text, name)
+        module = importlib.import_module("keras_transformer.documents.markdown_parser")
+        self._parser, self._inline_text = module.make_parser(), module.InlineText
+        self._env: dict[str, Any] = {"references": {}, "footnotes": {"refs": {}, "list": {}}}
+        self._blocks: dict[int, _Block] = {}
+        self._cell_stop = 0
+        self._plain = text.replace("\0", "\ufffd")  # as the parser reads it
+        check_lines(self)
+        front = _FRONT_MATTER.match(text)
+        self.skipped["in front matter"] += bool(front)
+        start = begin = front.end() if front else 0
+        self._lines: list[tuple[int, int]] = []
+        for end in re.compile(r"\r\n?|\n|\Z").finditer(text, start):
+            self._lines.append((begin, end.start()))
+            begin = end.end()
+        self._read(start)
+
+    def _read(self, start: int) -> None:
+        """Find the units of the text from a place."""
+        kind, row, seen = "", 0, set()
+        for token in self._parser.parse(self.text[start:], self._env):
+            first, last = token.map or (0, 0)
+            if token.type == "inline" and token.map and token.content:
+                self._read_block(token, kind)
+            elif token.type == "tr_close":  # Cells without a column are not shown.
+                rest = self.text[self._cell_stop : self._lines[row][1]]
+                self.skipped["in surplus cells"] += any(map(str.isalpha, rest))
+            elif not token.content.lstrip().startswith("<!--"):
+                self.skipped[_REASONS.get(token.type, "")] += any(map(str.isalpha, token.content))
+            self.skipped["in titles"] += bool(token.meta.get("title"))
+            if token.type == "container_block_open":
+                self.skipped["in titles"] += len(token.info.split()) > 1
+                last = first + 1
+            if token.nesting == 0 or token.type == "container_block_open":
+                seen.update(range(first, last))
+            if token.type == "tr_open":
+                row = first
+                self._cell_stop = self._lines[row][0]
+            is_underlined = token.type == "heading_open" and token.markup in "=-"
+            kind = "paragraph_open" if is_underlined else token.type
+        rest = [line for number, line in enumerate(self._lines) if number not in seen]
+        self.skipped["outside of blocks"] += sum(
+            any(map(str.isalpha, self.text[slice(*line)])) for line in rest
+        )
+        del self.skipped[""]
+
+    def _read_block(self, token: Any, kind: str) -> None:
+        start = self._lines[token.map[0]][0]
+        if len(token.content) > LONGEST_UNIT:
+            problem = f"a text of {len(token.content):,} characters. Expected at most"
+            raise self.error(start, f"{problem} {LONGEST_UNIT:,}")
+        starts, places = zip(*self._places(token, kind))
+        if places[-1] < 0:
+            self.skipped["in unusual places"] += kind != "admonition_title_open"
+            return
+
+        def source(position: int) -> int:
+            """Return the place of a position in the content of the block."""
+            number = bisect_right(starts, position) - 1
+            return places[number] + position - starts[number]
+
+        found = self._inline_text(self._parser, token.content, self._env)
+        self.skipped.update(found.kept)
+        units = list(_divided(found.marked, len(token.content)))
+        for marked, first, last in units:
+            breaks = [
+                self.text[source(begin) : source(end)]
+                for begin, end in found.breaks
+                if first <= begin < last
+            ]
+            for _, span in marked.spans:
+                span.start, span.stop = source(span.start), source(span.stop)
+                span.raw = self.text[span.start : span.stop]
+            width = max(map(len, token.content[first:last].split("\n")))
+            if self.add(marked, source(first), source(last)):
+                self._blocks[source(first)] = _Block(kind, len(units) == 1, breaks, width)
+
+    def _places(self, token: Any, kind: str) -> Iterator[tuple[int, int]]:
+        """Yield positions in the content of a block, and where they are in the text, or -1."""
+        position = 0
+        for number, line in enumerate(token.content.split("\n"), token.map[0]):
+            start, stop = self._lines[number]
+            words = line.strip(_BLANK)
+            if kind in _CELLS:
+                words = words.replace("|", r"\|")
+                place = self._plain.find(words, self._cell_stop, stop)
+                self._cell_stop = place + len(words)
+            elif kind == "admonition_title_open":
+                place = self._plain.find(f'"{words}"', start, stop)
+                place += place >= 0
+            else:
+                place = self._plain.rfind(words, start, stop)
+            yield position, place - (len(line) - len(line.lstrip(_BLANK))) if place >= 0 else -1
             if place < 0:
-                return None
-            rows.append((place, place + len(content)))
-        if rows and (label := _LABEL.match(self.text, *rows[0])):
-            rows[0] = label.end(), rows[0][1]
-        return [row for row in rows if row[0] < row[1]]
+                return
+            if kind in _CELLS:
+                pipes = enumerate(re.finditer(r"\|", line), place + 1)
+                yield from ((pipe.end(), count + pipe.end()) for count, pipe in pipes)
+            position += len(line) + 1
 
-    def _groups(self, rows: list[Span]) -> Iterator[list[Span]]:
-        """Divide the lines of a block at its hard line breaks."""
-        group = []
-        for start, stop in rows:
-            end = re.compile(r"[ \t]*").match(self.text, stop).end()  # type: ignore[union-attr]
-            hard = _HARD_BREAK.search(self.text[start:end])
-            if hard:
-                stop = start + len(self.text[start : min(stop, start + hard.start())].rstrip())
-            group.append((start, stop))
-            if hard:
-                yield group
-                group = []
-        if group:
-            yield group
+    def replacement(
+        self, unit: Unit, translation: MarkedText, write: Callable[[Span], str]
+    ) -> str | None:
+        block = self._blocks[unit.start]
+        # Characters that were no marks in one line may be some with those of another.
+        for escape in (_escaped,) if not block.is_alone else (None, _escaped):
+            parts = _labeled(_laid_out(translation, block, escape))
+            content = "".join(text for text, _ in parts)
+            if self._is_read_as(block.kind, content, translation):
+                breaks = itertools.chain(block.breaks, itertools.repeat((block.breaks or [""])[-1]))
+                return "".join(
+                    write(span)
+                    if span
+                    else next(breaks)
+                    if text == "\n"
+                    else text.replace("|", r"\|")
+                    if block.kind in _CELLS
+                    else text
+                    for text, span in parts
+                )
+        self.skipped[_FAILED] += 1
+        return None
 
-    def _replacement(self, index: int, translation: str) -> str:
-        (rows, is_cell), unit = self._found[index], self.units[index]
-        kept, found = (sorted(x[0] for x in _KEPT.finditer(text)) for text in (unit, translation))
-        if kept != found:
-            self.skipped["with other code or links after translation"] += 1
-            return self.text[slice(*self._places[index])]
-        lines = [line.strip() for line in translation.split("\n")]
-        if len(lines) != len(rows):
-            width = max(stop - start for start, stop in rows) if len(rows) > 1 else None
-            lines = _wrapped(" ".join(translation.split()), width)
-        if is_cell:
-            lines = [re.sub(r"(?<!\\)\|", r"\\|", line) for line in lines]
-        between = [self.text[a[1] : b[0]] for a, b in pairwise(rows)]
-        parts = []
-        for number, line in enumerate(lines):
-            source = self.text[slice(*rows[min(number, len(rows) - 1)])]
-            if (start := _BLOCK.match(line)) and not _BLOCK.match(source):
-                line = f"{line[: start.end() - 1]}\\{line[start.end() - 1 :]}"
-            parts += [between[min(number, len(between)) - 1] if number else "", line]
-        return "".join(parts)
+    def _is_read_as(self, kind: str, content: str, expected: MarkedText) -> bool:
+        """Return whether a block with this content is read as this text with its spans."""
+        first = "table_open" if kind in _CELLS else kind if kind == "heading_open" else _PARAGRAPH
+        if kind in _CELLS:
+            content = "|{}|\n|-|".format(content.replace("|", r"\|"))
+        elif kind == "heading_open":
+            content = f"# {content}"
+        notes = self._env["footnotes"]
+        env = {
+            "references": ChainMap({}, self._env["references"]),
+            "footnotes": {"refs": ChainMap({}, notes["refs"]), "list": notes["list"]},
+        }
+        tokens = self._parser.parse(content, env)
+        if tokens[0].type != first or len(tokens) != (9 if kind in _CELLS else 3):
+            return False
+        (inline,) = (token for token in tokens if token.type == "inline")
+        found = self._inline_text(self._parser, inline.content, env).marked
+        return _normal_form(found) == _normal_form(expected)
 
 
-_UNTOUCHED = ("fence", "code_block", "html_block")
+def _divided(marked: MarkedText, size: int) -> Iterator[tuple[MarkedText, int, int]]:
+    """Divide a content at its hard line breaks, except those in pairs, and yield the places too."""
+    begin = start = first = depth = 0
+    for index, (position, span) in enumerate(marked.spans):
+        depth += {"open": 1, "close": -1}.get(span.kind, 0)
+        if not depth and _is_break(span):
+            inner = [(x - begin, y) for x, y in marked.spans[first:index]]
+            yield MarkedText(marked.text[begin:position], tuple(inner)), start, span.start
+            begin, start, first = position, span.stop, index + 1
+    inner = [(x - begin, y) for x, y in marked.spans[first:]]
+    yield MarkedText(marked.text[begin:], tuple(inner)), start, size
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
-    """Divide a text into lines, before words with a first letter, which cannot begin a block."""
-    if width is None:
-        return [text]
-    lines = [""]
-    for part in re.split(r"\s(?=[^\W\d_])", text):
-        if lines[-1] and len(lines[-1]) + 1 + len(part) > width:
-            lines.append(part)
-        else:
-            lines[-1] += f" {part}" if lines[-1] else part
-    return lines
+def _is_break(piece: Any) -> bool:
+    """Return whether a piece is a hard line break."""
+    is_span = isinstance(piece, Span) and piece.kind == "separator"
+    return is_span and "\n" in piece.content and not piece.content.strip(" \t\n\\")
+
+
+def _pieces(marked: MarkedText) -> list[Any]:
+    """Return the texts and spans of a text in order, with white space only within lines."""
+    pieces, last = [], 0
+    for position, span in marked.spans:
+        pieces += [marked.text[last:position], span]
+        last = position
+    pieces.append(marked.text[last:])
+    for index in range(0, len(pieces), 2):
+        if index == 0 or _is_break(pieces[index - 1]):
+            pieces[index] = pieces[index].lstrip(_BLANK)
+        if index == len(pieces) - 1 or _is_break(pieces[index + 1]):
+            pieces[index] = pieces[index].rstrip(_BLANK)
+    return pieces
+
+
+def _normal_form(marked: MarkedText) -> list[Any]:
+    """Return what two texts with spans have in common if they differ only in white space."""
+    return [
+        (piece.kind, piece.content) if isinstance(piece, Span) else _SPACES.sub(" ", piece)
+        for piece in _pieces(marked)
+    ]
+
+
+def _laid_out(marked: MarkedText, block: _Block, escape: Any) -> list[Any]:
+    """Return the texts and spans of a translation, with `"\\n"` where a line ends.
+
+    A translation with as many lines as its source keeps them. Another one is wrapped.
+    """
+    keeps = marked.text.count("\n") == len(block.breaks)
+    groups: list[list[Any]] = [[]]  # pieces that stay in one line
+    for piece in _pieces(marked):
+        texts = [piece]
+        if isinstance(piece, str):
+            texts = [_SPACES.sub(" ", x) for x in (_LINE if keeps else _WORD).split(piece)]
+        groups[-1].append(texts[0])
+        groups += [[text] for text in texts[1:]]
+    parts, size = [], 0
+    for number, group in enumerate(groups):
+        length = sum(len(x.content if isinstance(x, Span) else x) for x in group)
+        is_end = number and (keeps or (block.breaks and size + 1 + length > block.width))
+        size = length if is_end or not number else size + 1 + length
+        parts += ["\n" if is_end else " "] if number else []
+        is_first = is_end or not number
+        for piece in group:
+            parts.append(escape(piece, is_first) if escape and isinstance(piece, str) else piece)
+            is_first = is_first and piece == ""
+    return parts
+
+
+def _escaped(text: str, is_first: bool) -> str:
+    """Escape all characters that could be marks."""
+    start = _BLOCK.match(text) if is_first else None
+    text = _SPECIAL.sub(r"\\\g<0>", text).replace("\xa0", "&nbsp;")
+    if start and text[: start.end()] == start[0]:
+        text = f"{text[: start.end() - 1]}\\{text[start.end() - 1 :]}"
+    return text
+
+
+def _labeled(parts: list[Any]) -> list[tuple[str, Span | None]]:
+    """Return how pieces are written in any block, with those that stay as they are.
+
+    A link that has no other label than its text keeps its label if its text changes.
+    """
+    found, opened = [], []
+    for part in parts:
+        if not isinstance(part, Span):
+            found.append((part, None))
+            continue
+        text, span = part.content, part
+        if part.kind == "open":
+            opened.append(len(found) + 1)
+        elif part.kind == "close":
+            inner = opened.pop()
+            if part.raw in ("]", "][]"):
+                label = "".join(text for text, _ in found[inner:])
+                is_same = part.content == f"][{' '.join(label.split())}]"
+                text, span = (part.raw, part) if is_same else (part.content, None)
+        found.append((text, span))
+    return found
