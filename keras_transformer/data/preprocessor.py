@@ -1,6 +1,7 @@
 """The text side of a translation model: sentences to token ids, and token ids to sentences."""
 
 import dataclasses
+import functools
 import hashlib
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +33,17 @@ class SourceCheck(NamedTuple):
     """The number of parts that are translated one by one."""
     is_divided: bool = False
     """Whether a sentence is longer than those of the training, and is divided into parts."""
+    unknown: str = ""
+    """The characters that the vocabulary lacks, without those that are copied."""
 
     @classmethod
-    def of_text(cls, checks: Sequence[Self], is_divided: bool) -> Self:
+    def of_text(cls, checks: Sequence[Self], is_divided: bool, unknown: str = "") -> Self:
         """Combine the checks of a text's sentences.
 
         Args:
             checks: list of `SourceCheck`.
             is_divided: see the attribute.
+            unknown: see the attribute.
         """
         return cls(
             any(check.is_cut for check in checks),
@@ -47,6 +51,7 @@ class SourceCheck(NamedTuple):
             any(check.has_unknown for check in checks),
             len(checks),
             is_divided,
+            unknown,
         )
 
 
@@ -145,7 +150,7 @@ class TranslationPreprocessor:
         """The ids of `target_prefix`."""
         return list(self.tokenizer.ids_of(list(self.target_prefix)))
 
-    @property
+    @functools.cached_property
     def has_symbols(self) -> bool:
         """Whether both vocabularies have the reserved symbols that stand for placeholders."""
         try:
@@ -200,9 +205,64 @@ class TranslationPreprocessor:
             A list of lists of ids: prefix, tokens, end token. The list is empty for a sentence of
             white space, and for one without tokens.
         """
-        room, prefix = self._room(max_length), self.source_prefix_ids
+        return self.as_sources(self.token_ids(sentences), max_length)
+
+    def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return all ids of each sentence, without prefix and end token.
+
+        Args:
+            sentences: list of strings.
+        """
+        token_ids = self.source_tokenizer.encode(list(sentences))
+        # To a tokenizer, a rare kind of white space can be an unknown character.
+        return [[] if text.isspace() else ids for text, ids in zip(sentences, token_ids)]
+
+    def as_sources(
+        self, token_ids: Iterable[list[int]], max_length: int | None = None
+    ) -> list[list[int]]:
+        """Return the ids that the encoder reads: see `encode_sources`.
+
+        Args:
+            token_ids: the result of `token_ids`.
+            max_length: as for `encode_sources`.
+        """
+        room, prefix = self.room(max_length), self.source_prefix_ids
         end = [END_ID] if self.source_end else []
-        return [[*prefix, *ids[:room], *end] if ids else [] for ids in self._token_ids(sentences)]
+        return [[*prefix, *ids[:room], *end] if ids else [] for ids in token_ids]
+
+    def unknown_characters(self, text: str) -> str:
+        """Return the characters of a text that the vocabulary of sources lacks, each once.
+
+        Args:
+            text: a string.
+        """
+        known, letters = self._known_characters, sorted({*text})
+        new = [letter for letter in letters if letter not in known]
+        for letter, ids in zip(new, self.token_ids(new)):
+            known[letter] = UNKNOWN_ID not in ids
+        return "".join(letter for letter in letters if not known[letter])
+
+    @functools.cached_property
+    def _known_characters(self) -> dict[str, bool]:
+        return {}
+
+    def is_tag(self, text: str) -> bool:
+        """Return whether a text is a token of the vocabulary that is tokenized as itself.
+
+        Args:
+            text: a string such as `"<2de>"`.
+        """
+        if text not in self._tags:
+            try:
+                check_tags_in_text(self.source_tokenizer, [text])
+                self._tags[text] = True
+            except UserError:
+                self._tags[text] = False
+        return self._tags[text]
+
+    @functools.cached_property
+    def _tags(self) -> dict[str, bool]:
+        return {}
 
     def encode_targets(self, sentences: Sequence[str]) -> list[list[int]]:
         """Convert translations to the ids that the decoder predicts: prefix, tokens, end token.
@@ -244,14 +304,21 @@ class TranslationPreprocessor:
         Returns:
             A list of `SourceCheck`.
         """
-        room = self._room(max_length)
+        return self.check_ids(self.token_ids(sentences), max_length)
+
+    def check_ids(
+        self, token_ids: Iterable[list[int]], max_length: int | None = None
+    ) -> list[SourceCheck]:
+        """Return which parts of sentences a model does not read: see `check_sources`.
+
+        Args:
+            token_ids: the result of `token_ids`.
+            max_length: as for `encode_sources`.
+        """
+        room, is_unknown = self.room(max_length), self.source_tokenizer.is_unknown
         return [
-            SourceCheck(
-                room is not None and len(ids) > room,
-                self.source_tokenizer.is_unknown(ids),
-                UNKNOWN_ID in ids,
-            )
-            for ids in self._token_ids(sentences)
+            SourceCheck(room is not None and len(ids) > room, is_unknown(ids), UNKNOWN_ID in ids)
+            for ids in token_ids
         ]
 
     def source_encoder(self) -> Any:
@@ -262,15 +329,14 @@ class TranslationPreprocessor:
         """Return the tokenizer of the targets with the prefix, to build a `TokenStore` with."""
         return _with_prefix(self.tokenizer, self.target_prefix)
 
-    def _room(self, max_length):
-        """Return how many tokens of a source's text are read, or None for all."""
+    def room(self, max_length: int | None) -> int | None:
+        """Return how many tokens of a source's text are read, or None for all.
+
+        Args:
+            max_length: as for `encode_sources`.
+        """
         limits = [x for x in (self.max_source_length, max_length) if x is not None]
         return min(limits) - self.num_added if limits else None
-
-    def _token_ids(self, sentences):
-        token_ids = self.source_tokenizer.encode(list(sentences))
-        # To a tokenizer, a rare kind of white space can be an unknown character.
-        return [[] if text.isspace() else ids for text, ids in zip(sentences, token_ids)]
 
 
 def _extended(tokenizer):

@@ -171,6 +171,15 @@ def without_breaks(text: str, source: str = "") -> str:
     return _BREAK.sub(lambda match: match[0] if match[0] in source else " ", text)
 
 
+def without_surrogates(text: str) -> str:
+    """Replace halves of surrogate pairs, which have no UTF-8, by U+FFFD.
+
+    Args:
+        text: a string.
+    """
+    return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """Split a paragraph into sentences by sentencex's rules, which need no trained model.
 
@@ -189,8 +198,7 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
         else. No other character is left out.
     """
     language = language_code(language)
-    # Surrogates have no UTF-8, which sentencex reads. The copy has the same length.
-    copy = text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    copy = without_surrogates(text)  # of the same length
     parts = [
         part for long in _segments(text, copy, language) for part in _split_at_missed_ends(long)
     ]

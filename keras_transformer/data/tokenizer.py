@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 from keras_transformer.data.sentencepiece_model import in_our_order
 from keras_transformer.data.subword_sampling import SubwordSampler
+from keras_transformer.data.text_lines import without_surrogates
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.progress import spinner
@@ -32,7 +33,8 @@ _MODEL_TYPES = ("bpe", "unigram", "char", "word")  # SentencePiece's, too
 logger = logging.getLogger(__name__)
 
 _SPACE = "▁"  # SentencePiece's mark before a word
-_RESERVED = re.compile("[\0▅]")  # characters that a SentencePiece vocabulary cannot learn
+# Characters that a SentencePiece vocabulary cannot learn, and halves of surrogate pairs.
+_RESERVED = re.compile("[\0▅\ud800-\udfff]")
 _LONGEST = 1000  # characters, with at most four bytes each
 
 
@@ -336,7 +338,7 @@ class Tokenizer:
         Args:
             sentence: a string.
         """
-        return self._processor.encode(sentence, out_type=str)
+        return self._processor.encode(without_surrogates(sentence), out_type=str)
 
     def encode(self, sentences: Iterable[str]) -> list[list[int]]:
         """Convert strings to lists of ids, without start and end tokens.
@@ -347,7 +349,7 @@ class Tokenizer:
         Returns:
             A list of lists of ids.
         """
-        return self._processor.encode(list(sentences))
+        return self._processor.encode([*map(without_surrogates, sentences)])
 
     def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
         """Return the tokens with these ids, as the vocabulary spells them: a list of strings.
@@ -406,7 +408,7 @@ def _normalization_for(targets):
     )
     num_characters = num_changed = 0
     with spinner("comparing the targets with their normalization"):
-        for sentence in targets:
+        for sentence in map(without_surrogates, targets):
             num_characters += len(sentence)
             if (normalized := normalizer.normalize(sentence)) != sentence:
                 num_changed += (Counter(sentence) - Counter(normalized)).total()

@@ -101,8 +101,6 @@ def skeleton_of(
 
     lacked = {*symbols}
     for start, stop in [*sorted([*found, *symbols]), (len(text), len(text) + 1)]:
-        if start < last:
-            continue
         while index < len(spans) and spans[index][0] <= start:
             add(spans[index][0], _of_span(spans[index][1]), spans[index][0])
             index += 1

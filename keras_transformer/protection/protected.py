@@ -26,12 +26,14 @@ class Protected:
         marked: the text with all its parts.
         pieces: the parts that were taken out, in their order.
         replaced: the parts for which the text has reserved symbols, in their order.
+        found: all these parts, before those that belong together are joined.
     """
 
     text: str
     marked: MarkedText
     pieces: Sequence[Piece] = field(default=(), repr=False)
     replaced: Sequence[Piece] = field(default=(), repr=False)
+    found: Sequence[Piece] = field(default=(), repr=False)
 
     def needs_links(self, sentence: str, translation: str) -> bool:
         """Return whether `restore` uses the links between a sentence of the text and another."""
@@ -88,7 +90,7 @@ def protect(
     patterns: Iterable[str | re.Pattern[str]] = (),
     symbols: bool = False,
     placeholders: bool = True,
-    source: str | MarkedText | None = None,
+    source: Protected | None = None,
     lacked: str = "",
 ) -> Protected:
     r"""Take the parts out of a text that are not translated.
@@ -111,9 +113,9 @@ def protect(
         symbols: whether the model knows the reserved symbols. They stand for the parts in the text,
             without the letters and quotes around them. Pairs are taken out.
         placeholders: whether anything but the spans of a `MarkedText` is taken out.
-        source: the text whose translation `text` is. Only the parts that the source has too are
-            taken out, and symbols are the source's. Parts that occur several times are matched in
-            their order. The result is not for `restore`.
+        source: the `Protected` text whose translation `text` is. Only the parts that the source
+            has too are taken out, and symbols are the source's. Parts that occur several times are
+            matched in their order. The result is not for `restore`.
         lacked: characters that the vocabulary lacks and that are taken out, such as emoji.
 
     Returns:
@@ -126,14 +128,13 @@ def protect(
     own = compiled(patterns) if placeholders else None
     skeleton, pieces = _taken(marked, own, symbols, lacked)
     if source is not None:
-        origin = MarkedText(source) if isinstance(source, str) else source
-        skeleton, pieces = _also_in(_taken(origin, own, symbols, lacked)[1], skeleton, pieces)
+        skeleton, pieces = _also_in(source.found, skeleton, pieces)
     if not pieces:
         return Protected(skeleton, marked)
     replaced = [piece for piece in pieces if piece.letter in SYMBOLS]
     others = [piece for piece in pieces if piece.letter not in SYMBOLS]
     skeleton, others = merged(skeleton, others)
-    return Protected(without_pieces(skeleton, others), marked, others, replaced)
+    return Protected(without_pieces(skeleton, others), marked, others, replaced, pieces)
 
 
 def _taken(
@@ -147,10 +148,7 @@ def _taken(
         found = [match.span() for match in LETTERS.finditer(marked.text)]
     else:
         found = find(marked.text, patterns)
-    characters = []
-    if lacked:
-        pattern = rf"(?:[{re.escape(lacked)}]+{_JOINERS})+"
-        characters = [match.span() for match in re.finditer(pattern, marked.text)]
+    characters = _between(marked.text, found, lacked) if lacked else []
     if not (found or characters or marked.spans):
         return marked.text, []
     skeleton, pieces = skeleton_of(marked, found, characters)
@@ -158,6 +156,13 @@ def _taken(
     for piece, symbol in zip(replaced, cycle(SYMBOLS)):
         piece.letter = symbol
     return _with_letters(skeleton, pieces), pieces
+
+
+def _between(text: str, found: list[tuple[int, int]], lacked: str) -> list[tuple[int, int]]:
+    """Return the start and stop of characters that the vocabulary lacks, outside of `found`."""
+    pattern = re.compile(rf"(?:[{re.escape(lacked)}]+{_JOINERS})+")
+    bounds = zip([0, *(stop for _, stop in found)], [*(start for start, _ in found), len(text)])
+    return [match.span() for start, stop in bounds for match in pattern.finditer(text, start, stop)]
 
 
 def _with_letters(skeleton: str, pieces: Iterable[Piece]) -> str:

@@ -16,12 +16,12 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from keras_transformer.errors import UserError
+from keras_transformer.protection import protect
 from keras_transformer.server.detection import LanguageDetector, language_name
 from keras_transformer.server.directions import Directions
 from keras_transformer.server.model_thread import Busy, ModelThread
 from keras_transformer.server.options import ServerOptions
 from keras_transformer.translation.checks import check_pairs
-from keras_transformer.translation.protection import protect
 from keras_transformer.translation.translator import Translator, best_of
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -163,7 +163,7 @@ class _Server:
         target = _word(values, "target")
         source, answer = _word(values, "source"), {}
         if source == _AUTO:
-            detected = self._detector(protect(text, "html").text if is_html else text)
+            detected = self._detector(protect(text).text if is_html else text)
             answer["detectedLanguage"] = detected[0]
             source = detected[0]["language"]
             if target not in self._directions.targets.get(source, ()):

@@ -1,5 +1,4 @@
 import copy
-import functools
 import itertools
 import math
 import re
@@ -8,7 +7,6 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
@@ -17,12 +15,14 @@ from keras import ops
 
 from keras_transformer.data.language_check import LanguageCheck
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
-from keras_transformer.data.text_lines import in_windows
+from keras_transformer.data.text_lines import in_windows, without_surrogates
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.constraints import Constraint, ForcedPrefix
 from keras_transformer.decoding.search import Search
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.options import from_keywords
+from keras_transformer.protection.patterns import compiled
+from keras_transformer.protection.spans import MarkedText
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import (
     Task,
@@ -32,15 +32,16 @@ from keras_transformer.tasks.task import (
 )
 from keras_transformer.translation.checks import TranslationCheck, check_pairs
 from keras_transformer.translation.languages import check_selected, select, tokens_of
-from keras_transformer.translation.protection import (
-    Markup,
-    Protected,
-    check_markup,
-    compiled,
-    protect,
-)
 from keras_transformer.translation.scoring import TranslationScore, score_pairs
-from keras_transformer.translation.texts import SplitText, check_split, split_text
+from keras_transformer.translation.texts import (
+    Markup,
+    PreparedText,
+    check_markup,
+    check_split,
+    prepare_texts,
+    read_text,
+    with_same_end,
+)
 from keras_transformer.translation.word_links import word_links
 from keras_transformer.typing import DType, Tensor
 from keras_transformer.untranslated import SYMBOLS
@@ -49,13 +50,15 @@ from keras_transformer.validation import check_strings
 if TYPE_CHECKING:
     from keras_transformer.visualization.explanation import Explanation
 
-_MOST_NAMED = 5
+_MOST_NAMED, _MOST_SHOWN = 5, 20  # sources and characters in a message
 _OF_PRESET = "preset"
 
 
 class _Sentence(NamedTuple):
     text: str
+    token_ids: list[int]
     number: int  # of the text, and of the sentence in it
+    same_end: bool
 
 
 class Translator(Task):
@@ -274,7 +277,9 @@ class Translator(Task):
         Args:
             markup: `"html"`, `"markdown"`, or None for plain text, in which placeholders, addresses
                 and inline tags are kept.
-            patterns: list of strings, regular expressions of further parts to keep.
+            patterns: list of strings: regular expressions of further parts to keep, or names of
+                sets of them. `"i18next"` stands for `<0>`, `<1/>` and `$t(key)`, and `"laravel"`
+                for `:name`.
 
         Returns:
             A `Translator` with the same model.
@@ -417,7 +422,8 @@ class Translator(Task):
             target_lang: the language to translate into: see `in_languages`.
             split: `"sentences"`, `"lines"` or None: see the class.
             markup: `"html"` or `"markdown"`: see `protecting`. Defaults to the translator's own.
-            protect: list of regular expressions of further parts to keep.
+            protect: list of regular expressions of further parts to keep, or of names of sets of
+                them: see `protecting`.
 
         Returns:
             The translation of a string, or the list of translations, in the same order.
@@ -478,34 +484,51 @@ class Translator(Task):
         if total is not None or not isinstance(texts, Iterable):
             texts = check_strings("sentences", texts)  # before any is translated
         windows = self._warned_of(in_windows(texts), split)
-        results = self._search_windows(windows, num_results, total, split)
-        return itertools.chain.from_iterable(results)
+        return itertools.chain.from_iterable(self._search_windows(windows, num_results, total))
+
+    def translate_units(self, units: Sequence[MarkedText]) -> list[MarkedText]:
+        """Translate the units of a file.
+
+        Args:
+            units: list of `MarkedText`, whose spans are kept.
+
+        Returns:
+            A list of `MarkedText` with the same spans. A unit without a final mark, such as a
+            heading, has a translation without one. It is empty if the search finds no output.
+        """
+        windows = self._warned_of(in_windows(units), self._split_of(_OF_PRESET), same_ends=True)
+        results = itertools.chain.from_iterable(self._search_windows(windows, 1, len(units)))
+        return [found[0][0] if found else MarkedText("") for found in results]
 
     def translate_windows(
         self,
-        windows: Iterable[list[str]],
+        windows: Iterable[Sequence[Any]],
         num_results: int = 1,
         first_number: int = 0,
         few_shapes: bool = False,
         split: str | None = _OF_PRESET,
-    ) -> Iterator[list[list[tuple[str, float]]]]:
+        same_ends: bool = False,
+    ) -> Iterator[list[list[tuple[Any, float]]]]:
         """Translate windows of a stream, each as soon as it is complete.
 
         Args:
-            windows: iterable of lists of strings, such as the result of `line_windows`. The next
-                list is read after the results of the list before were taken.
+            windows: iterable of lists of strings, such as the result of `line_windows`; or of
+                `MarkedText`, whose translations are `MarkedText`, or `PreparedText`. The next list
+                is read after the results of the list before were taken.
             num_results: the number of translations per text.
             first_number: the number of the first text, if other calls translate the texts before
                 it. Samples depend on it: see `Sampling`.
             few_shapes: whether batches are padded to few shapes. JAX compiles one program per
                 shape, which takes minutes if windows of all sizes come, as to a server.
             split: `"sentences"`, `"lines"` or None: see the class.
+            same_ends: as for `prepare`.
 
         Returns:
             An iterator with one list per window, which holds the result of `n_best` for each text.
         """
         split = self._split_of(split)
-        return self._search_windows(windows, num_results, None, split, first_number, few_shapes)
+        prepared = (prepare_texts(self, texts, split, same_ends=same_ends) for texts in windows)
+        return self._search_windows(prepared, num_results, None, first_number, few_shapes)
 
     def check_sources(
         self, texts: Iterable[str], split: str | None = _OF_PRESET
@@ -520,40 +543,38 @@ class Translator(Task):
             A list of `SourceCheck`.
         """
         check_is_no_string(texts, "checked")
-        split_texts = self.split(check_strings("sentences", texts), split)
-        sentences = [sentence for text in split_texts for sentence in text.sentences]
-        checks = iter(self.preprocessor.check_sources(sentences, self.source_limit()))
-        return [
-            SourceCheck.of_text(list(itertools.islice(checks, len(x.sentences))), x.is_divided)
-            for x in split_texts
-        ]
+        return [text.check for text in self.prepare(texts, split)]
 
-    def split(self, texts: Iterable[str], split: str | None = _OF_PRESET) -> list[SplitText]:
-        """Split texts into the sentences that the model translates, by its language's rules.
+    def split(self, texts: Iterable[str], split: str | None = _OF_PRESET) -> list[PreparedText]:
+        """Return the result of `prepare`, whose `sentences` the model translates.
 
         Args:
             texts: list of strings.
             split: `"sentences"`, `"lines"` or None: see the class.
+        """
+        return self.prepare(texts, split)
+
+    def prepare(
+        self, texts: Iterable[Any], split: str | None = _OF_PRESET, same_ends: bool = False
+    ) -> list[PreparedText]:
+        """Prepare texts for the model, by the rules of its language, for other methods.
+
+        Parts that are not translated are taken out, the rest is split into sentences, and these
+        are converted to ids.
+
+        Args:
+            texts: list of strings, `MarkedText` or `PreparedText`, which stay as they are.
+            split: `"sentences"`, `"lines"` or None: see the class.
+            same_ends: whether the translation of a sentence without a final mark, such as a
+                heading, has none.
 
         Returns:
-            A list of `SplitText`.
+            A list of `PreparedText`.
 
         Raises:
-            UserError: if there is no such way to split.
+            UserError: if there is no such way to split, or a text is not a string.
         """
-        split, language = self._split_of(split), str(self.metadata.get("source", "en"))
-        is_plain, texts, protect_text = self.markup is None, list(texts), self._protection(split)
-        found = []
-        for text, fits in zip(
-            texts, itertools.repeat(None) if split is None else self._fits(texts)
-        ):
-            protected = protect_text(text)
-            if is_plain and not (protected.spans or protected.replaced):
-                found.append(split_text(text, split, language, fits))
-            else:
-                parts = split_text(protected.text, split, language, fits, is_plain)
-                found.append(replace(parts, protected=protected))
-        return found
+        return prepare_texts(self, texts, self._split_of(split), same_ends=same_ends)
 
     def texts_read(
         self, sources: Iterable[Any], translations: Iterable[Any], split: str | None = _OF_PRESET
@@ -571,15 +592,16 @@ class Translator(Task):
         Returns:
             The pair of the new lists.
         """
-        protect_text = self._protection(self._split_of(split))
-        pairs = list(zip(sources, translations))
-        return (
-            [protect_text(x).text if isinstance(x, str) else x for x, _ in pairs],
-            [
-                protect_text(y, source=x).text if isinstance(x, str) and isinstance(y, str) else y
-                for x, y in pairs
-            ],
-        )
+        split, pairs = self._split_of(split), []
+        for x, y in zip(sources, translations):
+            if isinstance(x, str):
+                read = read_text(self, x, split)
+                x = read.text
+                y = read_text(self, y, split, source=read).text if isinstance(y, str) else y
+            elif isinstance(y, str):
+                y = without_surrogates(y)
+            pairs.append((x, y))
+        return [x for x, _ in pairs], [y for _, y in pairs]
 
     def language_check(self) -> LanguageCheck:
         """Return a counter of sources that are not in the language that the model translates from.
@@ -735,58 +757,37 @@ class Translator(Task):
         """
         return check_pairs(self, sources, translations, split=split)
 
-    def _protection(self, split):
-        """Return the function of a text, and of its source, that returns a `Protected`."""
-        symbols = self.preprocessor.has_symbols
-        if split is None and self.markup is None and not self.kept_patterns and not symbols:
-            return lambda text, source=None: Protected(text)
-        return functools.partial(
-            protect, markup=self.markup, patterns=self.kept_patterns, symbols=symbols
-        )
-
     def _split_of(self, split):
         split = self.metadata.get("split", "sentences") if split == _OF_PRESET else split
         check_split(split)
         return split
 
-    def _fits(self, texts):
-        """Return for each text a function that is true for sentences the model can read whole.
-
-        It is None for a short text, whose sentences are short too.
-        """
-        limits = (self.source_limit(), self.metadata.get("longest_source"))
-        limit = min((x for x in limits if x is not None), default=None)
-        if limit is None:
-            return [None] * len(texts)
-        check = self.preprocessor.check_sources
-
-        def fits(sentence):
-            return not check([sentence], limit)[0].is_cut
-
-        return [fits if found.is_cut else None for found in check(texts, limit)]
-
-    def _warned_of(self, windows, split):
-        """Yield the windows, and warn once if some sentences are not translated as expected."""
+    def _warned_of(self, windows, split, same_ends=False):
+        """Prepare the windows, and warn once if sentences are not translated as expected."""
         first, is_warned, language = 0, False, self.language_check()
         for window in windows:
-            window = check_strings("sentences", window, first)
+            window = prepare_texts(self, window, split, first, same_ends)
             if not is_warned:
-                messages = self._parts_not_read(window, first, split), language.add_all(window)
+                messages = (
+                    self._parts_not_read(window, first),
+                    language.add_all([text.text for text in window]),
+                )
                 if message := " ".join(filter(None, messages)):
                     warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
                     is_warned = True
             first += len(window)
             yield window
 
-    def _parts_not_read(self, window, first, split):
+    def _parts_not_read(self, window, first):
         """Return a message about the sources that are not read completely, or an empty string."""
+        unknown = "".join(sorted({*"".join(text.unknown for text in window)}))
         found = {
-            "characters that the vocabulary lacks in": [],
+            f"characters that the vocabulary lacks ({unknown[:_MOST_SHOWN]}) in": [],
             f"more than {self.source_limit()} tokens in": [],
         }
-        for index, check in enumerate(self.check_sources(window, split)):
-            shown = f"sentences[{first + index}]={reprlib.repr(window[index])}"
-            for sentences, is_found in zip(found.values(), (check.has_unknown, check.is_cut)):
+        for index, text in enumerate(window):
+            shown = f"sentences[{first + index}]={reprlib.repr(text.source)}"
+            for sentences, is_found in zip(found.values(), (text.has_unknown, text.is_cut)):
                 if is_found:
                     sentences.append(shown)
         parts = [
@@ -797,14 +798,15 @@ class Translator(Task):
         ]
         return f"Sources are not read whole: {'; '.join(parts)}." if parts else ""
 
-    def _search_windows(self, windows, num_results, total, split, first_number=0, few_shapes=False):
-        split_windows = deque()
+    def _search_windows(self, windows, num_results, total, first_number=0, few_shapes=False):
+        prepared_windows = deque()
+        check_selected(self.preprocessor, self.metadata)
 
         def sentences():
             first = first_number
             for window in windows:
-                split_windows.append(self.split(window, split))
-                yield list(_numbered(split_windows[-1], first))
+                prepared_windows.append(window)
+                yield list(_numbered(window, first))
                 first += len(window)
 
         def search(batch, rows, _):
@@ -814,7 +816,7 @@ class Translator(Task):
 
         results = search_stream(
             sentences(),
-            lambda rows: self._encode([sentence.text for sentence in rows]),
+            lambda rows: [sentence.token_ids for sentence in rows],
             search,
             self.batch_tokens,
             self.source_limit(),
@@ -824,47 +826,49 @@ class Translator(Task):
         )
         blank = [((), 0.0)] * num_results
         for window in results:
-            found = (self._decode(x.text, blank if ids is None else ids) for x, ids in window)
-            texts = split_windows.popleft()
+            found = (
+                self._decode(x.text, blank if ids is None else ids, x.same_end) for x, ids in window
+            )
+            texts = prepared_windows.popleft()
             rows = [list(itertools.islice(found, len(text.sentences))) for text in texts]
             links = self._links(texts, rows, few_shapes)
             yield [text.n_best(row, num_results, links) for text, row in zip(texts, rows)]
 
     def _links(self, texts, rows, few_shapes):
         """Return the links of the sentences of texts from which parts were taken out."""
-        pairs = {
-            (sentence, translation)
+        source_ids = {
+            (sentence, translation): text.token_ids[index]
             for text, row in zip(texts, rows)
-            if text.protected is not None
-            for sentence, results in zip(text.sentences, row)
-            for translation, _ in results
-            if text.protected.needs_links(sentence, translation)
+            for sentence, translation, index in text.linked_pairs(row)
         }
-        if not pairs:
+        if not source_ids:
             return {}
-        sources, translations = zip(*pairs)
-        return dict(zip(pairs, word_links(self, sources, translations, few_shapes)))
+        sources, translations = zip(*source_ids)
+        links = word_links(self, sources, translations, few_shapes, [*source_ids.values()])
+        return dict(zip(source_ids, links))
 
     def _encode(self, sentences):
         check_selected(self.preprocessor, self.metadata)
         return self.preprocessor.encode_sources(sentences, self.source_limit())
 
-    def _decode(self, source, outputs):
+    def _decode(self, source, outputs, same_end=False):
         texts = self.preprocessor.decode([ids for ids, _ in outputs], source)
         if self.preprocessor.has_symbols:  # in place of nothing that the source has
             texts = ["".join(x for x in text if x in source or x not in SYMBOLS) for text in texts]
+        if same_end:
+            texts = [with_same_end(text, source) for text in texts]
         return list(zip(texts, [score for _, score in outputs]))
 
 
-def _numbered(split_texts, first):
+def _numbered(texts, first):
     """Yield a `_Sentence` for each sentence.
 
     The first sentence of a text has the text's number, the further ones have numbers that no other
     text has. So samples do not depend on how a stream is divided.
     """
-    for number, text in enumerate(split_texts, first):
-        for index, sentence in enumerate(text.sentences):
-            yield _Sentence(sentence, (number + (index << 20)) % 2**31)
+    for number, text in enumerate(texts, first):
+        for index, (sentence, ids) in enumerate(zip(text.sentences, text.token_ids)):
+            yield _Sentence(sentence, ids, (number + (index << 20)) % 2**31, text.same_ends)
 
 
 def _level_of_caller():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.translation.protection import Link
+from keras_transformer.protection.alignment import Link
 from keras_transformer.translation.scoring import teacher_forced
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def word_links(
     sources: Sequence[str],
     translations: Sequence[str],
     few_shapes: bool = False,
+    source_ids: Sequence[list[int]] | None = None,
 ) -> list[list[Link]]:
     """Return which parts of translations belong to which parts of their sources.
 
@@ -32,13 +33,15 @@ def word_links(
         sources: list of strings, sentences.
         translations: list of strings, one per source.
         few_shapes: whether batches are padded to few shapes: see `Translator.translate_windows`.
+        source_ids: the ids of the sources, if they are known.
 
     Returns:
         For each pair, a list of `(source_start, source_stop, target_start, target_stop)`, positions
         of characters: one link per token of the translation, without white space.
     """
     preprocessor, longest = translator.preprocessor, translator.model.config.max_length
-    source_ids = preprocessor.encode_sources(sources, translator.source_limit())
+    if source_ids is None:
+        source_ids = preprocessor.encode_sources(sources, translator.source_limit())
     target_ids = [ids[:longest] for ids in preprocessor.encode_targets(translations)]
     outputs = teacher_forced(
         *(translator.model, source_ids, target_ids, translator.batch_tokens),

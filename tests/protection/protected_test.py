@@ -362,8 +362,8 @@ def test_the_time_is_proportional_to_the_number_of_spans():
 
 
 def read(source, translation, patterns=(), symbols=False):
-    how = patterns, symbols
-    return protect(source, *how).text, protect(translation, *how, source=source).text
+    protected = protect(source, patterns, symbols)
+    return protected.text, protect(translation, patterns, symbols, source=protected).text
 
 
 def test_a_translation_is_read_without_the_parts_that_its_source_has():

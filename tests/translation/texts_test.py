@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_transformer as kt
-from keras_transformer.translation.texts import SplitText, split_text
+from keras_transformer.data.preprocessor import SourceCheck
+from keras_transformer.translation.texts import PreparedText, SplitText, split_text
 from tests.translation.translator_test import copying_translator
 
 pytestmark = pytest.mark.once
@@ -100,7 +101,7 @@ CASES = [
 def test_what_stands_between_sentences_is_kept_apart(language, marked):
     text = marked.replace("|", "")
     split = split_text(text, "sentences", language)
-    assert split.join(split.sentences) == text
+    assert split.join(split.sentences).text == text
     assert split.sentences == [part for part in marked.split("|") if any(map(str.isalpha, part))]
 
 
@@ -129,7 +130,7 @@ letters = st.text(st.sampled_from('aB1 .!?。,;:\t\n\r\u2028-•()"中é\ud800')
 def test_no_character_is_lost_and_no_word_is_divided(text, split, longest, breaks_end):
     fits = longest and (lambda sentence: len(sentence) <= longest)
     parts = split_text(text, split, "en", fits, breaks_end)
-    assert parts.join(parts.sentences) == text
+    assert parts.join(parts.sentences).text == text
     assert len(parts.between) == len(parts.sentences) + 1
     if split is None:
         return
@@ -143,7 +144,7 @@ def test_a_long_sentence_is_divided_between_clauses_and_else_between_words():
     sentence = "a man sits, a dog runs; a cat sleeps, and it rains"
     split = split_text(sentence, "sentences", "en", lambda x: len(x) <= 30)
     assert split.sentences == ["a man sits, a dog runs;", "a cat sleeps, and it rains"]
-    assert split.is_divided and split.join(split.sentences) == sentence
+    assert split.is_divided and split.join(split.sentences).text == sentence
     words = split_text("a b c d e f", "sentences", "en", lambda x: len(x) <= 4)
     assert all(len(part) <= 4 for part in words.sentences) and words.is_divided
     one_word = split_text("x" * 50, "sentences", "en", lambda x: len(x) <= 4)
@@ -152,13 +153,17 @@ def test_a_long_sentence_is_divided_between_clauses_and_else_between_words():
     assert east.sentences == ["犬が走る、", "猫が寝る。"]
 
 
+def prepared(split):
+    return PreparedText("", [split], [], SourceCheck(False, False))
+
+
 def test_the_best_of_a_text_are_the_best_sums_of_its_sentences():
     generator = np.random.default_rng(3)
     found = [
         [(f"{i}{j}", score) for j, score in enumerate(sorted(-generator.random(count)))][::-1]
         for i, count in enumerate((4, 1, 3, 2))
     ]
-    split = SplitText([""] * 4, ["<", " ", " ", " ", ">"])
+    split = prepared(SplitText([""] * 4, ["<", " ", " ", " ", ">"]))
     sums = sorted(
         (sum(score for _, score in rows), f"<{' '.join(text for text, _ in rows)}>")
         for rows in itertools.product(*found)
@@ -171,7 +176,7 @@ def test_the_best_of_a_text_are_the_best_sums_of_its_sentences():
 
 
 def test_a_sentence_without_output_leaves_the_others():
-    split = SplitText(["a", "b"], ["", " ", ""])
+    split = prepared(SplitText(["a", "b"], ["", " ", ""]))
     assert split.n_best([[("A", -1.0)], []], 2) == [("A ", -math.inf)]
 
 
@@ -203,7 +208,7 @@ def test_the_preset_says_how_its_texts_were():
 def test_a_sentence_longer_than_those_of_the_training_is_divided():
     translator = copying_translator()
     text = "the dog and the cat, the man and the house, a dog and a cat"
-    assert translator.check_sources([text])[0][3:] == (1, False)
+    assert translator.check_sources([text])[0][3:] == (1, False, ",")
     translator.metadata["longest_source"] = 12
     check = translator.check_sources([text])[0]
     assert check.num_sentences > 1 and check.is_divided and not check.is_cut
@@ -235,8 +240,8 @@ def test_paragraphs_are_translated_as_their_sentences_alone(translator):
         chosen = generator.choice(sentences, count)
         spaces = generator.choice([" ", "  ", "\n", "\n\n", "\t", "\r\n\t", " \n- "], count + 1)
         split = SplitText([*chosen], [*spaces])
-        texts.append(split.join(split.sentences))
-        expected.append(split.join([alone[sentence] for sentence in chosen]))
+        texts.append(split.join(split.sentences).text)
+        expected.append(split.join([alone[sentence] for sentence in chosen]).text)
     assert translator(texts) == expected
 
 

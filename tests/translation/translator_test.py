@@ -255,7 +255,7 @@ def test_one_warning_a_call_names_the_sources_that_are_not_read_whole():
         translator(["the dog", "the 🙂", "a a a a a a", *["中"] * 6], split=None)
     assert len(warned) == 1 and warned[0].filename == __file__
     assert str(warned[0].message) == (
-        "Sources are not read whole: characters that the vocabulary lacks in "
+        "Sources are not read whole: characters that the vocabulary lacks (中🙂) in "
         "sentences[1]='the 🙂', sentences[3]='中', sentences[4]='中', sentences[5]='中', "
         "sentences[6]='中', ...; more than 4 tokens in sentences[2]='a a a a a a'."
     )

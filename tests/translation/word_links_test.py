@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.translation.protection import protect
+from keras_transformer.protection import protect
 from keras_transformer.translation.word_links import _links, _places, word_links
 from tests.small_corpus import tokenizer
 
@@ -48,4 +48,4 @@ def test_words_are_linked_with_their_translations():
     assert {("men", "Männer"), ("bench", "Bank")} <= words[2]
     marked = protect("Two <b>men</b> sit on a <i>bench</i> {x}.")
     restored = marked.restore(translations[2], links[2])
-    assert restored == "Auf einer <i>Bank</i> {x} sitzen zwei <b>Männer</b>."
+    assert str(restored) == "Auf einer <i>Bank</i> {x} sitzen zwei <b>Männer</b>."

@@ -3,6 +3,7 @@
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.documents import html
 from keras_transformer.untranslated import SYMBOLS
 from tests.helpers import error_of
 from tests.translation.word_links_test import MODEL
@@ -41,6 +42,9 @@ TRANSLATED_PAGE = (
 )
 
 
+needs_html = pytest.mark.skipif(not hasattr(html, "html_part"), reason="needs the reader of HTML")
+
+
 @pytest.fixture(scope="module")
 def translator():
     return kt.Translator.from_preset(MODEL)
@@ -50,10 +54,12 @@ def test_placeholders_and_tags_are_kept_in_plain_text(translator):
     assert dict(zip(TEXTS, translator(list(TEXTS)))) == TEXTS
 
 
+@needs_html
 def test_the_sentences_of_a_page_of_html_are_translated_one_by_one(translator):
     assert translator(PAGE, markup="html") == TRANSLATED_PAGE
 
 
+@needs_html
 def test_markdown_and_patterns_of_the_caller_are_kept(translator):
     text = "# Two men\n\nA **dog** runs.\n\n- A man\n- A `x` woman\n"
     found = "# Zwei Männer befinden sich.\n\nEin **Hund** rennt.\n\n- Ein Mann steht.\n"
@@ -84,8 +90,8 @@ def without_symbols():
 
 def test_a_text_that_is_scored_is_read_as_it_is_by_a_model_without_symbols(without_symbols):
     (parts,) = without_symbols.split(["A <b>dog</b>."], split=None)
-    assert parts.sentences == ["A <b>dog</b>."] and parts.protected is None
-    (parts,) = without_symbols.protecting("html").split(["A <b>dog</b>."], split=None)
+    assert parts.sentences == ["A <b>dog</b>."] and parts.texts[0].protected is None
+    (parts,) = without_symbols.protecting(None, ["x"]).split(["A <b>dog</b>."], split=None)
     assert parts.sentences == ["A dog."]
 
 
