@@ -111,6 +111,7 @@ class Document:
                 for place in part.languages
                 if target_lang and source and _is_same(part.text[slice(*place)], source)
             ]
+            part.target_lang = target_lang
             texts.append(part.rendered(translations[start:stop], edits))
             start = stop
         return texts

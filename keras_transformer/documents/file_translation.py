@@ -15,6 +15,7 @@ from keras_transformer.documents.document import Document
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, check_writable, sibling_path
 from keras_transformer.language_codes import may_be_same_language
+from keras_transformer.protection import protect
 from keras_transformer.protection.spans import MarkedText
 
 # The ending of a file's name -> the module of `keras_transformer.documents` and its class.
@@ -27,8 +28,8 @@ FORMATS = {
     ".xhtml": ("html", "Html"),
     ".srt": ("subtitles", "Subtitles"),
     ".vtt": ("subtitles", "Subtitles"),
-    ".po": ("gettext_catalog", "GettextCatalog"),
-    ".pot": ("gettext_catalog", "GettextCatalog"),
+    ".po": ("catalogs", "Catalogs"),
+    ".pot": ("catalogs", "Catalogs"),
     ".xliff": ("xliff", "Xliff"),
     ".xlf": ("xliff", "Xliff"),
     ".docx": ("docx", "Docx"),
@@ -145,19 +146,18 @@ def translate_file(
     memory = _Memory(target, [settings, target_lang, source_lang])
     units = {_key(unit): unit for unit in document.units}
     known = {key for key, unit in units.items() if memory.get(unit)}
-    new = [unit for key, unit in units.items() if key not in known]
-    for some in _lists(new):
+    for some in _lists([unit for key, unit in units.items() if key not in known]):
         memory.add(some, _translated(translate, some))
-    results = [memory.get(unit) for unit in document.units]
     num_resumed = sum(_key(unit) in known for unit in document.units)
-    results = [x if x is not None and x.text.strip() else None for x in results]
-    num_skipped = document.skipped.total()
+    found = map(memory.get, document.units)
+    results = [x if x is not None and x.text.strip() else None for x in found]
+    num_before = document.skipped.total()
     with atomic_write(target) as path:
         document.render(results, path, source_lang, target_lang)
     memory.delete()
     skipped = document.skipped
-    failed = skipped.total() - num_skipped + results.count(None)
     skipped["without a translation"] = results.count(None)
+    failed = skipped.total() - num_before
     return FileReport(
         *(len(results), len(results) - failed, num_resumed), dict(+skipped), document.remarks
     )
@@ -298,20 +298,16 @@ def _translated(translate: Any, units: Sequence[MarkedText]) -> list[MarkedText]
     if hasattr(translate, "translate_units"):
         results = list(translate.translate_units(units))
     else:
-        results = list(translate([unit.text for unit in units]))
-        if len(results) == len(units) and all(isinstance(x, str) for x in results):
-            results = [_placed(unit, text) for unit, text in zip(units, results)]
+        found = [protect(unit, placeholders=False) for unit in units]
+        results = list(translate([protected.text for protected in found]))
+        if len(results) == len(units) and all(isinstance(text, str) for text in results):
+            results = [protected.restore(text) for protected, text in zip(found, results)]
     if len(results) != len(units) or not all(isinstance(x, MarkedText) for x in results):
         raise UserError(
             f"`translate` must return one string per text. Received: {len(results):,} results for "
             f"{len(units):,}"
         )
     return results
-
-
-def _placed(unit: MarkedText, text: str) -> MarkedText:
-    scale = len(text) / max(1, len(unit.text))
-    return MarkedText(text, tuple((round(place * scale), span) for place, span in unit.spans))
 
 
 def _lists(units: list[MarkedText]) -> Iterator[list[MarkedText]]:

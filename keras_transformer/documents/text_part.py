@@ -44,6 +44,7 @@ class TextPart:
         remarks: list of further observations.
         languages: places (start, stop) where the text declares the language of its own words.
         language: the language of the translations that the text declares, or None.
+        target_lang: the language of the translations when the text is written, or None.
     """
 
     def __init__(self, text: str, name: str = "The text"):
@@ -54,6 +55,7 @@ class TextPart:
         self.remarks: list[str] = []
         self.languages: list[tuple[int, int]] = []
         self.language: str | None = None
+        self.target_lang: str | None = None
 
     def add(
         self,

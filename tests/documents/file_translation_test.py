@@ -227,6 +227,31 @@ def test_a_disk_without_room_is_one_line(lines, tmp_path):
     assert not (tmp_path / "b.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("declared", "wanted"),
+    [("de", "fr"), ("de-CH", "fr_FR"), ("deu", "fra"), ("nb", "nn"), ("deu", "fr")],
+)
+def test_a_file_of_another_language_is_refused(declared, wanted, tmp_path):
+    (tmp_path / "a.po").write_text(
+        HEADER.replace("Language: de", f"Language: {declared}") + 'msgid "a"\nmsgstr ""\n'
+    )
+    expected = f"a.po declares translations into '{declared}'.* '{wanted}'"
+    with pytest.raises(kt.UserError, match=expected):
+        translate_file(tmp_path / "a.po", tmp_path / "b.po", upper, target_lang=wanted)
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted"),
+    [("de", "de_AT"), ("nb", "no"), ("no", "nob_Latn"), ("iw", "he"), ("in", "id"), ("de", "deu"),
+     ("zh_CN", "zho_Hans"), ("de@euro", "de"), ("xx", "xyz")],
+)  # fmt: skip
+def test_a_file_of_a_language_with_several_codes_is_translated(declared, wanted, tmp_path):
+    (tmp_path / "a.po").write_text(
+        HEADER.replace("Language: de", f"Language: {declared}") + 'msgid "a"\nmsgstr ""\n'
+    )
+    translate_file(tmp_path / "a.po", tmp_path / "b.po", upper, target_lang=wanted)
+
+
 BAD = {
     "latin.txt": ("one\ngrün".encode("latin-1"), "line 2: cannot decode byte 0xfc as utf-8"),
     "wide.txt": ("wide\n".encode("utf-16-le"), "line 1: NUL bytes"),
