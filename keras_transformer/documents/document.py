@@ -72,6 +72,16 @@ class Document:
     def remarks(self) -> list[str]:
         return [remark for part in self.parts for remark in part.remarks]
 
+    def select(self, target_lang: str | None) -> None:
+        """Leave out the texts whose translations the file declares to be in another language.
+
+        Args:
+            target_lang: the language of the translations, or None if it is unknown.
+
+        Raises:
+            UserError: if it is unknown, and the file declares several.
+        """
+
     def render(
         self,
         translations: Sequence[MarkedText | None],

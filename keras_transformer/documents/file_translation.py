@@ -189,6 +189,7 @@ def check_target(
                 f"`{argument}` must end with {suffix} for the file {document.path}. Received: "
                 f"{str(target)!r}"
             )
+    document.select(target_lang)
     declared = document.language
     if target_lang and declared and not may_be_same_language(declared, target_lang):
         raise UserError(

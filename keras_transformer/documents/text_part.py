@@ -92,6 +92,12 @@ class TextPart:
                 place as it is.
             edits: further places and their new texts.
         """
+        return splice(self.text, self.edits(translations, edits))
+
+    def edits(
+        self, translations: Sequence[MarkedText | None], edits: Sequence[Edit] = ()
+    ) -> list[Edit]:
+        """Return the edits that `rendered` makes, in order. None of them is in another."""
         changes: list[tuple[int, int, Any]] = [
             (unit.start, unit.stop, (unit, new))
             for unit, new in zip(self.units, translations)
@@ -108,18 +114,11 @@ class TextPart:
                 new = self.replacement(unit, translation, partial(self._written, finished[first:]))
             if new is not None:
                 finished[first:] = [(start, stop, new)]
-        return splice(self.text, finished)
+        return finished
 
     def _written(self, edits: list[Edit], span: Span) -> str:
-        """Return the text of a span with those of the edits that are in it."""
-        first, last = (
-            bisect_left(edits, place, key=lambda x: x[0]) for place in (span.start, span.stop)
-        )
-        return (
-            splice(self.text, edits[first:last], span.start, span.stop)
-            if first < last
-            else span.raw
-        )
+        found = within(edits, span.start, span.stop)
+        return splice(self.text, found, span.start, span.stop) if found else span.raw
 
     def replacement(
         self, unit: Unit, translation: MarkedText, write: Callable[[Span], str]
@@ -132,6 +131,12 @@ class TextPart:
             write: function of a span that returns its text, with the changes of units in it.
         """
         return translation.written(unit.escape, write)
+
+
+def within(edits: list[Edit], start: int, stop: int) -> list[Edit]:
+    """Return the edits, which must be in order, that begin between two places."""
+    first, last = (bisect_left(edits, place, key=lambda x: x[0]) for place in (start, stop))
+    return edits[first:last]
 
 
 def splice(text: str, edits: Sequence[Edit], start: int = 0, stop: int | None = None) -> str:

@@ -1,41 +1,259 @@
 """XLIFF 1.2 and 2.x: segments without a translation are units."""
 
-import html
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from keras_transformer.documents.document import Edit, TextDocument, local_name, parse_xml, splice
-from keras_transformer.documents.fragments import (
-    COMMENT,
-    TAG,
-    Dialect,
-    Fragment,
-    fragments,
-    with_attribute,
-)
+from keras_transformer.documents.document import TextDocument
+from keras_transformer.documents.markup import Event, Rules, add_units, escape_xml_attribute
+from keras_transformer.documents.text_part import Edit, TextPart, splice, within
+from keras_transformer.documents.xml_events import declared_encoding, encoded_xml, xml_events
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import may_be_same_language
+from keras_transformer.protection.spans import MarkedText
 
-_PIECE = re.compile(rf"<!\[CDATA\[.*?\]\]>|{COMMENT}|(?P<tag>{TAG})", re.DOTALL)
-_NOT_TRANSLATED = re.compile(r"""\s(?:translate|mtype)\s*=\s*["'](?:no|protected)["']""")
-_ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)#?\w+;")
 _UNTRANSLATED = ("new", "needs-translation", "needs-adaptation", "needs-l10n", "initial")
-# Elements that contain code of another format.
-_CODE = frozenset(("ph", "bpt", "ept", "it"))
+_NOT_TRANSLATED = 'with translate="no"'
+# Elements that contain code of another format, and those of them that belong together.
+_CODE = frozenset(("ph", "bpt", "ept", "it", "bx", "ex", "sc", "ec"))
+_SEGMENTS = ("trans-unit", "segment")
+_OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")
 
-DIALECT = Dialect(
-    kept=lambda tag, name: name in _CODE or bool(_NOT_TRANSLATED.search(tag)),
-    has_placeholders=True,
+
+def _reason(tag: Event) -> str | None:
+    if tag.name in _CODE or tag.name.startswith("#"):
+        return "in code"
+    marked = "no" if tag.get("mtype") == "protected" else tag.get("translate")
+    marked = "yes" if tag.name == "sub" else marked
+    return {"no": _NOT_TRANSLATED, "yes": ""}.get(marked or "")
+
+
+RULES = Rules(
+    is_inline=lambda tag: tag.get("mtype") != "seg",
+    reason=_reason,
+    alone=lambda tag: "separator" if tag.get("ctype") == "lb" else "placeholder",
+    # The halves of a pair of codes have names of their own, and their kind as namespace.
+    kept=lambda tag: tag.namespace if tag.name.startswith("#") else "placeholder",
+    language="",
 )
 
 
-class _Place(NamedTuple):
-    """The indices of an element: its start tag, its content, and its end tag."""
+@dataclass(eq=False)
+class _Element:
+    """An element: its first and last event, their indices, and what is declared for it."""
 
-    start: int
-    content_start: int
-    content_stop: int
-    stop: int
+    tag: Event
+    first: int
+    parent: "_Element | None"
+    end: Event | None = None
+    last: int = -1
+    children: dict[str, "_Element"] = field(default_factory=dict)  # the first of each name
+
+    def __post_init__(self):
+        around = self.parent
+        self.translate = self.tag.get("translate") or (around.translate if around else "yes")
+        self.space = self.tag.get("xml:space") or (around.space if around else "default")
+        self.is_nested = around and (around.is_nested or around.tag.name in _SEGMENTS)
+        language = self.tag.get("target-language") or self.tag.get("trgLang")
+        self.language: str | None = language or (around.language if around else None)
+
+
+class XliffPart(TextPart):
+    """The text of an XLIFF file.
+
+    Attributes:
+        target_lang: the language of the translations.
+    """
+
+    def __init__(self, text: str, name: str):
+        super().__init__(text, name)
+        self.target_lang: str | None = None
+        # Each segment, and the indices of the first of its units and of the one after the last.
+        self._segments: list[tuple[_Element, int, int]] = []
+        self._owners: list[_Element] = []  # the elements that declare the language of translations
+        self._read(list(xml_events(text, name)))
+        self.skipped.pop("in code", None)  # Codes are not texts.
+        self.language = next((x.language for x in self._owners if x.language), None)
+
+    def _read(self, events: list[Event]) -> None:
+        root = next(event for event in events if event.kind in ("start", "empty"))
+        if root.name != "xliff":
+            raise self.error(root.start, f"the first element must be `xliff`, not {root.name!r}")
+        self._is_2 = (root.get("version") or "").startswith("2")
+        owner, segment = ("xliff", "segment") if self._is_2 else ("file", "trans-unit")
+        element = None
+        for index, event in enumerate(events):
+            if event.kind in ("start", "empty"):
+                element = _Element(event, index, element)
+                if event.name == owner and event.namespace == root.namespace:
+                    self._owners.append(element)
+            if event.kind in ("end", "empty") and element is not None:
+                element.end, element.last = event, index
+                if element.tag.namespace == root.namespace:
+                    if element.parent:
+                        element.parent.children.setdefault(element.tag.name, element)
+                    if element.tag.name == segment and not element.is_nested:
+                        self._read_segment(element, events)
+                element = element.parent
+
+    def _read_segment(self, segment: _Element, events: list[Event]) -> None:
+        source, target = _source(segment), segment.children.get("target")
+        content = events[target.first : target.last + 1] if target else []
+        if segment.translate == "no":
+            self.skipped[_NOT_TRANSLATED] += 1
+        elif source is None:
+            self.skipped["without a source"] += 1
+        elif any(map(_is_content, content[1:])) and self._state(segment) not in _UNTRANSLATED:
+            self.skipped["translated"] += 1
+        else:
+            first, self._is_wrapped = len(self.units), source.space != "preserve"
+            add_units(self, _with_pairs(events[source.first + 1 : source.last]), RULES)
+            if len(self.units) > first:
+                self._segments.append((segment, first, len(self.units)))
+
+    def _state(self, segment: _Element) -> str | None:
+        element = segment if self._is_2 else segment.children["target"]
+        return element.tag.get("state")
+
+    def add(self, marked: MarkedText, *place: Any) -> bool:
+        return super().add(replace(marked, is_wrapped=self._is_wrapped), *place)
+
+    def select(self, target_lang: str | None) -> None:
+        """Leave out the units of files with another target language, if there are others."""
+        declared = {segment.language: segment for segment, *_ in self._segments}
+        if target_lang is None and len(declared.keys() - {None}) > 1:
+            names = ", ".join(filter(None, declared))
+            raise UserError(
+                f"{self.name} declares translations into several languages. Pass the one to "
+                f"translate into as `target_lang`. Expected one of: {names}"
+            )
+        fitting = {x for x in declared if not (target_lang and x) or _may_be(x, target_lang)}
+        if not fitting or fitting == declared.keys():
+            return
+        units, segments = [], []
+        for segment, first, last in self._segments:
+            if segment.language in fitting:
+                segments.append((segment, len(units), len(units) + last - first))
+                units += self.units[first:last]
+            else:
+                self.skipped["for another language"] += 1
+        self.units, self._segments = units, segments
+        self.language = next(filter(None, fitting), None)
+
+    def rendered(
+        self, translations: Sequence[MarkedText | None], edits: Sequence[Edit] = ()
+    ) -> str:
+        contents, new = self.edits(translations), list(edits)
+        attribute = "trgLang" if self._is_2 else "target-language"
+        if language := self.language or self.target_lang:
+            for owner in self._owners:
+                if not owner.language:
+                    new += _with_attributes(owner.tag, self.text, {attribute: language})
+        for segment, first, last in self._segments:
+            if None not in translations[first:last]:
+                new += self._filled(segment, contents)
+        return splice(self.text, sorted(new))
+
+    def _filled(self, segment: _Element, contents: list[Edit]) -> list[Edit]:
+        """Return the edits that write the target of a segment."""
+        source, target = _source(segment), segment.children.get("target")
+        assert source and source.end
+        marks, target_marks = {"state": "translated", "subState": "kt:needs-review"}, {}
+        if not self._is_2:
+            marks = {"approved": "no"} if segment.tag.get("approved") else {}
+            target_marks = {"state": "needs-review-translation"}
+            if target and target.tag.get("state-qualifier"):
+                target_marks["state-qualifier"] = "leveraged-mt"
+        if target and target.end:
+            begin, stop, space = target.tag.start, target.end.stop, ""
+            tag = splice(
+                *(self.text, _with_attributes(target.tag, self.text, target_marks)),
+                *(begin, target.tag.stop),
+            )
+            tag = re.sub(r"\s*/>$", ">", tag)
+        else:
+            after = segment.children.get("seg-source", segment.children["source"])
+            begin = stop = after.end.stop  # type: ignore[union-attr]
+            space = self._space_before(segment.children["source"].tag.start)
+            prefix = re.match("<([^ \t\r\n/>]*:)?", self.text[source.tag.start : source.tag.stop])
+            kept = {"xml:space": source.tag.get("xml:space")}
+            attributes = {**{x: y for x, y in kept.items() if y}, **target_marks}
+            tag = f"<{prefix[1] or ''}target{_written(attributes)}>"  # type: ignore[index]
+        inner = source.tag.stop, max(source.tag.stop, source.end.start)
+        content = splice(self.text, within(contents, *inner), *inner)
+        name = re.split(r"[\s>]", tag, maxsplit=1)[0][1:]
+        return [
+            *_with_attributes(segment.tag, self.text, marks),
+            (begin, stop, f"{space}{tag}{content}</{name}>"),
+        ]
+
+    def _space_before(self, place: int) -> str:
+        start = place
+        while self.text[start - 1] in " \t\r\n":
+            start -= 1
+        return self.text[start:place]
+
+
+def _source(segment: _Element) -> _Element | None:
+    """Return the element whose content is translated: the source, in segments if it has them."""
+    divided = segment.children.get("seg-source")
+    return (
+        divided if divided and divided.last > divided.first + 1 else segment.children.get("source")
+    )
+
+
+def _is_content(event: Event) -> bool:
+    """Return whether an event shows that a target is translated."""
+    is_code = event.kind in ("start", "empty") and event.name != "mrk"
+    return is_code or bool(event.text.strip())
+
+
+def _may_be(code: str | None, other: str | None) -> bool:
+    return not (code and other) or may_be_same_language(code, other)
+
+
+def _written(attributes: dict[str, str]) -> str:
+    return "".join(f' {x}="{escape_xml_attribute(y)}"' for x, y in attributes.items())
+
+
+def _with_attributes(tag: Event, text: str, attributes: dict[str, str]) -> list[Edit]:
+    """Return the edits that give attributes to a start tag."""
+    old = {name: tag.attributes[name] for name in attributes if name in tag.attributes}
+    end = tag.start + len(text[tag.start : tag.stop].rstrip("/>").rstrip())
+    new = _written({name: value for name, value in attributes.items() if name not in old})
+    places = [(x.start, x.stop, escape_xml_attribute(attributes[name])) for name, x in old.items()]
+    return sorted([*places, (end, end, new)])
+
+
+def _with_pairs(events: list[Event]) -> list[Event]:
+    """Give codes that open and close a pair a name of their own, unless pairs overlap."""
+    events = list(events)
+    opened: list[int] = []  # indices of start tags
+    ends: dict[int, int] = {}
+    halves: list[tuple[str | None, int]] = []  # ids of opening codes, or None for other elements
+    pairs: list[tuple[int, int, str]] = []
+    for index, event in enumerate(events):
+        if event.kind == "end":
+            ends[opened.pop()] = index
+            while event.name not in _CODE and halves.pop()[0] is not None:
+                pass
+        elif event.kind == "start":
+            opened.append(index)
+        key = event.get("rid") or event.get("startRef") or event.get("id") or ""
+        if event.kind in ("start", "empty") and event.name in _OPENING:
+            halves.append((key, index))
+        elif event.kind in ("start", "empty") and event.name in _CLOSING:
+            if halves and halves[-1][0] == key:
+                pairs.append((halves.pop()[1], index, f"#{key}"))
+        elif event.kind == "start" and event.name not in _CODE:
+            halves.append((None, index))
+    for first, last, name in pairs:
+        for index, kind in ((first, "open"), (last, "close")):
+            for place in (index, ends.get(index, index)):
+                events[place] = events[place]._replace(name=name, namespace=kind)
+    return events
 
 
 class Xliff(TextDocument):
@@ -45,114 +263,26 @@ class Xliff(TextDocument):
     state `translated` and the substate `kt:needs-review`.
     """
 
-    markup = "html"
-    _encoding = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["']([\w.:-]+)""")
+    parts: list[XliffPart]
 
-    def _find_units(self) -> None:
-        root = parse_xml(self.path.read_bytes(), str(self.path))
-        if local_name(root) != "xliff":
-            raise UserError(f"{self.path} is not an XLIFF file: its first element is {root.tag}.")
-        self._is_2 = root.get("version", "").startswith("2")
-        # The start tags stand in the order of the elements.
-        self._place = dict(zip(root.iter("*"), self._places_of_elements()))
-        self._attribute = "trgLang" if self._is_2 else "target-language"
-        self._owners = [root] if self._is_2 else list(root.iter("{*}file"))
-        self.language = next(filter(None, (x.get(self._attribute) for x in self._owners)), None)
-        # The elements, their children by name, and their units.
-        self._segments: list[tuple[Any, dict[str, Any], list[tuple[Fragment, int]]]] = []
-        for element in root.iter("{*}segment" if self._is_2 else "{*}trans-unit"):
-            children = {local_name(child): child for child in element.iterchildren("*")}
-            if reason := self._skip_reason(element, children):
-                self.skipped[reason] += 1
-                continue
-            place = self._place[children["source"]]
-            units = []
-            for part in fragments(self.text, DIALECT, place.content_start, place.content_stop):
-                if self._add(part.text, part[:2]):
-                    units.append((part, len(self.units) - 1))
-            if units:
-                self._segments.append((element, children, units))
+    def _part(self, text: str) -> XliffPart:
+        return XliffPart(text, str(self.path))
 
-    def _places_of_elements(self) -> list[_Place]:
-        places, opened = [], []
-        for found in _PIECE.finditer(self.text):
-            tag = found["tag"]
-            if tag is None:
-                continue
-            if tag.startswith("</"):
-                index, start, content = opened.pop()
-                places[index] = _Place(start, content, found.start(), found.end())
-            elif tag.endswith("/>"):
-                places.append(_Place(found.start(), found.end(), found.end(), found.end()))
-            else:
-                opened.append((len(places), found.start(), found.end()))
-                places.append(None)
-        return places
+    def _declared(self, data: bytes) -> str | None:
+        return declared_encoding(data)
 
-    def _skip_reason(self, element: Any, children: dict[str, Any]) -> str | None:
-        """Return why a segment is not translated, or None."""
-        marked = (x.get("translate") for x in (element, *element.iterancestors()))
-        if next(filter(None, marked), "yes") == "no":
-            return 'with translate="no"'
-        if "source" not in children:
-            return "without a source"
-        target = children.get("target")
-        if target is None or not ("".join(target.itertext()).strip() or len(target)):
-            return None
-        state = (element if self._is_2 else target).get("state")
-        return None if state in _UNTRANSLATED else "translated"
+    def _encoded(self, text: str) -> bytes:
+        return encoded_xml(text, self._codec, str(self.path))
 
-    def _rendered(self, translations: Sequence[str | None]) -> str:
-        edits = [
-            self._tag_edit(owner, self._attribute, self.language)
-            for owner in self._owners
-            if self.language and owner.get(self._attribute) is None
-        ]
-        for element, children, units in self._segments:
-            place = self._place[children["source"]]
-            new = [
-                (part.start, part.stop, text)
-                for part, number in units
-                if (text := self._restored(part, translations[number], self.text.__getitem__))
-            ]
-            if len(new) < len(units):
-                continue
-            content = splice(self.text, new, place.content_start, place.content_stop)
-            if "target" in children:
-                start, inner, _, stop = self._place[children["target"]]
-                space, tag = "", re.sub(r"\s*/>$", ">", self.text[start:inner])
-            else:
-                start = stop = self._place[children.get("seg-source", children["source"])].stop
-                before = self.text[: place.start]
-                space = before[len(before.rstrip()) :]
-                tag = self.text[place.start : place.content_start]
-                tag = re.sub(r"source\b[^>]*", "target", tag)
-            if self._is_2:
-                marks = ("state", "translated", "subState", "kt:needs-review")
-                edits.append(self._tag_edit(element, *marks))
-            else:
-                tag = with_attribute(tag, "state", "needs-review-translation")
-            name = re.match(r"<([^\s>]+)", tag)[1]  # type: ignore[index]
-            edits.append((start, stop, f"{space}{tag}{content}</{name}>"))
-        return splice(self.text, sorted(edits))
+    def select(self, target_lang: str | None) -> None:
+        self.parts[0].select(target_lang)
 
-    def _restored(self, fragment: Fragment, translation: str | None, piece: Any) -> str | None:
-        if translation is not None:
-            # An entity of HTML, such as `&nbsp;`, would damage the file.
-            translation = _ENTITY.sub(
-                lambda x: x[0] if x[0] in fragment.text else html.escape(html.unescape(x[0])),
-                translation,
-            )
-        return super()._restored(fragment, translation, piece)
-
-    def _tag_edit(self, element: Any, *attributes: str) -> Edit:
-        """Return the edit that gives attributes, names and values in turn, to an element."""
-        start, stop, *_ = self._place[element]
-        tag = self.text[start:stop]
-        for name, value in zip(attributes[::2], attributes[1::2]):
-            tag = with_attribute(tag, name, value)
-        return start, stop, tag
-
-    def render(self, translations: Sequence[str | None], path: Any) -> None:
-        super().render(translations, path)
-        parse_xml(path.read_bytes(), str(self.path))  # a translation must not damage it
+    def render(
+        self,
+        translations: Sequence[MarkedText | None],
+        path: Path,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+    ) -> None:
+        self.parts[0].target_lang = target_lang
+        super().render(translations, path, source_lang, target_lang)

@@ -21,20 +21,14 @@ XML = "http://www.w3.org/XML/1998/namespace"
 
 
 def declared_encoding(data: bytes) -> str | None:
-    """Return the encoding of the content of an XML file.
+    """Return the encoding that the content of an XML file shows or declares, or None.
 
     Args:
-        data: the content.
-
-    Returns:
-        The encoding that the content shows or declares, or None. With it, a byte order mark is
-        decoded as the character U+FEFF.
+        data: the content, without a byte order mark.
     """
     for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
-        if data.startswith(("<".encode(encoding), "\ufeff<".encode(encoding))):
+        if data.startswith("<".encode(encoding)):
             return encoding
-    if data.startswith(codecs.BOM_UTF8):
-        return "utf-8"
     found = _DECLARED.match(data)
     name = found[1].decode().lower() if found else ""
     # A declaration that is found in this way is not in these encodings.

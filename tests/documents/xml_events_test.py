@@ -119,10 +119,8 @@ XML = '<?xml version="1.0" encoding="{}"?>\n<a>日本 Ab</a>'
     [("Shift_JIS",) * 2, ("GB18030",) * 2, ("EUC-JP",) * 2, ("Big5",) * 2, ("UTF-8",) * 2]
     + [("UTF-16", f"utf-{size}-{order}") for size in (16, 32) for order in ("le", "be")],
 )
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_text_returns_to_the_bytes_of_its_encoding(declared, codec, mark):
-    mark = mark if codec.lower().startswith("utf") else ""
-    data = (mark + XML.format(declared)).encode(codec)
+def test_a_text_returns_to_the_bytes_of_its_encoding(declared, codec):
+    data = XML.format(declared).encode(codec)
     encoding = declared_encoding(data)
     assert encoding == codec.lower()
     text = decoded(data, encoding, "a.xml")
@@ -133,7 +131,6 @@ def test_a_text_returns_to_the_bytes_of_its_encoding(declared, codec, mark):
 def test_a_declaration_that_the_bytes_contradict_is_not_used():
     assert declared_encoding(XML.format("utf-16").encode()) is None
     assert declared_encoding(b"<a>encoding='x'</a>") is None
-    assert declared_encoding("\ufeff".encode() + XML.format("latin-1").encode()) == "utf-8"
 
 
 def test_characters_that_an_encoding_lacks_are_references():
