@@ -33,6 +33,7 @@ KINDS = {
     "repetition": "with words repeated in the translation",
     "numbers": "with other numbers in the translation",
     "placeholders": "with other placeholders in the translation",
+    "characters": "with characters that the vocabulary lacks",
 }
 
 # The smallest mean attention to the tokens of a sentence, summed over the translation.
@@ -62,6 +63,7 @@ _NUMBER = re.compile(
 # A whole number, also with separators of thousands; in India 12,34,567.
 _WHOLE = re.compile(r"\d+|[1-9]\d{0,2}([.,'])\d{3}(?:\1\d{3})*|[1-9]\d?(?:,\d\d)+,\d{3}", re.ASCII)
 _SHOWN = 60  # characters of a quotation
+_MOST_LACKED = 20  # characters that are named
 
 
 class Finding(NamedTuple):
@@ -162,6 +164,7 @@ def _check_window(translator, pairs, few_shapes, split):
                 _repetition(source, translation),
                 number_finding(source, translation),
                 placeholder_finding(source, translation),
+                _characters(sources[index], text),
             ]
         checks.append(TranslationCheck(tuple(x for x in findings if x is not None)))
     return checks
@@ -218,6 +221,11 @@ def sentence_coverage(
 def _length(source, target):
     if source >= _SHORTEST and target < _LEAST_LENGTH * source:
         return Finding("length", f"The source has {source} tokens, and the translation {target}.")
+
+
+def _characters(source, text):
+    if unknown := text.unknown_characters(source):
+        return Finding("characters", f"The vocabulary lacks: {', '.join(unknown[:_MOST_LACKED])}.")
 
 
 def _repetition(source, translation):

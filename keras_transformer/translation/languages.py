@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -69,6 +70,11 @@ def select(
     for option, language in languages.items():
         if language is None:
             continue
+        if not isinstance(language, str):
+            raise UserError(
+                f"`{option}` must be a string, the language of all texts. Received: "
+                f"{option}={reprlib.repr(language)}"
+            )
         if option not in tokens:
             _check_only_language(option, language, metadata)
             continue

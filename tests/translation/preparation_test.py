@@ -1,0 +1,207 @@
+"""Texts are prepared once: parts are taken out, the rest is split and converted to ids."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.protection.spans import MarkedText, Span
+from keras_transformer.translation import texts as texts_module
+from tests.helpers import error_of
+from tests.small_corpus import new_model, sentence_pairs, tokenizer
+from tests.translation.word_links_test import MODEL
+
+TEXTS = ["the dog sees {x}. the <b>cat</b> runs\n\nthe cat", "a dog", " ", "%s"]
+
+
+class Echo(kt.Translator):
+    """Its translations are its sources."""
+
+    def search_batch(self, token_ids, num_results, *_, **__):
+        ids = np.array(token_ids)
+        return ids[:, None], np.zeros((len(ids), 1))
+
+
+def echo(metadata=(), symbols=False, text=None):
+    preprocessor = kt.data.TranslationPreprocessor(text or tokenizer())
+    preprocessor = preprocessor.with_symbols() if symbols else preprocessor
+    size = preprocessor.tokenizer.vocabulary_size
+    return Echo(new_model(vocabulary_size=size), preprocessor, {"source": "en", **dict(metadata)})
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """Counts how often each text is protected, split, and converted to ids."""
+    found = collections.Counter()
+
+    def count(owner, name, key):
+        function = getattr(owner, name)
+
+        def counted(*args, **options):
+            found.update((name, text) for text in key(args))
+            return function(*args, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(texts_module, "protect", lambda args: [str(args[0])])
+    count(texts_module, "split_text", lambda args: [args[0]])
+    count(Tokenizer, "encode", lambda args: args[1])
+    return found
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda translator: translator(TEXTS),
+        lambda translator: translator.check_sources(TEXTS),
+        lambda translator: translator.translate_units([MarkedText(text) for text in TEXTS]),
+        lambda translator: list(translator.translate_windows([translator.prepare(TEXTS)])),
+        lambda translator: translator.score(TEXTS[:2], ["ein Hund", "eine Katze"]),
+        lambda translator: translator.check(TEXTS[:2], ["ein Hund", "eine Katze"]),
+        lambda translator: translator.explain("a dog sees %s", "ein Hund"),
+    ],
+    ids=["call", "check_sources", "units", "windows", "score", "check", "explain"],
+)
+@pytest.mark.parametrize("symbols", [False, True])
+def test_each_text_is_protected_split_and_tokenized_once(counts, method, symbols):
+    translator = echo(symbols=symbols)
+    translator.preprocessor.unknown_characters("".join(TEXTS) + "{}")  # once for all calls
+    counts.clear()
+    method(translator)
+    sources = [*TEXTS, "a dog sees %s"]
+    assert all(counts["protect", text] <= 1 for text in sources)
+    assert all(counts["split_text", text] <= 1 for text in sources)
+    assert {name for name, _ in counts} >= {"encode"}
+    # A sentence without a part that is put back by links is not read again.
+    assert counts["encode", "a dog"] <= (2 if "a dog" == translator(["a dog"])[0] else 1)
+
+
+@pytest.mark.once
+def test_a_prepared_text_says_what_the_model_reads():
+    translator = echo()
+    (text,) = translator.prepare(["the dog sees {x}. the ж cat"])
+    assert text.sentences == ["the dog sees.", "the ж cat"]
+    assert text.token_ids == translator.preprocessor.encode_sources(text.sentences)
+    assert (text.num_sentences, text.is_cut, text.is_divided) == (2, False, False)
+    assert text.has_unknown and text.unknown == ".ж"
+    assert translator.prepare([text]) == [text]
+    assert text.join(["A.", "B"]) == "A {x}. B"
+
+
+@pytest.mark.once
+def test_units_keep_their_spans():
+    first, last = Span("<b>", "open"), Span("</b>", "close")
+    first.partner, last.partner = last, first
+    line = Span("<br>", "separator")
+    unit = MarkedText("the dog {x} runs", ((4, first), (7, last), (11, line)))
+    (found,) = echo().translate_units([unit])
+    assert str(found) == str(unit) and found.spans == unit.spans
+
+
+@pytest.mark.once
+def test_a_line_break_ends_a_sentence_unless_the_text_is_wrapped():
+    text = "the dog\nruns"
+    units = MarkedText(text), MarkedText(text, is_wrapped=True)
+    sizes = [x.num_sentences for x in echo().prepare(units)]
+    assert sizes == [2, 1]
+
+
+@pytest.mark.once
+def test_tags_at_the_beginning_of_a_text_stand_before_each_sentence():
+    sentences = [sentence for pair in sentence_pairs(40) for sentence in pair]
+    text = Tokenizer.train(sentences, 200, user_defined_symbols=["<2fr>", "<fr>"])
+    for tag, metadata in (("<2fr>", {"tags": ["<2fr>"]}), ("<fr>", {})):
+        translator = echo(metadata, text=text)
+        (found,) = translator.prepare([f"{tag} the dog sleeps. a cat\n\nthe {{x}} runs"])
+        assert found.sentences == [
+            f"{tag} the dog sleeps.", f"{tag} a cat", f"{tag} the runs"
+        ]  # fmt: skip
+        assert found.join(["A.", "B", "C D"]) == "A. B\n\nC {x} D"
+    # A tag that the vocabulary does not know is a part of the text.
+    assert translator.prepare(["<b>a dog. a cat</b>"])[0].sentences == ["a dog.", "a cat"]
+
+
+@pytest.mark.once
+def test_half_of_a_surrogate_pair_is_the_replacement_character():
+    translator, text = echo(), "the \ud83d dog"
+    for split in ("sentences", None):
+        assert translator(text, split=split) == translator("the \ufffd dog", split=split)
+        assert translator.split([text], split)[0].sentences == ["the \ufffd dog"]
+    assert translator.check_sources([text]) == translator.check_sources(["the \ufffd dog"])
+    (score,) = translator.score([text], [text])
+    assert score == translator.score(["the \ufffd dog"], ["the \ufffd dog"])[0]
+    assert len(translator.check([text], [text])) == 1
+    assert "the" in translator.explain(text, text).html().encode().decode()
+    assert translator.tokenizer.encode([text]) == translator.tokenizer.encode(["the \ufffd dog"])
+    assert translator.tokenizer.tokens(text) == translator.tokenizer.tokens("the \ufffd dog")
+
+
+@pytest.mark.once
+def test_a_vocabulary_is_trained_on_texts_with_halves_of_surrogate_pairs():
+    sentences = [sentence for pair in sentence_pairs(40) for sentence in pair]
+    with_halves = [f"{sentence}\ud800" for sentence in sentences]
+    assert Tokenizer.train(with_halves, 100).proto == Tokenizer.train(sentences, 100).proto
+
+
+@pytest.mark.once
+def test_a_list_of_languages_is_refused_in_one_line():
+    message = error_of(echo(), ["a dog"], ["eng_Latn", "deu_Latn"])
+    assert message == (
+        "`source_lang` must be a string, the language of all texts. Received: "
+        "source_lang=['eng_Latn', 'deu_Latn']"
+    )
+
+
+@pytest.mark.once
+def test_symbols_that_the_vocabulary_lacks_are_copied_and_letters_are_named():
+    translator = echo()
+    with pytest.warns(UserWarning, match=r"vocabulary lacks \(ж\) in sentences\[0\]"):
+        (found,) = translator(["the \N{DOG FACE} dog ж runs \N{CHECK MARK}"])
+    assert found.startswith("the \N{DOG FACE} dog") and found.endswith("runs \N{CHECK MARK}")
+    check, other = translator.check_sources(["the \N{DOG FACE} dog ж", "the ~ dog"])
+    assert (check.has_unknown, check.unknown) == (True, "ж")
+    assert (other.has_unknown, other.unknown) == (False, "")
+    (check,) = translator.check(["the \N{DOG FACE} dog ж"], ["the \N{DOG FACE} dog"])
+    assert [str(x.message) for x in check.findings if x.kind == "characters"] == [
+        "The vocabulary lacks: ж."
+    ]
+    # In a placeholder, they are not read.
+    assert not translator.check_sources(["the {ж} dog"])[0].has_unknown
+
+
+@pytest.mark.once
+def test_a_text_without_a_final_mark_has_none_in_its_translation():
+    sources = ["A day", "A day.", "A day…", "Hi!", "What", "“A day.”", "一天", "{x} day:", "etc"]
+    translations = ["Ein Tag.", "Ein Tag.", "Ein Tag", "Hi", "Was ?", "Ein Tag.", "。", "x.", "..."]
+    found = [texts_module.with_same_end(*pair) for pair in zip(translations, sources)]
+    assert found == ["Ein Tag", "Ein Tag.", "Ein Tag", "Hi", "Was", "Ein Tag.", "。", "x.", "..."]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return kt.Translator.from_preset(MODEL, beam_size=1)
+
+
+def test_headings_of_files_get_no_full_stop(translator):
+    text = "A man reads a book\n\nTwo men sit on a bench."
+    assert translator(text).startswith("Ein Mann liest ein Buch.")
+    (found,) = translator.translate_units([MarkedText(text)])
+    assert found.text == "Ein Mann liest ein Buch\n\nZwei Männer sitzen auf einer Bank."
+    ((((other, _),),),) = translator.translate_windows([[text]], same_ends=True)
+    assert other == found.text
+
+
+def test_emoji_stand_where_their_neighbors_stand(translator):
+    found = translator("A dog \N{DOG FACE} runs \N{CHECK MARK}.")
+    assert found == "Ein Hund \N{DOG FACE} rennt \N{CHECK MARK}."
+    assert translator("\N{CHECK MARK}") == "\N{CHECK MARK}"
+
+
+def test_escaped_tags_of_a_unit_enclose_their_words(translator):
+    unit = MarkedText('Two men sit on <a href="x.html">a bench</a>.')
+    (found,) = translator.translate_units([unit])
+    assert found.text == 'Zwei Männer sitzen auf <a href="x.html">einer Bank</a>.'
+    quoted = translator(r"A man gives <b class=\"x\">red balls</b> to a girl.")
+    assert r"<b class=\"x\">" in quoted and quoted.index("<b ") < quoted.index("</b>")
