@@ -78,8 +78,6 @@ class Rules:
         reason: function of an `Event`, a start tag, that returns why the content of its element is
             not translated, `""` if it is translated, and None if this depends on what is around it.
         alone: function of an `Event`, a tag without an end, that returns the kind of its span.
-        kept: function of an `Event`, a start tag, that returns the kind of the span of an element
-            that is not translated.
         attributes: function of an `Event`, a tag, that returns the names of the attributes that
             are texts.
         escape: function of a text that returns how it is written. Defaults to the one of XML,
@@ -91,7 +89,6 @@ class Rules:
     is_inline: Callable[[Event], bool] = lambda event: True
     reason: Callable[[Event], str | None] = lambda event: None
     alone: Callable[[Event], str] = lambda event: "mark"
-    kept: Callable[[Event], str] = lambda event: "placeholder"
     attributes: Callable[[Event], Iterable[str]] = lambda event: ()
     escape: Callable[[str], str] = escape_xml
     escape_attribute: Callable[[str], str] = escape_xml_attribute
@@ -206,7 +203,7 @@ class _Finder:
         is_whole = node.event.kind in ("start", "empty") and node.owner == index
         if is_whole and not outer and self.blocks[index] == self.blocks[end + 1]:
             start, stop = node.event.start, self.nodes[end].event.stop
-            run.append(self._span_piece(self.rules.kept(node.event), start, stop, node.event))
+            run.append(self._span_piece("placeholder", start, stop, node.event))
             self._count(index, end)
             self.read(index + 1, end, node.reason)
             return end

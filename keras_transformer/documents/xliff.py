@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from keras_transformer.documents.document import TextDocument
@@ -12,30 +11,27 @@ from keras_transformer.documents.text_part import Edit, TextPart, splice, within
 from keras_transformer.documents.xml_events import declared_encoding, encoded_xml, xml_events
 from keras_transformer.errors import UserError
 from keras_transformer.language_codes import may_be_same_language
-from keras_transformer.protection.spans import MarkedText
+from keras_transformer.protection.spans import MarkedText, Span
 
 _UNTRANSLATED = ("new", "needs-translation", "needs-adaptation", "needs-l10n", "initial")
 _NOT_TRANSLATED = 'with translate="no"'
+_SEGMENTS = ("trans-unit", "segment")
 # Elements that contain code of another format, and those of them that belong together.
 _CODE = frozenset(("ph", "bpt", "ept", "it", "bx", "ex", "sc", "ec"))
-_SEGMENTS = ("trans-unit", "segment")
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")
 
 
 def _reason(tag: Event) -> str | None:
-    if tag.name in _CODE or tag.name.startswith("#"):
+    if tag.name in _CODE:
         return "in code"
     marked = "no" if tag.get("mtype") == "protected" else tag.get("translate")
-    marked = "yes" if tag.name == "sub" else marked
-    return {"no": _NOT_TRANSLATED, "yes": ""}.get(marked or "")
+    return {"no": _NOT_TRANSLATED, "yes": ""}.get("yes" if tag.name == "sub" else marked or "")
 
 
 RULES = Rules(
     is_inline=lambda tag: tag.get("mtype") != "seg",
     reason=_reason,
     alone=lambda tag: "separator" if tag.get("ctype") == "lb" else "placeholder",
-    # The halves of a pair of codes have names of their own, and their kind as namespace.
-    kept=lambda tag: tag.namespace if tag.name.startswith("#") else "placeholder",
     language="",
 )
 
@@ -53,11 +49,18 @@ class _Element:
 
     def __post_init__(self):
         around = self.parent
+        self.is_nested = around and (around.is_nested or around.tag.name in _SEGMENTS)
         self.translate = self.tag.get("translate") or (around.translate if around else "yes")
         self.space = self.tag.get("xml:space") or (around.space if around else "default")
-        self.is_nested = around and (around.is_nested or around.tag.name in _SEGMENTS)
         language = self.tag.get("target-language") or self.tag.get("trgLang")
         self.language: str | None = language or (around.language if around else None)
+
+    @property
+    def source(self) -> "_Element | None":
+        """The element whose content is translated: the source, in segments if it has them."""
+        divided = self.children.get("seg-source")
+        is_used = divided and divided.last > divided.first + 1
+        return divided if is_used else self.children.get("source")
 
 
 class XliffPart(TextPart):
@@ -73,74 +76,74 @@ class XliffPart(TextPart):
         # Each segment, and the indices of the first of its units and of the one after the last.
         self._segments: list[tuple[_Element, int, int]] = []
         self._owners: list[_Element] = []  # the elements that declare the language of translations
-        self._read(list(xml_events(text, name)))
-        self.skipped.pop("in code", None)  # Codes are not texts.
-        self.language = next((x.language for x in self._owners if x.language), None)
-
-    def _read(self, events: list[Event]) -> None:
+        events = list(xml_events(text, name))
         root = next(event for event in events if event.kind in ("start", "empty"))
         if root.name != "xliff":
             raise self.error(root.start, f"the first element must be `xliff`, not {root.name!r}")
         self._is_2 = (root.get("version") or "").startswith("2")
-        owner, segment = ("xliff", "segment") if self._is_2 else ("file", "trans-unit")
         element = None
         for index, event in enumerate(events):
             if event.kind in ("start", "empty"):
                 element = _Element(event, index, element)
-                if event.name == owner and event.namespace == root.namespace:
-                    self._owners.append(element)
-            if event.kind in ("end", "empty") and element is not None:
+            if event.kind in ("end", "empty") and element:
                 element.end, element.last = event, index
-                if element.tag.namespace == root.namespace:
-                    if element.parent:
-                        element.parent.children.setdefault(element.tag.name, element)
-                    if element.tag.name == segment and not element.is_nested:
-                        self._read_segment(element, events)
+                if event.namespace == root.namespace:
+                    self._read(element, events)
                 element = element.parent
+        self.skipped.pop("in code", None)  # Codes are not texts.
+        self.language = next((x.language for x in self._owners if x.language), None)
 
-    def _read_segment(self, segment: _Element, events: list[Event]) -> None:
-        source, target = _source(segment), segment.children.get("target")
-        content = events[target.first : target.last + 1] if target else []
-        if segment.translate == "no":
+    def _read(self, element: _Element, events: list[Event]) -> None:
+        """Read a complete element of XLIFF."""
+        if element.parent:
+            element.parent.children.setdefault(element.tag.name, element)
+        if element.tag.name == ("xliff" if self._is_2 else "file"):
+            self._owners.append(element)
+        if element.tag.name != _SEGMENTS[self._is_2] or element.is_nested:
+            return
+        source = element.source
+        if element.translate == "no":
             self.skipped[_NOT_TRANSLATED] += 1
         elif source is None:
             self.skipped["without a source"] += 1
-        elif any(map(_is_content, content[1:])) and self._state(segment) not in _UNTRANSLATED:
+        elif self._is_translated(element, events):
             self.skipped["translated"] += 1
         else:
             first, self._is_wrapped = len(self.units), source.space != "preserve"
-            add_units(self, _with_pairs(events[source.first + 1 : source.last]), RULES)
+            add_units(self, events[source.first + 1 : source.last], RULES)
             if len(self.units) > first:
-                self._segments.append((segment, first, len(self.units)))
+                self._segments.append((element, first, len(self.units)))
 
-    def _state(self, segment: _Element) -> str | None:
-        element = segment if self._is_2 else segment.children["target"]
-        return element.tag.get("state")
+    def _is_translated(self, element: _Element, events: list[Event]) -> bool:
+        if (target := element.children.get("target")) is None:
+            return False
+        state = (element if self._is_2 else target).tag.get("state")
+        content = events[target.first + 1 : target.last]
+        return state not in _UNTRANSLATED and any(map(_is_content, content))
 
     def add(self, marked: MarkedText, *place: Any) -> bool:
+        _join_pairs([span for _, span in marked.spans])
         return super().add(replace(marked, is_wrapped=self._is_wrapped), *place)
 
     def select(self, target_lang: str | None) -> None:
         """Leave out the units of files with another target language, if there are others."""
-        declared = {segment.language: segment for segment, *_ in self._segments}
+        declared = {element.language: None for element, *_ in self._segments}
         if target_lang is None and len(declared.keys() - {None}) > 1:
-            names = ", ".join(filter(None, declared))
             raise UserError(
-                f"{self.name} declares translations into several languages. Pass the one to "
-                f"translate into as `target_lang`. Expected one of: {names}"
+                f"{self.name} declares translations into several languages. Pass one of them as "
+                f"`target_lang`: {', '.join(filter(None, declared))}"
             )
-        fitting = {x for x in declared if not (target_lang and x) or _may_be(x, target_lang)}
-        if not fitting or fitting == declared.keys():
-            return
-        units, segments = [], []
-        for segment, first, last in self._segments:
-            if segment.language in fitting:
-                segments.append((segment, len(units), len(units) + last - first))
-                units += self.units[first:last]
-            else:
-                self.skipped["for another language"] += 1
-        self.units, self._segments = units, segments
-        self.language = next(filter(None, fitting), None)
+        fitting = [x for x in declared if not x or may_be_same_language(x, target_lang or x)]
+        if fitting:
+            segments, self._segments, units, self.units = self._segments, [], self.units, []
+            for element, first, last in segments:
+                if element.language in fitting:
+                    start = len(self.units)
+                    self.units += units[first:last]
+                    self._segments.append((element, start, len(self.units)))
+                else:
+                    self.skipped["for another language"] += 1
+            self.language = next(filter(None, fitting), None)
 
     def rendered(
         self, translations: Sequence[MarkedText | None], edits: Sequence[Edit] = ()
@@ -150,58 +153,50 @@ class XliffPart(TextPart):
         if language := self.language or self.target_lang:
             for owner in self._owners:
                 if not owner.language:
-                    new += _with_attributes(owner.tag, self.text, {attribute: language})
-        for segment, first, last in self._segments:
+                    new += self._with_attributes(owner.tag, {attribute: language})
+        for element, first, last in self._segments:
             if None not in translations[first:last]:
-                new += self._filled(segment, contents)
+                new += self._filled(element, contents)
         return splice(self.text, sorted(new))
 
-    def _filled(self, segment: _Element, contents: list[Edit]) -> list[Edit]:
+    def _filled(self, element: _Element, contents: list[Edit]) -> list[Edit]:
         """Return the edits that write the target of a segment."""
-        source, target = _source(segment), segment.children.get("target")
-        assert source and source.end
+        children, source = element.children, element.source
         marks, target_marks = {"state": "translated", "subState": "kt:needs-review"}, {}
         if not self._is_2:
-            marks = {"approved": "no"} if segment.tag.get("approved") else {}
+            marks = {"approved": "no"} if element.tag.get("approved") else {}
             target_marks = {"state": "needs-review-translation"}
-            if target and target.tag.get("state-qualifier"):
+        assert source and source.end
+        if (target := children.get("target")) and target.end:
+            start, stop, space = target.tag.start, target.end.stop, ""
+            if target.tag.get("state-qualifier"):
                 target_marks["state-qualifier"] = "leveraged-mt"
-        if target and target.end:
-            begin, stop, space = target.tag.start, target.end.stop, ""
-            tag = splice(
-                *(self.text, _with_attributes(target.tag, self.text, target_marks)),
-                *(begin, target.tag.stop),
-            )
-            tag = re.sub(r"\s*/>$", ">", tag)
+            edits = self._with_attributes(target.tag, target_marks)
+            tag = re.sub(r"\s*/>$", ">", splice(self.text, edits, start, target.tag.stop))
         else:
-            after = segment.children.get("seg-source", segment.children["source"])
-            begin = stop = after.end.stop  # type: ignore[union-attr]
-            space = self._space_before(segment.children["source"].tag.start)
+            start = stop = children.get("seg-source", children["source"]).end.stop  # type: ignore
+            before = children["source"].tag.start
+            space = re.split(r"[^\s]", self.text[max(0, before - 100) : before])[-1]
             prefix = re.match("<([^ \t\r\n/>]*:)?", self.text[source.tag.start : source.tag.stop])
-            kept = {"xml:space": source.tag.get("xml:space")}
-            attributes = {**{x: y for x, y in kept.items() if y}, **target_marks}
-            tag = f"<{prefix[1] or ''}target{_written(attributes)}>"  # type: ignore[index]
-        inner = source.tag.stop, max(source.tag.stop, source.end.start)
+            preserved = {"xml:space": "preserve"} if source.tag.get("xml:space") else {}
+            tag = f"<{prefix[1] or ''}target{_written(preserved | target_marks)}>"  # type: ignore
+        inner = source.tag.stop, source.end.start
         content = splice(self.text, within(contents, *inner), *inner)
-        name = re.split(r"[\s>]", tag, maxsplit=1)[0][1:]
-        return [
-            *_with_attributes(segment.tag, self.text, marks),
-            (begin, stop, f"{space}{tag}{content}</{name}>"),
-        ]
+        name = re.split(r"[\s>]", tag, maxsplit=1)[0]
+        new = f"{space}{tag}{content}</{name[1:]}>"
+        return [*self._with_attributes(element.tag, marks), (start, stop, new)]
 
-    def _space_before(self, place: int) -> str:
-        start = place
-        while self.text[start - 1] in " \t\r\n":
-            start -= 1
-        return self.text[start:place]
+    def _with_attributes(self, tag: Event, attributes: dict[str, str]) -> list[Edit]:
+        """Return the edits that give attributes to a start tag, in order."""
+        old = [(tag.attributes[x], attributes[x]) for x in attributes if x in tag.attributes]
+        end = tag.start + len(self.text[tag.start : tag.stop].rstrip("/>").rstrip())
+        new = _written({x: y for x, y in attributes.items() if x not in tag.attributes})
+        places = [(place.start, place.stop, escape_xml_attribute(value)) for place, value in old]
+        return sorted([*places, (end, end, new)])
 
 
-def _source(segment: _Element) -> _Element | None:
-    """Return the element whose content is translated: the source, in segments if it has them."""
-    divided = segment.children.get("seg-source")
-    return (
-        divided if divided and divided.last > divided.first + 1 else segment.children.get("source")
-    )
+def _written(attributes: dict[str, str]) -> str:
+    return "".join(f' {x}="{escape_xml_attribute(y)}"' for x, y in attributes.items())
 
 
 def _is_content(event: Event) -> bool:
@@ -210,50 +205,21 @@ def _is_content(event: Event) -> bool:
     return is_code or bool(event.text.strip())
 
 
-def _may_be(code: str | None, other: str | None) -> bool:
-    return not (code and other) or may_be_same_language(code, other)
-
-
-def _written(attributes: dict[str, str]) -> str:
-    return "".join(f' {x}="{escape_xml_attribute(y)}"' for x, y in attributes.items())
-
-
-def _with_attributes(tag: Event, text: str, attributes: dict[str, str]) -> list[Edit]:
-    """Return the edits that give attributes to a start tag."""
-    old = {name: tag.attributes[name] for name in attributes if name in tag.attributes}
-    end = tag.start + len(text[tag.start : tag.stop].rstrip("/>").rstrip())
-    new = _written({name: value for name, value in attributes.items() if name not in old})
-    places = [(x.start, x.stop, escape_xml_attribute(attributes[name])) for name, x in old.items()]
-    return sorted([*places, (end, end, new)])
-
-
-def _with_pairs(events: list[Event]) -> list[Event]:
-    """Give codes that open and close a pair a name of their own, unless pairs overlap."""
-    events = list(events)
-    opened: list[int] = []  # indices of start tags
-    ends: dict[int, int] = {}
-    halves: list[tuple[str | None, int]] = []  # ids of opening codes, or None for other elements
-    pairs: list[tuple[int, int, str]] = []
-    for index, event in enumerate(events):
-        if event.kind == "end":
-            ends[opened.pop()] = index
-            while event.name not in _CODE and halves.pop()[0] is not None:
+def _join_pairs(spans: Sequence[Span]) -> None:
+    """Make pairs of the codes that belong together, unless they overlap with others."""
+    opened: list[tuple[str | None, Span]] = []  # with the id of a code, or None for an element
+    for span in spans:
+        tag: Event = span.content
+        key = next(filter(None, map(tag.get, ("rid", "startRef", "id"))), "")
+        if span.kind == "open" or tag.name in _OPENING:
+            opened.append((None if span.kind == "open" else key, span))
+        elif span.kind == "close":
+            while opened.pop()[0] is not None:
                 pass
-        elif event.kind == "start":
-            opened.append(index)
-        key = event.get("rid") or event.get("startRef") or event.get("id") or ""
-        if event.kind in ("start", "empty") and event.name in _OPENING:
-            halves.append((key, index))
-        elif event.kind in ("start", "empty") and event.name in _CLOSING:
-            if halves and halves[-1][0] == key:
-                pairs.append((halves.pop()[1], index, f"#{key}"))
-        elif event.kind == "start" and event.name not in _CODE:
-            halves.append((None, index))
-    for first, last, name in pairs:
-        for index, kind in ((first, "open"), (last, "close")):
-            for place in (index, ends.get(index, index)):
-                events[place] = events[place]._replace(name=name, namespace=kind)
-    return events
+        elif tag.name in _CLOSING and opened and opened[-1][0] == key:
+            span.partner = opened.pop()[1]
+            span.partner.partner = span
+            span.partner.kind, span.kind = "open", "close"
 
 
 class Xliff(TextDocument):
@@ -277,12 +243,6 @@ class Xliff(TextDocument):
     def select(self, target_lang: str | None) -> None:
         self.parts[0].select(target_lang)
 
-    def render(
-        self,
-        translations: Sequence[MarkedText | None],
-        path: Path,
-        source_lang: str | None = None,
-        target_lang: str | None = None,
-    ) -> None:
+    def _texts(self, translations: Any, source_lang: Any, target_lang: str | None) -> list[str]:
         self.parts[0].target_lang = target_lang
-        super().render(translations, path, source_lang, target_lang)
+        return super()._texts(translations, source_lang, target_lang)
