@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from keras_transformer.errors import UserError
@@ -22,6 +22,40 @@ def mutable_on_resume(default: Any = dataclasses.MISSING) -> Any:
         default: the field's default. Without one, a value is required.
     """
     return dataclasses.field(default=default, metadata={_MUTABLE: True})
+
+
+def default_with_init(default: float, fine_tuned: Callable[[int], float]) -> Any:
+    """Return a field's default that has another value if a training begins with a preset.
+
+    It is a number like any other, except that `fine_tuned_defaults` recognizes it: an option that
+    was given keeps its value, even if it equals the default.
+
+    Args:
+        default: the default of a training from scratch.
+        fine_tuned: function that takes the number of updates of the training, and returns the
+            default of fine-tuning.
+    """
+    kind = type(default)
+    return type("Default", (kind,), {"fine_tuned": staticmethod(fine_tuned)})(default)
+
+
+def fine_tuned_defaults(options: Any, steps: int, resumed: Mapping[str, Any]) -> Any:
+    """Return options whose defaults are those of fine-tuning: see `default_with_init`.
+
+    Args:
+        options: a dataclass instance; its fields may be dataclasses.
+        steps: the number of updates of the training.
+        resumed: dict of the options of the training that resumes, whose values take the place of
+            defaults.
+    """
+    changes = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if dataclasses.is_dataclass(value):
+            changes[field.name] = fine_tuned_defaults(value, steps, resumed)
+        elif hasattr(value, "fine_tuned"):
+            changes[field.name] = resumed.get(field.name, value.fine_tuned(steps))
+    return dataclasses.replace(options, **changes)
 
 
 def fixed_settings(options: Any) -> dict[str, Any]:

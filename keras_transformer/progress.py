@@ -86,6 +86,33 @@ def progress_shown(is_wanted: bool) -> Iterator[None]:
             keras.config.enable_interactive_logging()
 
 
+@contextlib.contextmanager
+def messages_shown(verbose: bool) -> Iterator[None]:
+    """Within the block, show progress and print the package's log messages, if `verbose` is true.
+
+    They are printed on standard error, unless the program has set up a log of its own: it then
+    receives them.
+
+    Args:
+        verbose: whether to show progress and messages.
+    """
+    package, level = logging.getLogger("keras_transformer"), logging.INFO
+    before, handlers = package.level, []
+    if verbose and not package.hasHandlers():
+        handlers = [logging.StreamHandler()]
+    if verbose and not package.isEnabledFor(level):
+        package.setLevel(level)
+    for handler in handlers:
+        package.addHandler(handler)
+    try:
+        with progress_shown(verbose):
+            yield
+    finally:
+        package.setLevel(before)
+        for handler in handlers:
+            package.removeHandler(handler)
+
+
 class _LoggedBar:
     """A replacement for `tqdm` that logs its count each minute."""
 

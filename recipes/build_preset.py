@@ -207,7 +207,7 @@ def translation_plan(options):
             f"--dataset multi30k --source de --target en --data-dir {build.data_arg} "
             f"--init {build.runs_arg}/multi30k_de/model --precision mixed_bfloat16 "
             "--batch-tokens 8192 --num-shapes 16 --warmup-steps 1500 --peak-learning-rate 0.005 "
-            "--steps 5200 --interval 1000 --checkpoint-steps 200 --average 10",
+            "--cooldown-steps 0 --steps 5200 --interval 1000 --checkpoint-steps 200 --average 10",
         )
         return [first, training, preset_stage(build, "multi30k_de_en", alpha=1.5)]
     if name == "multi30k_tok_en_de":
@@ -270,8 +270,8 @@ def own_translations(build, first, dataset, target):
         f"--also dataset=text,data_dir={build.runs_arg}/{best_dir} "
         f"dataset=text,data_dir={build.runs_arg}/{near_dir} --init {build.runs_arg}/{first}/model "
         "--precision mixed_bfloat16 --dropout 0.25 --batch-tokens 8192 --num-shapes 16 "
-        "--warmup-steps 1000 --peak-learning-rate 0.004 --steps 4800 --interval 800 "
-        "--checkpoint-steps 200 --average 10",
+        "--warmup-steps 1000 --peak-learning-rate 0.004 --cooldown-steps 0 --steps 4800 "
+        "--interval 800 --checkpoint-steps 200 --average 10",
     )
     return [
         *copies(build, best_dir, suffix, target),

@@ -1,5 +1,6 @@
 """Progress of what takes long: where somebody looks, and nowhere else."""
 
+import logging
 import os
 import select
 import sys
@@ -24,6 +25,21 @@ def work(until=None):
     with progress.spinner("exporting"):
         wait_for(until) if until else time.sleep(1)
     assert list(progress.bar("reading", "trees", iterable=range(3))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("has_log", [False, True])
+def test_messages_are_printed_once_and_only_for_a_verbose_call(monkeypatch, capsys, has_log):
+    package, received = logging.getLogger("keras_transformer"), []
+    log = logging.Handler()
+    log.emit = received.append
+    monkeypatch.setattr(logging.getLogger(), "handlers", [log] if has_log else [])
+    for verbose in (True, False):
+        with progress.messages_shown(verbose):
+            assert progress.is_wanted() == verbose
+            package.info("of a verbose call" if verbose else "of a silent one")
+    package.info("after them")
+    assert [record.getMessage() for record in received] == ["of a verbose call"] * has_log
+    assert capsys.readouterr().err == "" if has_log else "of a verbose call\n"
 
 
 def test_what_is_done_and_for_how_long(monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -43,7 +44,7 @@ from keras_transformer.parsing.words import (
     tokenize_words,
 )
 from keras_transformer.presets.location import TAG_DICTIONARY
-from keras_transformer.progress import spinner
+from keras_transformer.progress import messages_shown, spinner
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
     from keras_transformer.parsing.treebanks import Treebank
     from keras_transformer.visualization.explanation import Explanation
+
+logger = logging.getLogger(__name__)
 
 # By the order of a linearization.
 _GRAMMARS: dict[str, type[TreeGrammar]] = {"top-down": TreeGrammar, "in-order": InOrderTreeGrammar}
@@ -248,6 +251,8 @@ class ConstituencyParser(Task):
         val: "Treebank",
         extra: "Treebank | None" = None,
         test: "Treebank | None" = None,
+        *,
+        verbose: bool = True,
         **options: Any,
     ) -> Self:
         """Train a parser: vocabulary, model, checkpoints, average and preset (section 6.3).
@@ -265,6 +270,10 @@ class ConstituencyParser(Task):
             val: `kt.parsing.Treebank` to validate on.
             extra: a second `kt.parsing.Treebank` to train on, such as another parser's output.
             test: `kt.parsing.Treebank` to score at the end, for `results.json` and the model card.
+            verbose: whether to show the progress and, at the end, the scores. On a terminal and in
+                a notebook, a bar shows the interval, the updates, the loss and the time left.
+                Elsewhere lines are logged, each minute and at the end of each interval. They are
+                printed on standard error if the program has no `logging` handler.
             **options: the options of `kt.parsing.ParserTrainingOptions` by their names, such as
                 `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and `seed`, with
                 the recipe's defaults. Used most often:
@@ -286,7 +295,10 @@ class ConstituencyParser(Task):
         from keras_transformer.parsing.train_parser import train_parser
 
         training_options: Any = from_keywords(ParserTrainingOptions, options)
-        return train_parser(cls, train, val, extra, test, options=training_options)[0]
+        with messages_shown(verbose):
+            parser, report = train_parser(cls, train, val, extra, test, options=training_options)
+            logger.info("%s", report)
+        return parser
 
     def export(self, path: str | Path) -> None:
         """Write a TensorFlow SavedModel: see `keras_transformer.parsing.parser_saved_model`.

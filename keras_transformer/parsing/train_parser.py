@@ -30,7 +30,7 @@ from keras_transformer.parsing.trees import (
 from keras_transformer.parsing.trees.traversal import LEAF
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.parsing.words import DEFAULT_WORD_TOKENIZER, WORD_TOKENIZERS
-from keras_transformer.tasks.init_from_preset import initial_preset
+from keras_transformer.tasks.init_from_preset import initial_preset, initial_search
 from keras_transformer.tasks.pipeline import (
     begin_training,
     make_batches,
@@ -95,7 +95,7 @@ def train_parser(
     sizes = parser_hyperparameters(tokenizer, symbols, options.trees)
     model = make_model(symbols.vocabulary_size, context, ParserTransformer, **sizes)
     metadata = parser_metadata(pairs, symbols, options.trees)
-    parser = task_class(model, tokenizer, metadata)
+    parser = task_class(model, tokenizer, metadata, search=initial_search(options.run.init))
     scored = validation_parser(parser, options.parsing)
 
     # Training (section 5.2)

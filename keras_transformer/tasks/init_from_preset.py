@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
@@ -21,6 +22,7 @@ from keras_transformer.presets.storage import (
     new_model,
     read_preset,
 )
+from keras_transformer.tasks.task import search_of
 from keras_transformer.training.processes import Processes
 
 # Options that the preset decides.
@@ -95,6 +97,14 @@ def initial_preprocessor(init: str | Path) -> TranslationPreprocessor:
             f"Received: init={str(path)!r}, without one."
         )
     return contents.preprocessor
+
+
+def initial_search(init: str | Path | None) -> Search | None:
+    """Return the search of the preset that a training begins with, or None if there is none."""
+    if init is None:
+        return None
+    contents, path = initial_preset(init)
+    return search_of(path, contents)
 
 
 def make_initial_model(

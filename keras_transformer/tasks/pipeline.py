@@ -19,10 +19,12 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_hyperparameters
 from keras_transformer.options import check_options, fixed_settings
 from keras_transformer.presets.location import PRESET
+from keras_transformer.presets.registry import card_of, license_in
 from keras_transformer.tasks.init_from_preset import (
     check_init,
     initial_hyperparameters,
     initial_preprocessor,
+    initial_preset,
     make_initial_model,
 )
 from keras_transformer.tasks.training_options import TrainingOptions
@@ -39,6 +41,8 @@ _MODEL = "model"  # the preset, in the output folder
 def begin_training(options: TrainingOptions) -> TrainingContext:
     """Begin or resume the training that `TrainingOptions` describe.
 
+    With `init`, the defaults of some options are those of fine-tuning.
+
     Args:
         options: `TrainingOptions`, or a class derived from them.
 
@@ -53,8 +57,19 @@ def begin_training(options: TrainingOptions) -> TrainingContext:
     check_options(options)
     check_init(options)
     context = make_context(options, fixed_settings(options))
+    _warn_of_long_warmup(context.options)
     _check_model_folder(context.folder / _MODEL, options.run)
     return context
+
+
+def _warn_of_long_warmup(options):
+    steps, warmup = options.fitting.steps, options.optimizer.warmup_steps
+    if steps < warmup:
+        logger.warning(
+            "`steps=%d` is less than `warmup_steps=%d`, so the learning rate only reaches %.0f %% "
+            "of its peak. Pass fewer `warmup_steps`, or more `steps`.",
+            *(steps, warmup, 100 * steps / warmup),
+        )
 
 
 def _check_model_folder(path, options):
@@ -271,6 +286,14 @@ def _hyperparameters(options):
     return {**chosen, **{name: of_preset[name] for name in chosen.keys() & of_preset.keys()}}
 
 
+def _origin(init):
+    """Return the lines of a card that name the preset that a training began with."""
+    if init is None:
+        return []
+    license = license_in(card_of(initial_preset(init)[1]))
+    return [f"fine-tuned from {init}", *([f"license: {license}"] if license else [])]
+
+
 def save_training(
     task: Any,
     facts: dict,
@@ -300,7 +323,8 @@ def save_training(
 
     def write():
         write_results(facts, fitted.history, context.folder)
-        task.save_to_preset(context.folder / _MODEL, card=model_card(title, facts, lines))
+        card = model_card(title, facts, [*lines, *_origin(context.options.run.init)])
+        task.save_to_preset(context.folder / _MODEL, card=card)
         logger.info("The model is in %s.", context.folder / _MODEL)
 
     context.processes.first(write)

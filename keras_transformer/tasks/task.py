@@ -133,8 +133,7 @@ class Task:
         keep_in_user_folder()  # before the model is made: that compiles too
         with spinner("loading"):
             model, config = load_preset(path, cls.__name__, dtype=dtype)
-        saved = cls.default_search if config.search is None else _search_of(path, config)
-        search = resolve_search(search, saved)
+        search = resolve_search(search, search_of(path, config) or cls.default_search)
         parts = {**cls._parts_of(config), **options}
         preprocessor: Any = config.preprocessor  # `load_preset` requires one.
         return cls(model, preprocessor, search=search, **parts)
@@ -240,7 +239,18 @@ def search_from_config(config: Any) -> Search:
     return search
 
 
-def _search_of(path, config):
+def search_of(path: str | Path, config: PresetConfig) -> Search | None:
+    """Return the search of a preset, or None if it has none.
+
+    Args:
+        path: the preset, for errors.
+        config: its `PresetConfig`.
+
+    Raises:
+        UserError: if an option of the search is wrong.
+    """
+    if config.search is None:
+        return None
     try:
         return search_from_config(config.search)
     except (UserError, TypeError) as error:  # a value of another kind than the option's

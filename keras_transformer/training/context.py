@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderLock, remove_leftovers
+from keras_transformer.options import fine_tuned_defaults, fixed_settings
 from keras_transformer.training.distribution import Devices, use_devices
 from keras_transformer.training.processes import Processes
 from keras_transformer.training.training_state import TrainingState, as_json, find_start
@@ -108,6 +109,8 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
     """
     where, steps = options.run, options.fitting.steps
     where.check()
+    if where.init is not None:
+        steps = getattr(steps, "fine_tuned", lambda steps: steps)(steps)
     began = time.time()
     folder = Path(where.output_dir)
     devices = use_devices(options.devices)
@@ -122,6 +125,10 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
         return find_start(folder / "checkpoints", steps, where.resume, where.overwrite).to_json()
 
     start = TrainingState.from_json(devices.processes.first(find))
+    if where.init is not None:
+        options = fine_tuned_defaults(options, steps, start.run)
+        tuned = fixed_settings(options)
+        settings = {name: tuned.get(name, value) for name, value in settings.items()}
     # Few shapes pay off if each has its own program from the beginning. Trainings of an earlier
     # version used all shapes in each epoch, and resume that way.
     few_shapes_first = start.run.get(

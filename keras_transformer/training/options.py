@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import mutable_on_resume
+from keras_transformer.options import default_with_init, mutable_on_resume
 from keras_transformer.validation import (
     check_optional,
     integer,
@@ -17,6 +17,18 @@ from keras_transformer.validation import (
     probability,
     whole_number,
 )
+
+# The defaults of fine-tuning, for texts of some hundred pairs: docs/guides/train.md.
+_TUNING_STEPS = 300
+
+
+def _tuning_warmup(steps):
+    return max(1, min(20, steps // 15))
+
+
+def _tuning_cooldown(steps):
+    return min(200, steps * 2 // 3)
+
 
 _SEEDS = "an integer from 0 to 2^32 - 1"
 
@@ -94,14 +106,15 @@ class DeviceOptions:
 class OptimizerOptions:
     """Options for the optimizer (section 5.3)."""
 
-    warmup_steps: int = 2000
-    """Updates over which the learning rate increases (section 5.3)."""
+    warmup_steps: int = default_with_init(2000, _tuning_warmup)
+    """Updates over which the learning rate increases (section 5.3). With --init: 20, or fewer of
+    less than 300 updates."""
     peak_learning_rate: float | None = 0.003
     """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
     warmup_steps)."""
-    cooldown_steps: int = 0
+    cooldown_steps: int = default_with_init(0, _tuning_cooldown)
     """Number of last updates over which the learning rate falls to zero (Hägele et al., 2024). 0:
-    it only falls as in the paper."""
+    it only falls as in the paper. With --init: 200, or two thirds of fewer than 300 updates."""
     ema: float | None = None
     """Momentum of a moving average of the weights (0.999, for example), used instead of averaged
     checkpoints."""
@@ -129,10 +142,10 @@ class OptimizerOptions:
 class FitOptions:
     """Options for the length of a training and its validations (section 5.2)."""
 
-    steps: int = mutable_on_resume(7500)
-    """Number of updates."""
-    interval: int = 500
-    """Updates between two validations."""
+    steps: int = mutable_on_resume(default_with_init(7500, lambda steps: _TUNING_STEPS))
+    """Number of updates. With --init: 300."""
+    interval: int = default_with_init(500, lambda steps: 100)
+    """Updates between two validations. With --init: 100."""
     steps_per_execution: int = mutable_on_resume(1)
     """Batches that Keras trains on before it handles logs, checkpoints and signals (JAX,
     TensorFlow). Use several if the device takes only a few milliseconds per step."""
@@ -154,8 +167,8 @@ class CheckpointOptions:
     """Updates between two checkpoints. Defaults to the interval."""
     checkpoint_minutes: float | None = mutable_on_resume(None)
     """Minutes between two checkpoints, instead of updates. The paper uses 10 (section 6.1)."""
-    average: int = mutable_on_resume(5)
-    """Number of last checkpoints to average into the model (section 6.1)."""
+    average: int = mutable_on_resume(default_with_init(5, lambda steps: 1))
+    """Number of last checkpoints to average into the model (section 6.1). With --init: 1."""
     keep: int = mutable_on_resume(0)
     """Number of checkpoints to keep, if it is more than the number to average."""
     keep_best: str | None = mutable_on_resume(None)

@@ -11,7 +11,11 @@ from keras_transformer.data.preprocessor import TranslationPreprocessor, check_t
 from keras_transformer.data.reserved_symbols import with_symbols
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.bleu import TranslationScores, score_translations
-from keras_transformer.tasks.init_from_preset import initial_preprocessor, initial_preset
+from keras_transformer.tasks.init_from_preset import (
+    initial_preprocessor,
+    initial_preset,
+    initial_search,
+)
 from keras_transformer.tasks.pipeline import (
     begin_training,
     make_batches,
@@ -84,7 +88,10 @@ def train_translator(
     origin["longest_source"] = int(batches.train.store.source.lengths.max()) + 1  # the end token
     if options.split != "sentences":
         origin["split"] = None if options.split == "none" else options.split
-    translator = task_class(model, preprocessor, origin)
+    init = options.run.init
+    if init and "alignment" in (base := initial_preset(init)[0].metadata):
+        origin["alignment"] = base["alignment"]
+    translator = task_class(model, preprocessor, origin, search=initial_search(init))
     # Greedy search is the fastest. The preset that is saved has the beam search.
     greedy = task_class(model, preprocessor, origin, search="greedy")
 

@@ -1,5 +1,6 @@
 import copy
 import itertools
+import logging
 import math
 import re
 import reprlib
@@ -21,6 +22,7 @@ from keras_transformer.decoding.constraints import Constraint, ForcedPrefix
 from keras_transformer.decoding.search import Search
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.options import from_keywords
+from keras_transformer.progress import messages_shown
 from keras_transformer.protection.patterns import compiled
 from keras_transformer.protection.spans import MarkedText
 from keras_transformer.tasks.search_stream import search_stream
@@ -49,6 +51,8 @@ from keras_transformer.validation import check_strings
 
 if TYPE_CHECKING:
     from keras_transformer.visualization.explanation import Explanation
+
+logger = logging.getLogger(__name__)
 
 _MOST_NAMED, _MOST_SHOWN = 5, 20  # sources and characters in a message
 _OF_PRESET = "preset"
@@ -139,7 +143,9 @@ class Translator(Task):
         return self.preprocessor.source_tokenizer
 
     @classmethod
-    def train(cls, train: Any, val: Any, test: Any = None, **options: Any) -> Self:
+    def train(
+        cls, train: Any, val: Any, test: Any = None, *, verbose: bool = True, **options: Any
+    ) -> Self:
         """Train a translator: vocabulary, model, checkpoints, average and preset (section 5).
 
         ```python
@@ -156,6 +162,10 @@ class Translator(Task):
             val: likewise, to validate on. If it is a `kt.data.TaggedText`, the translator puts
                 these tags before each source: see `tagged`.
             test: likewise, to score at the end, for `results.json` and the model card.
+            verbose: whether to show the progress and, at the end, the scores. On a terminal and in
+                a notebook, a bar shows the interval, the updates, the loss and the time left.
+                Elsewhere lines are logged, each minute and at the end of each interval. They are
+                printed on standard error if the program has no `logging` handler.
             **options: the options of `kt.translation.TranslatorTrainingOptions` by their names,
                 such as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and
                 `seed`, with the recipe's defaults. Those used most:
@@ -177,7 +187,10 @@ class Translator(Task):
         from keras_transformer.translation.train_translator import train_translator
 
         training_options = from_keywords(TranslatorTrainingOptions, options)
-        return train_translator(cls, train, val, test, options=training_options)[0]
+        with messages_shown(verbose):
+            translator, report = train_translator(cls, train, val, test, options=training_options)
+            logger.info("%s", report)
+        return translator
 
     @classmethod
     def from_preset(

@@ -1,6 +1,7 @@
 """`Translator.train` and `ConstituencyParser.train`: from text to a task, from Python."""
 
 import json
+import logging
 import signal
 
 import keras
@@ -9,8 +10,12 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
-from keras_transformer.training.training_state import list_states
+from keras_transformer.options import from_keywords
+from keras_transformer.presets.registry import license_in
+from keras_transformer.tasks.pipeline import begin_training
+from keras_transformer.training.training_state import list_states, newest_state
 from keras_transformer.translation import train_translator
+from keras_transformer.translation.options import TranslatorTrainingOptions
 from keras_transformer.translation.train_translator import score_text
 
 pytestmark = pytest.mark.usefixtures("cheap_trainings")
@@ -259,11 +264,67 @@ def test_fine_tuning_begins_with_a_preset(trained, texts, tmp_path, monkeypatch)
         np.testing.assert_allclose(x, y, atol=1e-6)
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["hyperparameters"]["hidden_dim"] == expected["hidden_dim"]
-    # It goes on, and learns.
+    # It goes on, and learns. What depends on the number of updates stays as it was.
     more = {**options, "steps": 4, "resume": True}
     kt.Translator.train(*parallel_texts(texts), **more)
+    run = newest_state(tmp_path / "checkpoints").run
+    assert (run["warmup_steps"], run["cooldown_steps"]) == (1, 1)
     with pytest.raises(kt.UserError, match="Expected: init=.*Received: init=None"):
         kt.Translator.train(*parallel_texts(texts), **{**more, **SMALL, "init": None})
+
+
+def test_fine_tuning_keeps_the_search_the_alignment_and_the_license_of_its_base(
+    trained, texts, tmp_path
+):
+    _, first = trained
+    metadata = {**first.metadata, "alignment": {"layer": 0, "head": 1}}
+    search = kt.BeamSearch(5, alpha=1.0, extra_length=7)
+    base = kt.Translator(first.model, first.preprocessor, metadata, search=search)
+    base.save_to_preset(tmp_path / "base", card="# Base\n\n- license: cc-by-4.0\n")
+    options = {"steps": 1, "output_dir": tmp_path / "tuned", "init": str(tmp_path / "base")}
+    tuned = kt.Translator.train(*parallel_texts(texts), **options)
+    loaded = kt.Translator.from_preset(tmp_path / "tuned" / "model")
+    assert tuned.search == loaded.search == search
+    assert loaded.metadata["alignment"] == metadata["alignment"]
+    card = (tmp_path / "tuned" / "model" / "README.md").read_text()
+    assert license_in(card) == "cc-by-4.0" and f"fine-tuned from {tmp_path / 'base'}" in card
+
+
+def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, tmp_path, caplog):
+    names = ("steps", "interval", "warmup_steps", "cooldown_steps", "average")
+
+    def found(name, **options):
+        where = {"output_dir": tmp_path / name, **options}
+        context = begin_training(from_keywords(TranslatorTrainingOptions, where))
+        parts = (context.options.fitting, context.options.optimizer, context.options.checkpoints)
+        values = {name: value for part in parts for name, value in vars(part).items()}
+        return [values[name] for name in names]
+
+    init = str(trained[0] / "model")
+    assert found("scratch") == [7500, 500, 2000, 0, 5]
+    assert found("tuned", init=init) == [300, 100, 20, 200, 1]
+    assert found("short", init=init, steps=30) == [30, 100, 2, 20, 1]
+    given = {"steps": 7500, "warmup_steps": 2000, "cooldown_steps": 0, "average": 5}
+    assert found("given", init=init, **given) == [7500, 100, 2000, 0, 5]
+    assert "warmup_steps" not in caplog.text
+    found("few", init=init, steps=120, warmup_steps=2000)
+    assert "`steps=120` is less than `warmup_steps=2000`" in caplog.text
+    assert "only reaches 6 % of its peak" in caplog.text
+
+
+def test_a_training_tells_its_progress_and_scores_unless_verbose_is_false(
+    trained, texts, tmp_path, monkeypatch, capfd
+):
+    # As in a program without a log. (pytest has handlers.)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    options = {"init": str(trained[0] / "model"), "steps": 1, "overwrite": True}
+    for verbose in (False, True):
+        capfd.readouterr()
+        kt.Translator.train(*parallel_texts(texts), verbose=verbose, output_dir=tmp_path, **options)
+        printed = capfd.readouterr().err
+        told = ["step 1 of 1: loss", "val: BLEU", "The model is in"]
+        assert [words in printed for words in told] == [verbose] * 3
+    assert not logging.getLogger("keras_transformer").handlers
 
 
 def test_fine_tuning_a_parser(trained_parser, texts, tmp_path):
