@@ -24,7 +24,7 @@ def mutable_on_resume(default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={_MUTABLE: True})
 
 
-def default_with_init(default: float, fine_tuned: Callable[[int], float]) -> Any:
+def default_with_init(default: float, fine_tuned: Callable[[Any, int], float]) -> Any:
     """Return a field's default that has another value if a training begins with a preset.
 
     It is a number like any other, except that `fine_tuned_defaults` recognizes it: an option that
@@ -32,19 +32,20 @@ def default_with_init(default: float, fine_tuned: Callable[[int], float]) -> Any
 
     Args:
         default: the default of a training from scratch.
-        fine_tuned: function that takes the number of updates of the training, and returns the
-            default of fine-tuning.
+        fine_tuned: function that takes the `RunOptions` and the number of updates of the training,
+            and returns the default of fine-tuning.
     """
     kind = type(default)
     return type("Default", (kind,), {"fine_tuned": staticmethod(fine_tuned)})(default)
 
 
-def fine_tuned_defaults(options: Any, steps: int, resumed: Mapping[str, Any]) -> Any:
+def fine_tuned_defaults(options: Any, run: Any, steps: int, resumed: Mapping[str, Any]) -> Any:
     """Return options whose defaults are those of fine-tuning: see `default_with_init`.
 
     Args:
         options: a dataclass instance; its fields may be dataclasses.
-        steps: the number of updates of the training.
+        run: the `RunOptions` of the training.
+        steps: its number of updates.
         resumed: dict of the options of the training that resumes, whose values take the place of
             defaults.
     """
@@ -52,9 +53,9 @@ def fine_tuned_defaults(options: Any, steps: int, resumed: Mapping[str, Any]) ->
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(value):
-            changes[field.name] = fine_tuned_defaults(value, steps, resumed)
+            changes[field.name] = fine_tuned_defaults(value, run, steps, resumed)
         elif hasattr(value, "fine_tuned"):
-            changes[field.name] = resumed.get(field.name, value.fine_tuned(steps))
+            changes[field.name] = resumed.get(field.name, value.fine_tuned(run, steps))
     return dataclasses.replace(options, **changes)
 
 

@@ -66,7 +66,7 @@ def _warn_of_long_warmup(options):
     steps, warmup = options.fitting.steps, options.optimizer.warmup_steps
     if steps < warmup:
         logger.warning(
-            "`steps=%d` is less than `warmup_steps=%d`, so the learning rate only reaches %.0f %% "
+            "`steps=%d` is less than `warmup_steps=%d`, so the learning rate only reaches %.2g %% "
             "of its peak. Pass fewer `warmup_steps`, or more `steps`.",
             *(steps, warmup, 100 * steps / warmup),
         )

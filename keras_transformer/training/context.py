@@ -110,7 +110,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
     where, steps = options.run, options.fitting.steps
     where.check()
     if where.init is not None:
-        steps = getattr(steps, "fine_tuned", lambda steps: steps)(steps)
+        steps = getattr(steps, "fine_tuned", lambda _, steps: steps)(where, steps)
     began = time.time()
     folder = Path(where.output_dir)
     devices = use_devices(options.devices)
@@ -126,7 +126,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
 
     start = TrainingState.from_json(devices.processes.first(find))
     if where.init is not None:
-        options = fine_tuned_defaults(options, steps, start.run)
+        options = fine_tuned_defaults(options, where, steps, start.run)
         tuned = fixed_settings(options)
         settings = {name: tuned.get(name, value) for name, value in settings.items()}
     # Few shapes pay off if each has its own program from the beginning. Trainings of an earlier

@@ -291,7 +291,7 @@ def test_fine_tuning_keeps_the_search_the_alignment_and_the_license_of_its_base(
 
 
 def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, tmp_path, caplog):
-    names = ("steps", "interval", "warmup_steps", "cooldown_steps", "average")
+    names = ("steps", "interval", "warmup_steps", "cooldown_steps", "average", "peak_learning_rate")
 
     def found(name, **options):
         where = {"output_dir": tmp_path / name, **options}
@@ -301,11 +301,13 @@ def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, t
         return [values[name] for name in names]
 
     init = str(trained[0] / "model")
-    assert found("scratch") == [7500, 500, 2000, 0, 5]
-    assert found("tuned", init=init) == [300, 100, 20, 200, 1]
-    assert found("short", init=init, steps=30) == [30, 100, 2, 20, 1]
+    assert found("scratch") == [7500, 500, 2000, 0, 5, 0.003]
+    assert found("tuned", init=init) == [300, 100, 20, 200, 1, 0.001]
+    assert found("lora", init=init, lora=8) == [300, 100, 20, 200, 1, 0.003]
+    assert found("short", init=init, steps=30) == [30, 100, 2, 20, 1, 0.001]
     given = {"steps": 7500, "warmup_steps": 2000, "cooldown_steps": 0, "average": 5}
-    assert found("given", init=init, **given) == [7500, 100, 2000, 0, 5]
+    given["peak_learning_rate"] = 0.003
+    assert found("given", init=init, **given) == [7500, 100, 2000, 0, 5, 0.003]
     assert "warmup_steps" not in caplog.text
     found("few", init=init, steps=120, warmup_steps=2000)
     assert "`steps=120` is less than `warmup_steps=2000`" in caplog.text
