@@ -134,13 +134,15 @@ def _is_same(code: str, other: str) -> bool:
 class TextDocument(Document):
     """A document in a text format."""
 
+    _errors = "strict"  # name of the handler of errors of encodings
+
     def _read(self) -> None:
         data = self.path.read_bytes()
         mark, name = byte_order_mark(data)
         self._mark = mark
         self._codec = name or self.encoding or self._declared(data) or "utf-8"
         data = data.removeprefix(mark)
-        text = decoded(data, self._codec, str(self.path))
+        text = decoded(data, self._codec, str(self.path), self._errors)
         # A file without a byte order mark gets none.
         normal = codecs.lookup(self._codec).name
         self._codec = _WITHOUT_MARK.get(normal, self._codec)
@@ -173,7 +175,7 @@ class TextDocument(Document):
 
     def _encoded(self, text: str) -> bytes:
         try:
-            return text.encode(self._codec)
+            return text.encode(self._codec, self._errors)
         except UnicodeEncodeError as error:
             line = text.count("\n", 0, error.start) + 1
             raise UserError(
@@ -187,19 +189,20 @@ def byte_order_mark(data: bytes) -> tuple[bytes, str | None]:
     return next((x for x in _MARKS if data.startswith(x[0])), (b"", None))
 
 
-def decoded(data: bytes, codec: str, name: str) -> str:
+def decoded(data: bytes, codec: str, name: str, errors: str = "strict") -> str:
     """Decode the content of a file.
 
     Args:
         data: the content.
         codec: name of its encoding.
         name: name of the file, for error messages.
+        errors: name of the handler of errors.
 
     Raises:
         UserError: if the encoding is unknown, or is not the content's.
     """
     try:
-        return data.decode(codec)
+        return data.decode(codec, errors)
     except LookupError:
         raise UserError(f"{name} has an unknown encoding: {codec!r}.") from None
     except UnicodeDecodeError as error:

@@ -25,7 +25,7 @@ FORMATS = {
     ".markdown": ("markdown", "Markdown"),
     ".html": ("html", "Html"),
     ".htm": ("html", "Html"),
-    ".xhtml": ("html", "Html"),
+    ".xhtml": ("html", "Xhtml"),
     ".srt": ("subtitles", "Subtitles"),
     ".vtt": ("subtitles", "Subtitles"),
     ".po": ("catalogs", "Catalogs"),

@@ -1,91 +1,302 @@
-"""HTML: the content of a block with its inline tags is a unit, and so are some attributes."""
+"""HTML and XHTML: which elements and attributes are texts, and the encodings of pages."""
 
-import bisect
+import codecs
+import html
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from keras_transformer.documents.document import TextDocument
-from keras_transformer.documents.fragments import Dialect, Fragment, fragments
+from keras_transformer.documents.html_events import NAMESPACES, html_events
+from keras_transformer.documents.markup import Event, Rules, add_units
+from keras_transformer.documents.text_part import TextPart
+from keras_transformer.documents.xml_events import xml_events
 
+# The elements that may be part of a unit. (Void and raw ones are in `html_events`.)
 _INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label mark "
-    "math nobr q rp rt ruby s samp script small span strike strong sub sup svg time tt u var wbr "
-    "x-ph ph".split()
+    "a abbr acronym b bdi bdo big br cite code data del dfn em font g i img input ins kbd label "
+    "mark math nobr output ph picture q rb rp rt rtc ruby s samp script small source span strike "
+    "strong style sub sup svg template time tt u var wbr x x-ph".split()
 )
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-_RAW = frozenset("script style textarea xmp".split())
-_KEPT = frozenset("code kbd math pre samp svg template var".split())
-_NOT_TRANSLATED = re.compile(
-    r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b)""",
-    re.IGNORECASE,
+_KEPT = frozenset(
+    "code iframe kbd math noembed noframes pre samp script style svg template textarea var xmp"
+    "".split()
 )
-_ATTRIBUTE = re.compile(
-    r"""\s(?:alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]+)"|'([^']+)')""", re.IGNORECASE
+_ALONE = {
+    **dict.fromkeys(("br", "img", "input"), "separator"),
+    **dict.fromkeys(("ph", "x", "x-ph"), "placeholder"),
+}
+# The attributes that the HTML standard and ARIA call translatable, of any and of some elements.
+_ATTRIBUTES = ("title", "aria-label", "aria-description", "aria-placeholder", "aria-valuetext")
+_ATTRIBUTES_OF = {
+    **{"area": ("alt",), "img": ("alt",), "input": ("alt", "placeholder")},
+    **{"optgroup": ("label",), "option": ("label",), "track": ("label",)},
+    **{"table": ("summary",), "textarea": ("placeholder",), "th": ("abbr",)},
+}
+_BUTTONS = ("submit", "button", "reset")
+_DESCRIPTIONS = frozenset(
+    "description title og:title og:description og:image:alt twitter:title twitter:description "
+    "twitter:image:alt dc.title dc.description application-name apple-mobile-web-app-title".split()
 )
-_QUOTES = {'"': "&quot;", "'": "&#39;"}
+# An element -> the open elements that its start tag ends, if none of the elements in the second
+# list was opened in them.
+_CELLS = "td th caption".split()
+_TABLE = frozenset("table tbody thead tfoot tr".split())
+_SCOPES = ["table", "template", "object", "button", *_CELLS]
+_ENDS: dict[str, tuple[Iterable[str], Iterable[str]]] = {
+    **dict.fromkeys(
+        "address article aside blockquote center details dialog dir div dl fieldset figcaption "
+        "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr listing main menu nav ol p pre "
+        "search section summary table ul xmp".split(),
+        (["p"], _SCOPES),
+    ),
+    "li": (["li", "p"], ["ul", "ol", "menu", "dir", *_SCOPES]),
+    **dict.fromkeys(("dd", "dt"), (["dd", "dt", "p"], ["dl", *_SCOPES])),
+    **dict.fromkeys(("td", "th"), (["td", "th", "caption"], ["table", "template"])),
+    "tr": (["tr", "caption", "colgroup"], ["table", "template"]),
+    **dict.fromkeys(
+        ("tbody", "thead", "tfoot"),
+        (["tbody", "thead", "tfoot", "caption", "colgroup"], ["table", "template"]),
+    ),
+    "option": (["option"], ["select", "datalist"]),
+    "optgroup": (["option", "optgroup"], ["select"]),
+    **dict.fromkeys(("rt", "rp", "rb", "rtc"), (["rt", "rp", "rb"], ["ruby"])),
+    **{name: ([name], _SCOPES) for name in ("a", "button", "nobr")},
+    "body": (["head"], []),
+}
 
-DIALECT = Dialect(
-    inline=_INLINE.__contains__,
-    kept=lambda tag, name: name in _KEPT or bool(_NOT_TRANSLATED.search(tag)),
-    void=_VOID,
-    raw=_RAW,
+
+def _is_inline(event: Event) -> bool:
+    return event.name in _INLINE or event.namespace in NAMESPACES.values()
+
+
+def _marked_by_author(event: Event) -> str | None:
+    """Return the reason that attributes give for not translating an element, `""` for none."""
+    translate = event.get("translate")
+    if translate is not None and translate.strip().lower() in ("no", "yes", ""):
+        return 'with translate="no"' if translate.strip().lower() == "no" else ""
+    return "with class notranslate" if "notranslate" in (event.get("class") or "").split() else None
+
+
+def _reason(event: Event) -> str | None:
+    reason = _marked_by_author(event)
+    return f"in {event.name}" if reason is None and event.name in _KEPT else reason
+
+
+def _attributes(event: Event) -> Iterator[str]:
+    """Yield the names of the attributes that are texts."""
+    if _marked_by_author(event):
+        return
+    yield from _ATTRIBUTES
+    yield from _ATTRIBUTES_OF.get(event.name, ())
+    if event.name == "input" and (event.get("type") or "").lower() in _BUTTONS:
+        yield "value"
+    if event.name == "meta":
+        names = ((event.get(x) or "").lower() for x in ("name", "property", "itemprop"))
+        if any(name in _DESCRIPTIONS for name in names):
+            yield "content"
+
+
+def _escape(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def _escape_plain(value: str) -> str:
+    """Return how an attribute without quotes is written."""
+    return re.sub(r"[\s=`]", lambda x: f"&#{ord(x[0])};", html.escape(value))
+
+
+_RULES = Rules(
+    is_inline=_is_inline,
+    reason=_reason,
+    alone=lambda event: _ALONE.get(event.name, "mark"),
+    attributes=_attributes,
+    language="",
 )
+_HTML_RULES = replace(_RULES, escape=_escape, escape_attribute=html.escape)
+
+
+def html_part(text: str, name: str = "The text") -> TextPart:
+    """Read the units of an HTML page, or of a part of one.
+
+    Args:
+        text: the text.
+        name: name of the file, for error messages.
+
+    Returns:
+        A `TextPart`.
+    """
+    part, events = TextPart(text, name), list(html_events(text))
+    _add(part, list(_with_ends(events)), _HTML_RULES)
+    for index, unit in enumerate(part.units):
+        if unit.escape is html.escape and text[unit.start - 1] not in "\"'":
+            part.units[index] = unit._replace(escape=_escape_plain)
+    if events and events[-1].kind == "other" and not text.endswith((">", ";")):
+        hidden = text[events[-1].start :]
+        part.skipped["in a tag or comment without an end"] += any(map(str.isalpha, hidden))
+    return part
+
+
+def xhtml_part(text: str, name: str = "The text") -> TextPart:
+    """Read the units of an XHTML page. See `html_part`.
+
+    Raises:
+        UserError: if the text is not well-formed XML.
+    """
+    part = TextPart(text, name)
+    _add(part, list(xml_events(text, name)), _RULES)
+    return part
+
+
+def _add(part: TextPart, events: list[Event], rules: Rules) -> None:
+    add_units(part, events, rules)
+    for event in events:
+        names = ["lang", "xml:lang"]
+        if (event.get("http-equiv") or "").lower() == "content-language":
+            names.append("content")
+        places = (event.attributes[name] for name in names if name in event.attributes)
+        part.languages += [(place.start, place.stop) for place in places]
+
+
+def _with_ends(events: list[Event]) -> Iterator[Event]:
+    """Yield events with ends, which have no characters, for elements that others end.
+
+    An inline element that is not translated and has no end tag ends at the next tag that is not
+    inline.
+    """
+    opened: list[int] = []  # indices of open elements
+    depths: dict[str, list[int]] = defaultdict(list)  # their indices in `opened`, by name
+    blocks: dict[int, int] = {}  # the first tag after each of them that is not inline
+    missing: dict[int, list[str]] = defaultdict(list)  # names of ends before each event
+    num_seen = 0  # of the open elements that have such a tag
+
+    def last(names: Iterable[str]) -> int:
+        return max((depths[name][-1] for name in names if depths[name]), default=-1)
+
+    def close(depth: int, place: int) -> None:
+        while len(opened) > depth:
+            event = events[index := opened.pop()]
+            depths[event.name].pop()
+            if not _is_inline(event):
+                missing[place].append(event.name)
+            elif _reason(event) is not None:
+                missing[blocks.get(index, place)].append(event.name)
+
+    for index, event in enumerate(events):
+        if event.kind in ("start", "empty"):
+            names, scopes = _ENDS.get(event.name, ((), ()))
+            limit = last(scopes)
+            close(min((x for x in map(last, zip(names)) if x > limit), default=len(opened)), index)
+        elif event.kind == "end":
+            depth = last([event.name])
+            if depth < 0 or (depth < last(_CELLS) and event.name not in _TABLE):
+                events[index] = event._replace(name="")
+            else:
+                close(depth + 1, index)
+                depths[events[opened.pop()].name].pop()
+        else:
+            continue
+        num_seen = min(num_seen, len(opened))
+        if not _is_inline(event):
+            blocks.update(dict.fromkeys(opened[num_seen:], index))
+            num_seen = len(opened)
+        if event.kind == "start":
+            depths[event.name].append(len(opened))
+            opened.append(index)
+    close(0, len(events))
+    for index, event in enumerate(events):
+        yield from (Event("end", event.start, event.start, x) for x in missing.get(index, ()))
+        yield event
+    stop = events[-1].stop if events else 0
+    yield from (Event("end", stop, stop, x) for x in missing.get(len(events), ()))
 
 
 class Html(TextDocument):
-    """An HTML file. Its units are found in its text, which is not rewritten."""
+    """An HTML file. Characters that its encoding lacks are written as references."""
 
-    markup = "html"
-    _encoding = re.compile(
-        rb"""<(?:\?xml[^>]*encoding=["']|meta[^>]*charset\s*=\s*["']?)([\w.:-]+)""", re.IGNORECASE
-    )
+    _errors = "keras_transformer.html"
 
-    def _find_units(self) -> None:
-        self._check_lines("[^<]", "text without a tag")
-        found = [(fragment, None) for fragment in fragments(self.text, DIALECT)]
-        self._found: list[tuple[Fragment, tuple[int, int] | None]] = []
-        for fragment, tag in sorted([*found, *self._attributes()]):
-            if self._add(fragment.text, fragment[:2]):
-                self._found.append((fragment, tag))
+    def _part(self, text: str) -> TextPart:
+        return html_part(text, str(self.path))
 
-    def _attributes(self) -> Iterator[tuple[Fragment, tuple[int, int]]]:
-        """Yield the units in attributes, each with the place of its tag."""
-        for item in DIALECT.items(self.text):
-            if item.name and self.text[item.start + 1] != "/":
-                tag = DIALECT.tokens.match(self.text, item.start)
-                if tag and not DIALECT.kept(tag[0], item.name):
-                    for found in _ATTRIBUTE.finditer(self.text, *tag.span()):
-                        start, stop = found.span(found.lastindex or 0)
-                        yield Fragment(start, stop, self.text[start:stop], []), tag.span()
+    def _declared(self, data: bytes) -> str | None:
+        return declared_encoding(data)
 
-    def _rendered(self, translations: Sequence[str | None]) -> str:
-        starts = [fragment.start for fragment, _ in self._found]
 
-        def rendered(start: int, stop: int, first: int) -> str:
-            """Return the text between two places with its translated units, not before `first`."""
-            parts, index = [], max(first, bisect.bisect_left(starts, start))
-            while index < len(starts) and starts[index] < stop:
-                fragment = self._found[index][0]
-                following = bisect.bisect_left(starts, fragment.stop)
-                parts += [self.text[start : fragment.start], unit(index, following)]
-                start, index = fragment.stop, following
-            return "".join([*parts, self.text[start:stop]])
+class Xhtml(Html):
+    """An XHTML file."""
 
-        def unit(index: int, following: int) -> str:
-            (fragment, tag), text = self._found[index], translations[index]
-            if text is not None and tag is not None:
-                quote = self.text[fragment.start - 1]
-                text = text.replace(quote, _QUOTES[quote])
-            text = self._restored(
-                fragment, text, lambda place: rendered(place.start, place.stop, index + 1)
-            )
-            if text is None:
-                return rendered(fragment.start, fragment.stop, index + 1)
-            # Attributes of the tags in it. (Attributes of kept pieces are translated by now.)
-            tags = (self._found[inner][1] for inner in range(index + 1, following))
-            for start, stop in dict.fromkeys(filter(None, tags)):
-                new = rendered(start, stop, index + 1)
-                text = text.replace(self.text[start:stop], new, 1)
-            return text
+    def _part(self, text: str) -> TextPart:
+        return xhtml_part(text, str(self.path))
 
-        return rendered(0, len(self.text), 0)
+    def _declared(self, data: bytes) -> str | None:
+        found = _XML_ENCODING.match(data)
+        return _codec(found[1].decode()) if found else None
+
+
+_XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""")
+_CHARSET = re.compile(
+    r"""charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.I
+)
+# The encodings of the web that Python knows by other names, or whose labels mean others.
+_CODECS = {
+    **{"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874"},
+    **{"tis-620": "cp874", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"},
+    **{"euc_kr": "cp949", "big5": "big5hkscs", "utf-16": "utf-8", "utf-16-le": "utf-8"},
+    **{"utf-16-be": "utf-8"},
+}
+_KNOWN = re.compile(
+    "utf-8|cp(125[0-8]|866|874|932|949)|iso8859-([2-8]|1[03-6])|koi8-[ru]|mac-(roman|cyrillic)|"
+    "gb18030|big5hkscs|euc_jp|iso2022_jp"
+)
+
+
+def declared_encoding(data: bytes) -> str | None:
+    """Return the encoding that an HTML page declares, or None.
+
+    Labels mean what they mean to browsers: `iso-8859-1` is windows-1252.
+
+    Args:
+        data: the content of the page.
+    """
+    head = data[:_LONGEST_HEAD]
+    for event in html_events(head.decode("latin-1")):
+        if event.name != "meta":
+            continue
+        label = event.get("charset")
+        if label is None and (event.get("http-equiv") or "").lower() == "content-type":
+            found = _CHARSET.search(event.get("content") or "")
+            label = found and found[found.lastindex or 0]
+        if label and (codec := _codec(label)):
+            return codec
+    found = _XML_ENCODING.match(head)
+    return _codec(found[1].decode()) if found else None
+
+
+_LONGEST_HEAD = 1 << 16
+
+
+def _codec(label: str) -> str | None:
+    """Return Python's name of the encoding that a label means on the web, or None."""
+    try:
+        name = codecs.lookup(label.strip().lower().removeprefix("x-")).name
+    except (LookupError, ValueError):
+        return None
+    name = _CODECS.get(name, name)
+    return name if _KNOWN.fullmatch(name) else None
+
+
+def _handle(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Read the bytes that browsers read as control characters, and write references."""
+    if isinstance(error, UnicodeDecodeError):
+        if 0x80 <= (byte := error.object[error.start]) < 0xA0:
+            return chr(byte), error.start + 1
+    elif isinstance(error, UnicodeEncodeError):
+        if "\x80" <= error.object[error.start] < "\xa0":
+            return bytes([ord(error.object[error.start])]), error.start + 1
+        return codecs.xmlcharrefreplace_errors(error)
+    raise error
+
+
+codecs.register_error(Html._errors, _handle)
