@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from keras_transformer.documents import xml_events
 from keras_transformer.documents.document import TextDocument
 from keras_transformer.documents.html_events import NAMESPACES, html_events
 from keras_transformer.documents.markup import Event, Rules, add_units
 from keras_transformer.documents.text_part import TextPart
-from keras_transformer.documents.xml_events import xml_events
 
 # The elements that may be part of a unit. (Void and raw ones are in `html_events`.)
 _INLINE = frozenset(
@@ -132,9 +132,8 @@ def html_part(text: str, name: str = "The text") -> TextPart:
     for index, unit in enumerate(part.units):
         if unit.escape is html.escape and text[unit.start - 1] not in "\"'":
             part.units[index] = unit._replace(escape=_escape_plain)
-    if events and events[-1].kind == "other" and not text.endswith((">", ";")):
-        hidden = text[events[-1].start :]
-        part.skipped["in a tag or comment without an end"] += any(map(str.isalpha, hidden))
+    if events and events[-1].kind == "other" and any(map(str.isalpha, events[-1].text)):
+        part.skipped["in a tag or comment without an end"] += 1
     return part
 
 
@@ -145,7 +144,7 @@ def xhtml_part(text: str, name: str = "The text") -> TextPart:
         UserError: if the text is not well-formed XML.
     """
     part = TextPart(text, name)
-    _add(part, list(xml_events(text, name)), _RULES)
+    _add(part, list(xml_events.xml_events(text, name)), _RULES)
     return part
 
 
@@ -231,11 +230,13 @@ class Xhtml(Html):
         return xhtml_part(text, str(self.path))
 
     def _declared(self, data: bytes) -> str | None:
-        found = _XML_ENCODING.match(data)
-        return _codec(found[1].decode()) if found else None
+        label = xml_events.declared_encoding(data)
+        return label and (_codec(label) or label)
+
+    def _encoded(self, text: str) -> bytes:
+        return xml_events.encoded_xml(text, self._codec, str(self.path))
 
 
-_XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""")
 _CHARSET = re.compile(
     r"""charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.I
 )
@@ -270,8 +271,7 @@ def declared_encoding(data: bytes) -> str | None:
             label = found and found[found.lastindex or 0]
         if label and (codec := _codec(label)):
             return codec
-    found = _XML_ENCODING.match(head)
-    return _codec(found[1].decode()) if found else None
+    return _codec(xml_events.declared_encoding(head) or "")
 
 
 _LONGEST_HEAD = 1 << 16
@@ -279,9 +279,11 @@ _LONGEST_HEAD = 1 << 16
 
 def _codec(label: str) -> str | None:
     """Return Python's name of the encoding that a label means on the web, or None."""
+    label = label.strip().lower().removeprefix("x-").replace("windows-", "cp")
+    label = re.sub(r"^iso-?8859-?(\d+)(-[ei])?$", r"iso8859-\1", label)
     try:
-        name = codecs.lookup(label.strip().lower().removeprefix("x-")).name
-    except (LookupError, ValueError):
+        name = codecs.lookup(label).name if re.fullmatch(r"[\w.:-]+", label) else ""
+    except LookupError:
         return None
     name = _CODECS.get(name, name)
     return name if _KNOWN.fullmatch(name) else None

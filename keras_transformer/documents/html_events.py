@@ -32,7 +32,7 @@ _HTML_ONLY = frozenset(
 # Each search begins where the one before ended, and one without an end is the last: so the time
 # is linear.
 _MARKUP = re.compile(r"<(?:(/?)([A-Za-z][^\t\n\f\r />]*)|[!?]|/(?=.))", re.DOTALL)
-_COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>|.*)", re.DOTALL)
+_COMMENT = re.compile(r"<!--(?:-?>|.*?--!?>)", re.DOTALL)
 _ATTRIBUTE = re.compile(
     r"[\t\n\f\r /]*(?:(>)|([^\t\n\f\r />][^\t\n\f\r />=]*)"
     r"(?:[\t\n\f\r ]*=[\t\n\f\r ]*"
@@ -47,7 +47,7 @@ def html_events(text: str) -> Iterator[Event]:
     """Yield the events of an HTML text.
 
     An element that ends with `/>` is empty, where the standard ignores this. A tag or comment
-    without an end is an event of the kind `"other"`, up to the end of the text.
+    without an end is an event of the kind `"other"` with the rest of the text.
 
     Args:
         text: the text.
@@ -63,8 +63,10 @@ def html_events(text: str) -> Iterator[Event]:
             place, is_closed = _end_of_tag(text, found.end(), attributes)
         else:
             place = _end_of_other(text, begin, _is_foreign(foreign))
-        if not name or place < 0:
-            place = place if place >= 0 else len(text)
+        if place < 0:
+            yield Event("other", begin, len(text), text=text[begin:])
+            return
+        if not name:
             yield Event("other", begin, place)
         elif found[1]:
             if name in foreign[-2:]:
@@ -96,8 +98,9 @@ def _namespace(name: str, foreign: list[str]) -> str:
 
 def _end_of_other(text: str, begin: int, is_foreign: bool) -> int:
     """Return the end of a comment, a declaration or an instruction, or -1."""
-    if comment := _COMMENT.match(text, begin):
-        return comment.end()
+    if text.startswith("<!--", begin):
+        comment = _COMMENT.match(text, begin)
+        return comment.end() if comment else -1
     end = "]]>" if is_foreign and text.startswith("<![CDATA[", begin) else ">"
     found = text.find(end, begin)
     return found + len(end) if found >= 0 else -1

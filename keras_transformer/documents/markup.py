@@ -79,7 +79,7 @@ class Rules:
             not translated, `""` if it is translated, and None if this depends on what is around it.
         alone: function of an `Event`, a tag without an end, that returns the kind of its span.
         attributes: function of an `Event`, a tag, that returns the names of the attributes that
-            are texts.
+            are texts. It is also called for an outermost element that is not translated.
         escape: function of a text that returns how it is written. Defaults to the one of XML,
             which drops the control characters that XML cannot hold.
         escape_attribute: function of the value of an attribute, likewise.
@@ -177,7 +177,7 @@ class _Finder:
 
     def _tag(self, node: _Node, index: int) -> _Node:
         reason, is_inline = self.rules.reason(node.event), self.rules.is_inline(node.event)
-        if reason is None or reason == node.reason:
+        if reason is None or bool(reason) == bool(node.reason):
             return node._replace(is_inline=is_inline)
         return _Node(node.event, reason, index, is_inline)
 
@@ -237,7 +237,8 @@ class _Finder:
             return
         if found := event.attributes.get(self.rules.language):
             self.part.languages.append((found.start, found.stop))
-        for name in () if node.reason else self.rules.attributes(event):
+        is_inside = node.reason and self.nodes[node.owner].event is not event
+        for name in () if is_inside else self.rules.attributes(event):
             if (found := event.attributes.get(name)) and found.value.strip():
                 marked = MarkedText(found.value)
                 self.part.add(marked, found.start, found.stop, self.rules.escape_attribute)
