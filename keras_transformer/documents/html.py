@@ -128,7 +128,7 @@ def html_part(text: str, name: str = "The text") -> TextPart:
         A `TextPart`.
     """
     part, events = TextPart(text, name), list(html_events(text))
-    _add(part, list(_with_ends(events)), _HTML_RULES)
+    _add(part, list(_Ends(events).added()), _HTML_RULES)
     for index, unit in enumerate(part.units):
         if unit.escape is html.escape and text[unit.start - 1] not in "\"'":
             part.units[index] = unit._replace(escape=_escape_plain)
@@ -158,57 +158,65 @@ def _add(part: TextPart, events: list[Event], rules: Rules) -> None:
         part.languages += [(place.start, place.stop) for place in places]
 
 
-def _with_ends(events: list[Event]) -> Iterator[Event]:
-    """Yield events with ends, which have no characters, for elements that others end.
+class _Ends:
+    """The missing ends of elements, which other tags end.
 
     An inline element that is not translated and has no end tag ends at the next tag that is not
     inline.
     """
-    opened: list[int] = []  # indices of open elements
-    depths: dict[str, list[int]] = defaultdict(list)  # their indices in `opened`, by name
-    blocks: dict[int, int] = {}  # the first tag after each of them that is not inline
-    missing: dict[int, list[str]] = defaultdict(list)  # names of ends before each event
-    num_seen = 0  # of the open elements that have such a tag
 
-    def last(names: Iterable[str]) -> int:
-        return max((depths[name][-1] for name in names if depths[name]), default=-1)
+    def __init__(self, events: list[Event]):
+        self.events = events
+        self.missing: dict[int, list[str]] = defaultdict(list)  # names of ends before each event
+        self._opened: list[int] = []  # indices of open elements
+        self._depths: dict[str, list[int]] = defaultdict(list)  # their places there, by name
+        self._blocks: dict[int, int] = {}  # the first tag after each of them that is not inline
+        self._num_seen = 0  # of the open elements that have such a tag
+        for index, event in enumerate(events):
+            if event.kind in ("start", "empty", "end"):
+                self._read(index, event)
+        self._close(0, len(events))
 
-    def close(depth: int, place: int) -> None:
-        while len(opened) > depth:
-            event = events[index := opened.pop()]
-            depths[event.name].pop()
-            if not _is_inline(event):
-                missing[place].append(event.name)
-            elif _reason(event) is not None:
-                missing[blocks.get(index, place)].append(event.name)
+    def added(self) -> Iterator[Event]:
+        """Yield the events with ends, which have no characters."""
+        stop = self.events[-1].stop if self.events else 0
+        for index, event in enumerate([*self.events, Event("other", stop, stop)]):
+            for name in self.missing.get(index, ()):
+                yield Event("end", event.start, event.start, name)
+            yield event
 
-    for index, event in enumerate(events):
-        if event.kind in ("start", "empty"):
-            names, scopes = _ENDS.get(event.name, ((), ()))
-            limit = last(scopes)
-            close(min((x for x in map(last, zip(names)) if x > limit), default=len(opened)), index)
-        elif event.kind == "end":
-            depth = last([event.name])
-            if depth < 0 or (depth < last(_CELLS) and event.name not in _TABLE):
-                events[index] = event._replace(name="")
+    def _read(self, index: int, event: Event) -> None:
+        if event.kind == "end":
+            depth = self._last([event.name])
+            if depth < 0 or (depth < self._last(_CELLS) and event.name not in _TABLE):
+                self.events[index] = event._replace(name="")  # Browsers ignore it.
             else:
-                close(depth + 1, index)
-                depths[events[opened.pop()].name].pop()
+                self._close(depth + 1, index)
+                self._depths[self.events[self._opened.pop()].name].pop()
         else:
-            continue
-        num_seen = min(num_seen, len(opened))
+            names, scopes = _ENDS.get(event.name, ((), ()))
+            limit = self._last(scopes)
+            depths = [depth for depth in map(self._last, zip(names)) if depth > limit]
+            self._close(min(depths, default=len(self._opened)), index)
+        self._num_seen = min(self._num_seen, len(self._opened))
         if not _is_inline(event):
-            blocks.update(dict.fromkeys(opened[num_seen:], index))
-            num_seen = len(opened)
+            self._blocks.update(dict.fromkeys(self._opened[self._num_seen :], index))
+            self._num_seen = len(self._opened)
         if event.kind == "start":
-            depths[event.name].append(len(opened))
-            opened.append(index)
-    close(0, len(events))
-    for index, event in enumerate(events):
-        yield from (Event("end", event.start, event.start, x) for x in missing.get(index, ()))
-        yield event
-    stop = events[-1].stop if events else 0
-    yield from (Event("end", stop, stop, x) for x in missing.get(len(events), ()))
+            self._depths[event.name].append(len(self._opened))
+            self._opened.append(index)
+
+    def _last(self, names: Iterable[str]) -> int:
+        return max((self._depths[x][-1] for x in names if self._depths[x]), default=-1)
+
+    def _close(self, depth: int, place: int) -> None:
+        while len(self._opened) > depth:
+            event = self.events[index := self._opened.pop()]
+            self._depths[event.name].pop()
+            if not _is_inline(event):
+                self.missing[place].append(event.name)
+            elif _reason(event) is not None:
+                self.missing[self._blocks.get(index, place)].append(event.name)
 
 
 class Html(TextDocument):

@@ -22,8 +22,9 @@ RAW = {
     **dict.fromkeys("iframe noembed noframes plaintext script style xmp".split(), False),
     **dict.fromkeys("textarea title".split(), True),
 }
-# Elements of SVG and MathML whose content is HTML, and those that end an unclosed <svg> or <math>.
+# Elements of SVG and MathML whose content is HTML, and tags that end an unclosed <svg> or <math>.
 _HTML_INSIDE = frozenset("foreignobject desc title annotation-xml".split())
+_NESTED = _HTML_INSIDE | NAMESPACES.keys()
 _HTML_ONLY = frozenset(
     "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     "listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
@@ -55,37 +56,56 @@ def html_events(text: str) -> Iterator[Event]:
     place = 0
     foreign: list[str] = []  # open elements: <svg>, <math>, and those in them that have HTML
     while found := _MARKUP.search(text, place):
-        yield from _text_events(text, place, found.start())
-        begin, name = found.start(), (found[2] or "").translate(_CAPITALS)
-        attributes: dict[str, Attribute] = {}
-        is_closed = False
-        if name:
-            place, is_closed = _end_of_tag(text, found.end(), attributes)
-        else:
-            place = _end_of_other(text, begin, _is_foreign(foreign))
-        if place < 0:
+        begin = found.start()
+        yield from _text_events(text, place, begin)
+        event = _tag(text, found, foreign) if found[2] else _other(text, begin, foreign)
+        if event is None:
             yield Event("other", begin, len(text), text=text[begin:])
             return
-        if not name:
-            yield Event("other", begin, place)
-        elif found[1]:
-            if name in foreign[-2:]:
-                del foreign[-1 if name == foreign[-1] else -2 :]
-            yield Event("end", begin, place, name, namespace=_namespace(name, foreign))
-        else:
-            while name in _HTML_ONLY and _is_foreign(foreign):
-                foreign.pop()
-            namespace = _namespace(name, foreign)
-            is_raw = name in RAW and not namespace
-            is_empty = name in VOID or (is_closed and not is_raw)
-            kind = "empty" if is_empty else "start"
-            yield Event(kind, begin, place, name, "", attributes, namespace)
-            if is_raw:
-                begin, place = place, _end_of_raw(text, place, name)
-                yield from _text_events(text, begin, place, RAW[name])
-            elif namespace and not is_empty and name in (*NAMESPACES, *_HTML_INSIDE):
-                foreign.append(name)
+        yield event
+        place = event.stop
+        if event.kind == "start" and event.name in RAW and not event.namespace:
+            begin, place = place, _end_of_raw(text, place, event.name)
+            yield from _text_events(text, begin, place, RAW[event.name])
     yield from _text_events(text, place, len(text))
+
+
+def _tag(text: str, found: re.Match, foreign: list[str]) -> Event | None:
+    """Return the event of a tag, or None if it has no end, and update `foreign`."""
+    begin, name = found.start(), found[2].translate(_CAPITALS)
+    attributes: dict[str, Attribute] = {}
+    stop, is_closed = _end_of_tag(text, found.end(), attributes)
+    if stop < 0:
+        return None
+    if found[1]:
+        namespace = _namespace(name, foreign)
+        if name in foreign[-2:]:
+            del foreign[-1 if name == foreign[-1] else -2 :]
+        return Event("end", begin, stop, name, namespace=namespace)
+    namespace, is_empty = _opened(name, is_closed, foreign)
+    return Event("empty" if is_empty else "start", begin, stop, name, "", attributes, namespace)
+
+
+def _opened(name: str, is_closed: bool, foreign: list[str]) -> tuple[str, bool]:
+    """Return the namespace of an element, and whether it is empty, and update `foreign`."""
+    while name in _HTML_ONLY and _is_foreign(foreign):
+        foreign.pop()
+    namespace = _namespace(name, foreign)
+    is_empty = name in VOID or (is_closed and (namespace != "" or name not in RAW))
+    if namespace and not is_empty and name in _NESTED:
+        foreign.append(name)
+    return namespace, is_empty
+
+
+def _other(text: str, begin: int, foreign: list[str]) -> Event | None:
+    """Return the event of a comment, a declaration or an instruction, or None without an end."""
+    if text.startswith("<!--", begin):
+        comment = _COMMENT.match(text, begin)
+        return Event("other", begin, comment.end()) if comment else None
+    is_cdata = _is_foreign(foreign) and text.startswith("<![CDATA[", begin)
+    end = "]]>" if is_cdata else ">"
+    place = text.find(end, begin)
+    return Event("other", begin, place + len(end)) if place >= 0 else None
 
 
 def _is_foreign(foreign: list[str]) -> bool:
@@ -94,16 +114,6 @@ def _is_foreign(foreign: list[str]) -> bool:
 
 def _namespace(name: str, foreign: list[str]) -> str:
     return NAMESPACES.get(name) or (NAMESPACES[foreign[-1]] if _is_foreign(foreign) else "")
-
-
-def _end_of_other(text: str, begin: int, is_foreign: bool) -> int:
-    """Return the end of a comment, a declaration or an instruction, or -1."""
-    if text.startswith("<!--", begin):
-        comment = _COMMENT.match(text, begin)
-        return comment.end() if comment else -1
-    end = "]]>" if is_foreign and text.startswith("<![CDATA[", begin) else ">"
-    found = text.find(end, begin)
-    return found + len(end) if found >= 0 else -1
 
 
 def _end_of_tag(text: str, place: int, attributes: dict[str, Attribute]) -> tuple[int, bool]:
