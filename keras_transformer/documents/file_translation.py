@@ -32,7 +32,11 @@ FORMATS = {
     ".pot": ("catalogs", "Catalogs"),
     ".xliff": ("xliff", "Xliff"),
     ".xlf": ("xliff", "Xliff"),
-    ".docx": ("docx", "Docx"),
+    **dict.fromkeys(
+        (".docx", ".docm", ".dotx", ".pptx", ".pptm", ".potx", ".ppsx"),
+        ("office_open_xml", "OfficeOpenXml"),
+    ),
+    **dict.fromkeys((".odt", ".ott", ".odp", ".otp"), ("opendocument", "OpenDocument")),
 }
 # Sizes of the lists that are translated together: the first, and the largest. A list is twice as
 # long as the one before while lists take less than this number of seconds.

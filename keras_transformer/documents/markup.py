@@ -3,10 +3,10 @@
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from keras_transformer.documents.text_part import TextPart
 from keras_transformer.protection.spans import MarkedText, Span
@@ -95,7 +95,8 @@ class Rules:
     language: str = "lang"
 
 
-class _Piece(NamedTuple):
+@dataclass(eq=False)
+class Piece:
     """A piece of a run, which may become part of a unit: text, or a `Span`."""
 
     start: int
@@ -112,6 +113,9 @@ class _Piece(NamedTuple):
     def is_blank(self) -> bool:
         """Whether it is not needed at an end of a unit."""
         return not self.text.strip() if self.span is None else self.span.kind in _BLANK
+
+
+P = TypeVar("P", bound=Piece)
 
 
 class _Node(NamedTuple):
@@ -183,7 +187,7 @@ class _Finder:
 
     def read(self, first: int = 0, last: int | None = None, outer: str = "") -> None:
         """Find the units of the nodes from `first` to `last`, in an element kept as `outer`."""
-        run: list[_Piece] = []
+        run: list[Piece] = []
         index, last = first, len(self.nodes) if last is None else last
         while index < last:
             node = self.nodes[index]
@@ -197,7 +201,7 @@ class _Finder:
             index += 1
         self._end_run(run)
 
-    def _read_kept(self, index: int, run: list[_Piece], outer: str) -> int:
+    def _read_kept(self, index: int, run: list[Piece], outer: str) -> int:
         """Read a node that is not translated, or its element, and return the index of the last."""
         node, end = self.nodes[index], self.partners.get(index, index)
         is_whole = node.event.kind in ("start", "empty") and node.owner == index
@@ -211,16 +215,16 @@ class _Finder:
         self._count(index, index)
         return index
 
-    def _piece(self, event: Event) -> _Piece:
+    def _piece(self, event: Event) -> Piece:
         if event.kind in ("text", "cdata"):
-            return _Piece(event.start, event.stop, event.text, is_cdata=event.kind == "cdata")
+            return Piece(event.start, event.stop, event.text, is_cdata=event.kind == "cdata")
         kinds = {"start": "open", "end": "close", "other": "mark"}
         kind = kinds.get(event.kind) or self.rules.alone(event)
         return self._span_piece(kind, event.start, event.stop, event)
 
-    def _span_piece(self, kind: Any, start: int, stop: int, event: Event) -> _Piece:
+    def _span_piece(self, kind: Any, start: int, stop: int, event: Event) -> Piece:
         span = Span(self.part.text[start:stop], kind, start, stop, content=event)
-        return _Piece(start, stop, span=span)
+        return Piece(start, stop, span=span)
 
     def _count(self, first: int, last: int) -> None:
         """Count elements with letters that are not translated, each once."""
@@ -243,28 +247,19 @@ class _Finder:
                 marked = MarkedText(found.value)
                 self.part.add(marked, found.start, found.stop, self.rules.escape_attribute)
 
-    def _end_run(self, run: list[_Piece]) -> None:
+    def _end_run(self, run: list[Piece]) -> None:
         """Add the units of a run, and empty it."""
-        partners, begin = _partners(run), 0
-        halves = [i for i, piece in enumerate(run) if piece.is_half]
-        for end in [*(i for i in halves if i not in partners), len(run)]:
-            self._add(_trimmed(run[begin:end]))
-            begin = end + 1
+        for pieces in divided(run):
+            self._add(trimmed(pieces))
         run.clear()
 
-    def _add(self, pieces: list[_Piece]) -> None:
+    def _add(self, pieces: Sequence[Piece]) -> None:
         if not pieces:
             return
         escape, outside = self.rules.escape, 1
         if len(pieces) == 1 and pieces[0].is_cdata:
             escape, outside = _escape_cdata, 0
-        text, spans = "", []
-        for piece in pieces:
-            if piece.span is not None:
-                spans.append((len(text), piece.span))
-            text += piece.text
-        for first, last in _partners(pieces).items():
-            pieces[first].span.partner = pieces[last].span  # type: ignore[union-attr]
+        text, spans = joined(pieces)
         # A CDATA section among other pieces is replaced with escaped characters.
         first, last = pieces[0], pieces[-1]
         start = first.start - outside * first.is_cdata * len(_CDATA[0])
@@ -280,7 +275,28 @@ class _Finder:
         self.part.add(MarkedText(text, tuple(spans), is_wrapped=True), start, stop, escape)
 
 
-def _partners(run: Sequence[_Piece]) -> dict[int, int]:
+def divided(run: Sequence[P]) -> Iterator[Sequence[P]]:
+    """Yield the pieces between the halves of pairs whose other halves are not in a run."""
+    partners, begin = _partners(run), 0
+    halves = [i for i, piece in enumerate(run) if piece.is_half]
+    for end in [*(i for i in halves if i not in partners), len(run)]:
+        yield run[begin:end]
+        begin = end + 1
+
+
+def joined(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, Span]]]:
+    """Return the text of pieces, and their spans, of which those of pairs become partners."""
+    text, spans = "", []
+    for piece in pieces:
+        if piece.span is not None:
+            spans.append((len(text), piece.span))
+        text += piece.text
+    for first, last in _partners(pieces).items():
+        pieces[first].span.partner = pieces[last].span  # type: ignore[union-attr]
+    return text, spans
+
+
+def _partners(run: Sequence[Piece]) -> dict[int, int]:
     """Return the indices of tags that belong together, in both directions.
 
     A pair around the half of another pair does not belong together either.
@@ -299,7 +315,7 @@ def _partners(run: Sequence[_Piece]) -> dict[int, int]:
     return partners
 
 
-def _trimmed(pieces: list[_Piece]) -> list[_Piece]:
+def trimmed(pieces: Sequence[P]) -> Sequence[P]:
     """Return the pieces of a unit without those around it that need not be part of it."""
     partners, begin, end = _partners(pieces), 0, len(pieces)
     # The numbers of pieces before each that are needed.

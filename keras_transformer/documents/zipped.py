@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import os
-import re
 import shutil
 import struct
 import zipfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from keras_transformer.documents.document import Document, byte_order_mark, decoded
 from keras_transformer.documents.text_part import TextPart
+from keras_transformer.documents.xml_events import declared_encoding, encoded_xml
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
 
@@ -25,7 +25,6 @@ _DAMAGES = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(RuntimeError, ValueError, IndexError, OverflowError),
 )
-_ENCODING = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""")
 
 
 class ZippedDocument(Document):
@@ -100,8 +99,7 @@ class ZippedDocument(Document):
             )
         data = self._archive.read(name)
         mark, codec = byte_order_mark(data)
-        declared = _ENCODING.match(data)
-        codec = codec or (declared[1].decode() if declared else "utf-8")
+        codec = codec or declared_encoding(data) or "utf-8"
         self._codecs[name] = mark, codec
         return decoded(data.removeprefix(mark), codec, self._name(name))
 
@@ -133,7 +131,7 @@ class ZippedDocument(Document):
                 changed.extra = _without_sizes(info.extra)
                 if (text := new.get(info.filename)) is not None:
                     mark, codec = self._codecs[info.filename]
-                    data = mark + text.encode(codec, "xmlcharrefreplace")
+                    data = mark + encoded_xml(text, codec, self._name(info.filename))
                     changed.file_size = len(data)
                     target.writestr(changed, data)
                 else:

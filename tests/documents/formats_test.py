@@ -2,7 +2,6 @@
 
 import re
 import sys
-import zipfile
 
 import pytest
 
@@ -11,7 +10,6 @@ from keras_transformer.documents import read_document, translate_file
 
 pytestmark = pytest.mark.once
 polib = pytest.importorskip("polib", reason="the extra `documents` is not installed")
-docx = pytest.importorskip("docx", reason="python-docx is not installed")
 pysubs2 = pytest.importorskip("pysubs2", reason="pysubs2 is not installed")
 TAG = re.compile(r"(<[^<>]*>|&\w+;|`[^`]*`|\]\([^)]*\))")
 
@@ -402,60 +400,6 @@ def test_segments_of_xliff_2_get_a_target(translated):
     assert new == XLIFF_2.replace(
         "<segment><", '<segment state="translated" subState="kt:needs-review"><'
     ).replace("</source></segment><i", f"</source><target>{source}</target></segment><i")
-
-
-@pytest.fixture
-def word_file(tmp_path):
-    """A document of python-docx with formats, a link, tabs, a table, a header and a field."""
-    document = docx.Document()
-    paragraph = document.add_paragraph("Plain ")
-    paragraph.add_run("bold").bold = True
-    paragraph.add_run(" ").italic = True
-    paragraph.add_run("and <i> & more.")
-    paragraph.add_run("\tAfter a tab")
-    paragraph.add_run().add_picture(str(picture(tmp_path)))
-    field = document.add_paragraph("Page ")
-    for kind in ("begin", "separate", "end"):
-        run = field.add_run("seven" if kind == "end" else None)._r
-        run.append(
-            run.makeelement(docx.oxml.ns.qn("w:fldChar"), {docx.oxml.ns.qn("w:fldCharType"): kind})
-        )
-    document.add_table(1, 1).cell(0, 0).text = "A cell"
-    document.sections[0].header.paragraphs[0].text = "A header"
-    document.save(tmp_path / "a.docx")
-    return tmp_path / "a.docx"
-
-
-def picture(folder):
-    path = folder / "a.gif"
-    path.write_bytes(b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;")
-    return path
-
-
-def test_paragraphs_of_word_keep_their_formats(word_file, tmp_path):
-    report = translate_file(word_file, tmp_path / "b.docx", upper)
-    assert read_document(word_file).units == [
-        'Plain <g id="1">bold </g>and &lt;i&gt; &amp; more.',
-        *("After a tab", "Page", "A cell", "A header"),
-    ]
-    assert report.num_translated == 5 and report.skipped == {"in fields": 1}
-    document = docx.Document(str(tmp_path / "b.docx"))
-    runs = [(run.text, run.bold) for run in document.paragraphs[0].runs]
-    assert runs == [
-        *(("PLAIN ", None), ("BOLD ", True), ("AND <I> & MORE.", None), ("\t", None)),
-        *(("AFTER A TAB", None), ("", None)),
-    ]
-    assert len(document.inline_shapes) == 1 and document.paragraphs[1].text == "PAGE seven"
-    assert document.tables[0].cell(0, 0).text == "A CELL"
-    assert document.sections[0].header.paragraphs[0].text == "A HEADER"
-
-
-def test_other_parts_of_a_word_file_are_the_same_bytes(word_file, tmp_path):
-    translate_file(word_file, tmp_path / "b.docx", upper)
-    with zipfile.ZipFile(word_file) as old, zipfile.ZipFile(tmp_path / "b.docx") as new:
-        assert old.namelist() == new.namelist()
-        different = [name for name in old.namelist() if old.read(name) != new.read(name)]
-    assert different == ["word/document.xml", "word/header1.xml"]
 
 
 @pytest.mark.parametrize("suffix", [".md", ".po", ".xlf"])
