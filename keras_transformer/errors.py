@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import reprlib
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,31 @@ class UserError(ValueError):
     The message names the problem, what was expected and what was received. The recipes print it in
     one line and exit with status 2; any other error is a defect and keeps its traceback.
     """
+
+
+class _BriefRepr(reprlib.Repr):
+    def __init__(self):
+        super().__init__()
+        self.maxstring = self.maxother = 100
+        self.maxlevel = 2
+
+    def repr_int(self, x, level):
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes out no integer of thousands of digits
+            return f"an integer of {x.bit_length():,} bits"
+
+
+_BRIEF_REPR = _BriefRepr()
+
+
+def brief(value: object) -> str:
+    """Return the `repr` of an untrusted value for a message, in one line and cut short.
+
+    The whole `repr` of a small file's value can fill the memory: YAML's aliases let a list contain
+    another one many times.
+    """
+    return " ".join(_BRIEF_REPR.repr(value).split())
 
 
 class TrainingStopped(SystemExit):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.convert.marian_files import CONVERTED, is_marian, repository_files
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.files import (
     UNFINISHED,
     leftovers,
@@ -143,8 +143,9 @@ def format_of(folder: Path, name: str | None = None) -> str | None:
     if not isinstance(config, Mapping) or "registered_name" in config:
         return None
     if model_type := config.get("model_type"):
-        if model_type not in _OF_MODEL_TYPE:
-            kind = _MODEL_TYPES.get(model_type, f"a {model_type}")
+        if model_type not in [*_OF_MODEL_TYPE]:
+            shown = brief(model_type).strip("'")
+            kind = _MODEL_TYPES.get(shown, f"a {shown}")
             raise UserError(f"{name or folder} is {kind} model. Supported are {_SUPPORTED}.")
         return _OF_MODEL_TYPE[model_type]
     return _CTRANSLATE2 if has_binary or "add_source_eos" in config else None

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.layers import SinePositionEncoding
 from keras_transformer.models.variants import marian_wavelength
 
@@ -34,6 +34,8 @@ _KNOWN = re.compile(
     r"|num_heads|pre_norm|activation|embeddings_merge|alignment_(layer|heads)"
     r"|with_(source|target)_(bos|eos)|user_decoder_start_tokens|(unk|bos|eos)_token"
 )
+# Numbers of axes of variables, by the last part of the name.
+_RANKS = {"weight": 2, "encodings": 2, "gamma": 1, "beta": 1, "bias": 1}
 # Other variables, which have no effect if they have this value.
 _WITHOUT_EFFECT = {
     "alibi": 0,
@@ -88,10 +90,12 @@ def architecture(files: CTranslate2Files) -> Architecture:
     """
     variables = files.variables
     _check_names(variables)
+    _check_ranks(variables)
     layers = {stack: _num_layers(variables, stack) for stack in ("encoder", "decoder")}
     inner = {stack: _inner_sizes(variables, stack, n) for stack, n in layers.items()}
     hidden_dim = variables.shape("decoder/embeddings/weight")[1]
-    num_heads = _common(variables, "num_heads", 8)
+    if (num_heads := _common(variables, "num_heads", 8)) < 1:
+        _refuse(f"{num_heads} attention heads")
     head_dim = _head_dim(variables, num_heads, layers)
     positions, in_halves, tables = _positions(variables, hidden_dim)
     pre_norm = bool(_common(variables, "pre_norm", 1))
@@ -134,8 +138,19 @@ def _check_names(variables: Variables) -> None:
             _refuse("root mean square normalization", name)
 
 
+def _check_ranks(variables: Variables) -> None:
+    """Raise a `UserError` if a matrix or a vector has another number of axes."""
+    for name in variables:
+        shape, rank = variables.shape(name), _RANKS.get(name.rpartition("/")[2])
+        if rank is not None and len(shape) != rank:
+            raise UserError(
+                f"The CTranslate2 model is damaged: {brief(name)} must have {rank} axes. "
+                f"Received: shape {brief(shape)}"
+            )
+
+
 def _refuse(what: str, name: str | None = None) -> NoReturn:
-    variable = f": the variable `{name}`" if name else ""
+    variable = f": the variable {brief(name)}" if name else ""
     raise UserError(
         f"The CTranslate2 model has {what}, which Transformer does not support{variable}."
     )
@@ -169,7 +184,7 @@ def _inner_sizes(variables: Variables, stack: str, num_layers: int) -> int:
         variables.shape(f"{stack}/layer_{i}/ffn/linear_0/weight")[0] for i in range(num_layers)
     ]
     if len({*sizes}) > 1:
-        _refuse(f"layers of different sizes in the {stack} ({sizes})")
+        _refuse(f"layers of different sizes in the {stack} ({brief(sizes)})")
     return sizes[0]
 
 
@@ -182,7 +197,7 @@ def _head_dim(variables: Variables, num_heads: int, layers: Mapping[str, int]) -
             width = variables.shape(f"{scope}/linear_1/weight")[1]
             sizes.add(variables.scalar(f"{scope}/head_dim", width // num_heads))
     if len(sizes) > 1:
-        _refuse(f"attention heads of different sizes ({sorted(sizes)})")
+        _refuse(f"attention heads of different sizes ({brief(sorted(sizes))})")
     return sizes.pop()
 
 

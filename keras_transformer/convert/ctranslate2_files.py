@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.files import read_json
 
 _BINARY, _CONFIG = "model.bin", "config.json"
@@ -75,11 +75,18 @@ class Variables:
 
     def scalar(self, name: str, default: Any = None) -> Any:
         """Return the number in an array of one item, or `default` if the array is missing."""
-        return self._stored(name).item() if name in self else default
+        if name not in self:
+            return default
+        if (stored := self._stored(name)).size != 1:
+            raise UserError(
+                f"The CTranslate2 model is damaged: {brief(name)} must be a number. "
+                f"Received: shape {brief(stored.shape)}"
+            )
+        return stored.item()
 
     def text(self, name: str, default: str) -> str:
         """Return the string in an array of bytes, or `default` if the array is missing."""
-        return bytes(self._stored(name)).decode() if name in self else default
+        return bytes(self._stored(name)).decode("utf-8", "replace") if name in self else default
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self._stored(name).shape
@@ -116,6 +123,11 @@ class Variables:
         if f"{name}_scale" not in self and self._stored(name).dtype == "<i2":
             return np.float32(_INT16_SCALE)
         scale = np.asarray(self._stored(f"{name}_scale"), "float32")
+        if scale.shape not in ((), (len(self._stored(name)),)):
+            raise UserError(
+                f"The CTranslate2 model is damaged: {brief(name)} must have a scale for each row. "
+                f"Received: shape {brief(scale.shape)}"
+            )
         return scale[rows, None] if scale.ndim else scale
 
     def _stored(self, name: str) -> np.ndarray:
@@ -199,8 +211,8 @@ def _read_binary(path: Path) -> tuple[int, dict[str, np.ndarray]]:
         specification, revision = reader.string(), reader.number("<u4")
     if specification not in (_SPECIFICATION, *_NUM_HEADS):
         raise UserError(
-            f"{path} is a {specification} of CTranslate2. Expected a {_SPECIFICATION}, with an "
-            "encoder and a decoder."
+            f"{path} is a {specification[:100]} of CTranslate2. Expected a {_SPECIFICATION}, "
+            "with an encoder and a decoder."
         )
     arrays = dict(_read_array(reader, version) for _ in range(reader.number("<u4")))
     if revision == 1:
@@ -226,11 +238,15 @@ def _read_array(reader: _Reader, version: int) -> tuple[str, np.ndarray]:
     type_number = reader.number("<u1")
     types = dict(enumerate(_DTYPES)) if version >= 4 else _DTYPES_BY_SIZE
     if type_number not in types:
-        raise UserError(f"{reader.path} is damaged: `{name}` has no known type ({type_number}).")
+        raise UserError(
+            f"{reader.path} is damaged: {brief(name)} has no known type ({type_number})."
+        )
     dtype = np.dtype(types[type_number])
     size = reader.number("<u4") * (1 if version >= 4 else dtype.itemsize)
     if size != math.prod(shape) * dtype.itemsize:
-        raise UserError(f"{reader.path} is damaged: `{name}` has {size} bytes for shape {shape}.")
+        raise UserError(
+            f"{reader.path} is damaged: {brief(name)} has {size} bytes for shape {brief(shape)}."
+        )
     return name, reader.take(size).view(dtype).reshape(shape)
 
 
@@ -254,7 +270,9 @@ def _config(path: Path) -> dict[str, Any]:
     for name, default in _DEFAULTS.items():
         is_free = name == "decoder_start_token" and config[name] is None
         if not isinstance(config[name], type(default)) and not is_free:
-            raise UserError(f"{path} is damaged: its {name} is {config[name]!r}.")
+            raise UserError(f"{path} is damaged: its {name} is {brief(config[name])}.")
+    if type(epsilon := config.get("layer_norm_epsilon")) not in (int, float, type(None)):
+        raise UserError(f"{path} is damaged: its layer_norm_epsilon is {brief(epsilon)}.")
     return config
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_transformer.convert.weights import assign_embeddings
 from keras_transformer.data.sentencepiece_model import RESERVED
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.models.transformer import Transformer
 
 COPY_BIAS = -1e4
@@ -83,7 +83,7 @@ def reserve(size: int, start: int, end: int, unknown: int, pad: int) -> VocabPer
         if type(token) is not int or not 0 <= token < size:
             raise UserError(
                 f"The id of the {name} token must be an integer from 0 to {size - 1}. "
-                f"Received: {token!r}"
+                f"Received: {brief(token)}"
             )
     first = np.array([*reserved.values()])
     # Tokens that the decoder predicts keep their row; tokens that are only its input can be copies.

@@ -1,5 +1,6 @@
 """Converter of CTranslate2's Transformers."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,12 @@ from keras_transformer.convert.ctranslate2_architecture import Architecture, arc
 from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables, read_files
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
 from keras_transformer.convert.hf_checkpoint import find_folder
-from keras_transformer.convert.weights import assign, halves_to_interleaved, stack_mappings
+from keras_transformer.convert.weights import (
+    assign,
+    check_size,
+    halves_to_interleaved,
+    stack_mappings,
+)
 from keras_transformer.data.sentencepiece_model import (
     CONTROL,
     NORMAL,
@@ -19,7 +25,7 @@ from keras_transformer.data.sentencepiece_model import (
     reordered_proto,
 )
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import START_ID
@@ -91,8 +97,10 @@ def ctranslate2(
     parts = architecture(files)
     source_side, target_side = vocabularies(files, folder, target_prefix)
     tables = _tables(files.variables, source_side.order, target_side.order)
+    arguments = {**tables.hyperparameters(), **parts.hyperparameters}
+    check_size(arguments, sum(math.prod(files.variables.shape(x)) for x in files.variables))
     with zero_embeddings():
-        model = Transformer(**tables.hyperparameters(), **parts.hyperparameters)
+        model = Transformer(**arguments)
     _assign(model, files.variables, parts, tables)
     if files.config["decoder_start_token"] is None:
         target_prefix = target_prefix[1:]  # It is the start token.
@@ -114,9 +122,14 @@ def _tables(
 ) -> Tables:
     source = _TARGET if source_order is order else _SOURCE
     output = _TARGET if variables.are_equal(_TARGET, _PROJECTION) else _PROJECTION
-    bias = None
+    bias, shape = None, variables.shape(_TARGET)
     if _OUTPUT_BIAS in variables:
         bias = np.append(variables.array(_OUTPUT_BIAS), 0.0)
+    if variables.shape(output) != shape or (bias is not None and len(bias) != shape[0] + 1):
+        raise UserError(
+            "The CTranslate2 model is damaged: its decoder's embeddings and projection must have "
+            f"one shape. Received: {brief(shape)} and {brief(variables.shape(output))}"
+        )
     size = order.rows.max() + 1
 
     def tensor(name: str) -> np.ndarray:
@@ -208,7 +221,7 @@ class Side(NamedTuple):
         }
         for token in tokens:
             if token not in places:
-                raise UserError(f"The vocabulary has no token {token!r}.")
+                raise UserError(f"The vocabulary has no token {brief(token)}.")
         return tuple(self.pieces[places[token]] for token in tokens)
 
 
@@ -262,7 +275,7 @@ def _target_order(files: CTranslate2Files, target_prefix: Sequence[str]) -> Voca
     tokens = files.target_vocabulary
     for token in (start, files.config["eos_token"]):
         if token not in tokens:
-            raise UserError(f"The target vocabulary has no token {token!r}.")
+            raise UserError(f"The target vocabulary has no token {brief(token)}.")
     order = _order(tokens, files.config, start)
     if not files.variables.scalar("decoder/start_from_zero_embedding", 0):
         return order
@@ -303,7 +316,7 @@ def _side(
     split = next((token for token in tokens if _SPACE in token), None)
     if split is not None:
         raise UserError(
-            f"The tokens of {folder} come from a SentencePiece model ({split!r}), which is "
+            f"The tokens of {folder} come from a SentencePiece model ({brief(split)}), which is "
             f"missing. Add it as {_ONE}, or two as {' and '.join(_SENTENCEPIECE[0])}."
         )
     # The token of the sentence's start is never a word, even if the decoder starts with another.

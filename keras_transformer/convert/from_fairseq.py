@@ -18,7 +18,7 @@ from keras_transformer.convert.weights import (
     stack_mappings,
 )
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import PAD_ID
@@ -70,6 +70,9 @@ def fsmt(source: str | Path) -> Translator:
     source_size, target_size = folder.size("src_vocab_size"), folder.size("tgt_vocab_size")
     source_ids = _fsmt_vocabulary(folder, _SOURCE, source_size)
     target_ids = _fsmt_vocabulary(folder, _TARGET, target_size)
+    names = _fsmt_tables(folder)
+    for name, size in zip(names, (source_size, target_size, target_size)):
+        folder.check_table(name, size)
     pad, _, end, unknown = (source_ids[token] for token in _SPECIAL)
     order = _token_order(folder, target_size, target_ids[_UNKNOWN])
     source_order = order
@@ -77,7 +80,6 @@ def fsmt(source: str | Path) -> Translator:
         source_order = reserve(
             source_size, start=source_ids[_START], end=end, unknown=unknown, pad=pad
         )
-    names = _fsmt_tables(folder)
     model = _build_model(
         folder, names, order, source_order, normalize_first=False, needless=_FSMT_TABLES
     )
@@ -109,7 +111,7 @@ def _fsmt_vocabulary(folder: HFCheckpoint, name: str, size: int) -> dict[str, in
         )
     for token in _SPECIAL:
         if token not in ids:
-            raise UserError(f"{folder.path / name} has no token {token!r}.")
+            raise UserError(f"{folder.path / name} has no token {brief(token)}.")
     return ids
 
 
@@ -120,7 +122,7 @@ def _fsmt_languages(folder: HFCheckpoint) -> dict[str, str]:
     if not is_list or not all(isinstance(code, str) for code in languages):
         raise UserError(
             f"{folder.path} does not name its languages. Expected `langs`, a list of two codes, in "
-            f"config.json. Received: {languages!r}"
+            f"config.json. Received: {brief(languages)}"
         )
     return dict(zip(("source", "target"), languages))
 
@@ -204,9 +206,11 @@ def convert_m2m100(source: str | Path) -> Translator:
     folder = open_checkpoint(source)
     folder.check_type("m2m_100")
     vocabulary = read_vocabulary(folder)
+    names = shared_table_names(folder, folder.option("tie_word_embeddings", True, False))
+    for name in names:
+        folder.check_table(name, folder.size("vocab_size"))
     order, tokenizer, tokens = vocabulary.in_our_order(_m2m_order(folder, vocabulary))
     languages = _m2m_defaults(folder, vocabulary)
-    names = shared_table_names(folder, folder.option("tie_word_embeddings", True, False))
     model = _build_model(folder, names, order, order, normalize_first=True, needless=TABLES)
     known = {side: code for side, code in languages.items() if code in tokens}
     prefixes: dict[str, Any] = {f"{side}_prefix": (tokens[code],) for side, code in known.items()}
@@ -244,7 +248,7 @@ def _m2m_languages(
     forced = generation_option(folder, "forced_bos_token_id")
     if target is None and forced is not None and forced not in vocabulary.languages.values():
         raise UserError(
-            f"{folder.path} has forced_bos_token_id={forced!r}, which is not the token of a "
+            f"{folder.path} has forced_bos_token_id={brief(forced)}, which is not the token of a "
             "language. Pass `target_language`."
         )
     languages: dict[str, Any] = {
@@ -322,14 +326,13 @@ def _build_model(
         "scale_embeddings": folder.option("scale_embedding", True, False),
         "max_wavelength": _max_wavelength(hidden_dim),
         "first_position": int(order.rows[PAD_ID]) + 1,
+        "normalize_first": normalize_first,
+        "use_bias": True,
+        "layer_norm_epsilon": TORCH_NORM_EPSILON,
     }
+    folder.check_size(options)
     with zero_embeddings():
-        model = Transformer(
-            **options,
-            normalize_first=normalize_first,
-            use_bias=True,
-            layer_norm_epsilon=TORCH_NORM_EPSILON,
-        )
+        model = Transformer(**options)
     hidden_order = halves_to_interleaved(hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)

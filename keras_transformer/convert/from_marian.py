@@ -28,7 +28,7 @@ from keras_transformer.convert.weights import (
 )
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.location import CONFIG, HUGGING_FACE, download_repository
@@ -227,7 +227,7 @@ def _vocabulary(folder: HFCheckpoint, name: str, size: int) -> dict[str, int]:
 
 def _id_of(ids: Mapping[str, int], token: str, name: str) -> int:
     if token not in ids:
-        raise UserError(f"{name} has no token {token!r}.")
+        raise UserError(f"{name} has no token {brief(token)}.")
     return ids[token]
 
 
@@ -252,16 +252,21 @@ def _model(folder: HFCheckpoint, source_side: Side, target_side: Side) -> Transf
     order = target_side.order
     if renormalizes_without_padding(folder):  # mark padding as a copy, to hide it from the softmax
         order = order._replace(copies=np.union1d(order.copies, [PAD_ID]))
+    names = _names(folder)
+    for name, side in zip(names, (source_side, target_side, target_side)):
+        folder.check_table(name, int(side.order.rows.max()) + 1)
     tables = Tables.of_names(
-        folder.tensor, _names(folder), order, source_side.order, _logits_bias(folder, order)
+        folder.tensor, names, order, source_side.order, _logits_bias(folder, order)
     )
+    arguments = {
+        **tables.hyperparameters(),
+        **hyperparameters(folder, _FIXED),
+        "use_bias": _has_biases(folder),
+        "layer_norm_epsilon": TORCH_NORM_EPSILON,
+    }
+    folder.check_size(arguments)
     with zero_embeddings():
-        model = Transformer(
-            **tables.hyperparameters(),
-            use_bias=_has_biases(folder),
-            layer_norm_epsilon=TORCH_NORM_EPSILON,
-            **hyperparameters(folder, _FIXED),
-        )
+        model = Transformer(**arguments)
     hidden_order = halves_to_interleaved(model.config.hidden_dim)
     tables.assign(model, hidden_order)
     assign(stack_mappings(model), lambda name: folder.tensor(f"model.{name}"), hidden_order)
@@ -312,5 +317,5 @@ def _check_positions(folder: HFCheckpoint, hidden_dim: int) -> None:
         sinusoids = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
         if table.shape != sinusoids.shape or not np.allclose(table, sinusoids, atol=1e-2):
             raise UserError(
-                f"Unsupported positions {name!r} in {folder.path}. Expected Marian's sinusoids."
+                f"Unsupported positions `{name}` in {folder.path}. Expected Marian's sinusoids."
             )

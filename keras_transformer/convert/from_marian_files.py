@@ -20,6 +20,7 @@ from keras_transformer.convert.marian_names import marian_name
 from keras_transformer.convert.weights import (
     ACTIVATIONS,
     assign,
+    check_size,
     halves_to_interleaved,
     stack_mappings,
 )
@@ -27,7 +28,7 @@ from keras_transformer.data.sentencepiece_model import parse_proto, reordered_pr
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import BannedTokens, NoUnknownToken, WordPenalty
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
@@ -38,6 +39,7 @@ from keras_transformer.translation.translator import Translator
 logger = logging.getLogger(__name__)
 
 _EPSILON = 1e-6
+_MOST_STEPS = 10  # around a sub-layer
 _END, _UNKNOWN = "</s>", "<unk>"
 # Options inside a model, and the only values that `Transformer` has a counterpart of.
 _FIXED = {
@@ -109,10 +111,10 @@ class _Side(NamedTuple):
 
 def _sides(files: MarianFiles) -> tuple[_Side, _Side]:
     sizes = option(files.path, files.options, "dim-vocabs", [])
-    if len(sizes) != 2:
+    if len(sizes) != 2 or not all(type(size) is int for size in sizes):
         raise UserError(
-            f"{files.path}: unsupported `dim-vocabs`: {sizes}. Expected the sizes of one source "
-            "and one target."
+            f"{files.path}: unsupported `dim-vocabs`: {brief(sizes)}. Expected the sizes of "
+            "one source and one target."
         )
     source, target = (
         _side(path, size, name)
@@ -219,8 +221,9 @@ def architecture(files: MarianFiles) -> Architecture:
     decoder_width = get("transformer-decoder-dim-ffn", 0) or width
     depth = get("transformer-ffn-depth", 2)
     decoder_depth = get("transformer-decoder-ffn-depth", 0) or depth
-    activation = get("transformer-ffn-activation", "swish", "relu", "swish", "gelu")
     tied = get("transformer-tied-layers", [])
+    _check_sizes(files, hidden_dim, {"enc": layers, "dec": decoder_layers}, tied)
+    activation = get("transformer-ffn-activation", "swish", "relu", "swish", "gelu")
     before, after = get("transformer-preprocess", ""), get("transformer-postprocess", "dan")
     hyperparameters = {
         "num_layers": layers,
@@ -244,10 +247,37 @@ def architecture(files: MarianFiles) -> Architecture:
     layer = decoder_layers if last == "last" else int(last) if last.isdigit() else 0
     if not 1 <= layer <= decoder_layers:
         raise UserError(
-            f"{files.path}: unsupported `transformer-guided-alignment-layer`: {last!r}. Expected a "
-            f"layer from 1 to {decoder_layers}."
+            f"{files.path}: unsupported `transformer-guided-alignment-layer`: {brief(last)}. "
+            f"Expected a layer from 1 to {decoder_layers}."
         )
     return Architecture(hyperparameters, layer - 1, get("transformer-no-projection", False))
+
+
+def _check_sizes(
+    files: MarianFiles, hidden_dim: int, depths: Mapping[str, int], tied: Sequence[Any]
+) -> None:
+    """Compare the sizes that the options name with the arrays, before anything is built."""
+    for name in _table_names(files.arrays)[:2]:
+        shape = files.arrays[name].shape if name in files.arrays else None
+        if shape is not None and (len(shape) != 2 or shape[1] != hidden_dim):
+            raise UserError(
+                f"{files.path}: `dim-emb` and `{name}` do not match. Received: dim-emb="
+                f"{hidden_dim}, an array of the shape {shape}"
+            )
+    if not all(type(layer) is int and 1 <= layer <= len(tied) for layer in tied):
+        raise UserError(
+            f"{files.path}: unsupported `transformer-tied-layers`: {brief(tied)}. Expected the "
+            "number of a layer for each layer."
+        )
+    for stack, depth in depths.items():
+        pattern = re.compile(rf"{stack}oder_l(\d+)_")
+        found = max((int(x[1]) for name in files.arrays if (x := pattern.match(name))), default=0)
+        expected = max(tied) if tied and stack == "dec" else depth
+        if found != expected or (tied and stack == "dec" and len(tied) != depth):
+            raise UserError(
+                f"{files.path}: `{stack}-depth` and the arrays do not match. Received: "
+                f"{stack}-depth={brief(depth)}, arrays of {found} layers"
+            )
 
 
 def _steps(files: MarianFiles, before: str, after: str, is_ssru: bool) -> dict[str, Any]:
@@ -260,10 +290,10 @@ def _steps(files: MarianFiles, before: str, after: str, is_ssru: bool) -> dict[s
         ("transformer-postprocess-emb", embedding, "dn"),
         ("transformer-postprocess-top", final, "dan"),
     ):
-        if set(steps) - set(known):
+        if set(steps) - set(known) or len(steps) > _MOST_STEPS:
             raise UserError(
-                f"{files.path}: unsupported `{name}`: {steps!r}. Expected the letters "
-                f"{', '.join(known)}."
+                f"{files.path}: unsupported `{name}`: {brief(steps)}. Expected at most "
+                f"{_MOST_STEPS} of the letters {', '.join(known)}."
             )
     # Dropout before a sub-layer would need its own mask in training only.
     steps = f"{before}s{after}"
@@ -289,6 +319,8 @@ def _steps(files: MarianFiles, before: str, after: str, is_ssru: bool) -> dict[s
 
 def _positions(files: MarianFiles, hidden_dim: int) -> dict[str, Any]:
     if _POSITIONS in files.arrays:
+        if files.arrays[_POSITIONS].ndim != 2:
+            raise UserError(f"{files.path} is damaged: `{_POSITIONS}` must be a matrix.")
         return {
             "position_encoding": "learned",
             "max_length": len(files.arrays[_POSITIONS]),
@@ -323,15 +355,20 @@ def _model(
         return np.asarray(arrays[name], "float32")
 
     for name, order in zip(names, (source_order, target_order, target_order)):
-        if len(tensor(name)) != (size := order.rows.max() + 1):
+        expected = (order.rows.max() + 1, parts.hyperparameters["hidden_dim"])
+        if tensor(name).shape != expected:
             raise UserError(
-                f"`{name}` and the vocabulary do not match. `{name}` has {len(arrays[name]):,} "
-                f"rows; the vocabulary has {size:,} tokens."
+                f"`{name}` and the vocabulary do not match. Expected the shape {expected}. "
+                f"Received: {arrays[name].shape}"
             )
     bias = np.ravel(tensor(_BIAS)) if _BIAS in arrays else None
+    if bias is not None and len(bias) != target_order.rows.max() + 1:
+        raise UserError(f"`{_BIAS}` and the vocabulary do not match. It has {len(bias):,} rows.")
     tables = Tables.of_names(tensor, names, target_order, source_order, bias)
+    arguments = {**tables.hyperparameters(), **parts.hyperparameters}
+    check_size(arguments, sum(array.size for array in arrays.values()))
     with zero_embeddings():
-        model = Transformer(**tables.hyperparameters(), **parts.hyperparameters)
+        model = Transformer(**arguments)
     hidden_dim = model.config.hidden_dim
     is_learned = model.config.max_length is not None
     hidden_order = None if is_learned else halves_to_interleaved(hidden_dim)
@@ -349,9 +386,7 @@ def _model(
         for stack in (model.encoder, model.decoder):
             stack.position_encoding.embeddings.assign(tensor(_POSITIONS))
     if unread := sorted({*arrays} - used):
-        raise UserError(
-            f"unsupported arrays: {', '.join(unread[:5])}. Transformer has no such parts."
-        )
+        raise UserError(f"unsupported arrays: {brief(unread)}. Transformer has no such parts.")
     return model
 
 
@@ -387,7 +422,7 @@ def _search(files: MarianFiles, pieces: Sequence[str]) -> BeamSearch:
     if penalty := option(path, options, "word-penalty", 0.0):
         constraints.append(WordPenalty(penalty))
     others = [
-        f"{name}={options[name]!r}"
+        f"{name}={brief(options[name])}"
         for name, values in _SEARCHES.items()
         if options.get(name) not in values
     ]

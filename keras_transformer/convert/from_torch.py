@@ -1,5 +1,6 @@
 """Converter of the state dict of a `torch.nn.Transformer` with embeddings."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,9 +11,9 @@ from keras import ops
 
 from keras_transformer.convert.embedding_tables import Tables, reserve
 from keras_transformer.convert.hf_checkpoint import find_weights, open_weights
-from keras_transformer.convert.weights import assign, stack_mappings
+from keras_transformer.convert.weights import assign, check_size, stack_mappings
 from keras_transformer.data.sentencepiece_model import RESERVED
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.layers import SinePositionEncoding
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
@@ -99,11 +100,14 @@ def torch(
         "dropout": dropout,
     }
     tables = _tables(state, names, reserved_ids)
-    tables_of_positions = _positions([state[name] for name in names.positions])
+    hidden_dim = state.matrix_shape(names.source_embedding)[1]
+    tables_of_positions = _positions([state[name] for name in names.positions], hidden_dim)
     if tables_of_positions:
         options |= {"position_encoding": "learned", "max_length": len(tables_of_positions[0])}
+    options |= {**_sizes(state, names), **tables.hyperparameters()}
+    check_size(options, sum(math.prod(state.shape(name)) for name in state))
     with zero_embeddings():
-        model = Transformer(**options, **_sizes(state, names), **tables.hyperparameters())
+        model = Transformer(**options)
     assign(stack_mappings(model), _by_our_names(state, names.prefix))
     tables.assign(model)
     for stack, table in zip((model.encoder, model.decoder), tables_of_positions):
@@ -121,11 +125,13 @@ class _StateDict:
 
     def __init__(self, source: str | Path | Mapping[str, Any]):
         self._tensor: Callable[[str], Any]
+        self._shape: Callable[[str], tuple[int, ...]]
         if isinstance(source, str | Path):
             file = open_weights(find_weights(source))
-            self._names, self._tensor = list(file.names), file.tensor
+            self._names, self._tensor, self._shape = list(file.names), file.tensor, file.shape
         elif hasattr(source, "items"):
             self._names, self._tensor = list(source), source.__getitem__
+            self._shape = lambda name: tuple(source[name].shape)
         else:
             raise UserError(
                 "Expected a state dict, or the path of a file of one. "
@@ -140,12 +146,23 @@ class _StateDict:
         return name in self._names
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._tensor(name).shape)
+        if name not in self:
+            raise UserError(f"The state dict has no tensor {brief(name)}.")
+        return self._shape(name)
+
+    def matrix_shape(self, name: str) -> tuple[int, int]:
+        """Return the shape of a tensor, which must be a matrix."""
+        shape = self.shape(name)
+        if len(shape) != 2:
+            raise UserError(f"The tensor {brief(name)} must be a matrix. Received: shape {shape}")
+        return shape[0], shape[1]
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return a float32 array."""
         if name not in self:
-            raise UserError(f"The state dict has no tensor {name!r}, which its others require.")
+            raise UserError(
+                f"The state dict has no tensor {brief(name)}, which its others require."
+            )
         self._read.add(name)
         tensor = self._tensor(name)
         if hasattr(tensor, "detach"):  # NumPy cannot read PyTorch's bfloat16
@@ -211,13 +228,13 @@ def find_names(
         UserError: if there is no such tensor, or a name cannot be guessed.
     """
     prefix = _prefix(state)
-    hidden_dim = state.shape(prefix + _FIRST_LAYER)[1]
+    hidden_dim = state.matrix_shape(prefix + _FIRST_LAYER)[1]
     given = [source_embedding, target_embedding, output, *(positions or ())]
     for name in given:
         if name is not None and name not in state:
             raise UserError(
-                f"The state dict has no tensor {name!r}. It has, apart from the Transformer's: "
-                f"{_list(_others(state, prefix))}"
+                f"The state dict has no tensor {brief(name)}. It has, apart from the "
+                f"Transformer's: {_list(_others(state, prefix))}"
             )
     others = [name for name in _others(state, prefix) if name not in given]
     if positions is None:
@@ -328,9 +345,9 @@ def _sizes(state: _StateDict, names: Names) -> dict[str, Any]:
             f"dict with one after the {'encoder' if has_norm[0] else 'decoder'} only."
         )
     layers = [_num_layers(state, stack) for stack in stacks]
-    inner = [state.shape(f"{stack}layers.0.linear1.weight")[0] for stack in stacks]
+    inner = [state.matrix_shape(f"{stack}layers.0.linear1.weight")[0] for stack in stacks]
     return {
-        "hidden_dim": state.shape(names.source_embedding)[1],
+        "hidden_dim": state.matrix_shape(names.source_embedding)[1],
         "num_layers": layers[0],
         "num_decoder_layers": layers[1] if layers[1] != layers[0] else None,
         "intermediate_dim": inner[0],
@@ -357,9 +374,15 @@ def _by_our_names(state: _StateDict, prefix: str) -> Callable[[str], np.ndarray]
         if projection:
             part, kind = projection.groups()
             fused = state[f"{theirs[: projection.start()]}.in_proj_{kind}"]
+            if not fused.ndim or len(fused) % 3:
+                raise UserError(
+                    f"The tensor of {brief(theirs)} must have three parts. Received: shape "
+                    f"{fused.shape}"
+                )
             return np.split(fused, 3)["qkv".index(part)]
         if theirs.endswith(".bias") and theirs not in state:  # a model with `bias=False`
-            return np.zeros(state.shape(f"{theirs.removesuffix('bias')}weight")[0], "float32")
+            size, *_ = (*state.shape(f"{theirs.removesuffix('bias')}weight"), 0)
+            return np.zeros(size, "float32")
         return state[theirs]
 
     return tensor
@@ -378,7 +401,7 @@ def _tables(state: _StateDict, names: Names, reserved_ids: Sequence[int]) -> Tab
         )
     pad, start, end, unknown = reserved_ids
     order, source_order = (
-        reserve(state.shape(name)[0], start=start, end=end, unknown=unknown, pad=pad)
+        reserve(state.matrix_shape(name)[0], start=start, end=end, unknown=unknown, pad=pad)
         for name in (names.target_embedding, names.source_embedding)
     )
     matrices = (
@@ -388,13 +411,25 @@ def _tables(state: _StateDict, names: Names, reserved_ids: Sequence[int]) -> Tab
     )
     name_of_bias = bias_name(state, names.output)
     bias = None if name_of_bias is None else state[name_of_bias]
+    rows = state.matrix_shape(names.target_embedding)[0]
+    if bias is not None and bias.shape != (rows,):
+        raise UserError(
+            f"{brief(name_of_bias)} and the target's embeddings do not match. Expected the shape "
+            f"({rows},). Received: {bias.shape}"
+        )
     return Tables.of_names(state.__getitem__, matrices, order, source_order, bias)
 
 
-def _positions(tables: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _positions(tables: Sequence[np.ndarray], hidden_dim: int) -> list[np.ndarray]:
     """Return the source's and the target's table `(positions, hidden_dim)`; no tables if there are
     none or they hold the paper's sinusoids.
     """
+    for table in tables:
+        if table.shape[-1:] != (hidden_dim,) or not table.size:
+            raise UserError(
+                f"A table of positions must be (positions, {hidden_dim}), with axes of size 1. "
+                f"Received: shape {table.shape}"
+            )
     tables = [table.reshape(-1, table.shape[-1]) for table in tables]
     if all(map(_is_sinusoids, tables)):
         return []

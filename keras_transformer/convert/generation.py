@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.convert.embedding_tables import VocabPermutation
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint
+from keras_transformer.convert.weights import is_finite
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import (
     BannedTokens,
@@ -17,7 +18,7 @@ from keras_transformer.decoding.constraints import (
     RepetitionPenalty,
 )
 from keras_transformer.decoding.sampling import Sampling
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 from keras_transformer.reserved_ids import UNKNOWN_ID
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,8 @@ def forced_prefix(
     places = np.flatnonzero(order.rows == forced)
     if not len(places):
         raise UserError(
-            f"{folder.path}: forced_bos_token_id must be the id of a token. Received: {forced!r}"
+            f"{folder.path}: forced_bos_token_id must be the id of a token. "
+            f"Received: {brief(forced)}"
         )
     return (pieces[int(places[0])],)
 
@@ -213,9 +215,12 @@ class _Options:
         """Return a number that is not negative, or the default if it is not set."""
         value = self.value(name)
         value = default if value is None else value
-        if type(value) not in (types or (int, float)) or not value >= 0:
+        is_number = type(value) in (types or (int, float)) and is_finite(value)
+        if not is_number or value < 0:
             expected = "a non-negative integer" if types else "a number, 0 or larger"
-            raise UserError(f"{self.folder.path}: {name} must be {expected}. Received: {value!r}")
+            raise UserError(
+                f"{self.folder.path}: {name} must be {expected}. Received: {brief(value)}"
+            )
         return value
 
     def token_id(self, name):
@@ -230,7 +235,8 @@ class _Options:
         is_list = isinstance(lists, list) and all(isinstance(ids, list) for ids in lists)
         if not is_list or not all(type(i) is int for ids in lists for i in ids):
             raise UserError(
-                f"{self.folder.path}: {name} must be lists of ids. Received: {self.value(name)!r}"
+                f"{self.folder.path}: {name} must be lists of ids. "
+                f"Received: {brief(self.value(name))}"
             )
         return lists
 
@@ -242,7 +248,7 @@ class _Options:
         for name, values in without_effect.items():
             value = self.value(name)
             if value is not None and value not in values:
-                self.warn(f"{name}={value!r}")
+                self.warn(f"{name}={brief(value)}")
 
     def log_warnings(self):
         if self._names:

@@ -1,6 +1,7 @@
 """Folders of other libraries' models: found or downloaded, and read without running their code."""
 
 import contextlib
+import math
 import pickle
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from keras_transformer.errors import UserError
+from keras_transformer.convert.weights import check_size, is_finite
+from keras_transformer.errors import UserError, brief
 from keras_transformer.files import read_json
 from keras_transformer.presets.location import HUGGING_FACE, download_repository
 
@@ -158,20 +160,53 @@ class HFCheckpoint:
         Raises:
             UserError: if there is no such weight.
         """
-        if name not in self._file_of:
-            raise UserError(
-                f"{self.path} has no weights {name!r}. It is damaged, or another kind of model."
-            )
+        self._check_name(name)
         self._read.add(name)
         return np.asarray(self._file_of[name].tensor(name), "float32")
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a weight, without reading it.
+
+        Raises:
+            UserError: if there is no such weight.
+        """
+        self._check_name(name)
+        return self._file_of[name].shape(name)
+
+    def check_table(self, name: str, rows: int) -> None:
+        """Raise a `UserError` unless a weight is `(rows, d_model)`, as the configuration claims."""
+        expected = (rows, self.size("d_model"))
+        if self.shape(name) != expected:
+            raise UserError(
+                f"{self.path}: {name!r} and {_CONFIG} do not match. Expected the shape {expected}, "
+                f"with d_model={brief(expected[1])}. Received: {brief(self.shape(name))}"
+            )
+
+    def check_size(self, arguments: Mapping[str, Any]) -> None:
+        """Raise a `UserError` if a model is much larger than the weights.
+
+        Args:
+            arguments: dict of the arguments of `Transformer`.
+        """
+        try:
+            check_size(arguments, sum(math.prod(self.shape(name)) for name in self.names))
+        except UserError as error:
+            raise UserError(f"{self.path}: {error}") from error
 
     def check_all_read(self, needless: Iterable[str] = ()) -> None:
         """Raise a `UserError` if weights were never read, except for some names."""
         left = sorted(self.names - self._read - {*needless})
         if left:
             raise UserError(
-                f"{self.path} has weights that are not supported: {left[0]!r}"
+                f"{self.path} has weights that are not supported: {brief(left[0])}"
                 + (f" and {len(left) - 1} more." if len(left) > 1 else ".")
+            )
+
+    def _check_name(self, name):
+        if name not in self._file_of:
+            raise UserError(
+                f"{self.path} has no weights {brief(name)}. It is damaged, or another kind of "
+                "model."
             )
 
     def has(self, name: str) -> bool:
@@ -213,7 +248,8 @@ class HFCheckpoint:
         found = self.config.get("model_type")
         if found not in model_types:
             raise UserError(
-                f"{self.path} holds a model of type {found!r}. Expected {' or '.join(model_types)}."
+                f"{self.path} holds a model of type {brief(found)}. "
+                f"Expected {' or '.join(model_types)}."
             )
 
     def option(self, name: str, default: Any, *others: Any) -> Any:
@@ -227,8 +263,8 @@ class HFCheckpoint:
         value = self.config.get(name)
         if value not in [*choices]:
             raise UserError(
-                f"Unsupported {name}={value!r} in {self.path / _CONFIG}. "
-                f"Expected {' or '.join(map(repr, choices))}."
+                f"Unsupported {name}={brief(value)} in {self.path / _CONFIG}. "
+                f"Expected {' or '.join(map(brief, choices))}."
             )
         return choices[value]
 
@@ -238,7 +274,7 @@ class HFCheckpoint:
         if type(value) is not int or value < 1:
             raise UserError(
                 f"{self.path / _CONFIG} is damaged: {name} must be a positive integer. "
-                f"Received: {value!r}"
+                f"Received: {brief(value)}"
             )
         return value
 
@@ -246,9 +282,10 @@ class HFCheckpoint:
         """Return a number of the configuration, or `default` if it is not set."""
         value = self.config.get(name)
         value = default if value is None else value
-        if type(value) not in (int, float):
+        if type(value) not in (int, float) or not is_finite(value):
             raise UserError(
-                f"{self.path / _CONFIG} is damaged: {name} must be a number. Received: {value!r}"
+                f"{self.path / _CONFIG} is damaged: {name} must be a number. "
+                f"Received: {brief(value)}"
             )
         return value
 
@@ -277,6 +314,8 @@ class _WeightFile(Protocol):
 
     def tensor(self, name: str) -> np.ndarray: ...
 
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
 
 def open_weights(path: Path) -> _WeightFile:
     """Open a file of weights, `.safetensors` or PyTorch's, without running any code of it.
@@ -285,7 +324,7 @@ def open_weights(path: Path) -> _WeightFile:
         path: the file.
 
     Returns:
-        An object with `names`, a list, and `tensor`, a function from a name to an array.
+        An object with `names`, a list, and `tensor` and `shape`, functions of a name.
 
     Raises:
         UserError: if the file is damaged, or holds more than tensors.
@@ -298,11 +337,15 @@ class _Safetensors:
         self.path = path
         with self._opened() as file:
             self.names: list[str] = list(file.keys())
+            self._shapes = {name: tuple(file.get_slice(name).get_shape()) for name in self.names}
 
     def tensor(self, name: str) -> np.ndarray:
         # Open the file for each tensor: pages of a mapped file stay in memory until it is closed.
         with self._opened() as file:
             return file.get_tensor(name)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._shapes[name]
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -329,6 +372,9 @@ class _TorchFile:
     def tensor(self, name: str) -> np.ndarray:
         # A copy: JAX would otherwise keep a view, and with it the whole file in memory.
         return np.array(self.tensors[name].detach().float())
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self.tensors[name].shape)
 
 
 def load_torch_file(path: Path) -> dict[str, Any]:

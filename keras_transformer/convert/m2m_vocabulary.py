@@ -20,7 +20,7 @@ from keras_transformer.data.sentencepiece_model import (
     reordered_proto,
 )
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
 
 _SPM, _VOCABULARY, _JSON = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 _CONFIG, _SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
@@ -103,7 +103,8 @@ def read_vocabulary(folder: HFCheckpoint) -> M2mVocabulary:
     kind = config.get("tokenizer_class", _TOKENIZERS[0])
     if kind not in _TOKENIZERS:
         raise UserError(
-            f"Unsupported tokenizer {kind!r} in {folder.path}. Expected {', '.join(_TOKENIZERS)}."
+            f"Unsupported tokenizer {brief(kind)} in {folder.path}. "
+            f"Expected {', '.join(_TOKENIZERS)}."
         )
     if config.get("legacy_behaviour"):
         raise UserError(
@@ -122,7 +123,7 @@ def _read_m2m100(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabula
     codes = config.get("language_codes", "m2m100")
     if codes not in [*_LANGUAGES]:
         raise UserError(
-            f"Unsupported language_codes={codes!r} in {folder.path / _CONFIG}. "
+            f"Unsupported language_codes={brief(codes)} in {folder.path / _CONFIG}. "
             f"Expected {' or '.join(_LANGUAGES)}."
         )
     codes = _LANGUAGES[codes].split()
@@ -144,7 +145,7 @@ def _read_json(folder: HFCheckpoint) -> M2mVocabulary:
     except UserError as error:
         raise UserError(f"{folder.path}: {error}") from error
     except _OF_ANOTHER_FORM as error:
-        raise UserError(f"{folder.path / _JSON} is damaged: {error!r}") from error
+        raise UserError(f"{folder.path / _JSON} is damaged: {brief(error)}") from error
     if sorted(names) != [*range(len(names))]:
         raise UserError(f"{folder.path / _JSON} is damaged. Expected the ids 0, 1, 2, ...")
     in_order = [names[i] for i in range(len(names))]
@@ -159,7 +160,7 @@ def _read_nllb(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary
     except UserError:
         raise
     except _OF_ANOTHER_FORM as error:
-        raise UserError(f"{folder.path / _CONFIG} is damaged: {error!r}") from error
+        raise UserError(f"{folder.path / _CONFIG} is damaged: {brief(error)}") from error
     names += [token for token in special if token not in names]
     names += [token for token in (_MASK,) if token not in names]
     return M2mVocabulary(names, _language_ids(special, names), proto)
@@ -243,7 +244,7 @@ def sentencepiece_proto(values: Mapping[str, Any]) -> bytes:
     model = _part(values, "model")
     kind = model.get("type")
     if kind not in ("BPE", "Unigram"):
-        raise _not_equivalent(f"a model of type {kind!r}", "BPE or Unigram")
+        raise _not_equivalent(f"a model of type {brief(kind)}", "BPE or Unigram")
     if model.get("byte_fallback"):
         raise _not_equivalent("byte_fallback", "none")
     _check_spaces(values)
@@ -294,7 +295,7 @@ def _check_spaces(values: Mapping[str, Any]) -> None:
         is_marked and splitter.get("add_prefix_space", True)
     ):
         raise _not_equivalent(
-            f"a pre_tokenizer of type {splitter.get('type')!r}", "Metaspace, always"
+            f"a pre_tokenizer of type {brief(splitter.get('type'))}", "Metaspace, always"
         )
 
 
@@ -314,7 +315,7 @@ def _normalized(proto: bytes, normalizer: Mapping[str, Any] | None) -> bytes:
             spec.remove_extra_whitespaces = True
         else:
             raise _not_equivalent(
-                f"a normalizer {step.get('type')!r}", "Precompiled, or one of spaces"
+                f"a normalizer {brief(step.get('type'))}", "Precompiled, or one of spaces"
             )
     return model.SerializeToString()
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.errors import UserError
+from keras_transformer.convert.weights import is_finite
+from keras_transformer.errors import UserError, brief
 from keras_transformer.files import open_zip, temporary_folder, user_cache
 from keras_transformer.presets.location import CONFIG, list_repository
 
@@ -27,6 +28,7 @@ CONVERTED = "converted"
 _OTHERS = ("lex", ".optimizer.", ".progress.", "shortlist")
 LARGEST = 64 * 2**30
 """Bytes that a zip file may declare."""
+_LARGEST_EXPANSION = 10  # of a YAML file by its aliases
 _VERSION = 1
 # Marian's numbers of types: a class, and the size of an item.
 _PLAIN = {0x404: "<f4", 0x402: "<f2", 0x408: "<f8", 0x101: "<i1"}
@@ -143,11 +145,16 @@ def read_files(folder: Path) -> MarianFiles:
     arrays = _read_npz(path) if path.suffix == ".npz" else _read_bin(path)
     if _OPTIONS not in arrays:
         raise UserError(f"{path} has no {_OPTIONS}, the options of a model that Marian wrote.")
-    text = arrays.pop(_OPTIONS).astype("u1").tobytes().partition(b"\0")[0]
+    text = arrays.pop(_OPTIONS)
+    if text.dtype.itemsize != 1 or text.dtype.kind not in "iu":
+        raise UserError(
+            f"{path}: `{_OPTIONS}` must be an array of bytes. Received: one of {text.dtype}"
+        )
+    text = text.tobytes().partition(b"\0")[0]
     options = _mapping(path, read_yaml(text, path))
     for name, array in arrays.items():
         if array.dtype.kind != "f":
-            raise UserError(f"{path}: `{name}` is an array of {array.dtype}. Expected floats.")
+            raise UserError(f"{path}: {brief(name)} is an array of {array.dtype}. Expected floats.")
     return MarianFiles(path, arrays, options, search, _vocabulary_files(folder, search))
 
 
@@ -171,12 +178,36 @@ def read_yaml(text: bytes, path: Path, all_text: bool = False) -> Any:
         ) from error
     # The parser in C is ten times faster, for vocabularies.
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader = type("_Text", (base,), {"yaml_implicit_resolvers": {}}) if all_text else base
+    loader_class = type("_Text", (base,), {"yaml_implicit_resolvers": {}}) if all_text else base
     try:
-        return yaml.load(text, loader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        loader = loader_class(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _size_of(node, {}) > _LARGEST_EXPANSION * (len(text) + 1):
+            raise UserError(f"{path} is refused: its aliases stand for too many values.")
+        return loader.construct_document(node)
+    except UserError:
+        raise
+    # PyYAML raises the last three for some tags and keys.
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path} is damaged, or not plain YAML: {reason}") from error
+
+
+def _size_of(node, sizes):
+    """Return the number of characters of a YAML node if each alias were written out.
+
+    Args:
+        node: the node.
+        sizes: dict of the sizes that are known, by the id of the node.
+    """
+    if id(node) not in sizes:
+        sizes[id(node)] = math.inf  # of a node that contains itself
+        parts = node.value if isinstance(node.value, list) else []
+        parts = [x for part in parts for x in (part if isinstance(part, tuple) else [part])]
+        sizes[id(node)] = len(node.value) + 1 + sum(_size_of(part, sizes) for part in parts)
+    return sizes[id(node)]
 
 
 # Zip files
@@ -189,9 +220,11 @@ def _unzip(path, folder):
         for member in members:
             place = PurePosixPath(member.filename.replace("\\", "/"))
             if place.is_absolute() or ".." in place.parts or ":" in member.filename:
-                raise UserError(f"{path} is refused: {member.filename!r} would be outside of it.")
+                raise UserError(
+                    f"{path} is refused: {brief(member.filename)} would be outside of it."
+                )
             if stat.S_ISLNK(member.external_attr >> 16):
-                raise UserError(f"{path} is refused: {member.filename!r} is a link.")
+                raise UserError(f"{path} is refused: {brief(member.filename)} is a link.")
             if place.suffix in (*_MODELS, *_TEXTS):
                 (folder / place).parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as packed, open(folder / place, "wb") as file:
@@ -214,7 +247,7 @@ def _model_file(folder, search):
         raise UserError(f"{folder} has no model of Marian: a file that ends with .npz or .bin.")
     if "models" in search and len(names) > 1:
         raise UserError(
-            f"{folder / _DECODER}: unsupported ensemble of `models`: {', '.join(map(str, names))}. "
+            f"{folder / _DECODER}: unsupported ensemble of `models`: {brief(names)}. "
             "Expected one model."
         )
     path = _inside(folder, names[0])
@@ -225,9 +258,16 @@ def _model_file(folder, search):
 
 def _inside(folder, name):
     """Return a file of the folder that an option names, by the last part of its path."""
-    path = folder / PurePosixPath(str(name).replace("\\", "/")).name
-    if not path.is_file():
-        raise UserError(f"{path} is missing, which {folder / _DECODER} names.")
+    name = PurePosixPath(name.replace("\\", "/")).name if isinstance(name, str) else ""
+    path = folder / name
+    if not name:
+        raise UserError(f"{folder / _DECODER} is damaged. Expected names of files.")
+    try:
+        is_file = path.is_file()
+    except OSError:  # too long a name
+        is_file = False
+    if not is_file:
+        raise UserError(f"{folder} has no file {brief(name)}, which its {_DECODER} names.")
     return path
 
 
@@ -235,8 +275,8 @@ def _vocabulary_files(folder, search):
     if names := search.get("vocabs"):
         if not isinstance(names, list) or len(names) != 2:
             raise UserError(
-                f"{folder / _DECODER}: unsupported `vocabs`: {names!r}. Expected two, of a source "
-                "and a target (models with several encoders are not supported)."
+                f"{folder / _DECODER}: unsupported `vocabs`: {brief(names)}. Expected two, of a "
+                "source and a target (models with several encoders are not supported)."
             )
         source, target = (_inside(folder, name) for name in names)
         return source, target
@@ -284,9 +324,11 @@ def _check_header(path, member, file):
     )
     shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise UserError(f"{path} is refused: {member.filename!r} holds pickled objects.")
+        raise UserError(f"{path} is refused: {brief(member.filename)} holds pickled objects.")
     if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
-        raise UserError(f"{path} is damaged: {member.filename!r} does not have its shape {shape}.")
+        raise UserError(
+            f"{path} is damaged: {brief(member.filename)} does not have its shape {shape}."
+        )
 
 
 def _read_bin(path: Path) -> dict[str, np.ndarray]:
@@ -319,7 +361,9 @@ def _read_bin(path: Path) -> dict[str, np.ndarray]:
     for name, shape, (_, number, _, size) in zip(names, shapes, headers):
         name = name.rstrip(b"\0").decode("utf-8", "replace")
         if any(length < 0 for length in shape) or math.prod(shape) > size:
-            raise UserError(f"{path} is damaged: `{name}` has {size} bytes for the shape {shape}.")
+            raise UserError(
+                f"{path} is damaged: {brief(name)} has {size} bytes for the shape {brief(shape)}."
+            )
         values = take(size, "u1")
         if not name.endswith(_SCALES):
             arrays[name] = _array_of(path, name, number, shape, values)
@@ -334,21 +378,30 @@ def _array_of(path, name, number, shape, values):
         packed = [f"packed for {name}" for bit, name in _PROCESSORS.items() if number & bit]
         kind = packed[0] if packed else "unknown"
         raise UserError(
-            f"{path}: unsupported type {number:#x} of `{name}` ({kind}). Expected float32, or "
+            f"{path}: unsupported type {number:#x} of {brief(name)} ({kind}). Expected float32, or "
             "intgemm8 or intgemm16 that are not packed for a processor."
         )
     end = items * dtype.itemsize
     rest = 0 if number in _PLAIN else 4
     if end + rest > len(values):
         raise UserError(
-            f"{path} is damaged: `{name}` has {len(values)} bytes for the shape {shape}."
+            f"{path} is damaged: {brief(name)} has {len(values)} bytes for the shape "
+            f"{brief(shape)}."
         )
     array = values[:end].view(dtype)
     if number in _PLAIN:
         return array.reshape(shape)
+    if len(shape) < 2 or not items:
+        raise UserError(
+            f"{path} is damaged: {brief(name)} has the shape {brief(shape)}. Expected a matrix."
+        )
     # The factor of the integers follows them. All matrices but the embeddings are transposed,
     # under the shape that they had before.
     factor = values[end : end + 4].view("<f4")[0]
+    if not 0 < factor < np.inf:
+        raise UserError(
+            f"{path} is damaged: {brief(name)} must have a positive factor. Received: {factor}"
+        )
     array = array.astype("float32") / factor
     if "Wemb" in name:
         return array.reshape(shape)
@@ -374,7 +427,8 @@ def option(
     types = (int, float) if type(default) is float else (type(default),)
     if type(value) is bool and type(default) is not bool and name == "normalize":
         value = float(value)
-    if type(value) not in types or (supported and value not in supported):
-        expected = " or ".join(map(repr, supported)) or type(default).__name__
-        raise UserError(f"{path}: unsupported `{name}`: {value!r}. Expected {expected}.")
+    is_number = type(default) is not float or (type(value) in types and is_finite(value))
+    if type(value) not in types or not is_number or (supported and value not in supported):
+        expected = " or ".join(map(brief, supported)) or type(default).__name__
+        raise UserError(f"{path}: unsupported `{name}`: {brief(value)}. Expected {expected}.")
     return value

@@ -5,6 +5,7 @@ names as data, by which a model is read (`assign`) and written (`foreign_layout`
 formats with other names translate these names.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,8 +13,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.errors import UserError
+from keras_transformer.errors import UserError, brief
+from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.training.cost import least_parameters
 
 if TYPE_CHECKING:
     from keras_transformer.convert.hf_checkpoint import HFCheckpoint
@@ -32,6 +35,10 @@ logits, in Marian and M2M-100. A file has all of them, or only the matrices that
 
 TORCH_NORM_EPSILON = 1e-5
 """Epsilon of PyTorch's layer normalization, if no configuration gives another one."""
+
+
+# Rows of embeddings can be copied, and a matrix can be used for source, target and logits.
+_LARGEST_RATIO = 4
 
 
 class WeightMapping(NamedTuple):
@@ -98,6 +105,32 @@ def shared_table_names(folder: "HFCheckpoint", is_tied: bool) -> tuple[str, str,
         return name, name, name
     source, target = (name if name in folder.names else shared for name in (source, target))
     return source, target, output
+
+
+def is_finite(value: float) -> bool:
+    """Return whether a number is finite and, if it is an integer, has a float of about its size."""
+    return -sys.float_info.max <= value <= sys.float_info.max
+
+
+def check_size(arguments: Mapping[str, Any], num_weights: int) -> None:
+    """Compare the size of a model with the arrays of another library's model, before it is built.
+
+    `assign` compares each shape. This check only keeps a model that is many times larger than its
+    file from filling the memory.
+
+    Args:
+        arguments: dict of the arguments of `Transformer`.
+        num_weights: the number of weights in the file.
+
+    Raises:
+        UserError: if the model would be much larger.
+    """
+    least = least_parameters({**TransformerConfig.defaults(), **arguments})
+    if least > _LARGEST_RATIO * num_weights:
+        raise UserError(
+            "The configuration and the weights do not match. Expected a configuration of about "
+            f"{num_weights:,} weights. Received: one of at least {least:,}"
+        )
 
 
 def stack_mappings(model: Transformer) -> list[WeightMapping]:
@@ -291,6 +324,6 @@ def _norm_mappings(name: str, norm: Any) -> list[WeightMapping]:
 
 def _other_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
     return (
-        f"The weights {name!r} do not match the configuration or the vocabulary. Expected the "
+        f"The weights {brief(name)} do not match the configuration or the vocabulary. Expected the "
         f"shape {tuple(expected)}. Received: {tuple(shape)}"
     )

@@ -73,8 +73,8 @@ def export_marian(translator: Translator, path: str | Path) -> None:
     have up to 1,024 tokens. `generate` searches with the beam of the translator's search, and with
     its `alpha` for the length penalty of the form `"power"`, which is the only one it has. With
     `early_stopping="never"` it stops exactly where our search does. A `kt.Sampling` is written too,
-    and each constraint that transformers has. A warning names the other constraints. A source
-    prefix is not written: the text must begin with it, as in `">>deu<< A dog runs."`.
+    and each constraint that transformers has. A warning names the other constraints and limits. A
+    source prefix is not written: the text must begin with it, as in `">>deu<< A dog runs."`.
 
     Args:
         translator: a `Translator`, on any backend.
@@ -240,6 +240,10 @@ def _generation(translator):
     search = translator.search
     options |= _strategy(search)
     left_out = [x for x in search.constraints if not _add_constraint(options, x)]
+    if search.extra_length != BeamSearch().extra_length:  # to which a converter sets it
+        left_out.append(f"extra_length={search.extra_length}")
+    if getattr(search, "max_length_factor", None) is not None:
+        left_out.append(f"max_length_factor={search.max_length_factor}")
     if getattr(search, "coverage_penalty", 0):
         left_out.append(f"coverage_penalty={search.coverage_penalty}")
     if left_out:

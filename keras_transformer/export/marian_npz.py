@@ -51,9 +51,10 @@ def export_marian_npz(translator: Translator, path: str | Path) -> None:
     The folder has `model.npz`, `decoder.yml`, and `vocab.spm` or `source.spm` and `target.spm`.
     `kt.convert.marian` reads it with the same weights. Biases that the model lacks are written as
     zeros. Marian's search drops a finished hypothesis from the beam, so that its beam narrows; it
-    has the length penalty `"power"`, and of the constraints `NoUnknownToken` and `WordPenalty`. A
-    warning names other parts of the search. A source prefix is not written: the text must begin
-    with it.
+    has the length penalty `"power"`, and of the constraints `NoUnknownToken` and `WordPenalty`. It
+    limits an output to 3 times its source, or to the `max_length_factor`, but not by
+    `extra_length`. A warning names such parts of the search. A source prefix is not written:
+    the text must begin with it.
 
     Args:
         translator: a `Translator`, on any backend. Its model was trained with `zero_start`, or
@@ -216,7 +217,11 @@ def _search(translator, names):
     )
     if isinstance(search, BeamSearch):
         options |= {"beam-size": search.beam_size, "normalize": float(search.alpha)}
-        if search.max_length_factor is not None:
+        # Marian only limits an output by a multiple of its source, which is 3 by default.
+        others.append(f"extra_length={search.extra_length}")
+        if search.max_length_factor is None:
+            others.append("max_length_factor=None")
+        else:
             options["max-length-factor"] = search.max_length_factor
         if search.alpha and search.length_penalty != "power":
             others.append(f"length_penalty={search.length_penalty}")

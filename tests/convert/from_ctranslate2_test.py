@@ -1,5 +1,6 @@
 import importlib.util
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from keras_transformer.convert.ctranslate2_files import _read_binary
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.translation.scoring import teacher_forced
@@ -435,6 +437,56 @@ def test_a_file_of_another_kind(old, new, message, folder):
     (folder / "model.bin").write_bytes(binary.replace(old, new, 1))
     with pytest.raises(kt.UserError, match=message):
         kt.convert.ctranslate2(folder)
+
+
+def change_variables(folder, **changes):
+    """Write a model in which variables have other values. `__` in a name stands for `/`."""
+    version, arrays = _read_binary(folder / "model.bin")
+    arrays |= {name.replace("__", "/"): np.asarray(x) for name, x in changes.items()}
+    parts = [struct.pack("<I", version), as_string("TransformerSpec"), struct.pack("<I", 8)]
+    parts.append(struct.pack("<I", len(arrays)))
+    for name, array in arrays.items():
+        sizes = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
+        kind = {"f4": 0, "i1": 1, "i2": 2, "i4": 3}[array.dtype.str[1:]]
+        parts += [as_string(name), sizes, struct.pack("<BI", kind, array.nbytes), array.tobytes()]
+    (folder / "model.bin").write_bytes(b"".join([*parts, struct.pack("<I", 0)]))
+
+
+def as_string(text):
+    return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+
+ONE = np.ones(1, "f4")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decoder__embeddings__weight": ONE},
+        {"decoder__layer_0__ffn__linear_0__weight": ONE[0]},
+        {"decoder__layer_0__self_attention__linear_1__weight": ONE},
+        {"encoder__layer_0__ffn__layer_norm__gamma": ONE[0]},
+        {"decoder__projection__weight": ONE[None]},
+        {"decoder__projection__bias": ONE},
+        {"encoder__num_heads": np.int32(0), "decoder__num_heads": np.int32(0)},
+        {"encoder__num_heads": np.zeros(2, "i4")},
+        {"encoder__layer_999999999__ffn__linear_0__weight": ONE[None]},
+        {
+            f"{stack}__layer_{i}__self_attention__head_dim": np.int32(10**9)
+            for stack in ("encoder", "decoder")
+            for i in range(2)
+        },
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_variables_that_contradict_the_arrays_are_refused(changes, folder):
+    change_variables(folder)
+    kt.convert.ctranslate2(folder)
+    change_variables(folder, **changes)
+    with pytest.raises(kt.UserError) as error:
+        kt.convert.ctranslate2(folder)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
 
 
 @pytest.mark.once

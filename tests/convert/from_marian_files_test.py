@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import stat
+import time
 import zipfile
 from pathlib import Path
 
@@ -259,16 +260,15 @@ def test_a_zip_is_converted_once_and_kept(tmp_path, cache):
 
 
 def bin_file(path, arrays, version=1):
-    """Write a `.bin` as Marian does: int8 for what `arrays` maps to a factor, else float32."""
+    """Write a `.bin` as Marian does, of arrays, types, and factors for integers."""
     headers, names, shapes, data = b"", b"", b"", b""
-    for name, (array, number) in arrays.items():
+    for name, (array, number, *given) in arrays.items():
         values = array
         if number == 0x10001:
-            factor = np.float32(127 / abs(array).max())
             rows = array if "Wemb" in name else array.T
-            values = np.concatenate(
-                [np.rint(rows * factor).astype("i1").ravel().view("u1"), factor[None].view("u1")]
-            )
+            factor = np.float32(given[0] if given else 127 / abs(array).max())
+            integers = (rows if given else np.rint(rows * factor)).astype("i1")
+            values = np.concatenate([integers.ravel().view("u1"), factor[None].view("u1")])
         raw = values.tobytes()
         raw += bytes(-len(raw) % 256)
         headers += np.array([len(name) + 1, number, array.ndim, len(raw)], "<u8").tobytes()
@@ -379,6 +379,74 @@ def test_an_option_without_counterpart_is_refused_by_its_name(name, tmp_path):
     assert f"`{name}`" in message and "model.npz" in message
 
 
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *(("dim-emb", 10**6), ("dim-emb", 0), ("dim-emb", -8), ("enc-depth", 10**9)),
+        *(("dec-depth", 10**9), ("transformer-tied-layers", [1, 10**9])),
+        *(("transformer-tied-layers", [1]), ("dim-vocabs", ["a", "b"]), ("dim-vocabs", [[1], 2])),
+        *(("transformer-postprocess", "d" * 100_000), ("transformer-ffn-depth", 10**9)),
+        *(("transformer-dim-ffn", 10**9), ("transformer-heads", 10**9)),
+    ],
+)
+def test_sizes_that_a_model_claims_are_compared_with_its_arrays(name, value, tmp_path):
+    reference = Reference()
+    reference.options[name] = value
+    began = time.monotonic()
+    message = message_of(reference.write(tmp_path / "model"))
+    assert "model.npz" in message and len(message) < 1000 and time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("name", ["Wemb", "encoder_l1_self_Wq", "decoder_ff_logit_out_b", "Wpos"])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4), (0, 8)])
+def test_an_array_of_another_shape_is_refused(name, shape, tmp_path):
+    reference = Reference(learned=9)
+    reference.arrays[name] = np.ones(shape, "float32")
+    assert "model.npz" in message_of(reference.write(tmp_path / "model"))
+
+
+def alias_bomb(name):
+    """Return 10 lines of YAML that stand for a billion values."""
+    lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 10}]" for i in range(1, 9))]
+    return "\n".join([*lines, f"{name}: *a8", ""])
+
+
+@pytest.mark.parametrize("name", ["vocabs", "models", "beam-size", "output-sampling"])
+def test_aliases_that_stand_for_too_many_values_are_refused(name, tmp_path):
+    folder = Reference().write(tmp_path / "model")
+    (folder / "decoder.yml").write_text(alias_bomb(name))
+    began = time.monotonic()
+    assert "aliases stand for too many values" in message_of(folder)
+    assert time.monotonic() - began < 10
+    (folder / "decoder.yml").write_text(f"{name}: &a [*a]\n")  # a list in itself
+    assert "aliases stand for too many values" in message_of(folder)
+
+
+def test_aliases_in_the_options_of_a_model_are_counted_too(tmp_path):
+    arrays = bin_arrays(Reference())
+    text = alias_bomb("dim-vocabs").encode() + b"\0"
+    arrays["special:model.yml"] = np.frombuffer(text, "i1"), 0x101
+    (tmp_path / "model").mkdir()
+    bin_file(tmp_path / "model" / "model.bin", arrays)
+    (tmp_path / "model" / "vocab.spm").write_bytes(sentencepiece_model())
+    assert "aliases stand for too many values" in message_of(tmp_path / "model")
+
+
+def test_a_few_aliases_are_read(tmp_path):
+    folder = Reference().write(tmp_path / "model")
+    text = "models: [model.npz]\nvocabs: [&v vocab.spm, *v]\nbeam-size: &b 3\nmini-batch: *b\n"
+    (folder / "decoder.yml").write_text(text)
+    assert kt.convert.marian(folder).search.beam_size == 3
+
+
+@pytest.mark.parametrize(
+    "name, value", [("vocabs", ["x" * 10**5]), ("beam-size", "x" * 10**5), ("models", ["x" * 999])]
+)
+def test_long_values_are_cut_short_in_errors(name, value, tmp_path):
+    folder = Reference().write(tmp_path / "model", **{name: value})
+    assert len(message_of(folder)) < 600
+
+
 def test_an_ensemble_is_refused(tmp_path):
     folder = Reference().write(tmp_path / "model", models=["model.npz", "model2.npz"])
     assert "ensemble" in message_of(folder)
@@ -456,6 +524,31 @@ def test_a_damaged_bin_is_named(change, reason, tmp_path):
     file.write_bytes(file.read_bytes()[: -change.get("cut", 0) or None])
     message = message_of(folder)
     assert str(file) in message and reason in message
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (0, 3), (5,)])
+def test_integers_that_are_not_a_matrix_are_refused(shape, tmp_path):
+    folder = bin_folder(tmp_path / "model", Reference())
+    file = folder / "model.intgemm.alphas.bin"
+    bin_file(file, {"encoder_l1_self_Wq": (np.zeros(shape, "i1"), 0x10001, 1.0)})
+    message = message_of(folder)
+    assert str(file) in message and "Expected a matrix" in message
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, np.nan, np.inf])
+def test_a_factor_of_integers_must_be_positive(factor, tmp_path):
+    folder = bin_folder(tmp_path / "model", Reference())
+    array = np.zeros((8, 8), "i1"), 0x10001, factor
+    bin_file(folder / "model.intgemm.alphas.bin", {"encoder_l1_self_Wq": array})
+    assert "must have a positive factor" in message_of(folder)
+
+
+def test_the_options_of_a_model_must_be_bytes(tmp_path):
+    folder = Reference().write(tmp_path / "model")
+    with np.load(folder / "model.npz") as arrays:
+        arrays = {**arrays, "special:model.yml": np.array(["type: transformer"])}
+    np.savez(folder / "model.npz", **arrays)
+    assert "`special:model.yml` must be an array of bytes" in message_of(folder)
 
 
 def test_a_zip_that_leaves_its_folder_or_the_memory_is_refused(tmp_path):

@@ -251,6 +251,22 @@ def test_what_is_missing_or_unclear_is_named():
 
 
 @ONCE
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (0, 5)])
+def test_tensors_of_other_shapes_are_refused(shape):
+    names = ("in_proj_weight", "in_proj_bias", "out_proj.weight")
+    names = [f"transformer.encoder.layers.0.self_attn.{name}" for name in names]
+    names += ["transformer.encoder.layers.0.linear1.weight", "generator.bias"]
+    for name in names:
+        refused(lambda state, name=name: state.update({name: torch.ones(shape)}))
+
+
+@ONCE
+def test_a_name_with_a_large_number_does_not_fill_the_memory():
+    name = "transformer.encoder.layers.999999999.linear1.weight"
+    refused(lambda state: state.update({name: torch.ones(1)}), "do not match")
+
+
+@ONCE
 def test_a_file_that_is_none(tmp_path):
     with pytest.raises(kt.UserError, match="Cannot read the file .*: it does not exist"):
         convert_torch(tmp_path / "none.pt", 4)

@@ -73,10 +73,20 @@ def test_the_folder_holds_vocabularies_and_the_search(tmp_path, caplog):
     ours.export(tmp_path / "model", format="marian_npz")
     options = yaml.safe_load((tmp_path / "model" / "decoder.yml").read_text("utf-8"))
     assert options["beam-size"] == 3 and options["word-penalty"] == 0.5 and options["allow-unk"]
-    assert "length_penalty=gnmt" in caplog.text
+    assert "extra_length=50, max_length_factor=None, length_penalty=gnmt" in caplog.text
     for name in options["vocabs"]:
         processor = sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / name))
         assert processor.encode("abc") == ours.tokenizer.encode(["abc"])[0]
+
+
+@pytest.mark.parametrize("factor", [None, 2.0])
+def test_a_warning_names_the_limits_that_marian_lacks(tmp_path, caplog, factor):
+    ours = translator()
+    ours.search = kt.BeamSearch(2, length_penalty="power", max_length_factor=factor)
+    ours.export(tmp_path / "model", format="marian_npz")
+    assert "extra_length=50" in caplog.text
+    assert ("max_length_factor=None" in caplog.text) == (factor is None)
+    assert kt.convert.marian(tmp_path / "model").search.max_length_factor == (factor or 3.0)
 
 
 @pytest.mark.parametrize(

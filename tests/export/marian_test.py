@@ -235,6 +235,8 @@ def test_searches_come_back(tmp_path, caplog):
     rules = kt.constraints
     translator = new_translator()
     export_marian(translator, tmp_path / "model")
+    assert f"extra_length={translator.search.extra_length}" in caplog.text
+    caplog.clear()
     folder = open_checkpoint(tmp_path / "model")
 
     def there_and_back(search):
