@@ -46,11 +46,11 @@ def main(options: Options) -> None:
 
         from keras_transformer.server.application import application
         from keras_transformer.server.directions import Directions
-        from keras_transformer.server.model_thread import translate
+        from keras_transformer.server.scheduler import translate
     except ImportError as error:
         raise UserError(
-            f"The server needs the package {error.name}: "
-            "pip install starlette uvicorn python-multipart iso639-lang"
+            f"The server needs the package {error.name}, which this package's extra `serve` "
+            "installs: pip install starlette uvicorn python-multipart iso639-lang"
         ) from error
     from keras_transformer.translation.translator import Translator
 
@@ -66,15 +66,20 @@ def main(options: Options) -> None:
         directions = Directions(translator)
         # Compiles the search. A wrong model fails now.
         next(translate(directions.translator(*directions.first), ["1"]))
-        server = uvicorn.Server(
-            uvicorn.Config(application(translator, options), log_level="warning", access_log=False)
+        config = uvicorn.Config(
+            application(translator, options),
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=options.max_waiting + 1,  # connections
+            timeout_graceful_shutdown=options.shutdown_seconds,
         )
         host, port = listener.getsockname()[:2]
         print(f"{options.model}: {_address(host, port)}", file=sys.stderr, flush=True)
-        # uvicorn raises the signal again when it has finished all requests.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        # uvicorn raises the signal again when it has finished all requests, or its time is over. A
+        # thread may be translating for a client that has gone.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         with progress_shown(False):  # of searches
-            server.run(sockets=[listener])
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -82,9 +87,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # the last: not a name of a host
         number = getattr(error, "errno", None) or 0
-        reason = os.strerror(number) if number > 0 else getattr(error, "strerror", str(error))
+        reason = os.strerror(number) if number > 0 else getattr(error, "strerror", "not a host")
         raise UserError(
             f"Cannot listen on `host={host}` and `port={port}`: {reason.lower()}. Expected an "
             "address of this machine and a free port"

@@ -1,39 +1,52 @@
 """The server's routes, as an ASGI application that any ASGI server runs."""
 
+import contextlib
 import functools
-import json
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from keras_transformer.documents.file_translation import FORMATS
 from keras_transformer.errors import UserError
-from keras_transformer.protection import protect
-from keras_transformer.server.detection import LanguageDetector, language_name
-from keras_transformer.server.directions import Directions
-from keras_transformer.server.model_thread import Busy, ModelThread
+from keras_transformer.server import parameters
+from keras_transformer.server.detection import language_names
+from keras_transformer.server.directions import Directions, Source
 from keras_transformer.server.options import ServerOptions
+from keras_transformer.server.scheduler import Admission, Answer, Busy, Scheduler, TooLarge
+from keras_transformer.server.translated_files import (
+    TranslatedFiles,
+    discard,
+    read_upload,
+    safe_name,
+    translate_upload,
+)
+from keras_transformer.tasks.length_batches import before_batch
 from keras_transformer.translation.checks import check_pairs
 from keras_transformer.translation.translator import Translator, best_of
 
 _PAGE = Path(__file__).with_name("page.html")
 _AUTO = "auto"
 _SECONDS_TO_RETRY = 2
-# The rest of a body that is too large is read, so that its client reads the answer.
-_MOST_DISCARDED = 64 * 2**20
+# An explanation's page and its time grow with the square of the length.
+_MOST_EXPLAINED = 500  # characters
+_COST_OF_EXPLANATION = 100_000  # bytes of a request that waits
 # The page and an explanation are complete: they load nothing, and ask only this server.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'"
 )
+# A translated file is of the client's making: a browser must not run it as a page of this server.
+_DOWNLOAD = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
+_IDENTITY = "The text is already in the language of the translation"
 
 
 def application(translator: Translator, options: ServerOptions | None = None) -> Starlette:
@@ -49,260 +62,261 @@ def application(translator: Translator, options: ServerOptions | None = None) ->
     options = options or ServerOptions()
     options.check()
     server = _Server(translator, options)
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=options.cors_origin,
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+    )
     return Starlette(
         routes=[
             Route("/", server.page),
             Route("/translate", server.translate, methods=["POST"]),
+            Route("/translate_file", server.translate_file, methods=["POST"]),
+            Route("/download_file/{name}", server.download, name="download"),
             Route("/explain", server.explain, methods=["POST"]),
             Route("/detect", server.detect, methods=["POST"]),
             Route("/languages", server.languages),
             Route("/frontend/settings", server.settings),
             Route("/health", server.health),
         ],
+        middleware=[cors] if options.cors_origin else [],
         exception_handlers={
             UserError: _user_error,
             Busy: _busy,
+            TooLarge: _too_large,
             HTTPException: _http_error,
             Exception: _defect,
         },  # pyright: ignore[reportArgumentType]
+        lifespan=server.lifespan,
     )
 
 
+def _admitted(
+    route: Callable[..., Awaitable[Response]],
+) -> Callable[..., Awaitable[Response]]:
+    """Return a route whose request is counted until it is answered, with its parameters read."""
+
+    @functools.wraps(route)
+    async def admitted(self: "_Server", request: Request) -> Response:
+        is_file = request.url.path == "/translate_file"
+        options = self.options
+        limit = options.max_file_bytes if is_file else options.max_request_bytes
+        with self.admission.request() as hold:
+            values = await parameters.read_parameters(request, limit, options.body_seconds, hold)
+            return await route(self, request, values, hold)
+
+    return admitted
+
+
 class _Server:
-    def __init__(self, translator, options):
+    def __init__(self, translator: Translator, options: ServerOptions):
+        self.options = options
+        self.admission = Admission(options.max_waiting, options.max_waiting_bytes)
         self._directions = Directions(translator)
-        self._model = ModelThread(options.max_waiting)
+        self._scheduler = Scheduler(options.max_sentences)
+        self._files = TranslatedFiles(options.file_seconds)
         # Requests are translated together if they have the same translator.
         self._html_translator = functools.cache(lambda translator: translator.protecting("html"))
-        self._options = options
         self._most_results = getattr(translator.search, "beam_size", 1)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        self._files.close()
 
     async def page(self, request: Request) -> Response:
         headers = {"Content-Security-Policy": _POLICY}
         return HTMLResponse(_PAGE.read_text("utf-8"), headers=headers)
 
     async def health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok", "waiting": self._model.num_waiting})
+        return JSONResponse({"status": "ok", "waiting": self.admission.num_requests})
 
     async def languages(self, request: Request) -> Response:
-        directions = self._directions
+        targets, names = self._directions.targets, language_names(self._directions.codes)
         rows = [
-            {**_language(code), "targets": directions.targets.get(code, [])}
-            for code in directions.codes
+            {"code": code, "name": name, "targets": targets.get(code, [])}
+            for code, name in names.items()
         ]
         return JSONResponse(rows)
 
     async def settings(self, request: Request) -> Response:
-        source, target = self._directions.first
+        names = language_names(self._directions.first)
+        source, target = ({"code": code, "name": name} for code, name in names.items())
         values = {
             "apiKeys": False,
-            "charLimit": -1,
+            "charLimit": self.options.max_characters,
             "frontendTimeout": 500,
             "keyRequired": False,
-            "language": {"source": _language(source), "target": _language(target)},
+            "language": {"source": source, "target": target},
             "suggestions": False,
-            "supportedFilesFormat": [],
-            "filesTranslation": False,
+            "supportedFilesFormat": [*FORMATS],
+            "filesTranslation": True,
         }
         return JSONResponse(values)
 
-    async def detect(self, request: Request) -> Response:
-        values = await _read(request, self._options.max_request_bytes)
-        texts = _texts(values)
+    @_admitted
+    async def detect(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
+        texts = parameters.texts(values, self.options.max_characters)
         text = texts if isinstance(texts, str) else "\n".join(texts)
-        return JSONResponse(self._detector(text))
+        return JSONResponse([found.json() for found in self._directions.detected(text)])
 
-    async def translate(self, request: Request) -> Response:
-        values = await _read(request, self._options.max_request_bytes)
-        texts = _texts(values)
+    @_admitted
+    async def translate(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
+        texts = parameters.texts(values, self.options.max_characters)
         is_one = isinstance(texts, str)
-        is_html = _is_html(values)
-        num_results = 1 + min(_alternatives(values), self._most_results - 1)
-        translator, answer = self._translator(
-            values, texts if is_one else "\n".join(texts), is_html
-        )
         texts = [texts] if is_one else texts
-        sentences = [text.sentences for text in translator.split(texts)]
-        num_sentences = sum(map(len, sentences))
-        if num_sentences > self._options.max_sentences:
-            raise HTTPException(
-                413, f"A request may have {self._options.max_sentences:,} sentences. Received: "
-                f"{num_sentences:,}"
-            )  # fmt: skip
-        # All alternatives are searched for, so that a number has no program of its own on JAX.
-        wanted = 1 if num_results == 1 else self._most_results
-        results = await self._model.translate(translator, texts, wanted, num_sentences)
-        best = [best_of(found)[0] for found in results]
-        answer["translatedText"] = best[0] if is_one else best
-        if num_results > 1:
-            found = [dict.fromkeys(text for text, _ in rows[:num_results]) for rows in results]
-            others = [
-                [text for text in texts if text != first] for texts, first in zip(found, best)
-            ]
-            answer["alternatives"] = others[0] if is_one else others
-        if _is_true(values, "sentences"):
-            answer["sentences"] = sentences[0] if is_one else sentences
-        if _is_true(values, "warnings"):
-            warnings = await self._model.call(_warnings, translator, texts, best)
-            answer["warnings"] = warnings[0] if is_one else warnings
-        if not is_one and "detectedLanguage" in answer:
+        is_html = parameters.is_html(values)
+        wanted = parameters.alternatives(values), parameters.is_true(values, "warnings")
+        with_sentences = parameters.is_true(values, "sentences")
+        source, target = await self._languages(values, "\n".join(texts))
+        answer: dict[str, Any] = {}
+        if values["source"] == _AUTO:
+            answer["detectedLanguage"] = {"language": source.code, "confidence": source.confidence}
+        if source.is_target:
+            answer |= _unchanged(texts, *wanted)
+            sentences = [[text] if text.strip() else [] for text in texts]
+        else:
+            translator = self._directions.translator(source.code, target)
+            translator = self._html_translator(translator) if is_html else translator
+            sentences, found = await self._translated(translator, texts, *wanted)
+            answer |= found
+        if with_sentences:
+            answer["sentences"] = sentences
+        if is_one:
+            keys = {*answer} - {"detectedLanguage"}
+            answer |= {name: answer[name][0] for name in keys}
+        elif "detectedLanguage" in answer:
             answer["detectedLanguage"] = [answer["detectedLanguage"]] * len(texts)
         return JSONResponse(answer)
 
-    async def explain(self, request: Request) -> Response:
-        values = await _read(request, self._options.max_request_bytes)
-        text = _texts(values)
-        if not isinstance(text, str) or len(text.splitlines()) > 1:
-            raise UserError("`q` must be one line. Received: several")
-        translator, _ = self._translator(values, text)
-        page = await self._model.call(_explanation, translator, text)
+    async def _languages(self, values: dict[str, Any], text: str) -> tuple[Source, str]:
+        """Return the source and the target of a request, which may be the same."""
+        target = self._directions.code("target", parameters.word(values, "target"))
+        source = parameters.word(values, "source")
+        if source == _AUTO:
+            return self._directions.source_of(text, target), target
+        source = self._directions.code("source", source)
+        if source != target:
+            self._directions.translator(source, target)
+        return Source(source, 100.0, source == target), target
+
+    async def _translated(
+        self, translator: Translator, texts: list[str], num_alternatives: int, with_warnings: bool
+    ) -> tuple[list[list[str]], dict[str, Any]]:
+        """Return the sentences of texts, and the parts of the answer."""
+        num_results = 1 + min(num_alternatives, self._most_results - 1)
+        # All alternatives are searched for, so that a number has no program of its own on JAX.
+        wanted = 1 if num_results == 1 else self._most_results
+        found: Answer = await self._scheduler.translate(translator, texts, wanted)
+        best = [best_of(results)[0] for results in found.results]
+        answer: dict[str, Any] = {"translatedText": best}
+        if num_results > 1:
+            rows = [dict.fromkeys(text for text, _ in x[:num_results]) for x in found.results]
+            answer["alternatives"] = [
+                [text for text in row if text != first] for row, first in zip(rows, best)
+            ]
+        if with_warnings:
+            answer["warnings"] = await self._scheduler.call(
+                _warnings, self._scheduler, translator, texts, best
+            )
+        return [[*text.sentences] for text in found.prepared], answer
+
+    @_admitted
+    async def translate_file(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
+        upload = parameters.upload(values)
+        folder = self._files.new_folder()
+        try:
+            path = folder / safe_name(upload.filename or "")
+            path.write_bytes(await upload.read())
+            document = await self._scheduler.call(read_upload, path)
+            texts = [unit.text for unit in document.units]
+            parameters.check_characters(sum(map(len, texts)), self.options.max_characters)
+            source, target = await self._languages(values, "\n".join(texts))
+            if not source.is_target:
+                translator = self._directions.translator(source.code, target)
+                path = await self._scheduler.call(
+                    translate_upload,
+                    document,
+                    translator,
+                    source.code,
+                    target,
+                    self._scheduler.turns,
+                )
+        except BaseException:
+            discard(folder)
+            raise
+        url = request.url_for("download", name=self._files.keep(path))
+        return JSONResponse({"translatedFileUrl": str(url)})
+
+    async def download(self, request: Request) -> Response:
+        path = self._files.find(request.path_params["name"])
+        if path is None:
+            raise HTTPException(404, "There is no such file, or it was deleted")
+        return FileResponse(path, filename=path.name, headers=_DOWNLOAD)
+
+    @_admitted
+    async def explain(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
+        text = parameters.texts(values, self.options.max_characters)
+        if not isinstance(text, str) or len(text.splitlines()) > 1 or len(text) > _MOST_EXPLAINED:
+            raise UserError(
+                f"`q` must be one line of at most {_MOST_EXPLAINED} characters. Received: "
+                f"{len(text):,} characters"
+                if isinstance(text, str)
+                else "a list"
+            )
+        source, target = await self._languages(values, text)
+        translator = self._directions.translator(source.code, target)
+        hold(_COST_OF_EXPLANATION)
+        page = await self._scheduler.call(_explanation, self._scheduler, translator, text)
         return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
 
-    def _translator(self, values, text, is_html=False):
-        """Return the translator of a request, and the beginning of its answer."""
-        target = _word(values, "target")
-        source, answer = _word(values, "source"), {}
-        if source == _AUTO:
-            detected = self._detector(protect(text).text if is_html else text)
-            answer["detectedLanguage"] = detected[0]
-            source = detected[0]["language"]
-            if target not in self._directions.targets.get(source, ()):
-                pairs = ", ".join(self._directions.targets)
-                raise UserError(
-                    f"The text looks like {source}, which the model does not translate into "
-                    f"{target[:60]}. Expected `source` to be one of: {pairs}"
-                )
-        translator = self._directions.translator(source, target)
-        return self._html_translator(translator) if is_html else translator, answer
 
-    @functools.cached_property
-    def _detector(self):
-        return LanguageDetector(self._directions.codes)
+def _unchanged(texts: list[str], num_alternatives: int, with_warnings: bool) -> dict[str, Any]:
+    """Return the parts of the answer for texts that are in the target language."""
+    answer: dict[str, Any] = {"translatedText": texts}
+    if num_alternatives:
+        answer["alternatives"] = [[] for _ in texts]
+    if with_warnings:
+        answer["warnings"] = [[_IDENTITY] for _ in texts]
+    return answer
 
 
-def _explanation(translator: Translator, sentence: str) -> str:
-    return translator.explain(sentence).html()
+def _explanation(scheduler: Scheduler, translator: Translator, sentence: str) -> str:
+    with scheduler.turns():
+        before_batch.get()()  # The search for an explanation has no batches.
+        return translator.explain(sentence).html()
 
 
-def _warnings(translator: Translator, sources: list[str], best: list[str]) -> list[list[str]]:
+def _warnings(
+    scheduler: Scheduler, translator: Translator, sources: list[str], best: list[str]
+) -> list[list[str]]:
     """Return the messages of `Translator.check` for each text."""
     few_shapes = keras.backend.backend() == "jax"
-    checks = check_pairs(translator, sources, best, few_shapes)
+    with scheduler.turns():
+        checks = check_pairs(translator, sources, best, few_shapes)
     return [[finding.message for finding in check.findings] for check in checks]
-
-
-def _language(code: str) -> dict[str, str]:
-    return {"code": code, "name": language_name(code)}
-
-
-# Requests
-
-
-async def _read(request: Request, limit: int) -> dict[str, Any]:
-    """Return the parameters of a request: of its JSON body, or of its form."""
-    body = await _body(request, limit)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        try:
-            values = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"The body is not valid JSON: {' '.join(str(error).split())}") from None
-        if not isinstance(values, dict):
-            raise UserError(f"The body must be a JSON object. Received: {type(values).__name__}")
-        return values
-    try:
-        form = await Request(request.scope, _received(body)).form(max_part_size=limit)
-    except (MultiPartException, HTTPException, ValueError) as error:
-        message = getattr(error, "detail", None) or str(error)
-        raise UserError(f"The body is not a valid form: {message}") from None
-    fields = {name: form.getlist(name) for name in form}
-    return {name: found[0] if len(found) == 1 else found for name, found in fields.items()}
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    body, size = bytearray(), 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size <= limit:
-            body += chunk
-        elif size > limit + _MOST_DISCARDED:
-            break
-    if size > limit:
-        raise HTTPException(413, f"A request may have {limit:,} bytes. Received: more")
-    return bytes(body)
-
-
-def _received(body: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
-    async def receive():
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
-
-
-def _texts(values: dict[str, Any]) -> str | list[str]:
-    """Return `q`: a string, or a list of strings."""
-    if "q" not in values:
-        raise UserError("`q` is missing. Expected the text to translate")
-    texts = values["q"]
-    for text in texts if isinstance(texts, list) else [texts]:
-        if not isinstance(text, str):
-            raise UserError(
-                f"`q` must be a string or a list of strings. Received: {json.dumps(text)[:60]}"
-                if isinstance(text, int | float | list | dict | None)
-                else "`q` must be a string or a list of strings. Received: a file"
-            )
-        if re.search("[\ud800-\udfff]", text):
-            raise UserError("`q` must be Unicode text. Received: half of a surrogate pair")
-    return texts
-
-
-def _word(values: dict[str, Any], name: str) -> str:
-    if name not in values:
-        raise UserError(f"`{name}` is missing. Expected the code of a language")
-    if not isinstance(values[name], str):
-        raise UserError(f"`{name}` must be a string. Received: {name}={values[name]!r}"[:160])
-    return values[name]
-
-
-def _alternatives(values: dict[str, Any]) -> int:
-    value = values.get("alternatives", 0)
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
-        value = int(value)  # of a form
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UserError(
-            f"`alternatives` must be an integer of at least 0. Received: {str(value)[:60]}"
-        )
-    return value
-
-
-def _is_true(values: dict[str, Any], name: str) -> bool:
-    value = values.get(name, False)
-    if value not in (True, False, "true", "false"):
-        raise UserError(f"`{name}` must be true or false. Received: {str(value)[:60]}")
-    return value in (True, "true")
-
-
-def _is_html(values: dict[str, Any]) -> bool:
-    form = values.get("format", "text")
-    if form not in ("text", "html"):
-        raise UserError(f"`format` must be text or html. Received: {str(form)[:60]}")
-    return form == "html"
 
 
 # Errors: one line each, in LibreTranslate's form
 
 
 def _error(message: str, status: int, headers: Any = None) -> Response:
-    return JSONResponse({"error": message}, status, headers)
+    text = " ".join(message.split()).encode("utf-8", "replace").decode()
+    return JSONResponse({"error": text}, status, headers)
 
 
 async def _user_error(request: Request, error: UserError) -> Response:
-    return _error(" ".join(str(error).split()), 400)
+    return _error(str(error), 400)
 
 
 async def _busy(request: Request, error: Busy) -> Response:
     retry = {"Retry-After": str(_SECONDS_TO_RETRY)}
-    return _error("Too many sentences are waiting. Try again later", 503, retry)
+    return _error("Too many requests are waiting. Try again later", 503, retry)
+
+
+async def _too_large(request: Request, error: TooLarge) -> Response:
+    return _error(str(error), 413)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:

@@ -1,13 +1,33 @@
 """The pairs of languages that a translator translates."""
 
+import functools
 import itertools
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.translation.languages import most_similar
+from keras_transformer.server.detection import Detected, LanguageDetector
+from keras_transformer.translation.languages import matching_language, most_similar
 from keras_transformer.translation.translator import Translator
 
 _MOST_LISTED = 10
+# A text is in the target language, and comes back as it is, from this confidence on, in percent.
+# "Berlin" has 73, and "Ein Hund rennt" 98.5 between English and German.
+_CLEAR = 99.0
+
+
+class Source(NamedTuple):
+    """The language of a text.
+
+    Attributes:
+        code: its code.
+        confidence: in percent, 0 if nothing was detected.
+        is_target: whether it is clearly the language to translate into.
+    """
+
+    code: str
+    confidence: float
+    is_target: bool
 
 
 class Directions:
@@ -23,6 +43,7 @@ class Directions:
     def __init__(self, translator: Translator):
         self._translator = translator
         self._others: dict[tuple[str, str], Translator] = {}
+        self._detector = functools.cache(LanguageDetector)
         known = [translator.metadata.get(side) for side in ("source", "target")]
         self._sources = translator.languages("source_lang")
         self._targets = translator.languages("target_lang")
@@ -42,8 +63,24 @@ class Directions:
         """The first source that has a target, and this target."""
         return next((source, found[0]) for source, found in self.targets.items() if found)
 
+    def code(self, name: str, code: str) -> str:
+        """Return the model's code of a language.
+
+        Args:
+            name: `"source"` or `"target"`.
+            code: the code, such as "EN" or "en-US" for "en".
+
+        Raises:
+            UserError: if it does not stand for exactly one of the model's languages.
+        """
+        found = matching_language(code, self.codes)
+        if found is None:
+            expected = self.targets if name == "source" else self.codes
+            raise UserError(_unknown(name, code, expected))
+        return found
+
     def translator(self, source: str, target: str) -> Translator:
-        """Return the translator of a direction. All of them share one model.
+        """Return the translator of a direction, by the model's codes. All share one model.
 
         Raises:
             UserError: if the model does not have the direction.
@@ -58,9 +95,41 @@ class Directions:
             )
         return self._others[source, target]
 
+    def detected(self, text: str) -> list[Detected]:
+        """Return the languages of the model that a text may be in, the most probable first."""
+        return self._detector(tuple(self.codes))(text)
+
+    def source_of(self, text: str, target: str) -> Source:
+        """Return the language of a text to translate.
+
+        It is the most probable one of those that the model translates into the target, and the
+        target's own. A doubtful detection is not an error.
+
+        Args:
+            text: a string.
+            target: the language to translate into, by the model's code.
+
+        Raises:
+            UserError: if no language is translated into the target, or several are and py3langid
+                is not installed.
+        """
+        sources = [code for code, targets in self.targets.items() if target in targets]
+        if not sources:
+            raise UserError(_unknown("target", target, itertools.chain(*self.targets.values())))
+        try:
+            found = self._detector((*sources, target))(text)
+        except UserError:
+            if len(sources) > 1:
+                raise
+            found = []
+        if found and found[0].code == target and found[0].confidence >= _CLEAR:
+            return Source(target, found[0].confidence, True)
+        best = next((x for x in found if x.code in sources), Detected(sources[0], 0.0))
+        return Source(*best, False)
+
 
 def _unknown(name: str, code: str, codes: Iterable[str]) -> str:
-    expected = list(codes)
+    expected = list(dict.fromkeys(codes))
     if len(expected) > _MOST_LISTED:
         nearest = most_similar(code, expected)
         listed = f"a code that GET /languages lists; the nearest are {nearest}"

@@ -12,7 +12,8 @@ TensorFlow compiles one program for all shapes, and an exported search pads only
 sentence of a batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -23,6 +24,9 @@ FEW_SIZES = np.array([1, 4, *(2**k for k in range(4, 31))], "int32")  # 1, 4, 16
 
 # Batches of at most `_FEW_ROWS` rows have at least `_SHORTEST` positions.
 _SHORTEST, _FEW_ROWS = 16, 8
+
+# Called before each batch: a server lets other requests use the model there.
+before_batch: ContextVar[Callable[[], None]] = ContextVar("before_batch", default=lambda: None)
 
 
 def padded_size(size: int, sizes: np.ndarray = SIZES) -> int:
@@ -63,6 +67,7 @@ def batches_by_length(
     start = 0
     while start < len(order):
         end = start + rows[np.searchsorted(sizes, lengths[order[start]])]
+        before_batch.get()()
         yield order[start:end]
         start = end
 

@@ -9,12 +9,15 @@ from typing import Any
 
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import language_code
 
 # The entry of a model's metadata: option -> [attribute of the preprocessor, {language: token}].
 _TOKENS = "language_tokens"
 _OPTIONS = {"source_lang": "source", "target_lang": "target"}
 _TARGET_TAG = re.compile(r"<2(.+)>")
 _NUM_NEAREST = 3
+# The scripts of Chinese in some regions.
+_SCRIPTS = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}
 
 
 def language_tokens(**tokens: tuple[str, Mapping[str, str]]) -> dict[str, Any]:
@@ -58,7 +61,8 @@ def select(
     Args:
         preprocessor: the `TranslationPreprocessor`.
         metadata: the metadata of the `Translator`.
-        **languages: `source_lang` and `target_lang`. None keeps the language.
+        **languages: `source_lang` and `target_lang`, by a code that `matching_language` finds.
+            None keeps the language.
 
     Returns:
         A tuple of both.
@@ -79,11 +83,13 @@ def select(
             _check_only_language(option, language, metadata)
             continue
         side, names = tokens[option]
-        if language not in names:
+        found = matching_language(_checked(option, language), names)
+        if found is None:
             raise UserError(
                 f"`{option}` must be one of the model's {len(names)} languages. Received: "
                 f"{option}={language!r}. The most similar are {most_similar(language, names)}."
             )
+        language = found
         if side == "source_prefix":
             preprocessor = preprocessor.tagged(names[language])
         else:
@@ -102,9 +108,50 @@ def check_selected(preprocessor: TranslationPreprocessor, metadata: Mapping[str,
             )
 
 
+def _checked(option: str, language: Any) -> str:
+    if not isinstance(language, str):
+        raise UserError(
+            f"`{option}` must be the code of one language, for all texts. Received: "
+            f"{option}={reprlib.repr(language)}"
+        )
+    return language
+
+
+def matching_language(code: str, codes: Iterable[str]) -> str | None:
+    """Return the one of some codes that a code stands for.
+
+    `"EN"`, `"en-US"` and `"eng"` stand for `"en"`, and `"en"` for `"eng_Latn"`. A script or region
+    counts only if several of the codes name the language: `"zh-Hant"` and `"zh_TW"` stand for
+    `"zho_Hant"`, and `"zh"` for none of several.
+
+    Args:
+        code: a code, as somebody wrote it.
+        codes: the model's codes.
+
+    Returns:
+        One of `codes`, or None if none is the same language, or several are.
+    """
+    codes = [*codes]
+    if code in codes:
+        return code
+    wanted = code.strip().replace("-", "_").lower()
+    found = [x for x in codes if x.replace("-", "_").lower() == wanted]
+    if not found:
+        found = [x for x in codes if _language(x) == _language(wanted)]
+    if len(found) > 1:
+        parts = {_SCRIPTS.get(part, part) for part in wanted.split("_")[1:]}
+        found = [x for x in found if parts & {*x.replace("-", "_").lower().split("_")[1:]}]
+    return found[0] if len(found) == 1 else None
+
+
+def _language(code: str) -> str:
+    # Cantonese is written like Chinese, and is another language.
+    return "yue" if code.lower().startswith("yue") else language_code(code)
+
+
 def _check_only_language(option, language, metadata):
     known = metadata.get(_OPTIONS[option])
-    if known is None or language == known:
+    if known is None or matching_language(_checked(option, language), [known]):
         return
     raise UserError(
         f"`{option}` must be {known!r}, the only one of the model. Received: {option}={language!r}"

@@ -46,6 +46,21 @@ def test_sigterm_finishes_what_has_begun_and_exits_with_0(preset):
 
 
 @pytest.mark.once
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_sigterm_ends_in_time_although_a_client_has_not_finished_its_request(preset):
+    command = [sys.executable, "-m", "keras_transformer", "serve", preset, "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--shutdown-seconds", "2"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)", process.stderr.readline())[1])
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{")
+            wait_for(lambda: get(port, "/health")["waiting"])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+
+
+@pytest.mark.once
 def test_a_port_in_use_and_a_wrong_address_are_one_line(tmp_path):
     # Both fail before a model is looked for.
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -53,6 +68,8 @@ def test_a_port_in_use_and_a_wrong_address_are_one_line(tmp_path):
         error = error_of(main, Options(model="none", port=port))
         assert f"`port={port}`: address already in use" in error
     assert "`host=192.0.2.1`" in error_of(main, Options(model="none", host="192.0.2.1"))
+    for host in ("a..b", f"{'a' * 64}.org", "\udcff"):
+        assert "Cannot listen on" in error_of(main, Options(model="none", host=host))
     assert "`port=70000`" in error_of(main, Options(model="none", port=70_000))
     assert "max_sentences=0" in error_of(main, Options(model="none", max_sentences=0))
 

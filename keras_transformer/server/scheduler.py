@@ -1,0 +1,345 @@
+"""Requests that wait for the model: how many there may be, and whose batch comes next."""
+
+import asyncio
+import contextlib
+import functools
+import heapq
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_transformer.errors import UserError
+from keras_transformer.tasks.length_batches import before_batch
+from keras_transformer.translation.texts import PreparedText
+from keras_transformer.translation.translator import Translator
+
+_LETTERS_PER_TOKEN = 4  # in English; a language with fewer fills several batches of a search
+# The longest wait for further requests: a part of the time of the last translation, and in seconds.
+_WAIT_PART, _WAIT_SECONDS = 0.05, 0.1
+# Requests of several batches that are translated at the same time, one batch of each in turn.
+_NUM_LONG = 2
+_SHORT, _LONG = 0, 1  # ranks, the first one first
+
+
+class Busy(Exception):
+    """Too many requests wait for the model."""
+
+
+class TooLarge(Exception):
+    """A request has more sentences than allowed."""
+
+
+class Answer(NamedTuple):
+    """The answer to a request.
+
+    Attributes:
+        prepared: list of `PreparedText`, one per text.
+        results: list of the result of `Translator.n_best` for each text.
+    """
+
+    prepared: Sequence[PreparedText]
+    results: Sequence[list[tuple[str, float]]]
+
+
+class Admission:
+    """Bounds on the requests that are read or answered at the same time.
+
+    Args:
+        max_requests: the most requests.
+        max_bytes: the most bytes that they hold. A request may hold more if it is the only one.
+
+    Attributes:
+        num_requests: the number of requests that were admitted and are not answered.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int):
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._num_bytes = 0
+        self.num_requests = 0
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[Callable[[int], None]]:
+        """Count a request within a `with` block, and return a function that adds bytes to it.
+
+        Raises:
+            Busy: if there are too many requests or bytes. The function raises it too.
+        """
+        if self.num_requests >= self._max_requests:
+            raise Busy
+        held = 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            if self._num_bytes > held and self._num_bytes + size > self._max_bytes:
+                raise Busy
+            held += size
+            self._num_bytes += size
+
+        self.num_requests += 1
+        try:
+            yield hold
+        finally:
+            self.num_requests -= 1
+            self._num_bytes -= held
+
+
+class Turns:
+    """The right to use the model, which one thread has at a time, for one batch.
+
+    A thread with a lower rank comes before the others, and of one rank who came first.
+    """
+
+    def __init__(self):
+        self._changed = threading.Condition()
+        self._tickets: list[tuple[int, int]] = []
+        self._numbers = itertools.count()
+        self._is_taken = False
+
+    @contextlib.contextmanager
+    def taken_for_each_batch(self, rank: int) -> Iterator[None]:
+        """Let the thread wait for its turn before each batch within a `with` block."""
+        is_held = False
+
+        def next_turn():
+            nonlocal is_held
+            if is_held:
+                self._give_back()
+            is_held = False
+            self._take(rank)
+            is_held = True
+
+        token = before_batch.set(next_turn)
+        try:
+            yield
+        finally:
+            before_batch.reset(token)
+            if is_held:
+                self._give_back()
+
+    def _take(self, rank):
+        ticket = rank, next(self._numbers)
+        with self._changed:
+            heapq.heappush(self._tickets, ticket)
+            self._changed.wait_for(lambda: not self._is_taken and self._tickets[0] == ticket)
+            heapq.heappop(self._tickets)
+            self._is_taken = True
+
+    def _give_back(self):
+        with self._changed:
+            self._is_taken = False
+            self._changed.notify_all()
+
+
+class _Worker:
+    """A thread that calls functions one after another. A process may end while it works."""
+
+    def __init__(self, name: str):
+        self._calls: SimpleQueue = SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    async def run(self, function: Callable, *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._calls.put((loop, future, functools.partial(function, *arguments)))
+        return await future
+
+    def _work(self):
+        while True:
+            loop, future, function = self._calls.get()
+            if future.cancelled():
+                continue
+            try:
+                result, set_result = function(), future.set_result
+            except Exception as error:
+                result, set_result = error, future.set_exception
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_settle, future, set_result, result)
+
+
+def _settle(future, set_result, result):
+    if not future.done():
+        set_result(result)
+
+
+@dataclass(eq=False)
+class _Job:
+    translator: Translator
+    num_results: int
+    texts: list[str]
+    answer: asyncio.Future = field(default_factory=lambda: asyncio.Future())
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.texts))
+
+    @property
+    def room(self) -> int:
+        """The number of characters that fill about a batch."""
+        return _LETTERS_PER_TOKEN * self.translator.batch_tokens
+
+
+class Scheduler:
+    """Translates the texts of concurrent requests together, in threads of its own.
+
+    When the model is free, it gets the texts of all short requests that wait and want the same
+    direction and number of results, up to about `batch_tokens` tokens of the translator. A
+    longer request is translated batch by batch. Short requests come between its batches, so that
+    they wait for one batch at most.
+
+    Clients that were answered together ask again within milliseconds. So after several requests,
+    the model waits until as many have come again, for at most a twentieth of the time that it took,
+    and 0.1 s. A single client never waits for others.
+
+    Args:
+        max_sentences: the most sentences of a request.
+    """
+
+    def __init__(self, max_sentences: int):
+        self._max_sentences = max_sentences
+        self._jobs: deque[_Job] = deque()
+        self._job_came = asyncio.Event()
+        self._turns = Turns()
+        self._short = _Worker("short requests")
+        self._long: asyncio.Queue[_Worker] = asyncio.Queue()
+        for _ in range(_NUM_LONG):
+            self._long.put_nowait(_Worker("long requests"))
+        self._runner: asyncio.Task | None = None
+
+    async def translate(
+        self, translator: Translator, texts: Sequence[str], num_results: int = 1
+    ) -> Answer:
+        """Return the translations of some texts.
+
+        Raises:
+            TooLarge: if they have too many sentences.
+            UserError: if a sentence is longer than the model reads, or the model gives no numbers.
+        """
+        job = _Job(translator, num_results, list(texts))
+        if job.size > job.room:
+            (answer,) = await self.call(self._translate, [job], _LONG)
+            return _given(answer)
+        self._jobs.append(job)
+        self._job_came.set()
+        if self._runner is None or self._runner.done():
+            self._runner = asyncio.create_task(self._run())
+        return await job.answer
+
+    async def call(self, function: Callable, *arguments: Any) -> Any:
+        """Return the result of a function that takes long, called in a thread.
+
+        It uses the model within `turns`.
+        """
+        worker = await self._long.get()
+        try:
+            return await worker.run(function, *arguments)
+        finally:
+            self._long.put_nowait(worker)
+
+    def turns(self) -> contextlib.AbstractContextManager[None]:
+        """Return a `with` block in which a thread waits for the model before each batch."""
+        return self._turns.taken_for_each_batch(_LONG)
+
+    async def _run(self):
+        while self._jobs:
+            jobs, start = self._next_jobs(), time.monotonic()
+            try:
+                answers = await self._short.run(self._translate, jobs, _SHORT)
+            except Exception as error:
+                answers = [error] * len(jobs)
+            for job, answer in zip(jobs, answers):
+                if job.answer.done():  # its request was canceled
+                    continue
+                if isinstance(answer, Exception):
+                    job.answer.set_exception(answer)
+                else:
+                    job.answer.set_result(answer)
+            seconds = time.monotonic() - start
+            await self._wait_for(len(jobs), min(_WAIT_PART * seconds, _WAIT_SECONDS))
+
+    async def _wait_for(self, num_jobs, seconds):
+        """Wait until a number of jobs have come, and for some seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while num_jobs > 1 and len(self._jobs) < num_jobs:
+                    self._job_came.clear()
+                    await self._job_came.wait()
+
+    def _next_jobs(self):
+        """Take the first job, and those that can be translated together with it."""
+        self._jobs = deque(job for job in self._jobs if not job.answer.done())
+        if not self._jobs:
+            return []
+        first, taken, left = self._jobs[0], [], deque()
+        room = first.room
+        for job in self._jobs:
+            is_alike = (job.translator, job.num_results) == (first.translator, first.num_results)
+            if job is first or (is_alike and job.size <= room):
+                taken.append(job)
+                room -= job.size
+            else:
+                left.append(job)
+        self._jobs = left
+        return taken
+
+    def _translate(self, jobs: list[_Job], rank: int) -> list[Answer | Exception]:
+        """Translate the texts of some jobs together, and return the answer to each job."""
+        answers: list[Any] = [self._prepared(job) for job in jobs]
+        texts = [text for found in answers if isinstance(found, list) for text in found]
+        if not texts:
+            return answers
+        try:
+            with self._turns.taken_for_each_batch(rank):
+                (results,) = translate(jobs[0].translator, texts, jobs[0].num_results)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [error]
+            return [answer for job in jobs for answer in self._translate([job], rank)]
+        start = 0
+        for index, prepared in enumerate(answers):
+            if isinstance(prepared, list):
+                answers[index] = Answer(prepared, results[start : start + len(prepared)])
+                start += len(prepared)
+        return answers
+
+    def _prepared(self, job: _Job) -> list[PreparedText] | Exception:
+        """Return the prepared texts of a job, or why they are not translated."""
+        try:
+            prepared = job.translator.prepare(job.texts)
+        except UserError as error:
+            return error
+        count = sum(text.num_sentences for text in prepared)
+        if count > self._max_sentences:
+            return TooLarge(
+                f"A request may have {self._max_sentences:,} sentences. Received: {count:,}"
+            )
+        for number, text in enumerate(prepared, 1):
+            if text.is_cut:
+                return UserError(
+                    f"Text {number} has a sentence of more than "
+                    f"{job.translator.source_limit():,} tokens, which is what the model reads, and "
+                    "without white space to divide it at. Expected a shorter one. Received: "
+                    f"{job.texts[number - 1][:40]!r}..."
+                )
+        return prepared
+
+
+def _given(answer: Answer | Exception) -> Answer:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def translate(
+    translator: Translator, texts: Sequence[Any], num_results: int = 1
+) -> Iterator[list[list[tuple[str, float]]]]:
+    """Return an iterator of one window with the results of all texts."""
+    is_compiled_per_shape = keras.backend.backend() == "jax"
+    return translator.translate_windows([texts], num_results, few_shapes=is_compiled_per_shape)
