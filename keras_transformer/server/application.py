@@ -259,12 +259,7 @@ class _Server:
     async def explain(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
         text = parameters.texts(values, self.options.max_characters)
         if not isinstance(text, str) or len(text.splitlines()) > 1 or len(text) > _MOST_EXPLAINED:
-            raise UserError(
-                f"`q` must be one line of at most {_MOST_EXPLAINED} characters. Received: "
-                f"{len(text):,} characters"
-                if isinstance(text, str)
-                else "a list"
-            )
+            raise UserError(f"`q` must be one line of at most {_MOST_EXPLAINED} characters")
         source, target = await self._languages(values, text)
         translator = self._directions.translator(source.code, target)
         hold(_COST_OF_EXPLANATION)

@@ -75,8 +75,8 @@ class Directions:
         """
         found = matching_language(code, self.codes)
         if found is None:
-            expected = self.targets if name == "source" else self.codes
-            raise UserError(_unknown(name, code, expected))
+            targets = itertools.chain(*self.targets.values())
+            raise UserError(_unknown(name, code, self.targets if name == "source" else targets))
         return found
 
     def translator(self, source: str, target: str) -> Translator:

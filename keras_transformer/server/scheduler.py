@@ -293,8 +293,6 @@ class Scheduler:
         """Translate the texts of some jobs together, and return the answer to each job."""
         answers: list[Any] = [self._prepared(job) for job in jobs]
         texts = [text for found in answers if isinstance(found, list) for text in found]
-        if not texts:
-            return answers
         try:
             with self._turns.taken_for_each_batch(rank):
                 (results,) = translate(jobs[0].translator, texts, jobs[0].num_results)

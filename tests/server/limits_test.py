@@ -19,7 +19,7 @@ from tests.server.running import copying_translator, get, post, running, transla
 pytestmark = pytest.mark.once
 
 GOOD = {"q": "a dog", "source": "en", "target": "de"}
-LONG = "the dog sees a man. " * 600  # several batches
+LONG = "the dog sees a man\n" * 600  # several batches
 
 
 def test_a_request_without_sentences_counts_as_a_request():
@@ -170,7 +170,7 @@ def test_a_page_of_any_characters_takes_no_longer_than_prose(text):
     options = ServerOptions(max_sentences=100_000)
     with running(copying_translator(), options) as port, ThreadPoolExecutor(1) as clients:
         times = []
-        for page in ("the dog sees a man. ", text):
+        for page in ("the dog sees a man\n", text):
             q = page * (200_000 // len(page.encode()))
             body = json.dumps({**GOOD, "q": q}, ensure_ascii=False).encode()
             begin = time.monotonic()
