@@ -76,8 +76,9 @@ def main(options: Options) -> None:
         host, port = listener.getsockname()[:2]
         print(f"{options.model}: {_address(host, port)}", file=sys.stderr, flush=True)
         # uvicorn raises the signal again when it has finished all requests, or its time is over. A
-        # thread may be translating for a client that has gone.
+        # thread may still translate for a client that has gone, and would be waited for.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
         with progress_shown(False):  # of searches
             uvicorn.Server(config).run(sockets=[listener])
 

@@ -21,7 +21,7 @@ from keras_transformer.server import parameters
 from keras_transformer.server.detection import language_names
 from keras_transformer.server.directions import Directions, Source
 from keras_transformer.server.options import ServerOptions
-from keras_transformer.server.scheduler import Admission, Answer, Busy, Scheduler, TooLarge
+from keras_transformer.server.scheduler import Admission, Answer, Busy, Scheduler
 from keras_transformer.server.translated_files import (
     TranslatedFiles,
     discard,
@@ -84,7 +84,6 @@ def application(translator: Translator, options: ServerOptions | None = None) ->
         exception_handlers={
             UserError: _user_error,
             Busy: _busy,
-            TooLarge: _too_large,
             HTTPException: _http_error,
             Exception: _defect,
         },  # pyright: ignore[reportArgumentType]
@@ -308,10 +307,6 @@ async def _user_error(request: Request, error: UserError) -> Response:
 async def _busy(request: Request, error: Busy) -> Response:
     retry = {"Retry-After": str(_SECONDS_TO_RETRY)}
     return _error("Too many requests are waiting. Try again later", 503, retry)
-
-
-async def _too_large(request: Request, error: TooLarge) -> Response:
-    return _error(str(error), 413)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:

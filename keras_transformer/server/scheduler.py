@@ -2,18 +2,18 @@
 
 import asyncio
 import contextlib
-import functools
 import heapq
 import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import keras
+from starlette.exceptions import HTTPException
 
 from keras_transformer.errors import UserError
 from keras_transformer.tasks.length_batches import before_batch
@@ -30,10 +30,6 @@ _SHORT, _LONG = 0, 1  # ranks, the first one first
 
 class Busy(Exception):
     """Too many requests wait for the model."""
-
-
-class TooLarge(Exception):
-    """A request has more sentences than allowed."""
 
 
 class Answer(NamedTuple):
@@ -138,37 +134,6 @@ class Turns:
             self._changed.notify_all()
 
 
-class _Worker:
-    """A thread that calls functions one after another. A process may end while it works."""
-
-    def __init__(self, name: str):
-        self._calls: SimpleQueue = SimpleQueue()
-        threading.Thread(target=self._work, name=name, daemon=True).start()
-
-    async def run(self, function: Callable, *arguments: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._calls.put((loop, future, functools.partial(function, *arguments)))
-        return await future
-
-    def _work(self):
-        while True:
-            loop, future, function = self._calls.get()
-            if future.cancelled():
-                continue
-            try:
-                result, set_result = function(), future.set_result
-            except Exception as error:
-                result, set_result = error, future.set_exception
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_settle, future, set_result, result)
-
-
-def _settle(future, set_result, result):
-    if not future.done():
-        set_result(result)
-
-
 @dataclass(eq=False)
 class _Job:
     translator: Translator
@@ -207,10 +172,8 @@ class Scheduler:
         self._jobs: deque[_Job] = deque()
         self._job_came = asyncio.Event()
         self._turns = Turns()
-        self._short = _Worker("short requests")
-        self._long: asyncio.Queue[_Worker] = asyncio.Queue()
-        for _ in range(_NUM_LONG):
-            self._long.put_nowait(_Worker("long requests"))
+        self._short = ThreadPoolExecutor(1, "short requests")
+        self._long = ThreadPoolExecutor(_NUM_LONG, "long requests")
         self._runner: asyncio.Task | None = None
 
     async def translate(
@@ -219,7 +182,7 @@ class Scheduler:
         """Return the translations of some texts.
 
         Raises:
-            TooLarge: if they have too many sentences.
+            HTTPException: if they have too many sentences.
             UserError: if a sentence is longer than the model reads, or the model gives no numbers.
         """
         job = _Job(translator, num_results, list(texts))
@@ -237,21 +200,19 @@ class Scheduler:
 
         It uses the model within `turns`.
         """
-        worker = await self._long.get()
-        try:
-            return await worker.run(function, *arguments)
-        finally:
-            self._long.put_nowait(worker)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._long, function, *arguments)
 
     def turns(self) -> contextlib.AbstractContextManager[None]:
         """Return a `with` block in which a thread waits for the model before each batch."""
         return self._turns.taken_for_each_batch(_LONG)
 
     async def _run(self):
+        loop = asyncio.get_running_loop()
         while self._jobs:
             jobs, start = self._next_jobs(), time.monotonic()
             try:
-                answers = await self._short.run(self._translate, jobs, _SHORT)
+                answers = await loop.run_in_executor(self._short, self._translate, jobs, _SHORT)
             except Exception as error:
                 answers = [error] * len(jobs)
             for job, answer in zip(jobs, answers):
@@ -315,8 +276,8 @@ class Scheduler:
             return error
         count = sum(text.num_sentences for text in prepared)
         if count > self._max_sentences:
-            return TooLarge(
-                f"A request may have {self._max_sentences:,} sentences. Received: {count:,}"
+            return HTTPException(
+                413, f"A request may have {self._max_sentences:,} sentences. Received: {count:,}"
             )
         for number, text in enumerate(prepared, 1):
             if text.is_cut:
