@@ -16,6 +16,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from keras_transformer.documents.file_translation import FORMATS
+from keras_transformer.documents.html import html_part
 from keras_transformer.errors import UserError
 from keras_transformer.server import parameters
 from keras_transformer.server.detection import language_names
@@ -39,6 +40,7 @@ _SECONDS_TO_RETRY = 2
 # An explanation's page and its time grow with the square of the length.
 _MOST_EXPLAINED = 500  # characters
 _COST_OF_EXPLANATION = 100_000  # bytes of a request that waits
+_MOST_DETECTED = 20_000  # characters, with tags
 # The page and an explanation are complete: they load nothing, and ask only this server.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
@@ -168,7 +170,7 @@ class _Server:
         is_html = parameters.is_html(values)
         wanted = parameters.alternatives(values), parameters.is_true(values, "warnings")
         with_sentences = parameters.is_true(values, "sentences")
-        source, target = await self._languages(values, "\n".join(texts))
+        source, target = await self._languages(values, _words(texts, is_html))
         answer: dict[str, Any] = {}
         if values["source"] == _AUTO:
             answer["detectedLanguage"] = {"language": source.code, "confidence": source.confidence}
@@ -217,7 +219,7 @@ class _Server:
             ]
         if with_warnings:
             answer["warnings"] = await self._scheduler.call(
-                _warnings, self._scheduler, translator, texts, best
+                _warnings, self._scheduler, translator, found, best
             )
         return [[*text.sentences] for text in found.prepared], answer
 
@@ -283,13 +285,26 @@ def _explanation(scheduler: Scheduler, translator: Translator, sentence: str) ->
 
 
 def _warnings(
-    scheduler: Scheduler, translator: Translator, sources: list[str], best: list[str]
+    scheduler: Scheduler, translator: Translator, answer: Answer, best: list[str]
 ) -> list[list[str]]:
-    """Return the messages of `Translator.check` for each text."""
+    """Return the messages of `Translator.check` for each text, and what the model did not read."""
     few_shapes = keras.backend.backend() == "jax"
     with scheduler.turns():
+        sources = [text.source for text in answer.prepared]
         checks = check_pairs(translator, sources, best, few_shapes)
-    return [[finding.message for finding in check.findings] for check in checks]
+    return [
+        [
+            *(finding.message for finding in check.findings),
+            *([f"The vocabulary lacks {' '.join(text.unknown)}."] if text.unknown else []),
+        ]
+        for text, check in zip(answer.prepared, checks)
+    ]
+
+
+def _words(texts: list[str], is_html: bool) -> str:
+    """Return the beginning of texts without tags, for a detection of their language."""
+    text = "\n".join(texts)[:_MOST_DETECTED]
+    return "\n".join(unit.marked.text for unit in html_part(text).units) if is_html else text
 
 
 # Errors: one line each, in LibreTranslate's form

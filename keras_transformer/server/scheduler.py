@@ -271,7 +271,7 @@ class Scheduler:
     def _prepared(self, job: _Job) -> list[PreparedText] | Exception:
         """Return the prepared texts of a job, or why they are not translated."""
         try:
-            prepared = job.translator.prepare(job.texts)
+            prepared = job.translator.prepare(job.texts, same_ends=True)
         except UserError as error:
             return error
         count = sum(text.num_sentences for text in prepared)
