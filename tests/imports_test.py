@@ -168,7 +168,9 @@ MAY_IMPORT = {
     "figures": {"command_line", "visualization"},
     "presets": {"models", "version", *LEAVES},
     "tasks": {"compilation_cache", "models", "decoding", "presets", "version", *LEAVES},
-    "translation": {"tasks", "presets", "models", "decoding", "layers", *LEAVES},
+    "translation": {
+        *("tasks", "presets", "models", "decoding", "layers", "protection", "documents", *LEAVES),
+    },
     # The parser's SavedModel is made of the pieces of the translator's.
     "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},
     "convert": {

@@ -290,15 +290,9 @@ def _warnings(
     """Return the messages of `Translator.check` for each text, and what the model did not read."""
     few_shapes = keras.backend.backend() == "jax"
     with scheduler.turns():
-        sources = [text.source for text in answer.prepared]
+        sources = [str(text.source) for text in answer.prepared]
         checks = check_pairs(translator, sources, best, few_shapes)
-    return [
-        [
-            *(finding.message for finding in check.findings),
-            *([f"The vocabulary lacks {' '.join(text.unknown)}."] if text.unknown else []),
-        ]
-        for text, check in zip(answer.prepared, checks)
-    ]
+    return [[finding.message for finding in check.findings] for check in checks]
 
 
 def _words(texts: list[str], is_html: bool) -> str:

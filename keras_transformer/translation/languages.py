@@ -83,7 +83,7 @@ def select(
             _check_only_language(option, language, metadata)
             continue
         side, names = tokens[option]
-        found = matching_language(_checked(option, language), names)
+        found = matching_language(language, names)
         if found is None:
             raise UserError(
                 f"`{option}` must be one of the model's {len(names)} languages. Received: "
@@ -106,15 +106,6 @@ def check_selected(preprocessor: TranslationPreprocessor, metadata: Mapping[str,
                 f"`{option}` must be given, because the model has several languages. Expected one "
                 f"of: {', '.join(names)}."
             )
-
-
-def _checked(option: str, language: Any) -> str:
-    if not isinstance(language, str):
-        raise UserError(
-            f"`{option}` must be the code of one language, for all texts. Received: "
-            f"{option}={reprlib.repr(language)}"
-        )
-    return language
 
 
 def matching_language(code: str, codes: Iterable[str]) -> str | None:
@@ -151,7 +142,7 @@ def _language(code: str) -> str:
 
 def _check_only_language(option, language, metadata):
     known = metadata.get(_OPTIONS[option])
-    if known is None or matching_language(_checked(option, language), [known]):
+    if known is None or matching_language(language, [known]):
         return
     raise UserError(
         f"`{option}` must be {known!r}, the only one of the model. Received: {option}={language!r}"

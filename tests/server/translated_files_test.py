@@ -101,7 +101,7 @@ def test_a_file_is_deleted_after_its_time_and_a_refused_one_at_once(monkeypatch)
     )
     with running(copying_translator(), ServerOptions(file_seconds=1)) as port:
         url = upload(port, "a.txt", b"a dog")[1]["translatedFileUrl"]
-        assert upload(port, "a.srt", b"\xff")[0] == 400
+        assert upload(port, "a.txt", b"\xff")[0] == 400
         kept, refused = folders
         assert kept.exists() and not refused.exists()
         wait_for(lambda: not kept.exists())
