@@ -248,7 +248,7 @@ def _longest_name(folder):
 
 
 def _first_bytes(name, count):
-    """Return the beginning of a name of at most so many bytes, in whole characters."""
+    """Return the beginning of a name, at most `count` bytes of whole characters."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= count else encoded[:count].decode("utf-8", "ignore")
 

@@ -11,8 +11,8 @@ class Options:
     action: tyro.conf.Positional[Literal["list", "clear"]]
     """What to do."""
     models: tyro.conf.Positional[tuple[str, ...]] = ()
-    """The models to list or delete, as `list` prints them. Defaults to all, and to what killed
-    conversions left."""
+    """The models to list or delete, as `list` prints them. Defaults to all, and to the
+    files that killed conversions left."""
 
 
 def main(options: Options) -> None:

@@ -272,7 +272,14 @@ def _m2m_defaults(folder: HFCheckpoint, vocabulary: M2mVocabulary) -> dict[str, 
     config = folder.tokenizer_config
     forced = generation_option(folder, "forced_bos_token_id")
     code = next((code for code, i in vocabulary.languages.items() if i == forced), None)
-    return {"source": config.get("src_lang"), "target": code or config.get("tgt_lang")}
+    languages = {"source": config.get("src_lang"), "target": code or config.get("tgt_lang")}
+    for side, language in languages.items():
+        if not isinstance(language, str | None):
+            raise UserError(
+                f"{folder.path}: the {side} language in tokenizer_config.json must be a string. "
+                f"Received: {brief(language)}"
+            )
+    return languages
 
 
 # Both families

@@ -222,7 +222,9 @@ def architecture(files: MarianFiles) -> Architecture:
     depth = get("transformer-ffn-depth", 2)
     decoder_depth = get("transformer-decoder-ffn-depth", 0) or depth
     tied = get("transformer-tied-layers", [])
-    _check_sizes(files, hidden_dim, {"enc": layers, "dec": decoder_layers}, tied)
+    _check_sizes(files, hidden_dim)
+    _check_depth(files, "enc", layers)
+    _check_depth(files, "dec", decoder_layers, tied)
     activation = get("transformer-ffn-activation", "swish", "relu", "swish", "gelu")
     before, after = get("transformer-preprocess", ""), get("transformer-postprocess", "dan")
     hyperparameters = {
@@ -253,31 +255,38 @@ def architecture(files: MarianFiles) -> Architecture:
     return Architecture(hyperparameters, layer - 1, get("transformer-no-projection", False))
 
 
-def _check_sizes(
-    files: MarianFiles, hidden_dim: int, depths: Mapping[str, int], tied: Sequence[Any]
-) -> None:
-    """Compare the sizes that the options name with the arrays, before anything is built."""
+def _check_sizes(files: MarianFiles, hidden_dim: int) -> None:
+    """Compare `dim-emb` with the embeddings, before anything is built."""
     for name in _table_names(files.arrays)[:2]:
         shape = files.arrays[name].shape if name in files.arrays else None
         if shape is not None and (len(shape) != 2 or shape[1] != hidden_dim):
             raise UserError(
                 f"{files.path}: `dim-emb` and `{name}` do not match. Received: dim-emb="
-                f"{hidden_dim}, an array of the shape {shape}"
+                f"{brief(hidden_dim)}, an array of the shape {shape}"
             )
+
+
+def _check_depth(files: MarianFiles, stack: str, depth: int, tied: Sequence[Any] = ()) -> None:
+    """Compare the number of layers of a stack with its arrays.
+
+    Args:
+        files: `MarianFiles`.
+        stack: `"enc"` or `"dec"`.
+        depth: the number of layers.
+        tied: for each layer, the number of the layer whose arrays it has. Defaults to its own.
+    """
     if not all(type(layer) is int and 1 <= layer <= len(tied) for layer in tied):
         raise UserError(
             f"{files.path}: unsupported `transformer-tied-layers`: {brief(tied)}. Expected the "
             "number of a layer for each layer."
         )
-    for stack, depth in depths.items():
-        pattern = re.compile(rf"{stack}oder_l(\d+)_")
-        found = max((int(x[1]) for name in files.arrays if (x := pattern.match(name))), default=0)
-        expected = max(tied) if tied and stack == "dec" else depth
-        if found != expected or (tied and stack == "dec" and len(tied) != depth):
-            raise UserError(
-                f"{files.path}: `{stack}-depth` and the arrays do not match. Received: "
-                f"{stack}-depth={brief(depth)}, arrays of {found} layers"
-            )
+    pattern = re.compile(rf"{stack}oder_l(\d+)_")
+    found = max((int(x[1]) for name in files.arrays if (x := pattern.match(name))), default=0)
+    if found != max(tied, default=depth) or len(tied) not in (0, depth):
+        raise UserError(
+            f"{files.path}: `{stack}-depth` and the arrays do not match. Received: "
+            f"{stack}-depth={brief(depth)}, arrays of {found} layers"
+        )
 
 
 def _steps(files: MarianFiles, before: str, after: str, is_ssru: bool) -> dict[str, Any]:

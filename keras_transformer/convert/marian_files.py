@@ -391,13 +391,15 @@ def _array_of(path, name, number, shape, values):
     array = values[:end].view(dtype)
     if number in _PLAIN:
         return array.reshape(shape)
-    if len(shape) < 2 or not items:
+    return _dequantized(path, name, array, shape, values[end : end + 4].view("<f4")[0])
+
+
+def _dequantized(path, name, array, shape, factor):
+    """Return the floats of a matrix of integers, whose factor follows them in the file."""
+    if len(shape) < 2 or not array.size:
         raise UserError(
             f"{path} is damaged: {brief(name)} has the shape {brief(shape)}. Expected a matrix."
         )
-    # The factor of the integers follows them. All matrices but the embeddings are transposed,
-    # under the shape that they had before.
-    factor = values[end : end + 4].view("<f4")[0]
     if not 0 < factor < np.inf:
         raise UserError(
             f"{path} is damaged: {brief(name)} must have a positive factor. Received: {factor}"
@@ -405,7 +407,8 @@ def _array_of(path, name, number, shape, values):
     array = array.astype("float32") / factor
     if "Wemb" in name:
         return array.reshape(shape)
-    return array.reshape(shape[-1], items // shape[-1]).T
+    # All matrices but the embeddings are transposed, under the shape that they had before.
+    return array.reshape(shape[-1], array.size // shape[-1]).T
 
 
 def option(

@@ -144,11 +144,14 @@ class Task:
         """Write a preset folder: completely, or not at all.
 
         Args:
-            path: the folder. An existing preset is replaced.
+            path: the folder. An existing preset is replaced; a folder with other files is refused.
             card: text of the model card, in Markdown. None keeps the card of a preset that is
                 replaced; an empty string removes it.
             weights_dtype: `"float16"` for a file of half the size. Its weights are loaded as
                 float32, with the precision of float16. Defaults to the dtype of the weights.
+
+        Raises:
+            UserError: if `path` holds anything but a preset of this package.
         """
         config = PresetConfig(
             task=type(self).__name__,

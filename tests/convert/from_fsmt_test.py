@@ -181,6 +181,7 @@ def test_wrong_folders_are_refused_by_file_or_option(tmp_path):
         ({"model_type": "bart"}, "'bart'"),
         ({"src_vocab_size": size - 1}, "vocab-src.json"),
         ({"tgt_vocab_size": size + 1}, "and config.json do not match"),
+        ({"src_vocab_size": 10**15}, "and config.json do not match"),
         ({"decoder_attention_heads": 6}, "decoder_attention_heads"),
         ({"activation_function": "quick_gelu"}, "quick_gelu"),
         ({"encoder_layers": 2}, "model.encoder.layers.1"),
