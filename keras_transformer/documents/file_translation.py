@@ -26,6 +26,7 @@ FORMATS = {
     ".html": ("html", "Html"),
     ".htm": ("html", "Html"),
     ".xhtml": ("html", "Xhtml"),
+    ".epub": ("epub", "Epub"),
     ".srt": ("subtitles", "Subtitles"),
     ".vtt": ("subtitles", "Subtitles"),
     ".po": ("catalogs", "Catalogs"),
