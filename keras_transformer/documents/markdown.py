@@ -20,13 +20,14 @@ _FRONT_MATTER = re.compile(
 )
 _REASONS = {
     **{"fence": "in code", "code_block": "in code", "html_block": "in HTML"},
-    **dict.fromkeys(("math_block", "math_block_label", "amsmath"), "in math"),
+    **dict.fromkeys(("math_block", "math_block_label"), "in math"),
 }
 _CELLS = ("th_open", "td_open")
 # The beginnings of lines that would begin another block, or underline a heading.
 _BLOCK = re.compile(r"(?:[>+*=|~:-]|#{1,6}|\d+[.)]|!!|\?\?)(?=[\s=~:!?-]|\Z)")
 _SPECIAL = re.compile(
-    r"[*`\[\]$~]|\\(?=[\W_]|\Z)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|!\Z"
+    r"[*`\[\]$~]|\\(?=[\W_]|\Z)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|"
+    r"(?<=\w)@|:(?=//)|!\Z|(?<=\s)#(?=#*\Z)"
 )
 _SPACES = re.compile(r"[ \t\r\n]+")
 _WORD = re.compile(r"[ \t\r\n]+(?=[^\W\d_])")  # No line that begins with a letter begins a block.
@@ -99,10 +100,11 @@ class _MarkdownPart(TextPart):
             elif not token.content.lstrip().startswith("<!--"):
                 self.skipped[_REASONS.get(token.type, "")] += any(map(str.isalpha, token.content))
             self.skipped["in titles"] += bool(token.meta.get("title"))
-            if token.type == "container_block_open":
+            is_head = token.type in ("container_block_open", "alert_open")
+            if is_head:
                 self.skipped["in titles"] += len(token.info.split()) > 1
                 last = first + 1
-            if token.nesting == 0 or token.type == "container_block_open":
+            if token.nesting == 0 or is_head:
                 seen.update(range(first, last))
             if token.type == "tr_open":
                 row = first
@@ -173,8 +175,12 @@ class _MarkdownPart(TextPart):
         self, unit: Unit, translation: MarkedText, write: Callable[[Span], str]
     ) -> str | None:
         block = self._blocks[unit.start]
+        spans, expected = (
+            sorted((x.kind, x.content) for _, x in text.spans)
+            for text in (translation, unit.marked)
+        )
         # Characters that were no marks in one line may be some with those of another.
-        for escape in (_escaped,) if not block.is_alone else (None, _escaped):
+        for escape in (None, _escaped)[not block.is_alone :] if spans == expected else ():
             parts = _labeled(_laid_out(translation, block, escape))
             content = "".join(text for text, _ in parts)
             if self._is_read_as(block.kind, content, translation):
@@ -284,6 +290,8 @@ def _escaped(text: str, is_first: bool) -> str:
     """Escape all characters that could be marks."""
     start = _BLOCK.match(text) if is_first else None
     text = _SPECIAL.sub(r"\\\g<0>", text).replace("\xa0", "&nbsp;")
+    if is_first and text.startswith(r"\["):  # With `\]` at the end, it would be mathematics.
+        text = f"&#91;{text[2:]}"
     if start and text[: start.end()] == start[0]:
         text = f"{text[: start.end() - 1]}\\{text[start.end() - 1 :]}"
     return text

@@ -10,17 +10,22 @@ from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.admon import admon_plugin
-from mdit_py_plugins.amsmath import amsmath_plugin
 from mdit_py_plugins.container import container_plugin
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote import footnote_plugin
-from mdit_py_plugins.gfm_autolink import gfm_autolink_plugin
 
 from keras_transformer.protection.spans import MarkedText, Span
 
 _OPTIONS = {"tasklists": True, "alerts": True, "inline_definitions": True, "maxNesting": 60}
+_DEEPEST = 12  # links in links, each of which takes the parser time
+_SCHEME = re.compile(r"(?<![\w.+-])(?:https?|ftp)\Z")
+_URL = re.compile(r"://[^\s<]*[^\s<?!.,:;*_~'\"()\]]")
+_USER = re.compile(r"[\w.+-]+\Z")
+_HOST = re.compile(r"@[\w-]+(?:\.[\w-]+)+")
+_TEX = re.compile(r"\\(?:[(\[]|begin\{(\w+\*?)\})")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
+_ENDS = {**dict.fromkeys(("link", "image", "footnote_ref"), "]"), "autolink": ">"}
 _KEPT = frozenset(("code", "kbd", "samp", "var", "tt", "pre", "script", "style", "svg", "math"))
 _SEPARATORS = frozenset(("br", "hr", "img", "input"))
 _REASONS = {"code_inline": "in code", "math_inline": "in math", "math_inline_double": "in math"}
@@ -39,47 +44,67 @@ class _State(StateInline):
 class _Inline(ParserInline):
     def parse(self, src, md, env, tokens):
         state = _State(src, md, env, tokens)
+        state.level = _OPTIONS["maxNesting"] - _DEEPEST
         self.tokenize(state)
         for rule in self.ruler2.getRules(""):
             rule(state)
         return state.tokens
 
 
-def _with_places(rule):
+def _with_places(rule, end: str | None):
     """Return a rule of the parser whose tokens have their places."""
 
     def run(state, silent):
         start, size = state.pos, len(state.tokens)
-        found = rule(state, silent)
+        # Without an end, each beginning would look for one up to the end of the text.
+        found = (not end or state.html_terminator_last(end) > start) and rule(state, silent)
         new = [] if silent or not found else [t for t in state.tokens[size:] if t.map]
         if new and new[0].type == "text":  # the marks of emphasis, which may become tokens
             for token in new:
                 token.map = [start, start + len(token.content)]
                 start = token.map[1]
         elif new and new[0].info == "auto":
-            # The parser finds an address without brackets when it is behind its first letters.
-            new[0].map = [min(start, state.pos - len(new[1].content)), state.pos]
+            new[0].map = [start, state.pos]
         elif new:
-            new[0].map[0], new[-1].map[1] = start, state.pos
+            # The first letters of an address are behind the place where it is found.
+            new[0].map[0], new[-1].map[1] = min(start, new[0].map[0]), state.pos
         return found
 
     return run
 
 
-def _bracket_math(state: StateInline, silent: bool) -> bool:
-    r"""Parse `\(a\)`, and `\[a\]` on lines of its own."""
+def _tex(state: StateInline, silent: bool) -> bool:
+    r"""Parse `\(a\)`, an environment, and `\[a\]` on lines of its own."""
     source, start = state.src, state.pos
-    mark = source[start : start + 2]
-    end = {r"\(": r"\)", r"\[": r"\]"}.get(mark)
-    if end is None or state.html_terminator_last(end) <= start:
+    match = _TEX.match(source, start)
+    if not match:
         return False
-    stop = source.find(end, start + 2, state.posMax) + 2
+    end = {r"\(": r"\)", r"\[": r"\]"}.get(match[0]) or rf"\end{{{match[1]}}}"
+    if state.html_terminator_last(end) < match.end():
+        return False
+    stop = source.find(end, match.end(), state.posMax) + len(end)
     is_alone = source[start - 1 : start] in ("", "\n") and source[stop : stop + 1] in ("", "\n")
-    if stop < 2 or (mark == r"\[" and not is_alone):
+    if stop < match.end() or (match[0] == r"\[" and not is_alone):
         return False
     if not silent:
         state.push("math_inline", "math", 0).content = source[start:stop]
     state.pos = stop
+    return True
+
+
+def _address(state: StateInline, silent: bool) -> bool:
+    """Parse an address without brackets."""
+    pos, mark = state.pos, state.src[state.pos]
+    if silent or state.linkLevel or mark not in ":@":
+        return False
+    first = pos - min(len(state.pending), 64)
+    start = (_SCHEME if mark == ":" else _USER).search(state.src, first, pos)
+    found = start and (_URL if mark == ":" else _HOST).match(state.src, pos, state.posMax)
+    if not found:
+        return False
+    is_inside = found[0].count("(") > found[0].count(")")
+    state.push("address", "", 0).map = [start.start(), pos]
+    state.pos = found.end() + (is_inside and state.src.startswith(")", found.end()))
     return True
 
 
@@ -88,18 +113,20 @@ def make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", _OPTIONS)
     parser.inline = _Inline()
     parser.enable("table")
-    for plugin in (gfm_autolink_plugin, deflist_plugin, admon_plugin, amsmath_plugin):
+    for plugin in (deflist_plugin, admon_plugin):
         parser.use(plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False)
     parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
     parser.use(container_plugin, "block", validate=lambda params, _: bool(params.strip()))
-    parser.inline.ruler.before("escape", "bracket_math", _bracket_math)
+    parser.inline.ruler.before("escape", "tex", _tex)
+    parser.inline.ruler.push("address", _address)
     inline = parser.inline.ruler
     for name, rule in zip(inline.get_active_rules(), inline.getRules("")):
-        inline.at(name, _with_places(rule))
+        inline.at(name, _with_places(rule, _ENDS.get(name)))
     parser.core.ruler.enableOnly(["normalize", "block"])
     parser.validateLink = lambda url: True  # Each link is one, wherever it leads.
-    parser.normalizeLink = parser.normalizeLinkText = lambda url: url
+    parser.normalizeLink = lambda url: url
+    parser.normalizeLinkText = lambda link: link
     return parser
 
 
