@@ -182,6 +182,8 @@ class TextDocument(Document):
                 f"{self.path} is in {self._codec}, which lacks {text[error.start]!r}, in line "
                 f"{line} of the translation. Convert the file to UTF-8 first."
             ) from None
+        except ValueError as error:
+            raise UserError(f"{self.path} cannot be written as {self._codec}: {error}.") from None
 
 
 def byte_order_mark(data: bytes) -> tuple[bytes, str | None]:
@@ -211,7 +213,7 @@ def decoded(data: bytes, codec: str, name: str, errors: str = "strict") -> str:
             f"{name}, line {line}: cannot decode byte 0x{data[error.start]:02x} as {codec}. "
             "Convert the text to UTF-8, or pass its `encoding`."
         ) from None
-    except UnicodeError as error:
+    except ValueError as error:
         raise UserError(f"{name} cannot be decoded as {codec}: {error}.") from None
 
 

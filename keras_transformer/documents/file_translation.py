@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -151,11 +152,11 @@ def translate_file(
     memory = _Memory(target, [settings, target_lang, source_lang])
     units = {_key(unit): unit for unit in document.units}
     known = {key for key, unit in units.items() if memory.get(unit)}
+    not_read: Counter[str] = Counter()
     for some in _lists([unit for key, unit in units.items() if key not in known]):
-        memory.add(some, _translated(translate, some))
+        memory.add(some, _translated(translate, some, not_read))
     num_resumed = sum(_key(unit) in known for unit in document.units)
-    found = map(memory.get, document.units)
-    results = [x if x is not None and x.text.strip() else None for x in found]
+    results = memory.results(document.units)
     num_before = document.skipped.total()
     with atomic_write(target) as path:
         document.render(results, path, source_lang, target_lang)
@@ -164,7 +165,11 @@ def translate_file(
     skipped["without a translation"] = results.count(None)
     failed = skipped.total() - num_before
     return FileReport(
-        *(len(results), len(results) - failed, num_resumed), dict(+skipped), document.remarks
+        *(len(results), len(results) - failed, num_resumed, dict(+skipped)),
+        [
+            *document.remarks,
+            *(f"{remark} (texts: {count:,})" for remark, count in (+not_read).items()),
+        ],
     )
 
 
@@ -262,6 +267,11 @@ class _Memory:
         except (LookupError, TypeError, ValueError):
             return None
 
+    def results(self, units: Iterable[MarkedText]) -> list[MarkedText | None]:
+        """Return the translations of units, or None for those that are empty."""
+        found = map(self.get, units)
+        return [x if x is not None and x.text.strip() else None for x in found]
+
     def add(self, units: Sequence[MarkedText], translations: Sequence[MarkedText]) -> None:
         """Add translations, and write them to disk."""
         lines = []
@@ -299,10 +309,12 @@ def _key(unit: MarkedText) -> str:
     return json.dumps([unit.text, [(place, span.kind, span.raw) for place, span in unit.spans]])
 
 
-def _translated(translate: Any, units: Sequence[MarkedText]) -> list[MarkedText]:
-    """Return the translations of units, with their spans."""
+def _translated(
+    translate: Any, units: Sequence[MarkedText], not_read: Counter[str]
+) -> list[MarkedText]:
+    """Return the translations of units, with their spans, and count what is not read."""
     if hasattr(translate, "translate_units"):
-        results = list(translate.translate_units(units))
+        results = list(translate.translate_units(_prepared(translate, units, not_read)))
     else:
         found = [protect(unit, placeholders=False) for unit in units]
         results = list(translate([protected.text for protected in found]))
@@ -314,6 +326,16 @@ def _translated(translate: Any, units: Sequence[MarkedText]) -> list[MarkedText]
             f"{len(units):,}"
         )
     return results
+
+
+def _prepared(translate: Any, units: Sequence[Any], not_read: Counter[str]) -> Sequence[Any]:
+    """Prepare units, if the translator can do this, and count what it does not read of them."""
+    if hasattr(translate, "prepare"):
+        units = translate.prepare(units, same_ends=True)
+        not_read["cut to the longest text that the model reads"] += sum(x.is_cut for x in units)
+        unknown = (letter for text in units for letter in text.unknown)
+        not_read.update(f"not in the vocabulary: {letter}" for letter in unknown)
+    return units
 
 
 def _lists(units: list[MarkedText]) -> Iterator[list[MarkedText]]:

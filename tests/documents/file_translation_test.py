@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 
 import pytest
 
@@ -274,6 +275,14 @@ def test_bad_input_is_one_line_with_its_file_and_place(name, tmp_path, capsys):
     assert re.search(expected, line) and [*tmp_path.iterdir()] == [path]
 
 
+@pytest.mark.parametrize("module", ["markdown_it", "mdit_py_plugins"])
+def test_a_missing_library_is_named(module, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / "a.md").write_text("a dog")
+    with pytest.raises(kt.UserError, match="requires .*Install it: pip install .*`documents`"):
+        read_document(tmp_path / "a.md")
+
+
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(kt.UserError, match=r"Cannot read the file .*a\.txt: No such file"):
         read_document(tmp_path / "a.txt")
@@ -286,6 +295,18 @@ def test_the_command_translates_a_file(tmp_path, capsys):
     output = capsys.readouterr()
     assert output.out == "" and "b.txt: translated 1 of 1 texts" in output.err
     assert (tmp_path / "b.txt").read_text().startswith("Ein Hund")
+
+
+def test_the_report_names_what_the_model_does_not_read(tmp_path):
+    translator = kt.Translator.from_preset("multi30k_en_de", max_source_length=12)
+    (tmp_path / "a.txt").write_text(f"A 狗 runs.\nA dog runs ✓.\nA 狗.\nA {'bigdog' * 20}")
+    with pytest.warns(UserWarning, match="are not read whole"):
+        report = translate_file(tmp_path / "a.txt", tmp_path / "b.txt", translator)
+    assert sorted(report.remarks) == [
+        "cut to the longest text that the model reads (texts: 1)",
+        "not in the vocabulary: 狗 (texts: 2)",
+    ]
+    assert str(report).startswith("translated 4 of 4 texts\n")
 
 
 @pytest.mark.parametrize(
