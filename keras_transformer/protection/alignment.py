@@ -5,22 +5,20 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from keras_transformer.protection.pieces import SPACELESS, Piece
+from keras_transformer.protection.pieces import LETTER, SPACELESS, Piece
 from keras_transformer.untranslated import SYMBOLS
 
 Link = tuple[int, int, int, int]  # start and stop in the source, start and stop in the translation
 
-_LETTER = rf"[^\W{SPACELESS}]"
 SYMBOL = re.compile(f"[{''.join(SYMBOLS)}]")
-WHOLE_SYMBOL = re.compile(rf"(?<!{_LETTER}){SYMBOL.pattern}|{SYMBOL.pattern}(?!{_LETTER})")
+WHOLE_SYMBOL = re.compile(rf"(?<!{LETTER}){SYMBOL.pattern}|{SYMBOL.pattern}(?!{LETTER})")
 _POINTS = (
     r"!-/:-@\[-`{-~¡-©«-´¶-¹»-¿\u2010-\u205e\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40"
 )
-# A letter of Chinese or Japanese, a word of another language, or a punctuation mark.
+_ALONE = f"{SPACELESS}{''.join(SYMBOLS)}"
+# A letter of Chinese or Japanese, a symbol, a word of another language, or a punctuation mark.
 _UNIT = re.compile(
-    rf"[{SPACELESS}]"
-    rf"|[^\s{_POINTS}{SPACELESS}](?:[^\s{SPACELESS}]*[^\s{_POINTS}{SPACELESS}])?"
-    r"|\S"
+    rf"[{_ALONE}]|[^\s{_POINTS}{_ALONE}](?:[^\s{_ALONE}]*[^\s{_POINTS}{_ALONE}])?|\S"
 )
 # The weight of a word for the place of a piece, by its distance from the piece.
 _WEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0625)
@@ -42,15 +40,14 @@ class Alignment:
         self.text, self.translation = text, translation
         self.source = [m.span() for m in _UNIT.finditer(text)]
         self.target = [m.span() for m in _UNIT.finditer(translation)]
-        starts, stops = ([[x[i] for x in self.source], [x[i] for x in self.target]] for i in (0, 1))
-        self._starts, self._stops = starts[0], stops[0]
+        self._starts, self._stops = _sides(self.source)
+        starts, stops = _sides(self.target)
         self._gaps: dict[tuple[int, int, int], int] = {}
         bounds, tokens = _seams(text, translation, links)
         # Segments: ranges of words of both sides, between the seams of sentences and in them.
-        s = t = 0
-        self.segments = []
+        self.segments, s, t = [], 0, 0
         for s1, t1 in [*bounds, (len(text), len(translation))]:
-            next_s, next_t = bisect_left(starts[0], s1), bisect_left(starts[1], t1)
+            next_s, next_t = bisect_left(self._starts, s1), bisect_left(starts, t1)
             self.segments.append((s, next_s, t, next_t))
             s, t = next_s, next_t
         # What stands at the begin of a seam belongs to the sentence before it.
@@ -58,8 +55,8 @@ class Alignment:
         # The linked words of the text, for each word of the translation; and the reverse.
         self.sources: list[list[int]] = [[] for _ in self.target]
         for s0, s1, t0, t1 in tokens:
-            words = range(bisect_right(stops[0], s0), bisect_left(starts[0], s1))
-            for i in range(bisect_right(stops[1], t0), bisect_left(starts[1], t1)):
+            words = range(bisect_right(self._stops, s0), bisect_left(self._starts, s1))
+            for i in range(bisect_right(stops, t0), bisect_left(starts, t1)):
                 self.sources[i].extend(words)
         for segment in self.segments:
             self._complete(*segment)
@@ -70,20 +67,18 @@ class Alignment:
 
     def _complete(self, s0: int, s1: int, t0: int, t1: int) -> None:
         """Link words that both sides have once, and all words if none is linked."""
-        sides = (self.text, self.source[s0:s1]), (self.translation, self.target[t0:t1])
-        words, others = ([text[slice(*x)] for x in units] for text, units in sides)
-        once = Counter(words)
-        places = {word: i for i, word in enumerate(words, s0) if once[word] == 1}
-        once = Counter(others)
-        for i in range(t0, t1):
-            self.sources[i] = [word for word in self.sources[i] if s0 <= word < s1]
-        has_links = any(self.sources[t0:t1])
-        for i, other in enumerate(others, t0):
-            if other in places and once[other] == 1:
-                self.sources[i] = [places[other]]
-            elif not has_links and s0 < s1:
-                self.sources[i] = [s0 + (i - t0) * (s1 - s0) // (t1 - t0)]
-        if s0 < s1 and t0 < t1 and not any(x[-1].isalnum() for x in (words[-1], others[-1])):
+        linked = [[x for x in words if s0 <= x < s1] for words in self.sources[t0:t1]]
+        if s0 < s1 and not any(linked):
+            linked = [[s0 + i * (s1 - s0) // (t1 - t0)] for i in range(t1 - t0)]
+        self.sources[t0:t1] = linked
+        if s0 == s1 or t0 == t1:
+            return
+        places = _places_of_unique_words(self.text, self.source, s0, s1)
+        for word, i in _places_of_unique_words(self.translation, self.target, t0, t1).items():
+            if word in places:
+                self.sources[i] = [places[word]]
+        ends = self.text[self.source[s1 - 1][1] - 1], self.translation[self.target[t1 - 1][1] - 1]
+        if not any(map(str.isalnum, ends)):
             self.sources[t1 - 1] = [s1 - 1]
 
     def symbols(self, is_target: bool) -> dict[tuple[int, str], list[int]]:
@@ -95,14 +90,6 @@ class Alignment:
             word = bisect_right(starts, match.start()) - 1
             found[bisect_right(ends, word), match[0]].append(match.start())
         return found
-
-    def position(self, piece: Piece) -> int:
-        """Return the position in the translation of a piece that is put after a word."""
-        place = self.gap(piece, 0, len(self.target))
-        first = self.segments[self._segment(piece.position)][2]
-        if first < place or place == len(self.target) > 0:
-            return self.target[place - 1][1]
-        return self.target[place][0] if self.target else 0
 
     def _segment(self, position: int) -> int:
         return bisect_right(self._bounds, 2 * position)
@@ -184,16 +171,32 @@ class Alignment:
             if s0 < s1 and first <= s0 and s1 <= last:
                 yield from ((i, 0.5) for i in range(t0, t1))
                 continue
-            linked = [
-                i for word in range(max(first, s0), min(last, s1)) for i in self.targets[word]
-            ]
+            low, high = self._linked(max(first, s0), min(last, s1))
             # A pair of several segments goes on to the seam.
-            low = min(linked, default=t1) if index == begin else t0
-            high = max(linked, default=t0 - 1) + 1 if index == end else t1
-            for i in range(max(low, t0), min(high, t1)):
+            low = max(low, t0) if index == begin else t0
+            for i in range(low, min(high, t1) if index == end else t1):
                 words = self.sources[i]
                 share = sum(first <= x < last for x in words) / len(words) if words else _UNLINKED
                 yield i, share - 0.5 + _TIE
+
+    def _linked(self, first: int, last: int) -> tuple[int, int]:
+        """Return the range of the words that are linked with a range of words of the text."""
+        linked = [i for words in self.targets[first:last] for i in words]
+        return min(linked, default=len(self.target)), max(linked, default=-1) + 1
+
+
+def _places_of_unique_words(
+    text: str, words: Sequence[tuple[int, int]], first: int, last: int
+) -> dict[str, int]:
+    """Return the words that occur once in a range of words, with their indices."""
+    found = [text[start:stop] for start, stop in words[first:last]]
+    counts = Counter(found)
+    return {word: i for i, word in enumerate(found, first) if counts[word] == 1}
+
+
+def _sides(words: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Return the starts and the stops of words."""
+    return [start for start, _ in words], [stop for _, stop in words]
 
 
 def _seams(

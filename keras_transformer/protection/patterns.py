@@ -9,13 +9,14 @@ from keras_transformer.errors import UserError
 from keras_transformer.validation import check_strings
 
 # Not entities, which Moses's tokenizer writes for apostrophes: models read them.
-_FOUND = re.compile(f"{untranslated.TAG}|{untranslated.PLACEHOLDER}", re.DOTALL)
+_FOUND = re.compile(f"{untranslated.TAG}|{untranslated.PLACEHOLDER}")
 # A text without these characters has nothing to protect.
 _HINT = re.compile(r"[%{<@$\ue000-\uf8ff]|://|mailto:|www\.")
 _TAG = re.compile(r"<(/?)([\w:.-]+)(?:\s[^<]*?)?(/?)>")
 _VOID = frozenset(
     "area base basefont br col embed hr img input link meta param source track wbr".split()
 )
+_JOINERS = "[\u200d\ufe0e\ufe0f]*"  # characters in emoji that join others, or choose their style
 
 # Sets of patterns by their names: placeholders of some libraries that are text elsewhere.
 NAMED = {
@@ -49,23 +50,27 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         ) from None
 
 
-def find(text: str, patterns: Iterable[re.Pattern[str]] = ()) -> list[tuple[int, int]]:
+def find(
+    text: str, patterns: Iterable[re.Pattern[str]] = (), lacked: str = ""
+) -> list[tuple[int, int]]:
     """Return the start and stop of each placeholder, address and tag of a text, in order.
 
     Args:
         text: a string.
         patterns: further patterns. Parts that overlap become one.
+        lacked: characters that are parts too, each with the characters that change its style.
     """
-    found = [m.span() for m in _FOUND.finditer(text)] if _HINT.search(text) else []
+    first = re.compile(f"{_FOUND.pattern}|[{re.escape(lacked)}]{_JOINERS}") if lacked else _FOUND
+    used = [first, *patterns] if lacked or _HINT.search(text) else patterns
+    found = [match.span() for pattern in used for match in pattern.finditer(text)]
     if not patterns:
         return found
-    found += [m.span() for pattern in patterns for m in pattern.finditer(text) if m[0]]
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(found):
-        if not merged or start >= merged[-1][1]:
+        if start < stop and (not merged or start >= merged[-1][1]):
             merged.append((start, stop))
-        elif stop > merged[-1][1]:
-            merged[-1] = merged[-1][0], stop
+        elif start < stop:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
     return merged
 
 

@@ -1,9 +1,11 @@
 """Pieces of a text that are taken out: its spans, and what patterns found."""
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise, zip_longest
 from typing import Any
 
 from keras_transformer.protection.patterns import tag_of
@@ -14,6 +16,8 @@ PLACEHOLDER, EMPTY, OPEN, CLOSE = "\ue000\ue001\ue002\ue003"
 LETTERS = re.compile(f"[{PLACEHOLDER}-{CLOSE}]")
 SPACELESS = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese, Japanese
 LETTER = rf"[^\W{SPACELESS}]"
+OPENING, CLOSING = "([{¿¡«„“‘‚‹「『（", ".,;:!?…)]}»”’›。，、；：！？」』）%"
+_ENDS = ".,;:!?…"
 _KINDS = {"open": OPEN, "close": CLOSE, "placeholder": PLACEHOLDER}
 _QUOTE = "[\"'`«»‹›„“”‘’]"
 _MERGED = re.compile(
@@ -28,6 +32,7 @@ _MERGED = re.compile(
     rf"|{OPEN}[^\S\n]*+(?:{PLACEHOLDER}[^\S\n]*+)?{CLOSE}"
 )
 _MOST_MERGES = 8  # of what belongs to the same placeholder
+_CLUSTER = re.compile(rf"(?<!\s)\s*{LETTERS.pattern}(?:\s|{LETTERS.pattern})*")
 
 
 @dataclass(eq=False)
@@ -51,7 +56,7 @@ class Piece:
     separates: bool = False
     is_replaceable: bool = False
     end: "Piece | None" = None
-    # Where it stands: see `spacing`.
+    # Where it stands, which `without_pieces` sets.
     position: int = 0  # in the text that the model reads
     before: str = ""  # white space of the source that the text does not have
     after: str = ""
@@ -72,81 +77,57 @@ def joined(parts: Iterable[str | MarkedText], is_wrapped: bool = False) -> Marke
     """Return the parts of a text as one."""
     texts, spans, length = [], [], 0
     for part in parts:
-        text = part if isinstance(part, str) else part.text
-        if not isinstance(part, str):
-            spans += [(length + position, span) for position, span in part.spans]
-        texts.append(text)
-        length += len(text)
+        marked = MarkedText(part) if isinstance(part, str) else part
+        spans += [(length + position, span) for position, span in marked.spans]
+        texts.append(marked.text)
+        length += len(marked.text)
     return MarkedText("".join(texts), tuple(spans), is_wrapped)
 
 
-def skeleton_of(
-    marked: MarkedText, found: Sequence[tuple[int, int]], symbols: Sequence[tuple[int, int]] = ()
-) -> tuple[str, list[Piece]]:
-    """Return a text with one letter for each piece, and the pieces.
+def skeleton_of(texts: Iterable[str], letters: Iterable[str]) -> str:
+    """Return texts with letters between them."""
+    return "".join(chain(*zip_longest(texts, letters, fillvalue="")))
+
+
+def taken(
+    marked: MarkedText, found: Sequence[tuple[int, int]], lacked: str = ""
+) -> tuple[list[str], list[Piece]]:
+    """Return the texts between pieces, and the pieces.
 
     Args:
-        marked: the text.
+        marked: the text. A span inside of a placeholder moves to its beginning.
         found: start and stop of the placeholders and tags in it.
-        symbols: start and stop of characters that a vocabulary lacks.
+        lacked: characters that a vocabulary lacks.
     """
-    text, spans = marked.text, [*marked.spans]
-    parts, pieces, last, index = [], [], 0, 0
-
-    def add(stop: int, piece: Piece, resume: int) -> None:
-        nonlocal last
-        parts.extend([text[last:stop], piece.letter])
-        pieces.append(piece)
-        last = resume
-
-    lacked = {*symbols}
-    for start, stop in [*sorted([*found, *symbols]), (len(text), len(text) + 1)]:
-        while index < len(spans) and spans[index][0] <= start:
-            add(spans[index][0], _of_span(spans[index][1]), spans[index][0])
-            index += 1
-        inner = index
-        while index < len(spans) and spans[index][0] < stop:
-            index += 1
-        if stop > len(text):
-            break
-        # A pair that is partly inside is moved around the placeholder.
-        inside = spans[inner:index]
-        known = {id(span) for _, span in inside}
-        halves = [(x, s) for x, s in inside if s.partner is not None and id(s.partner) not in known]
-        for _, span in halves:
-            if span.kind == "open":
-                add(start, _of_span(span), start)
-        kept = [(x - start, s) for x, s in inside if (x, s) not in halves]
-        content = MarkedText(text[start:stop], tuple(kept))
-        is_lacked = (start, stop) in lacked
-        add(start, Piece(content, EMPTY, separates=True) if is_lacked else _of_text(content), stop)
-        for _, span in halves:
-            if span.kind == "close":
-                add(stop, _of_span(span), stop)
-    parts.append(text[last:])
+    starts, items = [start for start, _ in found], []
+    for position, span in marked.spans:
+        index = bisect_left(starts, position) - 1
+        if index >= 0 and position < found[index][1]:
+            position = starts[index]
+        items.append((position, False, position, _of_span(span)))
+    for start, stop in found:
+        items.append((start, True, stop, _of_text(marked.text[start:stop], lacked)))
+    texts, last = [], 0
+    for start, _, stop, _ in sorted(items, key=lambda item: item[:2]):
+        texts.append(marked.text[last:start])
+        last = stop
+    pieces = [piece for *_, piece in sorted(items, key=lambda item: item[:2])]
     _pair(pieces)
-    letters = iter(pieces)
-    return LETTERS.sub(lambda _: next(letters).letter, "".join(parts)), pieces
+    return [*texts, marked.text[last:]], pieces
 
 
 def _of_span(span) -> Piece:
-    letter = _KINDS.get(span.kind, EMPTY)
-    name = id(span.partner) if span.kind == "close" else id(span)
-    return Piece(
-        *(MarkedText("", ((0, span),)), letter, name),
-        is_span=True,
-        separates=span.kind == "separator",
-        is_replaceable=span.kind == "placeholder",
-    )
+    letter, name = _KINDS.get(span.kind, EMPTY), id(span)
+    name = id(span.partner) if span.kind == "close" else name
+    is_separator, is_placeholder = span.kind == "separator", span.kind == "placeholder"
+    return Piece(MarkedText("", ((0, span),)), letter, name, True, is_separator, is_placeholder)
 
 
-def _of_text(content: MarkedText) -> Piece:
-    kind, name = tag_of(content.text) or ("placeholder", "")
-    return Piece(
-        *(content, _KINDS.get(kind, EMPTY), name),
-        separates=kind not in ("placeholder", "mark"),
-        is_replaceable=kind in ("placeholder", "empty"),
-    )
+def _of_text(text: str, lacked: str) -> Piece:
+    kind, name = tag_of(text) or ("separator" if text[0] in lacked else "placeholder", "")
+    separates = kind not in ("placeholder", "mark")
+    is_replaceable = kind in ("placeholder", "empty")
+    return Piece(MarkedText(text), _KINDS.get(kind, EMPTY), name, False, separates, is_replaceable)
 
 
 def _pair(pieces: Iterable[Piece]) -> None:
@@ -161,19 +142,18 @@ def _pair(pieces: Iterable[Piece]) -> None:
         if piece.letter == OPEN:
             places[piece.name].append(len(opened))
             opened.append(piece)
-            if piece.is_span:
-                floors.append(len(opened))
+            floors += [len(opened)] * piece.is_span
         elif piece.letter == CLOSE:
-            if piece.is_span and places[piece.name]:
-                floors.pop()
-            if not places[piece.name] or places[piece.name][-1] < floors[-1]:
+            found = places[piece.name]
+            del floors[len(floors) - (piece.is_span and len(found)) :]
+            if not found or found[-1] < floors[-1]:
                 piece.letter = EMPTY
                 continue
-            first = places[piece.name][-1]
+            first = found[-1]
+            opened[first].end = piece
             for other in opened[first:]:
                 places[other.name].pop()
-                other.letter = EMPTY
-            opened[first].letter, opened[first].end = OPEN, piece
+                other.letter = OPEN if other.end else EMPTY
             del opened[first:]
     for other in opened:
         other.letter = EMPTY
@@ -184,16 +164,75 @@ def merged(skeleton: str, pieces: list[Piece]) -> tuple[str, list[Piece]]:
     for _ in range(_MOST_MERGES):
         last, letters, kept, number = 0, [], [], 0
         for match in _MERGED.finditer(skeleton):
-            start, stop = match.span()
-            first = number + len(LETTERS.findall(skeleton, last, start))
-            inner = pieces[first : first + len(LETTERS.findall(match[0]))]
-            contents = iter(inner)
-            parts = [next(contents).content if LETTERS.match(x) else x for x in match[0]]
+            first = number + len(LETTERS.findall(skeleton, last, match.start()))
+            kept += pieces[number:first]
+            texts = LETTERS.split(match[0])
+            number, last = first + len(texts) - 1, match.end()
+            contents = (piece.content for piece in pieces[first:number])
             letter = PLACEHOLDER if PLACEHOLDER in match[0] else EMPTY
-            letters += [skeleton[last:start], letter]
-            kept += [*pieces[number:first], Piece(joined(parts), letter)]
-            number, last = first + len(inner), stop
+            parts = chain(*zip_longest(texts, contents, fillvalue=""))
+            kept.append(Piece(joined(parts), letter))
+            letters.append((match.span(), letter))
         if not letters:
             break
-        skeleton, pieces = "".join([*letters, skeleton[last:]]), kept + pieces[number:]
+        bounds = [0, *chain(*(span for span, _ in letters)), len(skeleton)]
+        texts = [skeleton[slice(*x)] for x in zip(bounds[::2], bounds[1::2])]
+        skeleton = skeleton_of(texts, [letter for _, letter in letters])
+        pieces = kept + pieces[number:]
     return skeleton, pieces
+
+
+def without_pieces(skeleton: str, pieces: list[Piece]) -> str:
+    """Return the text of a skeleton without its pieces, and set where they stand."""
+    text, length, last, number = [], 0, 0, 0
+    for cluster in _CLUSTER.finditer(skeleton):
+        start, stop = cluster.span()
+        spaces = LETTERS.split(cluster[0])
+        found = pieces[number : number + len(spaces) - 1]
+        number += len(found)
+        split, kept, added = _divided(skeleton, start, stop, found, spaces)
+        space = added if kept is None else spaces[kept]
+        length += start - last
+        for i, piece in enumerate(found):
+            piece.position = length + (len(space) if i >= split else 0)
+            piece.is_left, piece.is_spaced = i < split, bool(spaces[i])
+        for piece, other in pairwise(found):
+            piece.next = other
+        found[0].precedes = "" if spaces[0] else skeleton[max(start - 1, 0) : start]
+        found[-1].is_joined, found[-1].follows = not spaces[-1], skeleton[stop : stop + 1]
+        for i, source in enumerate(spaces):
+            if i != kept and (i > split or i == len(found)):
+                found[i - 1].after = source
+            elif i != kept:
+                found[i].before = source
+        found[0].added = added
+        text += [skeleton[last:start], space]
+        length += len(space)
+        last = stop
+    return "".join([*text, skeleton[last:]])
+
+
+def _divided(skeleton, start, stop, found, spaces) -> tuple[int, int | None, str]:
+    """Return how the white space around pieces is divided.
+
+    Returns:
+        The number of pieces on the left of the white space that the text keeps; the index of this
+        white space, or None; and the white space that the text gets instead.
+    """
+    if start == 0:
+        return 0, 0, ""
+    if stop == len(skeleton):
+        return len(found), len(found), ""
+    if found[-1].letter in (PLACEHOLDER, EMPTY) and skeleton[stop] in _ENDS and not spaces[-1]:
+        return len(found), None, ""  # the punctuation comes after the word before
+    if not any(spaces):
+        is_inner = skeleton[start - 1] not in OPENING and skeleton[stop] not in CLOSING
+        split = "".join(piece.letter for piece in found).rfind(CLOSE) + 1
+        return split, None, " " if is_inner and any(map(_separates, found)) else ""
+    # The first white space, or that with a line break.
+    split = min(range(len(spaces)), key=lambda i: ("\n" not in spaces[i], not spaces[i]))
+    return split, split, ""
+
+
+def _separates(piece: Piece) -> bool:
+    return piece.separates and piece.letter == EMPTY

@@ -2,22 +2,25 @@
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, compress
 
 from keras_transformer.protection.alignment import SYMBOL, Alignment, Link
-from keras_transformer.protection.pieces import CLOSE, PLACEHOLDER, Piece
-from keras_transformer.protection.spacing import (
+from keras_transformer.protection.pieces import (
+    CLOSE,
+    CLOSING,
+    OPEN,
     OPENING,
-    has_no_spaces,
-    space_after,
-    space_before,
+    PLACEHOLDER,
+    SPACELESS,
+    Piece,
 )
-from keras_transformer.protection.spans import MarkedText
 from keras_transformer.untranslated import SYMBOLS
 
 # Placeholders whose order is their meaning: `%s`, `{}`.
 _ORDERED = re.compile(r"%(?![%@]|\d+\$|\(|<|\{|L?\d+(?![\d.]*[a-zA-Z]))|(?<![$#@%{])\{[:!}]")
+_SPACELESS_LETTER = re.compile(f"[{SPACELESS}]")
 _DEEPEST = 50  # pairs in pairs
 _Node = tuple[Piece, list]  # a piece, and the nodes in the pair that it opens
 
@@ -27,7 +30,7 @@ def place(pieces: Sequence[Piece], alignment: Alignment) -> list[int | Piece]:
     nodes, depth = _tree(pieces)
     if depth <= _DEEPEST:
         placed = _placed(nodes, alignment, 0, len(alignment.target))
-        if _ordered(placed) == _ordered(pieces):
+        if ordered(placed) == ordered(pieces):
             return placed
     # In the order of the source.
     placed, at, end = [], 0, len(alignment.target)
@@ -53,7 +56,7 @@ def _tree(pieces: Iterable[Piece]) -> tuple[list[_Node], int]:
     return nodes, deepest
 
 
-def _ordered(placed: Iterable[int | Piece]) -> list[Piece]:
+def ordered(placed: Iterable[int | Piece]) -> list[Piece]:
     """Return the pieces whose order is their meaning."""
     pieces = (x for x in placed if isinstance(x, Piece))
     return [x for x in pieces if x.letter in (PLACEHOLDER, *SYMBOLS) and _ORDERED.search(x.raw)]
@@ -90,7 +93,7 @@ def _placed(nodes: Sequence[_Node], alignment: Alignment, low: int, high: int) -
     return [*placed, *range(at, high)]
 
 
-def written(placed: Iterable[int | Piece], alignment: Alignment) -> Iterator[str | MarkedText]:
+def written(placed: Iterable[int | Piece], alignment: Alignment) -> Iterator[str | Piece]:
     """Yield the parts of a translation with its pieces and the white space around them."""
     parts, run, position = [], [], 0
     translation = alignment.translation
@@ -110,80 +113,96 @@ def written(placed: Iterable[int | Piece], alignment: Alignment) -> Iterator[str
     for previous, part, following in zip([None, *parts], parts, [*parts[1:], None]):
         if isinstance(part, str):
             yield part
-            last = part[-1]
+            last = f"{last}{part}"[-2:]
             continue
-        after = space_after(part, following)
-        yield from (space_before(part, previous, last), part.content, after)
-        last = after[-1:] or part.raw[-1:] or last
+        after = _space_after(part, following)
+        yield from (_space_before(part, previous, last), part, after)
+        last = f"{last}{part.raw}{after}"[-2:]
 
 
-def with_all_symbols(
+def _space_before(piece: Piece, previous: str | Piece | None, last: str) -> str:
+    """Return the white space before a piece, after a part whose last two characters are given."""
+    letter, before = last[-1:], piece.before
+    if isinstance(previous, Piece):
+        if previous.next is piece:
+            return before if letter.strip() else ""
+        before = "" if previous.letter == OPEN else before
+    if not letter.strip() or before or getattr(previous, "letter", "") == OPEN:
+        return before if letter.strip() else ""
+    return " " if _is_apart(piece, last) and not _has_no_spaces(letter) else ""
+
+
+def _is_apart(piece: Piece, last: str) -> bool:
+    """Return whether there is white space between a text and a piece that has another neighbor."""
+    if piece.letter == PLACEHOLDER and last[-1].isalnum() and not piece.precedes.isalnum():
+        return True
+    is_opening = last[-1] in OPENING and not last[:-1].strip()
+    return piece.is_spaced and piece.letter not in (OPEN, CLOSE) and not is_opening
+
+
+def _space_after(piece: Piece, following: str | Piece | None) -> str:
+    """Return the white space after a piece, before the next part of the translation."""
+    if following is None:
+        return "" if piece.follows or piece.next else piece.after
+    if isinstance(following, Piece):
+        return piece.after if following is piece.next else ""
+    if not piece.after:
+        return " " if _begins_word(piece, following) else ""
+    letter, is_spaceless = following[0], _has_no_spaces(following)
+    is_unlike = letter in CLOSING and piece.follows not in CLOSING
+    is_unlike |= is_spaceless and not _has_no_spaces(piece.follows)
+    return "" if is_unlike or letter.isspace() else piece.after
+
+
+def _begins_word(piece: Piece, following: str) -> bool:
+    """Return whether another word than that of the source begins after a placeholder."""
+    is_same = piece.is_joined and piece.follows.isalnum()
+    is_word = following[0].isalnum() and not _has_no_spaces(following)
+    return piece.letter == PLACEHOLDER and is_word and not is_same
+
+
+def _has_no_spaces(text: str) -> bool:
+    """Return whether a text begins with a letter of a language without spaces between words."""
+    return bool(_SPACELESS_LETTER.match(text))
+
+
+def without_wrong_symbols(
     text: str, replaced: Sequence[Piece], translation: str, links: Sequence[Link]
-) -> tuple[str, list[Link], list[Piece]]:
-    """Return a translation with one reserved symbol for each piece, its links, and the pieces.
-
-    The symbols that a sentence has as often as its source stay where they are. The others are
-    removed, and stand next to the words that they stood next to in the source.
+) -> tuple[str, list[Link], list[Piece], list[Piece]]:
+    """Remove the symbols that a sentence does not have as often as its source.
 
     Args:
         text: the text, with a symbol for each piece.
         replaced: the pieces.
         translation: its translation.
         links: see `Protected.restore`.
+
+    Returns:
+        The translation, its links, the pieces of its symbols, and the pieces of those removed.
     """
-    kept, added = _kept_symbols(Alignment(text, translation, links), replaced)
-    pieces, new, starts, stops = [], [], [], []
-    length = 0
-
-    def next_letter(position):
-        return translation[position + 1 : position + 2]
-
-    def write(part):
-        nonlocal length
-        new.append(part)
-        length += len(part)
-
-    for position, letter in enumerate([*translation, ""]):
-        stops.append(length)
-        for piece in added[position]:
-            pieces.append(piece)
-            end = "".join(new[-2:])[-2:]
-            write(_spaced_symbol(piece.letter, end, letter))
-        starts.append(length)
-        if position in kept:
-            pieces.append(kept[position])
-        if position in kept or letter not in SYMBOLS:
-            write(letter)
-        elif new and new[-1].endswith(" ") and not next_letter(position).isalnum():
-            new[-1], length = new[-1][:-1], length - 1
-    # Placeholders such as `%s` keep their order.
-    ordered = iter(_ordered(replaced))
-    pieces = [next(ordered) if _ordered([piece]) else piece for piece in pieces]
-    moved = [(s0, s1, starts[t0], stops[t1]) for s0, s1, t0, t1 in links]
-    return "".join(new), moved, pieces
+    kept, moved = _kept_symbols(Alignment(text, translation, links), replaced)
+    wrong = {m.start() for m in SYMBOL.finditer(translation)} - kept.keys()
+    spaces = {x - 1 for x in wrong if x and translation[x - 1] == " "}
+    wrong |= {x for x in spaces if not translation[x + 2 : x + 3].isalnum()}
+    is_left = [x not in wrong for x in range(len(translation))]
+    places = [0, *accumulate(is_left)]
+    links = [(s0, s1, places[t0], places[t1]) for s0, s1, t0, t1 in links]
+    return "".join(compress(translation, is_left)), links, [kept[x] for x in sorted(kept)], moved
 
 
 def _kept_symbols(
     alignment: Alignment, replaced: Iterable[Piece]
-) -> tuple[dict[int, Piece], dict[int, list[Piece]]]:
-    """Return the pieces of the symbols that stay, and of those to add, by their positions."""
-    places = (match.start() for match in SYMBOL.finditer(alignment.text))
-    pieces, others = dict(zip(places, replaced)), alignment.symbols(True)
-    kept, added = {}, defaultdict(list)
+) -> tuple[dict[int, Piece], list[Piece]]:
+    """Return the pieces of right symbols by their positions, and the others, in the text's."""
+    text, kept, moved, found = alignment.text, {}, [], alignment.symbols(True)
+    pieces = dict(zip((match.start() for match in SYMBOL.finditer(text)), replaced))
     for key, positions in alignment.symbols(False).items():
-        if len(positions) == len(others[key]):
-            kept |= {other: pieces[x] for x, other in zip(positions, others[key])}
+        if len(positions) == len(found[key]):
+            kept |= {other: pieces[x] for x, other in zip(positions, found[key])}
             continue
-        for position in positions:
-            pieces[position].position = position
-            added[alignment.position(pieces[position])].append(pieces[position])
-    return kept, added
-
-
-def _spaced_symbol(symbol: str, end: str, following: str) -> str:
-    """Return a symbol with white space, between the end of a text and a letter."""
-    is_opening = end[-1:] in OPENING and not end[-2:-1].strip()
-    is_apart = not (is_opening or end[-1:].isspace() or has_no_spaces(end[-1:]))
-    before = " " if is_apart else ""
-    after = " " if following.isalnum() and not has_no_spaces(following) else ""
-    return f"{before}{symbol}{after}"
+        for x in positions:
+            before = text[max(x - 1, 0) : x]
+            piece = replace(pieces[x], letter=PLACEHOLDER, position=x, precedes=before)
+            piece.is_spaced = before.isspace()
+            moved.append(piece)
+    return kept, moved

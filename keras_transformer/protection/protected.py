@@ -2,19 +2,29 @@
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 from keras_transformer.protection.alignment import SYMBOL, WHOLE_SYMBOL, Alignment, Link
 from keras_transformer.protection.patterns import compiled, find
-from keras_transformer.protection.pieces import LETTERS, Piece, joined, merged, skeleton_of
-from keras_transformer.protection.placement import place, with_all_symbols, written
-from keras_transformer.protection.spacing import without_pieces
+from keras_transformer.protection.pieces import (
+    LETTERS,
+    Piece,
+    joined,
+    merged,
+    skeleton_of,
+    taken,
+    without_pieces,
+)
+from keras_transformer.protection.placement import (
+    ordered,
+    place,
+    without_wrong_symbols,
+    written,
+)
 from keras_transformer.protection.spans import MarkedText
 from keras_transformer.untranslated import SYMBOLS
-
-_JOINERS = "[\u200d\ufe0e\ufe0f]*"  # characters in emoji that join others, or choose their style
 
 
 @dataclass(frozen=True)
@@ -64,25 +74,28 @@ class Protected:
             return self.marked
         if not (self.pieces or self.replaced):
             return replace(self.marked, text=translation)
-        parts, replaced = [translation], iter(())
+        kept, moved, parts = [], [], [translation]
         if self.replaced:
-            translation, links, pieces = with_all_symbols(
+            translation, links, kept, moved = without_wrong_symbols(
                 self.text, self.replaced, translation, list(links)
             )
-            parts, replaced = [translation], iter(pieces)
-        if self.pieces:
+            parts = [translation]
+        if pieces := sorted([*self.pieces, *moved], key=lambda piece: piece.position):
             alignment = Alignment(self.text, translation, links)
-            parts = written(place(self.pieces, alignment), alignment)
-        contents = []
+            parts = written(place(pieces, alignment), alignment)
+        return joined(self._contents(parts, kept, moved), self.marked.is_wrapped)
+
+    def _contents(
+        self, parts: Iterable[str | Piece], kept: list[Piece], moved: list[Piece]
+    ) -> Iterator[str | MarkedText]:
+        """Yield the parts of a translation with pieces in the places of their symbols."""
+        symbols, in_order, found = iter(kept), iter(ordered(self.replaced)), {*kept, *moved}
         for part in parts:
-            if isinstance(part, str) and self.replaced:
-                text, *others = SYMBOL.split(part)
-                contents.append(text)
-                for text in others:
-                    contents += [next(replaced).content, text]
-            else:
-                contents.append(part)
-        return joined(contents, self.marked.is_wrapped)
+            for item in re.split(f"({SYMBOL.pattern})", part) if isinstance(part, str) else [part]:
+                item = next(symbols, item) if item in SYMBOLS else item
+                if item in found and ordered([item]):
+                    item = next(in_order)  # placeholders such as `%s` keep their order
+                yield item.content if isinstance(item, Piece) else item
 
 
 def protect(
@@ -125,64 +138,28 @@ def protect(
         UserError: if a pattern is not a regular expression.
     """
     marked = MarkedText(text) if isinstance(text, str) else text
-    own = compiled(patterns) if placeholders else None
-    skeleton, pieces = _taken(marked, own, symbols, lacked)
-    if source is not None:
-        skeleton, pieces = _also_in(source.found, skeleton, pieces)
-    if not pieces:
-        return Protected(skeleton, marked)
+    if placeholders:
+        found = find(marked.text, compiled(patterns), lacked)
+    else:
+        found = [match.span() for match in LETTERS.finditer(marked.text)]
+    texts, pieces = taken(marked, found, lacked)
+    for piece, symbol in zip((x for x in pieces if symbols and x.is_replaceable), cycle(SYMBOLS)):
+        piece.letter = symbol
+    letters, pieces = _also_in(source and source.found, pieces)
     replaced = [piece for piece in pieces if piece.letter in SYMBOLS]
-    others = [piece for piece in pieces if piece.letter not in SYMBOLS]
-    skeleton, others = merged(skeleton, others)
+    skeleton = skeleton_of(texts, letters)
+    skeleton, others = merged(skeleton, [x for x in pieces if x.letter not in SYMBOLS])
     return Protected(without_pieces(skeleton, others), marked, others, replaced, pieces)
 
 
-def _taken(
-    marked: MarkedText,
-    patterns: tuple[re.Pattern[str], ...] | None,
-    symbols: bool,
-    lacked: str,
-) -> tuple[str, list[Piece]]:
-    """Return the skeleton of a text, with reserved symbols, and the pieces."""
-    if patterns is None:
-        found = [match.span() for match in LETTERS.finditer(marked.text)]
-    else:
-        found = find(marked.text, patterns)
-    characters = _between(marked.text, found, lacked) if lacked else []
-    if not (found or characters or marked.spans):
-        return marked.text, []
-    skeleton, pieces = skeleton_of(marked, found, characters)
-    replaced = [piece for piece in pieces if symbols and piece.is_replaceable]
-    for piece, symbol in zip(replaced, cycle(SYMBOLS)):
-        piece.letter = symbol
-    return _with_letters(skeleton, pieces), pieces
-
-
-def _between(text: str, found: list[tuple[int, int]], lacked: str) -> list[tuple[int, int]]:
-    """Return the start and stop of characters that the vocabulary lacks, outside of `found`."""
-    pattern = re.compile(rf"(?:[{re.escape(lacked)}]+{_JOINERS})+")
-    bounds = zip([0, *(stop for _, stop in found)], [*(start for start, _ in found), len(text)])
-    return [match.span() for start, stop in bounds for match in pattern.finditer(text, start, stop)]
-
-
-def _with_letters(skeleton: str, pieces: Iterable[Piece]) -> str:
-    letters = (piece.letter for piece in pieces)
-    return LETTERS.sub(lambda _: next(letters), skeleton)
-
-
-def _also_in(
-    source: Iterable[Piece], skeleton: str, pieces: Iterable[Piece]
-) -> tuple[str, list[Piece]]:
-    """Return the skeleton of a translation with the pieces that its source has too."""
+def _also_in(source: Iterable[Piece], pieces: Iterable[Piece]) -> tuple[list[str], list[Piece]]:
+    """Return the letters or texts of pieces, and the pieces that the source has too."""
     letters, common, texts = defaultdict(deque), [], []
     for piece in source:
         letters[piece.raw].append(piece.letter)
     for piece in pieces:
-        if letters[piece.raw]:
-            piece.letter = letters[piece.raw].popleft()
+        if found := letters[piece.raw]:
+            piece.letter = found.popleft()
             common.append(piece)
-            texts.append(piece.letter)
-        else:
-            texts.append(piece.raw)
-    parts = iter(texts)
-    return re.sub(f"{LETTERS.pattern}|{SYMBOL.pattern}", lambda _: next(parts), skeleton), common
+        texts.append(piece.letter if common[-1:] == [piece] else piece.raw)
+    return texts, common
