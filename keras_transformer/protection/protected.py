@@ -145,15 +145,17 @@ def protect(
     texts, pieces = taken(marked, found, lacked)
     for piece, symbol in zip((x for x in pieces if symbols and x.is_replaceable), cycle(SYMBOLS)):
         piece.letter = symbol
-    letters, pieces = _also_in(source and source.found, pieces)
+    letters, pieces = _also_in(source.found if source else None, pieces)
     replaced = [piece for piece in pieces if piece.letter in SYMBOLS]
     skeleton = skeleton_of(texts, letters)
     skeleton, others = merged(skeleton, [x for x in pieces if x.letter not in SYMBOLS])
     return Protected(without_pieces(skeleton, others), marked, others, replaced, pieces)
 
 
-def _also_in(source: Iterable[Piece], pieces: Iterable[Piece]) -> tuple[list[str], list[Piece]]:
-    """Return the letters or texts of pieces, and the pieces that the source has too."""
+def _also_in(source: Sequence[Piece] | None, pieces: list[Piece]) -> tuple[list[str], list[Piece]]:
+    """Return the letters or texts of pieces, and the pieces that the source, if any, has too."""
+    if source is None:
+        return [piece.letter for piece in pieces], pieces
     letters, common, texts = defaultdict(deque), [], []
     for piece in source:
         letters[piece.raw].append(piece.letter)

@@ -3,7 +3,6 @@
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.documents import html
 from keras_transformer.untranslated import SYMBOLS
 from tests.helpers import error_of
 from tests.translation.word_links_test import MODEL
@@ -42,9 +41,6 @@ TRANSLATED_PAGE = (
 )
 
 
-needs_html = pytest.mark.skipif(not hasattr(html, "html_part"), reason="needs the reader of HTML")
-
-
 @pytest.fixture(scope="module")
 def translator():
     return kt.Translator.from_preset(MODEL)
@@ -54,12 +50,10 @@ def test_placeholders_and_tags_are_kept_in_plain_text(translator):
     assert dict(zip(TEXTS, translator(list(TEXTS)))) == TEXTS
 
 
-@needs_html
 def test_the_sentences_of_a_page_of_html_are_translated_one_by_one(translator):
     assert translator(PAGE, markup="html") == TRANSLATED_PAGE
 
 
-@needs_html
 def test_markdown_and_patterns_of_the_caller_are_kept(translator):
     text = "# Two men\n\nA **dog** runs.\n\n- A man\n- A `x` woman\n"
     found = "# Zwei Männer befinden sich.\n\nEin **Hund** rennt.\n\n- Ein Mann steht.\n"
