@@ -225,10 +225,10 @@ def _divided(marked: MarkedText, size: int) -> Iterator[tuple[MarkedText, int, i
         depth += {"open": 1, "close": -1}.get(span.kind, 0)
         if not depth and _is_break(span):
             inner = [(x - begin, y) for x, y in marked.spans[first:index]]
-            yield MarkedText(marked.text[begin:position], tuple(inner)), start, span.start
+            yield MarkedText(marked.text[begin:position], tuple(inner), True), start, span.start
             begin, start, first = position, span.stop, index + 1
     inner = [(x - begin, y) for x, y in marked.spans[first:]]
-    yield MarkedText(marked.text[begin:], tuple(inner)), start, size
+    yield MarkedText(marked.text[begin:], tuple(inner), True), start, size
 
 
 def _is_break(piece: Any) -> bool:

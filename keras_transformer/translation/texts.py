@@ -209,37 +209,37 @@ def prepare_texts(
         same_ends: see `PreparedText`.
     """
     texts = list(texts)
-    for index, text in enumerate(texts, first):
-        if not isinstance(text, MarkedText | PreparedText):
-            check_strings("sentences", [text], index)
-    parts = [_part(x, translator.markup) if isinstance(x, str) else None for x in texts]
-    split_texts = [
-        [] if isinstance(text, PreparedText) else
-        [_split(translator, x, split) for x in (part_units(part) if part else [text])]
-        for text, part in zip(texts, parts)
-    ]  # fmt: skip
-    flat = [x for found in split_texts for x, _ in found]
-    rows = iter(_with_ids(translator, flat, split))
-    prepared = []
-    for text, part, found in zip(texts, parts, split_texts):
-        if isinstance(text, PreparedText):
-            prepared.append(text)
-            continue
-        units, ids = zip(*itertools.islice(rows, len(found))) if found else ((), ())
-        prepared.append(_prepared(translator, text, part, units, ids, found, same_ends))
-    return prepared
+    new = [x for x in enumerate(texts, first) if not isinstance(x[1], PreparedText)]
+    units = [_units(translator, text, index) for index, text in new]
+    found = [[_split(translator, unit, split) for unit in row] for row, _ in units]
+    pairs = iter(_with_ids(translator, [text for row in found for text, _ in row], split))
+    for (index, text), (_, part), row in zip(new, units, found):
+        own = [*itertools.islice(pairs, len(row))]
+        texts[index - first] = _prepared(translator, text, part, row, own, same_ends)
+    return texts
 
 
-def _prepared(translator, text, part, units, token_ids, found, same_ends) -> PreparedText:
+def _units(
+    translator: "Translator", text: Any, index: int
+) -> tuple[list[str | MarkedText], "TextPart | None"]:
+    """Return the units of a text, and its `TextPart` if it has markup."""
+    if isinstance(text, MarkedText):
+        return [text], None
+    check_strings("sentences", [text], index)
+    part = _part(text, translator.markup)
+    return [text] if part is None else [unit.marked for unit in part.units], part
+
+
+def _prepared(translator, text, part, found, pairs, same_ends) -> PreparedText:
     preprocessor, limit = translator.preprocessor, translator.source_limit()
-    token_ids = [ids for rows in token_ids for ids in rows]
+    token_ids = [ids for _, rows in pairs for ids in rows]
     checks = preprocessor.check_ids(token_ids, limit)
-    is_divided = any(unit.is_divided for unit in units)
+    is_divided = any(unit.is_divided for unit, _ in pairs)
     has_unknown = any(check.has_unknown for check in checks)
     unknown = "".join(sorted({*"".join(x for _, x in found)})) if has_unknown else ""
     check = SourceCheck.of_text(checks, is_divided, unknown)
     ids = preprocessor.as_sources(token_ids, limit)
-    return PreparedText(text, [*units], ids, check, same_ends, part)
+    return PreparedText(text, [unit for unit, _ in pairs], ids, check, same_ends, part)
 
 
 def _part(text: str, markup: str | None) -> "TextPart | None":
@@ -251,11 +251,6 @@ def _part(text: str, markup: str | None) -> "TextPart | None":
     else:
         return None
     return read(without_surrogates(text))
-
-
-def part_units(part: "TextPart") -> list[MarkedText]:
-    """Return the units of a text with markup."""
-    return [unit.marked for unit in part.units]
 
 
 def protected_text(
@@ -298,7 +293,7 @@ def read_text(
     text = without_surrogates(text)
     if (part := _part(text, translator.markup)) is None:
         return protected_text(translator, text, split, source)[0]
-    units = (x for unit in part_units(part) for x in ("\n\n", unit))
+    units = (x for unit in part.units for x in ("\n\n", unit.marked))
     return protected_text(translator, joined([*units][1:]), split, source)[0]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # read, one position later.
 _LAYERS = (-1, 0)
 _SMOOTHING = 0.02
+_LONGEST_SPELLING = 4  # characters of a text per character that the tokenizer shows
 
 
 def word_links(
@@ -43,17 +44,14 @@ def word_links(
     if source_ids is None:
         source_ids = preprocessor.encode_sources(sources, translator.source_limit())
     target_ids = [ids[:longest] for ids in preprocessor.encode_targets(translations)]
-    outputs = teacher_forced(
-        *(translator.model, source_ids, target_ids, translator.batch_tokens),
-        layer=_LAYERS,
-        few_shapes=few_shapes,
-    )
-    links = []
-    for i, output in enumerate(outputs):
-        source = _places(translator.source_tokenizer, source_ids[i], sources[i])
-        target = _places(translator.tokenizer, target_ids[i], translations[i])
-        links.append(_links(source, target, output.attention))
-    return links
+    model, room, sides = translator.model, translator.batch_tokens, (source_ids, target_ids)
+    outputs = teacher_forced(model, *sides, room, _LAYERS, few_shapes=few_shapes)
+    tokenizers = translator.source_tokenizer, translator.tokenizer
+    places = [
+        [_places(tokenizer, *pair) for pair in zip(ids, texts)]
+        for tokenizer, ids, texts in zip(tokenizers, sides, (sources, translations))
+    ]
+    return [_links(x, y, output.attention) for x, y, output in zip(*places, outputs)]
 
 
 def _places(tokenizer: Tokenizer, token_ids: list[int], text: str) -> list[tuple[int, int]]:
@@ -62,8 +60,8 @@ def _places(tokenizer: Tokenizer, token_ids: list[int], text: str) -> list[tuple
     shown = begins[-1] if begins else ""
     where = np.arange(len(shown) + 1)
     if shown != text:  # normalization, unknown characters or a prefix
-        where = np.zeros(len(shown) + 1, int)
-        last = 0
+        where, last = np.zeros(len(shown) + 1, int), 0
+        text = text[: _LONGEST_SPELLING * (len(shown) + 1)]  # of a sentence that was cut
         for start, other, size in SequenceMatcher(None, shown, text, False).get_matching_blocks():
             where[last : start + 1] = other
             where[start : start + size + 1] = range(other, other + size + 1)

@@ -54,6 +54,22 @@ def test_the_sentences_of_a_page_of_html_are_translated_one_by_one(translator):
     assert translator(PAGE, markup="html") == TRANSLATED_PAGE
 
 
+def test_texts_of_attributes_are_translated_in_html(translator):
+    page = '<p><img alt="A dog" src="a dog.png"> A <b title="Two men">cat</b></p>'
+    names = '<input placeholder="A man" name="a man"><a aria-label="A girl"></a>'
+    found = translator(page + names, markup="html")
+    for name, source in (("alt", "A dog"), ("title", "Two men"), ("placeholder", "A man")):
+        assert f'{name}="{translator(source)}"' in found
+    assert f'aria-label="{translator("A girl")}"' in found
+    assert 'src="a dog.png"' in found and 'name="a man"' in found
+
+
+def test_a_sentence_of_markup_goes_on_in_the_next_line(translator):
+    for markup in ("html", "markdown"):
+        (text,) = translator.protecting(markup).split(["A dog\nruns *fast*\nhome. A cat."])
+        assert len(text.sentences) == 2
+
+
 def test_markdown_and_patterns_of_the_caller_are_kept(translator):
     text = "# Two men\n\nA **dog** runs.\n\n- A man\n- A `x` woman\n"
     found = "# Zwei Männer befinden sich.\n\nEin **Hund** rennt.\n\n- Ein Mann steht.\n"
