@@ -226,7 +226,7 @@ def _vocabulary(folder: HFCheckpoint, name: str, size: int) -> dict[str, int]:
 
 
 def _id_of(ids: Mapping[str, int], token: str, name: str) -> int:
-    if token not in ids:
+    if not isinstance(token, str) or token not in ids:
         raise UserError(f"{name} has no token {brief(token)}.")
     return ids[token]
 

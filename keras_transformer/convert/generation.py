@@ -179,7 +179,7 @@ def _longest(options):
     more = options.number("max_new_tokens", 0, int)
     limit = more + 1 if more else options.number("max_length", 0, int)
     # A limit at the number of positions belongs to the model and not to the search.
-    if not limit or limit >= options.folder.config.get("max_position_embeddings", np.inf):
+    if not limit or limit >= options.folder.number("max_position_embeddings", limit + 1):
         return None
     # Without a forced end token, `generate` cuts an output at the limit.
     return limit - (options.value("forced_eos_token_id") is not None)

@@ -182,6 +182,7 @@ def test_wrong_folders_are_refused_by_file_or_option(tmp_path):
         ({"src_vocab_size": size - 1}, "vocab-src.json"),
         ({"tgt_vocab_size": size + 1}, "and config.json do not match"),
         ({"src_vocab_size": 10**15}, "and config.json do not match"),
+        ({"max_position_embeddings": {}, "max_length": 9}, "max_position_embeddings"),
         ({"decoder_attention_heads": 6}, "decoder_attention_heads"),
         ({"activation_function": "quick_gelu"}, "quick_gelu"),
         ({"encoder_layers": 2}, "model.encoder.layers.1"),

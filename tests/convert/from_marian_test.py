@@ -348,6 +348,15 @@ def test_configuration_that_is_not_there(options, message, folder):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("name", ["eos_token", "unk_token", "pad_token"])
+def test_special_tokens_that_are_not_strings_are_refused(name, folder):
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: [1]}))
+    with pytest.raises(kt.UserError, match=r"has no token \[1\]"):
+        kt.convert.marian(folder)
+
+
+@pytest.mark.once
 def test_files_that_do_not_belong_together(folder):
     from safetensors.numpy import load_file, save_file
 
