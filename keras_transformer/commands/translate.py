@@ -136,7 +136,8 @@ def main(options: Options) -> None:
         for window, texts in zip(results_of_windows, sources):
             if options.check:
                 best = [results[0][0] if results else "" for results in window]
-                note_findings(notes, translator, texts, best, first, split=split)
+                read = [text.source for text in texts]
+                note_findings(notes, translator, read, best, first, split=split)
             first += len(texts)
             for results, number in zip(window, numbers):
                 if references:
@@ -206,13 +207,14 @@ def given_or_read(options):
 
 
 def noted(windows, translator, notes, split):
-    """Yield the windows, and note the lines that are not translated completely or as they are."""
+    """Yield prepared windows, and note lines that are not translated completely or as they are."""
     number, language, is_warned = 0, translator.language_check(), False
     for window in windows:
         if not is_warned and (message := language.add_all(window)):
             warnings.warn(message, UserWarning, stacklevel=1)
             is_warned = True
-        for check in translator.check_sources(window, split):
+        window = translator.prepare(window, split)
+        for check in window:
             number += 1
             if check.is_divided:
                 notes.add("with a sentence longer than those of the training, divided", number)
