@@ -253,11 +253,12 @@ class TranslationPreprocessor:
             text: a string such as `"<2de>"`.
         """
         if text not in self._tags:
+            tokenizer = self.source_tokenizer
             try:
-                check_tags_in_text(self.source_tokenizer, [text])
-                self._tags[text] = True
+                is_token = bool(tokenizer.ids_of([text]))
             except UserError:
-                self._tags[text] = False
+                is_token = False
+            self._tags[text] = is_token and _finds([text], _tokens_in_text(tokenizer, [text]))
         return self._tags[text]
 
     @functools.cached_property

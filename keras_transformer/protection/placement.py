@@ -95,8 +95,23 @@ def _placed(nodes: Sequence[_Node], alignment: Alignment, low: int, high: int) -
 
 def written(placed: Iterable[int | Piece], alignment: Alignment) -> Iterator[str | Piece]:
     """Yield the parts of a translation with its pieces and the white space around them."""
-    parts, run, position = [], [], 0
-    translation = alignment.translation
+    parts = [part for part in _parts(placed, alignment) if part]
+    last = ""
+    for previous, part, following in zip([None, *parts], parts, [*parts[1:], None]):
+        if isinstance(part, str):
+            yield part
+            last = f"{last}{part}"[-2:]
+            continue
+        after = _space_after(part, following)
+        if getattr(previous, "end", None) is part and part.is_left and not after:
+            after = " " * _is_word(following)  # after a pair that encloses no words
+        yield from (_space_before(part, previous, last), part, after)
+        last = f"{last}{part.raw}{after}"[-2:]
+
+
+def _parts(placed: Iterable[int | Piece], alignment: Alignment) -> Iterator[str | Piece]:
+    """Yield the words of a translation with the pieces and white space between them."""
+    run, position, translation = [], 0, alignment.translation
     for item in [*placed, None]:
         if isinstance(item, Piece):
             run.append(item)
@@ -106,18 +121,8 @@ def written(placed: Iterable[int | Piece], alignment: Alignment) -> Iterator[str
         for piece in run:
             space = space.replace(piece.added, "", 1) if piece.added else space
         split = next((i for i, piece in enumerate(run) if not piece.is_left), len(run))
-        parts += [*run[:split], space, *run[split:], translation[start:stop]]
+        yield from (*run[:split], space, *run[split:], translation[start:stop])
         run, position = [], stop
-    parts = [part for part in parts if part]
-    last = ""
-    for previous, part, following in zip([None, *parts], parts, [*parts[1:], None]):
-        if isinstance(part, str):
-            yield part
-            last = f"{last}{part}"[-2:]
-            continue
-        after = _space_after(part, following)
-        yield from (_space_before(part, previous, last), part, after)
-        last = f"{last}{part.raw}{after}"[-2:]
 
 
 def _space_before(piece: Piece, previous: str | Piece | None, last: str) -> str:
@@ -157,8 +162,11 @@ def _space_after(piece: Piece, following: str | Piece | None) -> str:
 def _begins_word(piece: Piece, following: str) -> bool:
     """Return whether another word than that of the source begins after a placeholder."""
     is_same = piece.is_joined and piece.follows.isalnum()
-    is_word = following[0].isalnum() and not _has_no_spaces(following)
-    return piece.letter == PLACEHOLDER and is_word and not is_same
+    return piece.letter == PLACEHOLDER and _is_word(following) and not is_same
+
+
+def _is_word(text: str | Piece | None) -> bool:
+    return isinstance(text, str) and text[0].isalnum() and not _has_no_spaces(text)
 
 
 def _has_no_spaces(text: str) -> bool:

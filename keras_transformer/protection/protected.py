@@ -5,6 +5,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
+from operator import attrgetter
 
 from keras_transformer.protection.alignment import SYMBOL, WHOLE_SYMBOL, Alignment, Link
 from keras_transformer.protection.patterns import compiled, find
@@ -143,7 +144,8 @@ def protect(
     else:
         found = [match.span() for match in LETTERS.finditer(marked.text)]
     texts, pieces = taken(marked, found, lacked)
-    for piece, symbol in zip((x for x in pieces if symbols and x.is_replaceable), cycle(SYMBOLS)):
+    replaced = filter(attrgetter("is_replaceable"), pieces if symbols else [])
+    for piece, symbol in zip(replaced, cycle(SYMBOLS)):
         piece.letter = symbol
     letters, pieces = _also_in(source.found if source else None, pieces)
     replaced = [piece for piece in pieces if piece.letter in SYMBOLS]

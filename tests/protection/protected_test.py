@@ -163,7 +163,7 @@ def linked(text, translation, pairs):
         ("he <b>gave up</b> now", "er gab nun schnell auf dann", "0-0 1-1 1-3 2-4 3-2",
          "er <b>gab nun schnell auf</b> dann"),
         # Its words have no translation.
-        ("a <b>so</b> red car", "ein rotes Auto", "0-0 2-1 3-2", "ein <b></b>rotes Auto"),
+        ("a <b>so</b> red car", "ein rotes Auto", "0-0 2-1 3-2", "ein <b></b> rotes Auto"),
         # A tag inside a word goes around the word.
         ("<b>H</b>ello you", "du hallo", "0-1 1-0", "du <b>hallo</b>"),
         # Placeholders stand next to the words that they stood next to.

@@ -11,11 +11,11 @@ from tests.small_corpus import new_model, tokenizer
 
 def test_explain_draws_a_translation_on_a_page_and_in_a_file(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
-    explanation = translator.explain("the < dog runs")
-    assert explanation.output == translator("the < dog runs", split=None)
+    explanation = translator.explain("the & dog runs")
+    assert explanation.output == translator("the & dog runs", split=None)
     page = explanation.html()
     assert page.count('<section class="attention">') == 1 and page.count("<svg") == 2
-    assert "the &lt; dog runs</h1>" in page and 'table class="alignment"' in page
+    assert "the &amp; dog runs</h1>" in page and 'table class="alignment"' in page
     assert unescape(explanation._repr_html_()).count(page) == 1  # a frame around the page
     explanation.save(tmp_path / "new" / "page.html")
     assert (tmp_path / "new" / "page.html").read_text("utf-8") == page
