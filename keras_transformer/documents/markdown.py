@@ -23,6 +23,7 @@ _REASONS = {
     **dict.fromkeys(("math_block", "math_block_label"), "in math"),
 }
 _CELLS = ("th_open", "td_open")
+_HEADS = ("container_block_open", "alert_open")  # blocks whose first line is no text
 # The beginnings of lines that would begin another block, or underline a heading.
 _BLOCK = re.compile(r"(?:[>+*=|~:-]|#{1,6}|\d+[.)]|!!|\?\?)(?=[\s=~:!?-]|\Z)")
 _SPECIAL = re.compile(
@@ -34,6 +35,10 @@ _WORD = re.compile(r"[ \t\r\n]+(?=[^\W\d_])")  # No line that begins with a lett
 _LINE = re.compile(r"[ \t]*\n[ \t]*")
 _BLANK, _PARAGRAPH = " \t\r\n", "paragraph_open"
 _FAILED = "with other marks after translation"
+
+
+def _is_text(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 class _Block(NamedTuple):
@@ -75,7 +80,7 @@ class _MarkdownPart(TextPart):
         self._parser, self._inline_text = module.make_parser(), module.InlineText
         self._env: dict[str, Any] = {"references": {}, "footnotes": {"refs": {}, "list": {}}}
         self._blocks: dict[int, _Block] = {}
-        self._cell_stop = 0
+        self._cell_stop = self._row_stop = 0
         self._plain = text.replace("\0", "\ufffd")  # as the parser reads it
         check_lines(self)
         front = _FRONT_MATTER.match(text)
@@ -89,33 +94,33 @@ class _MarkdownPart(TextPart):
 
     def _read(self, start: int) -> None:
         """Find the units of the text from a place."""
-        kind, row, seen = "", 0, set()
+        kind, seen = "", set()
         for token in self._parser.parse(self.text[start:], self._env):
-            first, last = token.map or (0, 0)
-            if token.type == "inline" and token.map and token.content:
+            if token.type != "inline":
+                self._count(token)
+            elif token.map and token.content:
                 self._read_block(token, kind)
-            elif token.type == "tr_close":  # Cells without a column are not shown.
-                rest = self.text[self._cell_stop : self._lines[row][1]]
-                self.skipped["in surplus cells"] += any(map(str.isalpha, rest))
-            elif not token.content.lstrip().startswith("<!--"):
-                self.skipped[_REASONS.get(token.type, "")] += any(map(str.isalpha, token.content))
-            self.skipped["in titles"] += bool(token.meta.get("title"))
-            is_head = token.type in ("container_block_open", "alert_open")
-            if is_head:
-                self.skipped["in titles"] += len(token.info.split()) > 1
-                last = first + 1
-            if token.nesting == 0 or is_head:
-                seen.update(range(first, last))
-            if token.type == "tr_open":
-                row = first
-                self._cell_stop = self._lines[row][0]
+            if token.map and (token.nesting == 0 or token.type in _HEADS):
+                seen.update(
+                    range(token.map[0], token.map[0] + 1 if token.nesting else token.map[1])
+                )
             is_underlined = token.type == "heading_open" and token.markup in "=-"
-            kind = "paragraph_open" if is_underlined else token.type
+            kind = _PARAGRAPH if is_underlined else token.type
         rest = [line for number, line in enumerate(self._lines) if number not in seen]
-        self.skipped["outside of blocks"] += sum(
-            any(map(str.isalpha, self.text[slice(*line)])) for line in rest
-        )
-        del self.skipped[""]
+        self.skipped["outside of blocks"] += sum(_is_text(self.text[slice(*x)]) for x in rest)
+
+    def _count(self, token: Any) -> None:
+        """Count the text of a token that is not translated."""
+        is_container = token.type == "container_block_open"
+        has_title = token.meta.get("title") or (is_container and len(token.info.split()) > 1)
+        self.skipped["in titles"] += bool(has_title)
+        if token.type == "tr_open":
+            self._cell_stop, self._row_stop = self._lines[token.map[0]]
+        elif token.type == "tr_close":  # Cells without a column are not shown.
+            rest = self.text[self._cell_stop : self._row_stop]
+            self.skipped["in surplus cells"] += _is_text(rest)
+        elif token.type in _REASONS and not token.content.lstrip().startswith("<!--"):
+            self.skipped[_REASONS[token.type]] += _is_text(token.content)
 
     def _read_block(self, token: Any, kind: str) -> None:
         start = self._lines[token.map[0]][0]
@@ -180,8 +185,8 @@ class _MarkdownPart(TextPart):
             for text in (translation, unit.marked)
         )
         # Characters that were no marks in one line may be some with those of another.
-        for escape in (None, _escaped)[not block.is_alone :] if spans == expected else ():
-            parts = _labeled(_laid_out(translation, block, escape))
+        for escape in (list, _all_escaped)[not block.is_alone :] if spans == expected else ():
+            parts = _labeled(escape(_laid_out(translation, block)))
             content = "".join(text for text, _ in parts)
             if self._is_read_as(block.kind, content, translation):
                 breaks = itertools.chain(block.breaks, itertools.repeat((block.breaks or [""])[-1]))
@@ -260,7 +265,7 @@ def _normal_form(marked: MarkedText) -> list[Any]:
     ]
 
 
-def _laid_out(marked: MarkedText, block: _Block, escape: Any) -> list[Any]:
+def _laid_out(marked: MarkedText, block: _Block) -> list[Any]:
     """Return the texts and spans of a translation, with `"\\n"` where a line ends.
 
     A translation with as many lines as its source keeps them. Another one is wrapped.
@@ -268,26 +273,30 @@ def _laid_out(marked: MarkedText, block: _Block, escape: Any) -> list[Any]:
     keeps = marked.text.count("\n") == len(block.breaks)
     groups: list[list[Any]] = [[]]  # pieces that stay in one line
     for piece in _pieces(marked):
-        texts = [piece]
-        if isinstance(piece, str):
-            texts = [_SPACES.sub(" ", x) for x in (_LINE if keeps else _WORD).split(piece)]
-        groups[-1].append(texts[0])
-        groups += [[text] for text in texts[1:]]
-    parts, size = [], 0
-    for number, group in enumerate(groups):
+        texts = [piece] if isinstance(piece, Span) else (_LINE if keeps else _WORD).split(piece)
+        first, *rest = [x if isinstance(x, Span) else _SPACES.sub(" ", x) for x in texts]
+        groups[-1].append(first)
+        groups += [[text] for text in rest]
+    parts, size = [], -1
+    for group in groups:
         length = sum(len(x.content if isinstance(x, Span) else x) for x in group)
-        is_end = number and (keeps or (block.breaks and size + 1 + length > block.width))
-        size = length if is_end or not number else size + 1 + length
-        parts += ["\n" if is_end else " "] if number else []
-        is_first = is_end or not number
-        for piece in group:
-            parts.append(escape(piece, is_first) if escape and isinstance(piece, str) else piece)
-            is_first = is_first and piece == ""
-    return parts
+        is_end = keeps or (block.breaks and size + 1 + length > block.width)
+        parts += ["\n" if is_end else " ", *group]
+        size = length if is_end else size + 1 + length
+    return parts[1:]
+
+
+def _all_escaped(parts: list[Any]) -> list[Any]:
+    """Escape all characters that could be marks."""
+    found, is_first = [], True
+    for part in parts:
+        found.append(part if isinstance(part, Span) else _escaped(part, is_first))
+        is_first = part == "\n" or (is_first and part == "")
+    return found
 
 
 def _escaped(text: str, is_first: bool) -> str:
-    """Escape all characters that could be marks."""
+    """Escape all characters of a text that could be marks."""
     start = _BLOCK.match(text) if is_first else None
     text = _SPECIAL.sub(r"\\\g<0>", text).replace("\xa0", "&nbsp;")
     if is_first and text.startswith(r"\["):  # With `\]` at the end, it would be mathematics.

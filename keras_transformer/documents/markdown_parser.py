@@ -99,8 +99,8 @@ def _address(state: StateInline, silent: bool) -> bool:
         return False
     first = pos - min(len(state.pending), 64)
     start = (_SCHEME if mark == ":" else _USER).search(state.src, first, pos)
-    found = start and (_URL if mark == ":" else _HOST).match(state.src, pos, state.posMax)
-    if not found:
+    found = (_URL if mark == ":" else _HOST).match(state.src, pos, state.posMax)
+    if not start or not found:
         return False
     is_inside = found[0].count("(") > found[0].count(")")
     state.push("address", "", 0).map = [start.start(), pos]
