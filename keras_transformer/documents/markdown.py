@@ -27,9 +27,10 @@ _HEADS = ("container_block_open", "alert_open")  # blocks whose first line is no
 # The beginnings of lines that would begin another block, or underline a heading.
 _BLOCK = re.compile(r"(?:[>+*=|~:-]|#{1,6}|\d+[.)]|!!|\?\?)(?=[\s=~:!?-]|\Z)")
 _SPECIAL = re.compile(
-    r"[*`\[\]$~]|\\(?=[\W_]|\Z)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|"
+    r"[*`\[\]$~]|\\(?=[\W_]|\Z)|<(?=[A-Za-z/!?]|\Z)|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|"
     r"(?<=\w)@|:(?=//)|!\Z|(?<=\s)#(?=#*\Z)"
 )
+_LABEL = re.compile(r"\[(?:[ xX]\][ \t]|!\w+\])")  # of a task or an alert
 _SPACES = re.compile(r"[ \t\r\n]+")
 _WORD = re.compile(r"[ \t\r\n]+(?=[^\W\d_])")  # No line that begins with a letter begins a block.
 _LINE = re.compile(r"[ \t]*\n[ \t]*")
@@ -205,6 +206,8 @@ class _MarkdownPart(TextPart):
 
     def _is_read_as(self, kind: str, content: str, expected: MarkedText) -> bool:
         """Return whether a block with this content is read as this text with its spans."""
+        if _LABEL.match(content):
+            return False
         first = "table_open" if kind in _CELLS else kind if kind == "heading_open" else _PARAGRAPH
         if kind in _CELLS:
             content = "|{}|\n|-|".format(content.replace("|", r"\|"))

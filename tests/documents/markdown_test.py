@@ -257,6 +257,13 @@ def test_characters_that_would_be_marks_are_escaped(new, expected):
     assert markdown_part(f"{expected}\n\n[word]: x\n").units[0].marked.text == new
 
 
+def test_escaped_brackets_around_addresses_and_boxes_stay_text():
+    source = "* \\[ ] Add &lt;a@b.org&gt;\n\n> \\[!NOTE]\n> b\n"
+    new = replaced(source, ("Add", "Neu"), ("b", "c"))
+    assert new == "* &#91; \\] Neu \\<a@b.org>\n\n> &#91;!NOTE\\]\n> c\n"
+    assert texts(new) == ["[ ] Neu <>", "[!NOTE]\nc"]
+
+
 def test_a_heading_keeps_its_last_characters():
     assert replaced("# Learn C #\n", ("C", "C #")) == "# Learn C \\# #\n"
 
