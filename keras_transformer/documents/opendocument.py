@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from keras_transformer.documents.markup import Event, Rules, add_units
 from keras_transformer.documents.text_part import Edit, TextPart
 from keras_transformer.documents.xml_events import xml_events
-from keras_transformer.documents.zipped import ZippedDocument
+from keras_transformer.documents.zipped import ZippedDocument, check_depth
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
 
@@ -49,7 +49,7 @@ class _Part(TextPart):
     def read(self) -> None:
         """Find the units of the part."""
         inline: set[int] = set()  # places of the elements in paragraphs
-        streams = _streams(self._with_languages(xml_events(self.text, self.name)), inline)
+        streams = _streams(self, self._with_languages(xml_events(self.text, self.name)), inline)
 
         def reason(event: Event) -> str | None:
             if event.name in _REASONS:
@@ -97,19 +97,21 @@ class _Part(TextPart):
 class _Stream:
     """Events without those of the notes, frames and others in paragraphs, which are streams."""
 
-    def __init__(self):
+    def __init__(self, level: int = 0):
         self.events: list[Event] = []
         self.depth = 0  # number of open paragraphs
+        self.level = level  # number of streams that it is in
 
 
-def _streams(events: Iterable[Event], inline: set[int]) -> list[_Stream]:
+def _streams(part: TextPart, events: Iterable[Event], inline: set[int]) -> list[_Stream]:
     """Divide events into streams.
 
     An element that is a stream stands in the one around it as an empty element. Text outside of
     paragraphs is data, and in no stream.
 
     Args:
-        events: the events.
+        part: the part.
+        events: its events.
         inline: set that gets the places of all elements in paragraphs.
     """
     opened: list[tuple[Event, _Stream]] = []  # elements, and the streams that they are in
@@ -120,7 +122,8 @@ def _streams(events: Iterable[Event], inline: set[int]) -> list[_Stream]:
         if event.kind == "start":
             opened.append((event, stream))
             if stream.depth and _is_nested(event):
-                streams.append(stream := _Stream())
+                streams.append(stream := _Stream(stream.level + 1))
+                check_depth(part, event, stream.level)
                 continue
         elif event.kind == "end":
             start, outer = opened.pop()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_transformer.documents.document import Document, byte_order_mark, decoded
+from keras_transformer.documents.markup import Event
 from keras_transformer.documents.text_part import TextPart
 from keras_transformer.documents.xml_events import declared_encoding, encoded_xml
 from keras_transformer.errors import UserError
@@ -18,6 +19,7 @@ from keras_transformer.protection.spans import MarkedText
 
 LARGEST_TEXT = 1 << 26  # bytes of a member with texts
 _LARGEST_TOTAL = 1 << 30
+_DEEPEST = 20  # for texts within texts, such as text boxes
 _MOST_MEMBERS = 50_000
 _LONGEST_END = 22 + 65_535  # bytes of the last record with its comment
 # Everything that damaged archives raise. RuntimeError is about passwords.
@@ -137,6 +139,12 @@ class ZippedDocument(Document):
                 else:
                     with target.open(changed, "w") as file, source.open(info) as old:
                         shutil.copyfileobj(old, file)
+
+
+def check_depth(part: TextPart, event: Event, depth: int) -> None:
+    """Raise an error if a text is in too many others, of which each one has a copy."""
+    if depth > _DEEPEST:
+        raise part.error(event.start, f"texts within texts, more than {_DEEPEST} deep.")
 
 
 def _opened(path: Path) -> zipfile.ZipFile:

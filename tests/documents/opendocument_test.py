@@ -153,6 +153,12 @@ def test_an_encrypted_file_is_one_line(read):
         read(file.getvalue())
 
 
+def test_texts_within_too_many_texts_are_refused(read):
+    with pytest.raises(UserError, match=r"line 1: texts within texts, more than 20 deep"):
+        read(odt("<text:p><draw:frame>" * 9000 + "</draw:frame></text:p>" * 9000))
+    assert read(odt("<text:list>" * 9000 + p("one") + "</text:list>" * 9000)).units
+
+
 LEAVES = st.sampled_from(
     [
         *("one", "two ", " three", "4", " ", "a &amp; b", "<text:s/>", "<text:tab/>"),

@@ -339,6 +339,13 @@ def test_a_damaged_document_is_one_line(name, read):
     assert "\n" not in str(error.value)
 
 
+def test_texts_within_too_many_texts_are_refused(read):
+    body = "<w:p><w:r><w:pict>" * 9000 + "</w:pict></w:r></w:p>" * 9000
+    with pytest.raises(UserError, match=r"line 1: texts within texts, more than 20 deep"):
+        read(word(body))
+    assert read(word("<w:tbl>" * 9000 + paragraph(run("one")) + "</w:tbl>" * 9000)).units
+
+
 FORMATS = st.sampled_from(["", "", "<w:b/>", "<w:i/>", '<w:b/><w:lang w:val="en"/>'])
 WORDS = st.sampled_from(["one", "two ", " three", " ", "", "4", "a &amp; b"])
 INNER = st.sampled_from(
