@@ -4,6 +4,8 @@ import re
 import zipfile
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keras_transformer.documents import read_document
 from keras_transformer.protection.spans import MarkedText
@@ -118,3 +120,51 @@ def test_python_pptx_reads_what_is_written(tmp_path):
     assert title.text_frame.text == "A TITLE" and table.table.cell(0, 0).text == "A CELL"
     assert chart.chart.chart_title.text_frame.text == "A CHART"
     assert slide.notes_slide.notes_text_frame.text == "A NOTE"
+
+
+FIELD = '<a:fld type="datetime"><a:rPr/><a:t>May</a:t></a:fld>'
+RUNS = st.builds(
+    run,
+    st.sampled_from(["one", "two ", " three", " ", "", "4", "a &amp; b"]),
+    st.sampled_from(["", ' b="1"', ' i="1" err="1"']),
+)
+
+
+def documents():
+    """Return a strategy for contents of slides."""
+    pieces = (
+        RUNS | RUNS | st.sampled_from(["<a:br/>", FIELD, "<!-- c -->", "<a:br><a:rPr/></a:br>"])
+    )
+    shapes = st.builds(lambda x: shape(*x), st.lists(pieces, max_size=7))
+    return st.lists(shapes, min_size=1, max_size=3).map("".join)
+
+
+def characters(content):
+    """Return each letter of a slide with its format, and each other element."""
+    found = []
+    for element in etree.fromstring(content).iter("{*}t", "{*}br", "{*}fld", "{*}sp", "{*}cNvPr"):
+        if element.tag.endswith("}t"):
+            form = element.getparent()[0]
+            look = (form.get("b"), form.get("i"), element.getparent().tag)
+            found += [(x.upper(), look) for x in element.text or "" if not x.isspace()]
+        else:
+            found.append(element.tag)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(content=documents())
+def test_any_slide_keeps_its_structure_and_each_letter_is_translated_or_counted(
+    content, tmp_path_factory
+):
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "a.pptx").write_bytes(slides(content))
+    document = read_document(folder / "a.pptx")
+    new = in_capitals(document, folder)
+    old = zipfile.ZipFile(folder / "a.pptx").read("ppt/one.xml")
+    assert characters(new.encode()) == characters(old)
+    left = re.findall("<a:t>[^<]*[a-z][^<]*", new.replace("&amp;", ""))
+    assert left == ["<a:t>May"] * document.skipped["in fields"]
+    assert document.skipped["in fields"] == content.count("May")
+    document.render(document.units, folder / "b.pptx")
+    assert (folder / "a.pptx").read_bytes() == (folder / "b.pptx").read_bytes()
