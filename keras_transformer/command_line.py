@@ -11,7 +11,7 @@ import shlex
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +19,14 @@ from typing import Any, Literal
 from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import INTERRUPT_STATUS, TrainingStopped, UserError, ended_by_pipe
 from keras_transformer.memory import keep_freed_memory
-from keras_transformer.options import mutable_on_resume, option_names
+from keras_transformer.options import all_fields, mutable_on_resume
 from keras_transformer.progress import progress_shown
-from keras_transformer.startup import SCRIPTS, import_keras, raise_interrupts
+from keras_transformer.startup import (
+    SCRIPTS,
+    import_keras,
+    raise_interrupts,
+    silence_warnings_of_replicas,
+)
 
 _NUMBERS_TOLD = 5
 
@@ -130,7 +135,7 @@ def run(
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not a notebook's
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
-    names = option_names(options_class)
+    names = flags_of(options_class)
     try:
         words = sys.argv[1:] if arguments is None else arguments
         words = list(itertools.chain.from_iterable(map(_expand, words)))
@@ -142,6 +147,8 @@ def run(
             args=words,
             config=(tyro.conf.OmitArgPrefixes,),
         )
+        if (getattr(getattr(options, "devices", None), "replicas", None) or 1) > 1:
+            silence_warnings_of_replicas()
         import_keras()
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
@@ -174,27 +181,41 @@ def _message(error: UserError | OSError) -> str:
     return ": ".join(str(x) for x in (error.filename, error.strerror) if x is not None) + "."
 
 
-def name_flags(message: str, names: Collection[str]) -> str:
+def flags_of(options_class: type) -> dict[str, str]:
+    """Return the flags of a class of options by name, such as `"-o"` or `"--data-dir"`.
+
+    Positional arguments have no flag.
+    """
+    from tyro.conf import Positional
+
+    marks: Any = getattr(Positional[int], "__metadata__", ())
+    flags = {}
+    for field in all_fields(options_class):
+        metadata = getattr(field.type, "__metadata__", ())
+        if not any(x in marks for x in metadata):
+            aliases = [x for y in metadata for x in getattr(y, "aliases", None) or ()]
+            flags[field.name] = [*aliases, f"--{field.name.replace('_', '-')}"][0]
+    return flags
+
+
+def name_flags(message: str, flags: Mapping[str, str]) -> str:
     """Replace the arguments that a message of the package names by their flags.
 
     Args:
         message: the message, in which arguments are written as `` `name` `` or `` `name=value` ``.
-        names: the names of the arguments that are options.
+        flags: the flags of the arguments that are options, by name.
 
     Returns:
-        The message with `--name value` instead of `` `name=value` ``, and with the flag after a
-        name that is spelled differently.
+        The message with `--name` and `--name value` instead of `` `name` `` and `` `name=value` ``.
     """
 
     def flag(match):
         name, value = match.groups()
-        if name not in names:
+        if name not in flags:
             return match[0]
-        option = name.replace("_", "-")
-        if value is None:
-            return match[0] if option == name else f"{match[0]} (--{option})"
-        switches = {"True": f"--{option}", "False": f"--no-{option}"}
-        return switches.get(value, f"--{option} {value}")
+        flag = flags[name]
+        switches = {None: flag, "True": flag, "False": flag.replace("--", "--no-", 1)}
+        return switches.get(value, f"{flag} {value}")
 
     return re.sub(r"`([a-z]\w*)(?:=([^`]*))?`", flag, message)
 

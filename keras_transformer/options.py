@@ -78,13 +78,18 @@ def fixed_settings(options: Any) -> dict[str, Any]:
     return settings
 
 
-def option_names(options_class: type) -> list[str]:
-    """Return the names of all options of a class and its nested dataclasses, in order."""
-    names = []
+def all_fields(options_class: type) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a class and of its nested dataclasses, in order."""
+    fields = []
     for field in dataclasses.fields(options_class):
         group = _group_of(field)
-        names += option_names(group) if group else [field.name]
-    return names
+        fields += all_fields(group) if group else [field]
+    return fields
+
+
+def option_names(options_class: type) -> list[str]:
+    """Return the names of all options of a class and its nested dataclasses, in order."""
+    return [field.name for field in all_fields(options_class)]
 
 
 def from_keywords(options_class: type[Options], keywords: Mapping[str, Any]) -> Options:

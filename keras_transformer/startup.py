@@ -167,6 +167,16 @@ def _silence_tensorflow() -> None:
         sys.meta_path.insert(0, _TensorFlowFinder())
 
 
+def silence_warnings_of_replicas() -> None:
+    """Log errors of TensorFlow only, unless the environment sets another level.
+
+    For replicas, it logs a warning at the beginning of each pass over the data. It reads the level
+    when it is imported.
+    """
+    if os.environ.get(_LOG_LEVEL) == "1":
+        os.environ[_LOG_LEVEL] = "2"
+
+
 # The backend
 
 

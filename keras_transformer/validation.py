@@ -57,7 +57,7 @@ def integer(name: str, value: Any, least: float, at_least: str) -> int:
     except TypeError:
         number = None
     if number is None or number < least:
-        raise UserError(f"`{name}` must be {at_least}. Received: {name}={value}")
+        raise UserError(f"`{name}` must be {at_least}. Received: {name}={value!r}")
     return number
 
 
@@ -77,7 +77,7 @@ def real_number(name: str, value: Any, is_allowed: Callable[[Any], bool], expect
     """
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not is_allowed(value):
-        raise UserError(f"`{name}` must be {expected}. Received: {name}={value}")
+        raise UserError(f"`{name}` must be {expected}. Received: {name}={value!r}")
     return float(value)
 
 

@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 import pytest
 
-from keras_transformer.command_line import name_flags
+from keras_transformer.command_line import flags_of, name_flags
+from keras_transformer.commands import translate
 from keras_transformer.errors import UserError
 from keras_transformer.options import fixed_settings, from_keywords, mutable_on_resume, option_names
 from keras_transformer.parsing.options import ParserTrainingOptions, TreeOptions
@@ -18,6 +19,7 @@ from keras_transformer.parsing.train_parser import make_linearization
 from keras_transformer.tasks.pipeline import begin_training
 from keras_transformer.tasks.training_options import TrainingOptions
 from keras_transformer.translation.options import TranslatorTrainingOptions
+from keras_transformer.validation import positive_integer, positive_number
 
 pytestmark = pytest.mark.once
 
@@ -141,6 +143,20 @@ def test_choices_of_trainings(kind, name):
         make_linearization(TreeOptions(linearization="x"))
 
 
+@pytest.mark.parametrize("value", ["10", "x"])
+def test_a_string_in_place_of_a_number_is_shown_as_a_string(value):
+    with pytest.raises(UserError, match=f"Received: steps='{value}'"):
+        positive_integer("steps", value)
+    with pytest.raises(UserError, match=f"Received: rate='{value}'"):
+        positive_number("rate", value)
+
+
+def test_flags_have_the_names_of_the_command_line():
+    flags = flags_of(translate.Options)
+    assert (flags["output"], flags["source_lang"]) == ("-o", "--source-lang")
+    assert "sentences" not in flags  # positional
+
+
 @dataclass(kw_only=True)
 class Outer:
     inner: Inner
@@ -161,19 +177,23 @@ def test_unknown_and_missing_keywords_are_refused():
         from_keywords(Outer, {})
 
 
+FLAGS = {"resume": "--resume", "steps": "--steps", "data_dir": "--data-dir", "output": "-o"}
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
         ("Pass `resume=True` to go on.", "Pass --resume to go on."),
         ("Pass `resume=False`.", "Pass --no-resume."),
         ("Pass `steps=30` or more.", "Pass --steps 30 or more."),
-        ("Name it with `data_dir`.", "Name it with `data_dir` (--data-dir)."),
-        ("`steps` must be positive.", "`steps` must be positive."),
+        ("Name it with `data_dir`.", "Name it with --data-dir."),
+        ("`steps` must be positive.", "--steps must be positive."),
+        ("Pass another `output`.", "Pass another -o."),
         ("`key_dim` is no option.", "`key_dim` is no option."),
     ],
 )
 def test_flags_are_named_where_the_package_names_arguments(message, expected):
-    assert name_flags(message, ["resume", "steps", "data_dir"]) == expected
+    assert name_flags(message, FLAGS) == expected
 
 
 def all_fields(options_class):

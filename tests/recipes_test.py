@@ -295,6 +295,12 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     assert "nrefs:2|case:mixed|eff:no|tok:13a" in printed
     assert "beam_size 1, alpha 0.0, length_penalty gnmt, coverage_penalty 0.0" in printed
     assert "100.00 of the other: p = 0.00" in printed
+    assert f"The translations are in {run / 'model.test.hypotheses.txt'}." in printed
+    # Two files are scored alike, without a corpus.
+    files = ("--sources", data / "test.en", "--references", data / "test.de")
+    call(monkeypatch, "evaluate.py", *arguments[:2], *files, *greedy, "--output-json", scores)
+    assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
+    assert "model.test.en.hypotheses.txt" in capsys.readouterr().out
     # Where nothing can be written at the end, scores are printed all the same.
     with monkeypatch.context() as patch:
         patch.setattr(evaluate_translation, "atomic_write", fail_to_write)
@@ -305,10 +311,11 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     monkeypatch.setattr(kt.Translator, "__call__", None)
     for wrong, words in (
         (("--against", tmp_path / "none.de"), "it does not exist"),
+        (("--sources", data / "test.en"), "either --dataset, or --sources and --references"),
         (("--against", data / "val.de"), "12 hypotheses and 20 references"),
         (("--tokenize", "alien"), "alien"),
-        (("--hypotheses", scores / "x.txt"), "Not a directory. Pass another `hypotheses`"),
-        (("--output-json", tmp_path), "Is a directory. Pass another `output_json` (--output-json)"),
+        (("--hypotheses", scores / "x.txt"), "Not a directory. Pass another --hypotheses"),
+        (("--output-json", tmp_path), "Is a directory. Pass another --output-json"),
     ):
         with pytest.raises(SystemExit):
             call(monkeypatch, "evaluate.py", *arguments, *wrong)
@@ -339,7 +346,7 @@ def test_evaluate_needs_languages(trained, tmp_path, monkeypatch, capsys):
     arguments = ("--model", tmp_path / "model", "--dataset", "text", "--data-dir", data)
     with pytest.raises(SystemExit):
         call(monkeypatch, "evaluate.py", *arguments)
-    assert "pass `source` and `target`" in capsys.readouterr().err
+    assert "pass --source and --target" in capsys.readouterr().err
 
 
 def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
@@ -429,11 +436,11 @@ def test_sampled_translations_follow_their_seed(trained, monkeypatch, capsys):
     for options, words in (
         (
             ["--top-k", "20", "--seed", "1"],
-            "`top_k` (--top-k), `seed`: expected with `sample` only",
+            "--top-k, --seed: expected with --sample only",
         ),
         (
             ["--sample", "--beam-size", "9"],
-            "`beam_size` (--beam-size): expected without `sample` only",
+            "--beam-size: expected without --sample only",
         ),
     ):
         with pytest.raises(SystemExit):
@@ -536,7 +543,7 @@ def bad_inputs():
     yield "missing folder", {}, {"--data-dir": "nowhere"}, ["nowhere", "--data-dir"]
     yield "unknown data set", {}, {"--dataset": "multi31k"}, ["multi31k", "multi30k"]
     yield "unknown variant", {}, {"--variant": "huge"}, ["huge", "base"]
-    yield "vocabulary", {}, {"--vocabulary-size": "10"}, ["(--vocabulary-size)", "greater than"]
+    yield "vocabulary", {}, {"--vocabulary-size": "10"}, ["--vocabulary-size", "greater than"]
     yield "no text", {}, {"--vocabulary-sentences": "0"}, ["vocabulary_sentences=0", "positive"]
     yield "clipping", {}, {"--clip-norm": "-1"}, ["clip_norm=-1", "positive"]
     yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]

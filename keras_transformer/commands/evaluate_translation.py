@@ -9,7 +9,7 @@ from typing import Literal
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, given
 from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
-from keras_transformer.data.text_files import read_lines
+from keras_transformer.data.text_files import read_lines, uncompressed_name
 from keras_transformer.evaluation.bleu import check_lengths, make_metrics, score_translations
 from keras_transformer.evaluation.comparison import compare_translations
 from keras_transformer.files import atomic_write, check_writable, sibling_path
@@ -19,12 +19,16 @@ from keras_transformer.files import atomic_write, check_writable, sibling_path
 class Options(CommonOptions):
     model: str
     """Model folder, such as runs/x/model, or hf://user/repository."""
-    dataset: str
+    dataset: str | None = None
     """multi30k, multi30k.lc.norm.tok, tatoeba, wmt14, text, catalogs or synthetic."""
+    sources: Path | None = None
+    """Instead of --dataset: file of the sources, one per line. --references names their references.
+    """
     data_dir: Path | None = None
     """Folder that holds the corpus. Without it, the corpus is downloaded if it can be."""
     split: str = "test"
-    """val or test. For text, the part of any two files' names before the language."""
+    """val or test. For text, the part of any two files' names before the language. No split is held
+    out of a training text: its files must exist."""
     source: str | None = None
     """Language to translate from. Defaults to the model's."""
     target: str | None = None
@@ -46,13 +50,14 @@ class Options(CommonOptions):
     """sacreBLEU's tokenizer. Defaults to none for a tokenized corpus, otherwise by the language:
     zh, ja-mecab, ko-mecab, flores200 for other languages without spaces, else 13a."""
     references: tuple[Path, ...] = ()
-    """Files with further references: line N is for sentence N."""
+    """Files with references, in addition to the corpus's: line N is for sentence N."""
     against: Path | None = None
     """File with another system's translations, compared by paired bootstrap resampling."""
     output_json: Path | None = None
     """JSON file for the scores."""
     hypotheses: Path | None = None
-    """File for the translations, one per line. Defaults to MODEL.SPLIT.hypotheses.txt."""
+    """File for the translations, one per line. Defaults to MODEL.SPLIT.hypotheses.txt, with the
+    name of the sources' file for SPLIT."""
 
 
 # The options of the search.
@@ -60,7 +65,11 @@ SEARCH = ("beam_size", "alpha", "length_penalty", "coverage_penalty")
 
 
 def main(options: Options) -> None:
-    path = options.hypotheses or sibling_path(options.model, f"{options.split}.hypotheses.txt")
+    check_corpus(options)
+    dataset, split = options.dataset or "", options.split
+    if options.sources is not None:
+        split = uncompressed_name(options.sources)
+    path = options.hypotheses or sibling_path(options.model, f"{split}.hypotheses.txt")
     check_writable("hypotheses", path)
     if options.output_json:
         check_writable("output_json", options.output_json)
@@ -68,10 +77,14 @@ def main(options: Options) -> None:
     search = translator.search.get_config()  # stored with the scores
     translator, languages = direction(translator, options)
     source, target = languages
-    text = load_parallel_text(options.dataset, options.split, source, target, options.data_dir)
-    sources, *references = [*zip(*text)]
+    if options.sources is not None:
+        sources, references, tokenize = [*read_lines(options.sources)], [], None
+    else:
+        where = dataset, split, source, target, options.data_dir
+        sources, *references = zip(*load_parallel_text(*where, hold_out=False))
+        tokenize = bleu_tokenize(dataset)
     references += [list(read_lines(path)) for path in options.references]
-    how = references, options.tokenize or bleu_tokenize(options.dataset), target
+    how = references, options.tokenize or tokenize, target
     # Errors in these are raised before the search.
     make_metrics(*how[1:])
     others = None if options.against is None else [*read_lines(options.against)]
@@ -91,6 +104,7 @@ def main(options: Options) -> None:
     print(f"translations with findings of `check`: {named or 'none'}")
     with atomic_write(path) as new:
         new.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
+    print(f"The translations are in {path}.")
     if options.output_json:
         with atomic_write(options.output_json) as new:
             facts = {
@@ -102,6 +116,17 @@ def main(options: Options) -> None:
             new.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
     if others is not None:
         print(*compare_translations(hypotheses, others, *how), sep="\n")
+
+
+def check_corpus(options):
+    """Raise a `UserError` unless the options name one corpus or two files."""
+    if (options.dataset is None) == (options.sources is None):
+        raise kt.UserError(
+            "Pass either `dataset`, or `sources` and `references`. Received: "
+            f"dataset={options.dataset}, sources={options.sources}"
+        )
+    if options.sources is not None and not options.references:
+        raise kt.UserError("`references` must name at least one file for `sources`.")
 
 
 def direction(translator, options):

@@ -120,8 +120,8 @@ def load_parallel_text(
         source: language code of the source.
         target: language code of the target.
         data_dir: folder of the corpora.
-        hold_out: whether `"train"` of `text` or `catalogs` excludes the pairs that are held out for
-            splits without files.
+        hold_out: whether splits of `text` or `catalogs` without files are held out of `"train"`.
+            Otherwise `"train"` has all pairs, and such splits are an error.
 
     Returns:
         A `ParallelText`.

@@ -66,22 +66,28 @@ def open_catalogs(
     """Return a function that starts a pass over the pairs of a split.
 
     Files `en-XX/train.tsv`, `dev.tsv` and `test.tsv` with lines English TAB XX take precedence over
-    catalogs. With `hold_out`, `"train"` excludes the pairs that are held out for splits without
-    files.
+    catalogs. With `hold_out`, splits without files are held out of `"train"`; without it, they are
+    an error.
 
     Raises:
-        UserError: if no message exists in both languages, or a catalog is damaged.
+        UserError: if no message exists in both languages, a catalog is damaged, or the split has no
+            files of its own.
     """
     files = {name: _prepared(data_dir, name, source, target) for name in _FILES}
     prepared = files[split]
     if prepared and split != "train":
         return prepared
+    if split != "train" and not hold_out:
+        raise UserError(
+            f"catalogs: the split {split!r} has no file. Expected {_FILES[split]} with lines "
+            "English TAB translation, because only trainings hold splits out."
+        )
     whole = files["train"]
     if whole is None:
         pairs = catalog_pairs(_folder(data_dir), source, target)
         whole = partial(iter, pairs)
     missing = [name for name in ("val", "test") if not files[name]]
-    if not missing or (split == "train" and not hold_out):
+    if not missing or not hold_out:
         return whole
     # Choose by the English messages, so that both directions hold out the same pairs. Without
     # English, choose by the language that comes first in the alphabet.

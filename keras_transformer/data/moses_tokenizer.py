@@ -176,7 +176,7 @@ class MosesTokenizer:
         """
         raise UserError(
             "`subword_sampling` must be 0 for a Moses tokenizer, which has no SentencePiece model. "
-            f"Received: subword_sampling={strength}"
+            f"Received: subword_sampling={strength!r}"
         )
 
     def decode(self, token_ids: Iterable[Iterable[int]]) -> list[str]:

@@ -114,7 +114,7 @@ class ParallelText:
         source_language: str | None = None,
         target_language: str | None = None,
         name: str = "text",
-        split: str = "train",
+        split: str | None = None,
     ) -> "ParallelText":
         """Pair the lines of two UTF-8 text files, plain or compressed by gzip, bzip2 or xz.
 
@@ -126,7 +126,7 @@ class ParallelText:
                 the ending of the name.
             target_language: language code of the target. The default is derived in the same way.
             name: name of the corpus.
-            split: name of the split.
+            split: name of the split. Defaults to the first part of the (source's) file name.
 
         Returns:
             A `ParallelText`.
@@ -146,6 +146,7 @@ class ParallelText:
                 f"Expected two languages. Received: {languages[0]!r} for both. Pass "
                 "`source_language` and `target_language`."
             )
+        split = split or _stem(paths[0])
         return cls(name, split, *languages, partial(aligned_lines, *paths))
 
     @classmethod
@@ -156,7 +157,7 @@ class ParallelText:
         target_language: str,
         columns: tuple[int, int] | None = None,
         name: str = "text",
-        split: str = "train",
+        split: str | None = None,
     ) -> "ParallelText":
         """Read pairs from lines of source TAB target in a UTF-8 file, plain or compressed.
 
@@ -167,7 +168,7 @@ class ParallelText:
             columns: indices of the columns with source and target, counted from 0. Defaults to the
                 first two columns, and then a third column is an error.
             name: name of the corpus.
-            split: name of the split.
+            split: name of the split. Defaults to the first part of the (source's) file name.
 
         Returns:
             A `ParallelText`.
@@ -176,7 +177,7 @@ class ParallelText:
             UserError: if the file is missing, empty or not UTF-8, or a line lacks a column.
         """
         pairs = partial(tab_separated_pairs, Path(path), columns)
-        return cls(name, split, source_language, target_language, pairs)
+        return cls(name, split or _stem(path), source_language, target_language, pairs)
 
     @classmethod
     def from_tmx(
@@ -185,7 +186,7 @@ class ParallelText:
         source_language: str,
         target_language: str,
         name: str = "text",
-        split: str = "train",
+        split: str | None = None,
     ) -> "ParallelText":
         """Read pairs from a translation memory (`.tmx`, plain or compressed), one unit at a time.
 
@@ -194,7 +195,7 @@ class ParallelText:
             source_language: language code of the source. `"en"` also matches `en-US`.
             target_language: language code of the target.
             name: name of the corpus.
-            split: name of the split.
+            split: name of the split. Defaults to the first part of the (source's) file name.
 
         Returns:
             A `ParallelText`. Units without one of the languages are skipped.
@@ -204,7 +205,7 @@ class ParallelText:
         """
         languages = source_language, target_language
         pairs = partial(translation_units, Path(path), *languages)
-        return cls(name, split, *languages, pairs)
+        return cls(name, split or _stem(path), *languages, pairs)
 
     def __iter__(self) -> Iterator[Pair]:
         languages = self.source_language, self.target_language
@@ -239,6 +240,10 @@ def as_parallel_text(pairs: Any, split: str) -> ParallelText:
     if isinstance(pairs, ParallelText):
         return pairs
     return ParallelText("text", split, "source", "target", _passes(pairs, split))
+
+
+def _stem(path: str | PathLike) -> str:
+    return Path(path).name.split(".")[0]
 
 
 def _language(path: Path) -> str:

@@ -381,7 +381,7 @@ def _check_max_source_length(value, prefix_length):
         prefix = f", after a prefix of {prefix_length}" if prefix_length else ""
         raise UserError(
             f"`max_source_length` must be an integer, {shortest} or larger (a token and the end "
-            f"token{prefix}), or None for no limit. Received: max_source_length={value}"
+            f"token{prefix}), or None for no limit. Received: max_source_length={value!r}"
         )
 
 

@@ -24,24 +24,33 @@ _HELD_OUT = ("val", "test")
 def open_text(split: str, source: str, target: str, data_dir: Path | None, hold_out: bool) -> Pairs:
     """Return a function that starts a pass over the pairs of a split of the corpus `text`.
 
-    With `hold_out`, `"train"` excludes the pairs that are held out for splits without files.
+    With `hold_out`, splits without files are held out of `"train"`; without it, they are an error.
 
     Raises:
         UserError: if there are no files, or several files could be the training text.
     """
+    others = set()
     for folder in corpus_folders(data_dir, "text"):
         files = _Files(folder, source, target)
         pairs = files.named(split)
         if pairs and split != "train":
             return pairs
+        if split != "train" and not hold_out:
+            others |= files.stems()
+            continue
         whole = pairs or files.named("train") or files.only()
         if whole and split in ("train", *_HELD_OUT):
             missing = [name for name in _HELD_OUT if not files.named(name)]
-            if not missing or (split == "train" and not hold_out):
+            if not missing or not hold_out:
                 return whole
             # Hold out the same pairs in both directions, so that one model can learn both.
             key = [source, target].index(min(source, target))
             return with_held_out(whole, split, missing, key)
+    if others:
+        raise UserError(
+            f"`split` must be the part of two files' names in {data_dir} before the language: "
+            f"{' or '.join(sorted(others))}. Received: split={split!r}"
+        )
     names = [f"{split}.{language}" for language in (source, target)]
     raise missing_files(
         data_dir,
@@ -78,7 +87,7 @@ class _Files:
         """Return the pairs in the files of the only stem there is, or None if there is no file."""
         if "train" in self._stems():
             return None  # the file of the other language is missing
-        stems = {stem for stem in self._stems() if self.named(stem)} - {*_HELD_OUT}
+        stems = self.stems() - {*_HELD_OUT}
         if len(stems) > 1:
             raise UserError(
                 f"Cannot choose the training text in {self.folder}. Expected files named train, "
@@ -86,6 +95,10 @@ class _Files:
                 f"{', '.join(sorted(stems))}"
             )
         return self.named(*stems) if stems else None
+
+    def stems(self) -> set[str]:
+        """Return the stems of all pairs of files."""
+        return {stem for stem in self._stems() if self.named(stem)}
 
     def _stems(self) -> Iterator[str]:
         # Try the longest end first: the stem of corpus.en-de.en is corpus.

@@ -43,7 +43,7 @@ class Dropout(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         if not 0 <= rate < 1:
-            raise UserError(f"`rate` must be at least 0 and less than 1. Received: rate={rate}")
+            raise UserError(f"`rate` must be at least 0 and less than 1. Received: rate={rate!r}")
         self.rate = rate
         self.seed = seed
         if rate > 0:

@@ -45,7 +45,7 @@ class FeedForward(keras.layers.Layer):
         self.supports_masking = True
         for name, size in {"intermediate_dim": intermediate_dim, "depth": depth}.items():
             if not isinstance(size, int) or size < 1:
-                raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
+                raise UserError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
         self.depth = depth

@@ -123,12 +123,12 @@ class MultiHeadAttention(keras.layers.Layer):
         sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
-                raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
+                raise UserError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
         if attention_window is not None and not _is_odd(attention_window):
             raise UserError(
                 "`attention_window` must be a positive odd integer: the same number of positions "
                 "before and after, and the position itself. "
-                f"Received: attention_window={attention_window}"
+                f"Received: attention_window={attention_window!r}"
             )
         self.num_heads = num_heads
         self.key_dim = key_dim

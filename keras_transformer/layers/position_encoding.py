@@ -102,7 +102,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(ndim=3)
         if not isinstance(max_length, int) or max_length < 1:
             raise UserError(
-                f"`max_length` must be a positive integer. Received: max_length={max_length}"
+                f"`max_length` must be a positive integer. Received: max_length={max_length!r}"
             )
         self.max_length = max_length
 

@@ -118,7 +118,7 @@ class TransformerConfig:
     def _check_size(self, name):
         size = getattr(self, name)
         if not isinstance(size, int) or size < 1:
-            raise UserError(f"`{name}` must be a positive integer. Received: {name}={size}")
+            raise UserError(f"`{name}` must be a positive integer. Received: {name}={size!r}")
 
     def _check_steps(self):
         check_steps("embedding_steps", self.embedding_steps, "dn")

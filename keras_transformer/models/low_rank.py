@@ -23,7 +23,7 @@ def enable_lora(
 ) -> None:
     """Implement `Transformer.enable_lora`."""
     if type(rank) is not int or rank < 1:
-        raise UserError(f"`rank` must be a positive integer. Received: rank={rank}")
+        raise UserError(f"`rank` must be a positive integer. Received: rank={rank!r}")
     layers = model.dense_layers()
     names = {layer.name for layer in layers}
     if isinstance(target_layer_names, str) or not set(target_layer_names) <= names:

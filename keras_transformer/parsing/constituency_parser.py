@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from keras import ops
@@ -314,24 +314,30 @@ class ConstituencyParser(Task):
         with spinner("exporting"):
             export_parser(self, path)
 
-    def __call__(self, sentences: Sequence[Sentence]) -> "list[Tree | None]":
+    @overload
+    def __call__(self, sentences: str) -> "Tree | None": ...
+    @overload
+    def __call__(self, sentences: Sequence[Sentence]) -> "list[Tree | None]": ...
+    def __call__(self, sentences: str | Sequence[Sentence]) -> "Tree | list[Tree | None] | None":
         """Parse sentences.
 
         Args:
-            sentences: list of sentences. A string is split into words by the rules of the parser's
-                treebank. A list of strings holds the words themselves, in that treebank's
-                spelling; a word must not be empty or contain ASCII white space. A word can be
-                replaced by a pair (word, tag): the word then has that tag, which may be unknown to
-                the parser. For the tag None, the parser predicts the tag.
+            sentences: list of sentences, or one sentence as a string. A string is split into words
+                by the rules of the parser's treebank. A list of strings holds the words themselves,
+                in that treebank's spelling; a word must not be empty or contain ASCII white space.
+                A word can be replaced by a pair (word, tag): the word then has that tag, which may
+                be unknown to the parser. For the tag None, the parser predicts the tag.
 
         Returns:
-            The list of trees (`nltk.Tree`), in the same order; None for a sentence that has no
-            words or is longer than `max_source_length`.
+            The list of trees (`nltk.Tree`), in the same order, or one tree for one string; None for
+            a sentence that has no words or is longer than `max_source_length`.
 
         Raises:
             UserError: if a word is not a string, is empty or contains ASCII white space, or a tag
                 is neither a string nor None.
         """
+        if isinstance(sentences, str):
+            return next(self.parse([sentences])).tree
         return [parse.tree for parse in self.parse(sentences)]
 
     def parse(self, sentences: Iterable[Sentence], num_results: int = 1) -> Iterator[Parse]:

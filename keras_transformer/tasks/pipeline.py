@@ -57,7 +57,6 @@ def begin_training(options: TrainingOptions) -> TrainingContext:
     check_options(options)
     check_init(options)
     context = make_context(options, fixed_settings(options))
-    _warn_of_long_warmup(context.options)
     _check_model_folder(context.folder / _MODEL, options.run)
     return context
 
@@ -257,6 +256,7 @@ def make_model(
         UserError: if an option is out of its range, or the resumed training had another model.
     """
     options = context.options
+    _warn_of_long_warmup(options)
     hyperparameters = _hyperparameters(options)
     with context.devices.scope():
         if init := options.run.init:

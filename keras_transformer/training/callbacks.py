@@ -143,6 +143,8 @@ class StopOnNonFinite(keras.callbacks.Callback):
 class TensorBoard(keras.callbacks.Callback):
     """A callback that writes each epoch's logs for TensorBoard, under the names that Keras uses.
 
+    The horizontal axis counts updates.
+
     Keras's own callback imports TensorFlow on every backend, which takes seconds, and works at each
     batch.
 
@@ -160,17 +162,18 @@ class TensorBoard(keras.callbacks.Callback):
         for name, value in (logs or {}).items():
             split = "validation" if name.startswith("val_") else "train"
             of_split[split][name.removeprefix("val_")] = float(value)
+        step = steps_done(self.model)
         for split, values in of_split.items():
-            self._write(split, epoch, values)
+            self._write(split, step, values)
 
-    def _write(self, split, epoch, logs):
+    def _write(self, split, step, logs):
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         path, now = self._files[split], time.time()
         values = [Summary.Value(tag=f"epoch_{name}", simple_value=x) for name, x in logs.items()]
-        events = [Event(wall_time=now, step=epoch, summary=Summary(value=values))]
+        events = [Event(wall_time=now, step=step, summary=Summary(value=values))]
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             events.insert(0, Event(wall_time=now, file_version="brain.Event:2"))

@@ -81,7 +81,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         if not 0 <= label_smoothing < 1:
             raise UserError(
                 "`label_smoothing` must be at least 0 and less than 1. "
-                f"Received: label_smoothing={label_smoothing}"
+                f"Received: label_smoothing={label_smoothing!r}"
             )
         self.label_smoothing = label_smoothing
 

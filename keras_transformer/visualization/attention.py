@@ -16,6 +16,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
+from keras_transformer.visualization.style import ending_of
 
 if TYPE_CHECKING:
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
@@ -78,7 +79,12 @@ class Attention:
         return queries, keys, getattr(self, kind)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the interactive page, a self-contained HTML file."""
+        """Write the interactive page, a self-contained HTML file.
+
+        Raises:
+            UserError: if the path does not end with .html.
+        """
+        ending_of(path, ".html", ".htm")
         from keras_transformer.visualization.pages import attention_page
 
         with atomic_write(path) as new:

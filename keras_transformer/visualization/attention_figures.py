@@ -14,6 +14,7 @@ from keras_transformer.visualization.style import (
     DPI,
     MAX_PIXELS,
     colors,
+    figure_class,
     figure_style,
     font_families,
     save_figure,
@@ -109,14 +110,13 @@ def _positions(words, tokens):
 def _draw_lines(queries, keys, weights, heads, rows, theme):
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
-    from matplotlib.figure import Figure
 
     palette = colors(len(weights))
     # The width of the weights next to the keys of chosen words: one cell per head.
     cells = len(heads) * _CELL if len(rows) < len(queries) else 0
     left, right = (0.2 + _LETTER * max(map(text_width, tokens)) for tokens in (queries, keys))
     length = max(len(queries), len(keys))
-    figure = Figure(
+    figure = figure_class()(
         figsize=(left + _BETWEEN + cells + right, _LINE * (length + 1.2) + 0.6),
         layout="constrained",
     )
@@ -155,7 +155,6 @@ def _box(color, corner=(0.0, 0.0), width=1.0, height=1.0):
 
 def _draw_maps(queries, keys, weights, heads, rows, theme):
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.figure import Figure
 
     shades = LinearSegmentedColormap.from_list("weight", [theme.background, theme.accent])
     columns = min(len(heads), 4)
@@ -176,7 +175,7 @@ def _draw_maps(queries, keys, weights, heads, rows, theme):
         logger.warning(
             "The heat maps label only one in %d tokens. Draw fewer heads to label more.", every
         )
-    figure = Figure(figsize=size(cell), layout="constrained")
+    figure = figure_class()(figsize=size(cell), layout="constrained")
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
     options = {"fontsize": "small", "parse_math": False}
     for axes, head in zip(grid.flat, heads):

@@ -18,6 +18,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.attention import plain_tokens
+from keras_transformer.visualization.style import ending_of
 
 if TYPE_CHECKING:
     from keras_transformer.parsing.constituency_parser import ConstituencyParser
@@ -68,8 +69,12 @@ class BeamTree:
         return self.svg()
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the picture if the path ends with .svg, and the text otherwise."""
-        text = self.svg() if str(path).lower().endswith(".svg") else self.text() + "\n"
+        """Write the picture if the path ends with .svg, and the text if it ends with .txt.
+
+        Raises:
+            UserError: if it ends otherwise.
+        """
+        text = self.svg() if ending_of(path, ".svg", ".txt") == ".svg" else self.text() + "\n"
         with atomic_write(path) as new:
             new.write_text(text, "utf-8")
 

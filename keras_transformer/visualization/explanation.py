@@ -21,6 +21,7 @@ from keras_transformer.visualization.attention import (
 )
 from keras_transformer.visualization.beams import BeamTree, task_beam_tree
 from keras_transformer.visualization.pages import attention_section, in_frame, page
+from keras_transformer.visualization.style import ending_of
 from keras_transformer.visualization.trees import TreeComparison, compare_trees, tree_svg, tree_text
 
 if TYPE_CHECKING:
@@ -85,8 +86,12 @@ class Explanation:
         return page(self.source, sections).translate(_VISIBLE)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the page if the path ends with .html, and the text otherwise."""
-        is_page = str(path).lower().endswith((".html", ".htm"))
+        """Write the page if the path ends with .html, and the text if it ends with .txt.
+
+        Raises:
+            UserError: if it ends otherwise. `plot_attention` and `beam` write pictures.
+        """
+        is_page = ending_of(path, ".html", ".htm", ".txt") != ".txt"
         with atomic_write(path) as new:
             new.write_text(self.html() if is_page else f"{self}\n", "utf-8")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import logging
 import math
 import os
@@ -90,12 +91,42 @@ def picture(
     size: tuple[float, float], path: str | os.PathLike | None = None, dark: bool = False
 ) -> Iterator["Figure"]:
     """Make a `matplotlib.figure.Figure` of a size in inches, and save it after the block."""
-    from matplotlib.figure import Figure
-
     with figure_style(dark):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = figure_class()(figsize=size, layout="constrained")
         yield figure
         save_figure(figure, path)
+
+
+def ending_of(path: str | os.PathLike, *endings: str) -> str:
+    """Return the ending of a path in small letters.
+
+    Args:
+        path: the path of a file to write.
+        *endings: the endings of the formats that there are, such as `".svg"`.
+
+    Raises:
+        UserError: if the path has another ending.
+    """
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in endings:
+        raise UserError(
+            f"`path` must end with {' or '.join(endings)}. Received: path={str(path)!r}"
+        )
+    return ending
+
+
+@functools.cache
+def figure_class() -> "type[Figure]":
+    """Return a class of figures that a notebook shows, even if it has not imported pyplot."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        def _repr_png_(self):
+            content = io.BytesIO()
+            self.savefig(content, format="png")
+            return content.getvalue()
+
+    return NotebookFigure
 
 
 def save_figure(figure: "Figure", path: str | os.PathLike | None) -> None:
@@ -110,9 +141,7 @@ def save_figure(figure: "Figure", path: str | os.PathLike | None) -> None:
     figure.set_dpi(min(figure.dpi, dpi))  # for a notebook
     if path is None:
         return
-    if not str(path).lower().endswith((".png", ".svg")):
-        raise UserError(f"`path` must end with .png or .svg. Received: path={path}")
-    if dpi < DPI and str(path).lower().endswith(".png"):
+    if ending_of(path, ".png", ".svg") == ".png" and dpi < DPI:
         logger.warning(
             "%s has %d dots per inch instead of %d, to limit its number of pixels. For larger "
             "text, draw fewer words or heads, or write an SVG file.",

@@ -21,7 +21,7 @@ from keras_transformer.parsing.evalb.evaluate import (
 from keras_transformer.parsing.evalb.parameters import Parameters
 from keras_transformer.parsing.trees.traversal import is_leaf
 from keras_transformer.visualization import svg
-from keras_transformer.visualization.style import LIGHT
+from keras_transformer.visualization.style import LIGHT, ending_of
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -201,8 +201,12 @@ class TreeComparison:
         return svg.to_string(root)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the picture if the path ends with .svg, and the text otherwise."""
-        text = self.svg() if str(path).lower().endswith(".svg") else f"{self}\n"
+        """Write the picture if the path ends with .svg, and the text if it ends with .txt.
+
+        Raises:
+            UserError: if it ends otherwise.
+        """
+        text = self.svg() if ending_of(path, ".svg", ".txt") == ".svg" else f"{self}\n"
         with atomic_write(path) as new:
             new.write_text(text, "utf-8")
 

@@ -54,18 +54,18 @@ def test_a_state_dict_becomes_a_file_of_keras(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("torch", "model.pt", "model.keras"), "torch requires `num_heads` (--num-heads)."),
+        (("torch", "model.pt", "model.keras"), "torch requires --num-heads."),
         (
             ("torch", "none.pt", "model.keras", "--num-heads", "4"),
             "Cannot read the file none.pt: it does not exist.",
         ),
         (
             ("fsmt", "none", "preset", "--source-language", "en"),
-            "fsmt does not have the option `source_language` (--source-language).",
+            "fsmt does not have the option --source-language.",
         ),
         (
             ("m2m100", "none", "preset", "--num-heads", "4"),
-            "m2m100 does not have the option `num_heads` (--num-heads).",
+            "m2m100 does not have the option --num-heads.",
         ),
     ],
 )

@@ -95,7 +95,7 @@ def test_from_files_plain_and_gzip(tmp_path):
     write(tmp_path, a="one\n", b__gz=gzip.compress(b"eins\n"))
     text = ParallelText.from_files(tmp_path / "a", str(tmp_path / "b.gz"), "en", "de")
     assert list(text) == list(text) == [("one", "eins")]
-    assert repr(text) == "<ParallelText text train en-de: 1 pairs>"
+    assert repr(text) == "<ParallelText text a en-de: 1 pairs>"
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])

@@ -6,12 +6,14 @@ import hashlib
 import itertools
 import lzma
 import tracemalloc
+from functools import partial
 
 import pytest
 
 from keras_transformer.data import train_val_split
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.parallel_text import ParallelText
+from keras_transformer.errors import UserError
 from tests.helpers import error_of
 
 pytestmark = pytest.mark.once
@@ -295,6 +297,17 @@ def test_what_is_held_out_can_be_scored(tmp_path):
     assert len(load_parallel_text("text", "val", "a", "b", tmp_path)) == 3
     for pair in load_parallel_text("text", "val", "a", "b", tmp_path):
         assert pair not in pairs
+
+
+def test_without_holding_out_a_split_is_asked_for_by_its_name(tmp_path):
+    write_pairs(tmp_path, numbered(200), "test_2017")
+    load = partial(load_parallel_text, "text", source="a", target="b", data_dir=tmp_path)
+    with pytest.raises(UserError) as error:
+        load("test", hold_out=False)
+    message = str(error.value)
+    assert "`split` must be" in message and "test_2017" in message and "split='test'" in message
+    assert len(load("test_2017", hold_out=False)) == 200
+    assert len(load("train", hold_out=False)) == 200
 
 
 def test_a_text_that_is_too_small_to_hold_out_of(tmp_path):

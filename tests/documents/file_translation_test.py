@@ -323,7 +323,7 @@ def test_the_report_names_what_the_model_does_not_read(tmp_path):
         (["a.txt", "-o", f"{'n' * 300}.txt"], "Cannot write to .*name too long"),
         (
             ["a.txt", "-o", "c.txt", "--n-best", "2"],
-            r"`n_best` \(--n-best\): expected without `-o`",
+            r"--n-best: expected without `-o`",
         ),
         (["a.txt", "-o", "c.txt", "--nearest-to", "x"], "`nearest_to` .*: expected without `-o`"),
         (["a.txt", "-o", "c.txt", "--split", "none"], "`split`: expected without `-o`"),

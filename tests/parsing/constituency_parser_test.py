@@ -314,9 +314,10 @@ def test_the_paper_s_search_is_the_default():
 
 
 @pytest.mark.once
-def test_a_string_is_no_list_of_sentences(parser):
+def test_one_string_is_parsed_to_one_tree(parser):
+    assert parser("The dog runs.") == parser(["The dog runs."])[0]
     with pytest.raises(ValueError, match="parsed one by one"):
-        parser("The dog runs.")
+        parser.parse("The dog runs.")
 
 
 @pytest.mark.once

@@ -290,7 +290,7 @@ def test_fine_tuning_keeps_the_search_the_alignment_and_the_license_of_its_base(
     assert license_in(card) == "cc-by-4.0" and f"fine-tuned from {tmp_path / 'base'}" in card
 
 
-def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, tmp_path, caplog):
+def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, tmp_path):
     names = ("steps", "interval", "warmup_steps", "cooldown_steps", "average", "peak_learning_rate")
 
     def found(name, **options):
@@ -308,10 +308,16 @@ def test_fine_tuning_has_defaults_of_its_own_and_keeps_what_was_given(trained, t
     given = {"steps": 7500, "warmup_steps": 2000, "cooldown_steps": 0, "average": 5}
     given["peak_learning_rate"] = 0.003
     assert found("given", init=init, **given) == [7500, 100, 2000, 0, 5, 0.003]
-    assert "warmup_steps" not in caplog.text
-    found("few", init=init, steps=120, warmup_steps=2000)
-    assert "`steps=120` is less than `warmup_steps=2000`" in caplog.text
-    assert "only reaches 6 % of its peak" in caplog.text
+
+
+@pytest.mark.parametrize(("warmup_steps", "is_told"), [(50, True), (3, False)])
+def test_fewer_updates_than_the_warmup_are_warned_of(
+    texts, tmp_path, caplog, warmup_steps, is_told
+):
+    options = {**SMALL, "steps": 3, "warmup_steps": warmup_steps, "output_dir": tmp_path}
+    kt.Translator.train(*parallel_texts(texts), **options)
+    assert ("`steps=3` is less than `warmup_steps=50`" in caplog.text) == is_told
+    assert ("only reaches 6 % of its peak" in caplog.text) == is_told
 
 
 def test_a_training_tells_its_progress_and_scores_unless_verbose_is_false(

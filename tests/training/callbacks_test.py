@@ -388,13 +388,17 @@ def test_tensorboard_reads_what_keras_s_own_callback_would_write(tmp_path):
             tags = {tag for tag in log.Tags()["tensors"] if tag.startswith("epoch_")}
             assert tags == set(read(tmp_path / "ours" / split))
     assert read(tmp_path / "ours" / "train") == {
-        "epoch_loss": list(enumerate(np.float32(history["loss"]).tolist())),
-        "epoch_learning_rate": [(0, 0.25), (1, 0.25)],
+        "epoch_loss": list(zip((5, 10), np.float32(history["loss"]).tolist())),  # by updates
+        "epoch_learning_rate": [(5, 0.25), (10, 0.25)],
     }
-    assert read(tmp_path / "ours" / "validation") == {"epoch_bleu": [(0, 30.5), (1, 30.5)]}
+    assert read(tmp_path / "ours" / "validation") == {"epoch_bleu": [(5, 30.5), (10, 30.5)]}
     # A training that goes on adds to them.
-    TensorBoard(tmp_path / "ours").on_epoch_end(2, {"loss": 0.25})
-    assert read(tmp_path / "ours" / "train")["epoch_loss"][2:] == [(2, 0.25)]
+    again = TensorBoard(tmp_path / "ours")
+    again.set_model(dense_model("sgd"))
+    again.model.optimizer.build(again.model.trainable_variables)
+    again.model.optimizer.iterations.assign(12)
+    again.on_epoch_end(2, {"loss": 0.25})
+    assert read(tmp_path / "ours" / "train")["epoch_loss"][2:] == [(12, 0.25)]
 
 
 @pytest.mark.once

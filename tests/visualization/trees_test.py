@@ -75,6 +75,8 @@ def test_the_beam_of_a_translator(tmp_path):
         assert f"✓ {number}. {score:.2f}" in beam.text()
     beam.save(tmp_path / "beam.txt")
     assert (tmp_path / "beam.txt").read_text("utf-8") == f"{beam}\n"
+    with pytest.raises(kt.UserError, match="`path` must end with .svg or .txt. .*beam.png"):
+        beam.save(tmp_path / "beam.png")
     with pytest.raises(
         kt.UserError, match="`task` must be a `Translator` or a `ConstituencyParser`"
     ):

@@ -358,7 +358,7 @@ def _check(split: str, size: int) -> None:
     if split not in SPLITS:
         raise UserError(f"`split` must be one of 'train', 'val', 'test'. Received: split={split!r}")
     if size < 0:
-        raise UserError(f"`size` must not be negative. Received: size={size}")
+        raise UserError(f"`size` must not be negative. Received: size={size!r}")
 
 
 def _examples(
@@ -373,7 +373,7 @@ def _examples(
         else:
             raise UserError(
                 f"`size` must be at most {number} for split={split!r}: the grammar has no new "
-                f"sentence in {MAX_TRIES} samples. Received: size={size}"
+                f"sentence in {MAX_TRIES} samples. Received: size={size!r}"
             )
 
 
