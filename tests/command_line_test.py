@@ -94,7 +94,7 @@ def test_error_of_the_package_is_one_line(monkeypatch, capsys):
     )
     assert status == 2
     assert len(lines) == 1
-    assert lines[0].startswith("error: `variant` must be one of ") and "'huge'" in lines[0]
+    assert lines[0].startswith("error: --variant must be one of ") and "'huge'" in lines[0]
 
 
 def test_compilation_cache_is_looked_for_before_the_work_begins(monkeypatch, tmp_path, capsys):
@@ -116,7 +116,7 @@ def test_a_warning_of_the_package_is_one_line(monkeypatch, capsys):
         warnings.warn("`steps` of 5\nmore", UserWarning, stacklevel=1)
 
     run_with(monkeypatch, main, "--variant", "x")
-    assert capsys.readouterr().err == "warning: `steps` of 5 more\n"
+    assert capsys.readouterr().err == "warning: --steps of 5 more\n"
 
 
 @pytest.mark.parametrize("options_class", [CommonOptions, StreamOptions])

@@ -325,11 +325,11 @@ def test_the_report_names_what_the_model_does_not_read(tmp_path):
             ["a.txt", "-o", "c.txt", "--n-best", "2"],
             r"--n-best: expected without `-o`",
         ),
-        (["a.txt", "-o", "c.txt", "--nearest-to", "x"], "`nearest_to` .*: expected without `-o`"),
-        (["a.txt", "-o", "c.txt", "--split", "none"], "`split`: expected without `-o`"),
-        (["a.txt", "-o", "c.txt", "--markup", "html"], "`markup`: expected without `-o`"),
-        (["a.txt", "-o", "c.txt", "--check", "--buffer-size", "1"], "`check`, `buffer_size` .*:"),
-        (["--encoding", "utf-16", "a dog"], "`encoding` is for files"),
+        (["a.txt", "-o", "c.txt", "--nearest-to", "x"], "--nearest-to.*: expected without `-o`"),
+        (["a.txt", "-o", "c.txt", "--split", "none"], "--split: expected without `-o`"),
+        (["a.txt", "-o", "c.txt", "--markup", "html"], "--markup: expected without `-o`"),
+        (["a.txt", "-o", "c.txt", "--check", "--buffer-size", "1"], "--check, --buffer-size.*:"),
+        (["--encoding", "utf-16", "a dog"], "--encoding is for files"),
         (["A dog \udcff runs."], r"Sentence 1 is not valid UTF-8. Received: 'A dog \\udcff runs"),
         (["A dog.", "\ud800"], "Sentence 2 is not valid UTF-8"),
     ],
@@ -357,7 +357,7 @@ def test_the_command_refuses_other_options_before_it_loads_the_model(tmp_path, c
     with pytest.raises(SystemExit):
         main(["translate", *words])
     assert (
-        "interrupted run with other settings (`max_source_length` (--max-source-length), `model`"
+        "interrupted run with other settings (--max-source-length, --model"
         in capsys.readouterr().err
     )
     assert kept.exists()
