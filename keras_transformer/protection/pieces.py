@@ -3,8 +3,9 @@
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, pairwise, zip_longest
 from typing import Any
 
@@ -30,6 +31,8 @@ _MERGED = re.compile(
     rf"|{PLACEHOLDER}(?:(?:[^\w\s{PLACEHOLDER}-{CLOSE}]{{0,3}}|[,:;]?[^\S\n]+){PLACEHOLDER})+"
     # A pair of tags without other text.
     rf"|{OPEN}[^\S\n]*+(?:{PLACEHOLDER}[^\S\n]*+)?{CLOSE}"
+    # A piece that stays as it is.
+    rf"|{LETTERS.pattern}"
 )
 _MOST_MERGES = 8  # of what belongs to the same placeholder
 _CLUSTER = re.compile(rf"(?<!\s)\s*{LETTERS.pattern}(?:\s|{LETTERS.pattern})*")
@@ -162,24 +165,23 @@ def _pair(pieces: Iterable[Piece]) -> None:
 def merged(skeleton: str, pieces: list[Piece]) -> tuple[str, list[Piece]]:
     """Join placeholders with what belongs to them."""
     for _ in range(_MOST_MERGES):
-        last, letters, kept, number = 0, [], [], 0
-        for match in _MERGED.finditer(skeleton):
-            first = number + len(LETTERS.findall(skeleton, last, match.start()))
-            kept += pieces[number:first]
-            texts = LETTERS.split(match[0])
-            number, last = first + len(texts) - 1, match.end()
-            contents = (piece.content for piece in pieces[first:number])
-            letter = PLACEHOLDER if PLACEHOLDER in match[0] else EMPTY
-            parts = chain(*zip_longest(texts, contents, fillvalue=""))
-            kept.append(Piece(joined(parts), letter))
-            letters.append((match.span(), letter))
-        if not letters:
+        source, kept = iter(pieces), []
+        before, skeleton = skeleton, _MERGED.sub(partial(_merge, source, kept), skeleton)
+        pieces = kept
+        if skeleton == before:
             break
-        bounds = [0, *chain(*(span for span, _ in letters)), len(skeleton)]
-        texts = [skeleton[slice(*x)] for x in zip(bounds[::2], bounds[1::2])]
-        skeleton = skeleton_of(texts, [letter for _, letter in letters])
-        pieces = kept + pieces[number:]
     return skeleton, pieces
+
+
+def _merge(source: Iterator[Piece], kept: list[Piece], match: re.Match[str]) -> str:
+    """Join the pieces of a match, and return the letter of the new one."""
+    texts = LETTERS.split(match[0])
+    found = [next(source) for _ in texts[1:]]
+    if len(match[0]) > 1:
+        parts = chain(*zip_longest(texts, (piece.content for piece in found), fillvalue=""))
+        found = [Piece(joined(parts), PLACEHOLDER if PLACEHOLDER in match[0] else EMPTY)]
+    kept += found
+    return found[0].letter
 
 
 def without_pieces(skeleton: str, pieces: list[Piece]) -> str:

@@ -103,7 +103,7 @@ def written(placed: Iterable[int | Piece], alignment: Alignment) -> Iterator[str
             last = f"{last}{part}"[-2:]
             continue
         after = _space_after(part, following)
-        if getattr(previous, "end", None) is part and part.is_left and not after:
+        if getattr(previous, "end", None) is part and not (part.is_joined or after):
             after = " " * _is_word(following)  # after a pair that encloses no words
         yield from (_space_before(part, previous, last), part, after)
         last = f"{last}{part.raw}{after}"[-2:]
@@ -150,7 +150,8 @@ def _space_after(piece: Piece, following: str | Piece | None) -> str:
     if following is None:
         return "" if piece.follows or piece.next else piece.after
     if isinstance(following, Piece):
-        return piece.after if following is piece.next else ""
+        is_apart = (piece.letter, following.letter) == (PLACEHOLDER, OPEN)
+        return piece.after if following is piece.next else " " * is_apart
     if not piece.after:
         return " " if _begins_word(piece, following) else ""
     letter, is_spaceless = following[0], _has_no_spaces(following)

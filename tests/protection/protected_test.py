@@ -164,6 +164,7 @@ def linked(text, translation, pairs):
          "er <b>gab nun schnell auf</b> dann"),
         # Its words have no translation.
         ("a <b>so</b> red car", "ein rotes Auto", "0-0 2-1 3-2", "ein <b></b> rotes Auto"),
+        ("un<b>man</b>ly red car", "rotes Auto", "1-0 2-1", "<b></b>rotes Auto"),
         # A tag inside a word goes around the word.
         ("<b>H</b>ello you", "du hallo", "0-1 1-0", "du <b>hallo</b>"),
         # Placeholders stand next to the words that they stood next to.
@@ -221,6 +222,13 @@ def test_symbols_stand_for_parts_and_a_wrong_symbol_does_not_count():
     assert str(restored) == 'Ein <b>Mann</b> zahlt %s für {name}<x id="1"/>.'
     ordered = protect("%s of %s", symbols=True)  # in the order of their values
     assert str(ordered.restore(f"{two} von {one}")) == "%s von %s"
+
+
+def test_a_symbol_that_the_model_left_out_stands_apart_from_a_tag():
+    protected = protect("he sits on {x} a wo<b>man</b>", symbols=True)
+    translation = "er sitzt auf der Frau"
+    links = linked(protected.text.replace(SYMBOLS[0], "x"), translation, "0-0 1-1 2-2 5-3 5-4")
+    assert str(protected.restore(translation, links)) == "er sitzt auf {x} <b>der Frau</b>"
 
 
 def test_patterns_of_the_caller_are_kept():
