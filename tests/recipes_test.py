@@ -229,7 +229,7 @@ def other_trainings():
     """Options that do not go with the run's folder, and what must be named."""
     yield [], ["--resume", "--overwrite", "--output-dir"]
     yield ["--resume", "--overwrite"], ["not both"]
-    yield ["--resume", "--steps", "4"], ["step-5", "`steps` must be at least 5"]
+    yield ["--resume", "--steps", "4"], ["step-5", "--steps must be at least 5"]
     yield ["--resume", "--variant", "small"], ["variant=tiny", "small"]
     yield ["--resume", "--batch-tokens", "600"], ["batch_tokens=512", "600"]
     yield ["--resume", "--seed", "4"], ["seed=3", "4"]
@@ -379,7 +379,7 @@ def test_visualize_draws_the_attention_of_a_given_translation(
     assert sorted(path.name for path in folder.iterdir()) == files
     with pytest.raises(SystemExit):
         call(monkeypatch, "visualize.py", *arguments, "--words", "elephant")
-    assert "`words` must be among the tokens. Received: elephant" in capsys.readouterr().err
+    assert "--words must be among the tokens. Received: elephant" in capsys.readouterr().err
 
 
 def test_n_best_translations_come_from_the_best_to_the_worst(trained, monkeypatch, capsys):
@@ -470,13 +470,18 @@ def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
 
     scores, greedy = tmp_path / "scores.json", ("--beam-size", "1", "--alpha", "0")
     arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data, *greedy)
-    capsys.readouterr()
+    with pytest.raises(SystemExit):  # Evaluating holds nothing out.
+        call(monkeypatch, "evaluate.py", *arguments, "--source", "xx", "--target", "yy")
+    assert "--split must be the part of two files' names" in capsys.readouterr().err
+    for side, language in enumerate(("xx", "yy")):
+        (data / f"few.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs[:4]))
+    arguments = (*arguments, "--split", "few")
     back = ("--source", "yy", "--target", "xx", "--output-json", scores)
     call(monkeypatch, "evaluate.py", *arguments, *back)
     # By default the other direction has its own tag.
-    outputs = (run / "model.test.hypotheses.txt").read_text()
+    outputs = (run / "model.few.hypotheses.txt").read_text()
     call(monkeypatch, "evaluate.py", *arguments, *back, "--tag", "<2xx>")
-    assert (run / "model.test.hypotheses.txt").read_text() == outputs
+    assert (run / "model.few.hypotheses.txt").read_text() == outputs
     facts = json.loads(scores.read_text())
     assert facts["placeholders"]["num_placeholders"] == facts["num_sentences"] == 4
     assert {*facts["findings"]} > {"any", "placeholders", "repetition"}
@@ -549,7 +554,7 @@ def bad_inputs():
     yield "no coordinator", {}, {"--num-processes": "2"}, ["coordinator", "HOST:PORT"]
     yield "token budget", {}, {"--batch-tokens": "8"}, ["batch_tokens=8", "longest"]
     yield "no checkpoint", {}, {"--average": "0"}, ["average=0", "positive"]
-    yield "seed", {}, {"--seed": "-1"}, ["`seed`", "seed=-1"]
+    yield "seed", {}, {"--seed": "-1"}, ["--seed", "seed=-1"]
     yield "another corpus", {}, {"--also": "data_dir=x,tag"}, ["NAME=VALUE", "data_dir=x,tag"]
 
 

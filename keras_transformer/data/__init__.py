@@ -9,6 +9,7 @@ Parallel corpora
 - `catalog_pairs`: reads program messages and their translations.
 - `filter_pairs`: removes unsuitable pairs, as `FilterOptions` define them.
 - `split_sentences`: splits a paragraph into sentences.
+- `pairs_to_arrays`: converts sentence pairs to the arrays of Keras's own `fit`.
 
 Vocabulary (section 5.1)
 

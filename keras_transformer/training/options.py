@@ -111,14 +111,14 @@ class OptimizerOptions:
     """Options for the optimizer (section 5.3)."""
 
     warmup_steps: int = default_with_init(2000, _tuning_warmup)
-    """Updates over which the learning rate increases (section 5.3). With --init: 20, or fewer of
+    """Updates over which the learning rate increases (section 5.3). With `init`: 20, or fewer of
     less than 300 updates."""
     peak_learning_rate: float | None = default_with_init(0.003, _tuning_rate)
     """Learning rate at the end of the warm-up; "None" for the paper's, 1 / sqrt(hidden_dim *
-    warmup_steps). With --init and without --lora: 0.001."""
+    warmup_steps). With `init` and without `lora`: 0.001."""
     cooldown_steps: int = default_with_init(0, _tuning_cooldown)
     """Number of last updates over which the learning rate falls to zero (Hägele et al., 2024). 0:
-    it only falls as in the paper. With --init: 200, or two thirds of fewer than 300 updates."""
+    it only falls as in the paper. With `init`: 200, or two thirds of fewer than 300 updates."""
     ema: float | None = None
     """Momentum of a moving average of the weights (0.999, for example), used instead of averaged
     checkpoints."""
@@ -147,9 +147,9 @@ class FitOptions:
     """Options for the length of a training and its validations (section 5.2)."""
 
     steps: int = mutable_on_resume(default_with_init(7500, lambda *_: _TUNING_STEPS))
-    """Number of updates. With --init: 300."""
+    """Number of updates. With `init`: 300."""
     interval: int = default_with_init(500, lambda *_: 100)
-    """Updates between two validations. With --init: 100."""
+    """Updates between two validations. With `init`: 100."""
     steps_per_execution: int = mutable_on_resume(1)
     """Batches that Keras trains on before it handles logs, checkpoints and signals (JAX,
     TensorFlow). Use several if the device takes only a few milliseconds per step."""
@@ -172,7 +172,7 @@ class CheckpointOptions:
     checkpoint_minutes: float | None = mutable_on_resume(None)
     """Minutes between two checkpoints, instead of updates. The paper uses 10 (section 6.1)."""
     average: int = mutable_on_resume(default_with_init(5, lambda *_: 1))
-    """Number of last checkpoints to average into the model (section 6.1). With --init: 1."""
+    """Number of last checkpoints to average into the model (section 6.1). With `init`: 1."""
     keep: int = mutable_on_resume(0)
     """Number of checkpoints to keep, if it is more than the number to average."""
     keep_best: str | None = mutable_on_resume(None)
