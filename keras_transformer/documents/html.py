@@ -9,73 +9,69 @@ from dataclasses import replace
 
 from keras_transformer.documents import xml_events
 from keras_transformer.documents.document import TextDocument
-from keras_transformer.documents.html_events import NAMESPACES, html_events
+from keras_transformer.documents.html_events import FOREIGN, html_events
 from keras_transformer.documents.markup import Event, Rules, add_units
 from keras_transformer.documents.text_part import TextPart
 
-# The elements that may be part of a unit. (Void and raw ones are in `html_events`.)
-_INLINE = frozenset(
+# The elements that may be part of a unit, and those that are not translated. (Void elements and
+# those without tags are in `html_events`.)
+_INLINE = (
     "a abbr acronym b bdi bdo big br cite code data del dfn em font g i img input ins kbd label "
     "mark math nobr output ph picture q rb rp rt rtc ruby s samp script small source span strike "
-    "strong style sub sup svg template time tt u var wbr x x-ph".split()
-)
-_KEPT = frozenset(
+    "strong style sub sup svg template time tt u var wbr x x-ph"
+).split()
+_KEPT = (
     "code iframe kbd math noembed noframes pre samp script style svg template textarea var xmp"
-    "".split()
-)
+).split()
 _ALONE = {
     **dict.fromkeys(("br", "img", "input"), "separator"),
     **dict.fromkeys(("ph", "x", "x-ph"), "placeholder"),
 }
-# The attributes that the HTML standard and ARIA call translatable, of any and of some elements.
-_ATTRIBUTES = ("title", "aria-label", "aria-description", "aria-placeholder", "aria-valuetext")
-_ATTRIBUTES_OF = {
-    **{"area": ("alt",), "img": ("alt",), "input": ("alt", "placeholder")},
-    **{"optgroup": ("label",), "option": ("label",), "track": ("label",)},
-    **{"table": ("summary",), "textarea": ("placeholder",), "th": ("abbr",)},
+# The attributes that the HTML standard and ARIA call translatable, and their elements.
+_ATTRIBUTES = {
+    **{"alt": ("area", "img", "input"), "placeholder": ("input", "textarea"), "abbr": ("th",)},
+    **{"label": ("optgroup", "option", "track"), "summary": ("table",), "title": "*"},
+    **dict.fromkeys(("aria-label", "aria-description", "aria-placeholder", "aria-valuetext"), "*"),
 }
 _BUTTONS = ("submit", "button", "reset")
-_DESCRIPTIONS = frozenset(
-    "description title og:title og:description og:image:alt twitter:title twitter:description "
-    "twitter:image:alt dc.title dc.description application-name apple-mobile-web-app-title".split()
+_DESCRIPTIONS = re.compile(
+    r"((og:|twitter:|dc\.)?(title|description)|(og|twitter):image:alt|application-name)", re.I
 )
-# An element -> the open elements that its start tag ends, if none of the elements in the second
-# list was opened in them.
-_CELLS = "td th caption".split()
-_TABLE = frozenset("table tbody thead tfoot tr".split())
-_SCOPES = ["table", "template", "object", "button", *_CELLS]
-_ENDS: dict[str, tuple[Iterable[str], Iterable[str]]] = {
-    **dict.fromkeys(
-        "address article aside blockquote center details dialog dir div dl fieldset figcaption "
-        "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr listing main menu nav ol p pre "
-        "search section summary table ul xmp".split(),
-        (["p"], _SCOPES),
-    ),
-    "li": (["li", "p"], ["ul", "ol", "menu", "dir", *_SCOPES]),
-    **dict.fromkeys(("dd", "dt"), (["dd", "dt", "p"], ["dl", *_SCOPES])),
-    **dict.fromkeys(("td", "th"), (["td", "th", "caption"], ["table", "template"])),
-    "tr": (["tr", "caption", "colgroup"], ["table", "template"]),
-    **dict.fromkeys(
-        ("tbody", "thead", "tfoot"),
-        (["tbody", "thead", "tfoot", "caption", "colgroup"], ["table", "template"]),
-    ),
-    "option": (["option"], ["select", "datalist"]),
-    "optgroup": (["option", "optgroup"], ["select"]),
-    **dict.fromkeys(("rt", "rp", "rb", "rtc"), (["rt", "rp", "rb"], ["ruby"])),
-    **{name: ([name], _SCOPES) for name in ("a", "button", "nobr")},
-    "body": (["head"], []),
+# Elements, the open elements that their start tags end, and those in which they do not.
+_SCOPES = "table template object button td th caption"
+_ENDS = {
+    name: (ended.split(), scopes.split())
+    for names, ended, scopes in (
+        (
+            "address article aside blockquote center details dialog dir div dl fieldset",
+            "p",
+            _SCOPES,
+        ),
+        ("figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr listing", "p", _SCOPES),
+        ("main menu nav ol p pre search section summary table ul xmp", "p", _SCOPES),
+        ("li", "li p", f"ul ol menu dir {_SCOPES}"),
+        ("dd dt", "dd dt p", f"dl {_SCOPES}"),
+        ("td th", "td th caption", "table template"),
+        ("tr", "tr caption colgroup", "table template"),
+        ("tbody thead tfoot", "tbody thead tfoot tr caption colgroup", "table template"),
+        ("option optgroup", "option", "select datalist"),
+        ("rt rp rb rtc", "rt rp rb", "ruby"),
+        *((name, name, _SCOPES) for name in ("a", "button", "nobr")),
+    )
+    for name in names.split()
 }
+_CELLS, _IN_TABLES = ("td", "th", "caption"), ("table", "tbody", "thead", "tfoot", "tr")
 
 
 def _is_inline(event: Event) -> bool:
-    return event.name in _INLINE or event.namespace in NAMESPACES.values()
+    return event.name in _INLINE or event.namespace in FOREIGN.values()
 
 
 def _marked_by_author(event: Event) -> str | None:
     """Return the reason that attributes give for not translating an element, `""` for none."""
-    translate = event.get("translate")
-    if translate is not None and translate.strip().lower() in ("no", "yes", ""):
-        return 'with translate="no"' if translate.strip().lower() == "no" else ""
+    translate = (event.get("translate") or "").lower()
+    if translate in ("no", "yes"):
+        return 'with translate="no"' if translate == "no" else ""
     return "with class notranslate" if "notranslate" in (event.get("class") or "").split() else None
 
 
@@ -86,16 +82,20 @@ def _reason(event: Event) -> str | None:
 
 def _attributes(event: Event) -> Iterator[str]:
     """Yield the names of the attributes that are texts."""
-    if _marked_by_author(event):
-        return
-    yield from _ATTRIBUTES
-    yield from _ATTRIBUTES_OF.get(event.name, ())
+    own = _own_attribute(event)
+    for name in () if _marked_by_author(event) else event.attributes:
+        elements = _ATTRIBUTES.get(name, ())
+        if elements == "*" or event.name in elements or name == own:
+            yield name
+
+
+def _own_attribute(event: Event) -> str:
+    """Return the attribute that is a text because of another one, or `""`."""
     if event.name == "input" and (event.get("type") or "").lower() in _BUTTONS:
-        yield "value"
-    if event.name == "meta":
-        names = ((event.get(x) or "").lower() for x in ("name", "property", "itemprop"))
-        if any(name in _DESCRIPTIONS for name in names):
-            yield "content"
+        return "value"
+    names = map(event.get, ("name", "property", "itemprop"))
+    is_text = event.name == "meta" and any(_DESCRIPTIONS.fullmatch(name or "") for name in names)
+    return "content" if is_text else ""
 
 
 def _escape(text: str) -> str:
@@ -186,18 +186,18 @@ class _Ends:
             yield event
 
     def _read(self, index: int, event: Event) -> None:
-        if event.kind == "end":
-            depth = self._last([event.name])
-            if depth < 0 or (depth < self._last(_CELLS) and event.name not in _TABLE):
-                self.events[index] = event._replace(name="")  # Browsers ignore it.
-            else:
-                self._close(depth + 1, index)
-                self._depths[self.events[self._opened.pop()].name].pop()
-        else:
+        if event.kind != "end":
             names, scopes = _ENDS.get(event.name, ((), ()))
             limit = self._last(scopes)
             depths = [depth for depth in map(self._last, zip(names)) if depth > limit]
             self._close(min(depths, default=len(self._opened)), index)
+        elif (depth := self._last([event.name])) < 0 or (
+            depth < self._last(_CELLS) and event.name not in _IN_TABLES
+        ):
+            self.events[index] = event._replace(name="")  # Browsers ignore it.
+        else:
+            self._close(depth + 1, index)
+            self._depths[self.events[self._opened.pop()].name].pop()
         self._num_seen = min(self._num_seen, len(self._opened))
         if not _is_inline(event):
             self._blocks.update(dict.fromkeys(self._opened[self._num_seen :], index))
@@ -269,7 +269,7 @@ def declared_encoding(data: bytes) -> str | None:
     Args:
         data: the content of the page.
     """
-    head = data[:_LONGEST_HEAD]
+    head = data[: 1 << 16]
     for event in html_events(head.decode("latin-1")):
         if event.name != "meta":
             continue
@@ -280,9 +280,6 @@ def declared_encoding(data: bytes) -> str | None:
         if label and (codec := _codec(label)):
             return codec
     return _codec(xml_events.declared_encoding(head) or "")
-
-
-_LONGEST_HEAD = 1 << 16
 
 
 def _codec(label: str) -> str | None:
@@ -299,11 +296,12 @@ def _codec(label: str) -> str | None:
 
 def _handle(error: UnicodeError) -> tuple[str | bytes, int]:
     """Read the bytes that browsers read as control characters, and write references."""
+    is_single = getattr(error, "encoding", "") == "charmap"  # one byte per character
     if isinstance(error, UnicodeDecodeError):
-        if 0x80 <= (byte := error.object[error.start]) < 0xA0:
+        if is_single and 0x80 <= (byte := error.object[error.start]) < 0xA0:
             return chr(byte), error.start + 1
     elif isinstance(error, UnicodeEncodeError):
-        if "\x80" <= error.object[error.start] < "\xa0":
+        if is_single and "\x80" <= error.object[error.start] < "\xa0":
             return bytes([ord(error.object[error.start])]), error.start + 1
         return codecs.xmlcharrefreplace_errors(error)
     raise error

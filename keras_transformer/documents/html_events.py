@@ -12,24 +12,13 @@ from html.entities import html5
 
 from keras_transformer.documents.markup import Attribute, Event
 
-NAMESPACES = {"svg": "http://www.w3.org/2000/svg", "math": "http://www.w3.org/1998/Math/MathML"}
-VOID = frozenset(
+FOREIGN = {"svg": "http://www.w3.org/2000/svg", "math": "http://www.w3.org/1998/Math/MathML"}
+_VOID = (
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source "
-    "track wbr".split()
-)
-# Elements whose content has no tags. References are read in those of the second line.
-RAW = {
-    **dict.fromkeys("iframe noembed noframes plaintext script style xmp".split(), False),
-    **dict.fromkeys("textarea title".split(), True),
-}
-# Elements of SVG and MathML whose content is HTML, and tags that end an unclosed <svg> or <math>.
-_HTML_INSIDE = frozenset("foreignobject desc title annotation-xml".split())
-_NESTED = _HTML_INSIDE | NAMESPACES.keys()
-_HTML_ONLY = frozenset(
-    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
-    "listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
-    "".split()
-)
+    "track wbr"
+).split()
+# Elements whose content has no tags. That of the last two has references.
+_RAW = "iframe noembed noframes plaintext script style xmp textarea title".split()
 # Each search begins where the one before ended, and one without an end is the last: so the time
 # is linear.
 _MARKUP = re.compile(r"<(?:(/?)([A-Za-z][^\t\n\f\r />]*)|[!?]|/(?=.))", re.DOTALL)
@@ -53,75 +42,53 @@ def html_events(text: str) -> Iterator[Event]:
     Args:
         text: the text.
     """
-    place = 0
-    foreign: list[str] = []  # open elements: <svg>, <math>, and those in them that have HTML
+    place = foreign = 0  # Up to `foreign`, there is SVG or MathML.
+    without_end = set()
     while found := _MARKUP.search(text, place):
-        begin = found.start()
-        yield from _text_events(text, place, begin)
-        event = _tag(text, found, foreign) if found[2] else _other(text, begin, foreign)
-        if event is None:
-            yield Event("other", begin, len(text), text=text[begin:])
-            return
-        yield event
-        place = event.stop
-        if event.kind == "start" and event.name in RAW and not event.namespace:
-            begin, place = place, _end_of_raw(text, place, event.name)
-            yield from _text_events(text, begin, place, RAW[event.name])
+        yield from _text_events(text, place, found.start())
+        yield (event := _event(text, found, found.start() < foreign))
+        place, name = event.stop, event.name
+        if event.kind != "start" or place <= foreign:
+            continue
+        if name in FOREIGN and name not in without_end:
+            foreign = _end_of_raw(text, place, name)
+            if foreign == len(text):
+                without_end.add(name)
+                foreign = 0
+        elif name in _RAW:
+            begin, place = place, _end_of_raw(text, place, name)
+            yield from _text_events(text, begin, place, name in _RAW[-2:])
     yield from _text_events(text, place, len(text))
 
 
-def _tag(text: str, found: re.Match, foreign: list[str]) -> Event | None:
-    """Return the event of a tag, or None if it has no end, and update `foreign`."""
-    begin, name = found.start(), found[2].translate(_CAPITALS)
+def _event(text: str, found: re.Match, is_foreign: bool) -> Event:
+    """Return the event of a tag, a comment or similar."""
+    begin, name = found.start(), (found[2] or "").translate(_CAPITALS)
     attributes: dict[str, Attribute] = {}
-    stop, is_closed = _end_of_tag(text, found.end(), attributes)
+    if name:
+        stop, is_closed = _end_of_tag(text, found.end(), attributes)
+        is_empty = name in _VOID or (is_closed and (is_foreign or name not in _RAW))
+        kind = "end" if found[1] else "empty" if is_empty else "start"
+    else:
+        kind, stop = "other", _end_of_other(text, begin, is_foreign)
     if stop < 0:
-        return None
-    if found[1]:
-        namespace = _namespace(name, foreign)
-        if name in foreign[-2:]:
-            del foreign[-1 if name == foreign[-1] else -2 :]
-        return Event("end", begin, stop, name, namespace=namespace)
-    namespace, is_empty = _opened(name, is_closed, foreign)
-    return Event("empty" if is_empty else "start", begin, stop, name, "", attributes, namespace)
+        return Event("other", begin, len(text), text=text[begin:])
+    namespace = FOREIGN["svg"] if is_foreign else FOREIGN.get(name, "")
+    return Event(kind, begin, stop, name, "", attributes, namespace)
 
 
-def _opened(name: str, is_closed: bool, foreign: list[str]) -> tuple[str, bool]:
-    """Return the namespace of an element, and whether it is empty, and update `foreign`."""
-    while name in _HTML_ONLY and _is_foreign(foreign):
-        foreign.pop()
-    namespace = _namespace(name, foreign)
-    is_empty = name in VOID or (is_closed and (namespace != "" or name not in RAW))
-    if namespace and not is_empty and name in _NESTED:
-        foreign.append(name)
-    return namespace, is_empty
-
-
-def _other(text: str, begin: int, foreign: list[str]) -> Event | None:
-    """Return the event of a comment, a declaration or an instruction, or None without an end."""
+def _end_of_other(text: str, begin: int, is_foreign: bool) -> int:
+    """Return the end of a comment, a declaration or an instruction, or -1."""
     if text.startswith("<!--", begin):
         comment = _COMMENT.match(text, begin)
-        return Event("other", begin, comment.end()) if comment else None
-    is_cdata = _is_foreign(foreign) and text.startswith("<![CDATA[", begin)
-    end = "]]>" if is_cdata else ">"
+        return comment.end() if comment else -1
+    end = "]]>" if is_foreign and text.startswith("<![CDATA[", begin) else ">"
     place = text.find(end, begin)
-    return Event("other", begin, place + len(end)) if place >= 0 else None
-
-
-def _is_foreign(foreign: list[str]) -> bool:
-    return bool(foreign) and foreign[-1] in NAMESPACES
-
-
-def _namespace(name: str, foreign: list[str]) -> str:
-    return NAMESPACES.get(name) or (NAMESPACES[foreign[-1]] if _is_foreign(foreign) else "")
+    return place + len(end) if place >= 0 else -1
 
 
 def _end_of_tag(text: str, place: int, attributes: dict[str, Attribute]) -> tuple[int, bool]:
-    """Read the attributes of a tag from the end of its name.
-
-    Returns:
-        The end of the tag, or -1, and whether it ends with `/>`.
-    """
+    """Read the attributes of a tag, and return its end, or -1, and whether it ends with `/>`."""
     while found := _ATTRIBUTE.match(text, place):
         place = found.end()
         if found[1]:
@@ -143,9 +110,8 @@ def _end_of_raw(text: str, place: int, name: str) -> int:
     """Return the end of the content of an element without tags."""
     if name == "script":
         return _end_of_script(text, place)
-    if name == "plaintext":
-        return len(text)
-    found = re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search(text, place)
+    end = r"\Z" if name == "plaintext" else rf"</{name}(?=[\t\n\f\r />])"
+    found = re.compile(end, re.IGNORECASE).search(text, place)
     return found.start() if found else len(text)
 
 
@@ -165,17 +131,13 @@ def _end_of_script(text: str, place: int) -> int:
 
 def _text_events(text: str, start: int, stop: int, references: bool = True) -> Iterator[Event]:
     """Yield the events of characters. A reference is an event of its own."""
-    if references:
-        for found in _REFERENCE.finditer(text, start, stop):
-            raw = _known(found[0])
-            if not raw:
-                continue
+    for found in _REFERENCE.finditer(text, start, stop) if references else ():
+        if raw := _known(found[0]):
             if start < found.start():
                 yield Event("text", start, found.start(), text=text[start : found.start()])
             start, value = found.start() + len(raw), _decoded(raw)
             # Others, such as `&#1;`, could not be written as characters.
-            kind = "text" if value else "other"
-            yield Event(kind, found.start(), start, text=value)
+            yield Event("text" if value else "other", found.start(), start, text=value)
     if start < stop:
         yield Event("text", start, stop, text=text[start:stop])
 
