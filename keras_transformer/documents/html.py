@@ -16,7 +16,7 @@ from keras_transformer.documents.text_part import TextPart
 # The elements that may be part of a unit, and those that are not translated. (Void elements and
 # those without tags are in `html_events`.)
 _INLINE = (
-    "a abbr acronym b bdi bdo big br cite code data del dfn em font g i img input ins kbd label "
+    "a abbr acronym b bdi bdo big cite code data del dfn em font g i img input ins kbd label "
     "mark math nobr output ph picture q rb rp rt rtc ruby s samp script small source span strike "
     "strong style sub sup svg template time tt u var wbr x x-ph"
 ).split()
@@ -24,7 +24,7 @@ _KEPT = (
     "code iframe kbd math noembed noframes pre samp script style svg template textarea var xmp"
 ).split()
 _ALONE = {
-    **dict.fromkeys(("br", "img", "input"), "separator"),
+    **dict.fromkeys(("img", "input"), "separator"),
     **dict.fromkeys(("ph", "x", "x-ph"), "placeholder"),
 }
 # The attributes that the HTML standard and ARIA call translatable, and their elements.

@@ -799,7 +799,7 @@ class Translator(Task):
             f"more than {self.source_limit()} tokens in": [],
         }
         for index, text in enumerate(window):
-            shown = f"sentences[{first + index}]={reprlib.repr(text.source)}"
+            shown = f"sentences[{first + index}]={reprlib.repr(str(text.source))}"
             for sentences, is_found in zip(found.values(), (text.has_unknown, text.is_cut)):
                 if is_found:
                     sentences.append(shown)

@@ -71,7 +71,7 @@ def translated(document, folder, change=upper_unit, languages=()):
 def test_pages_contents_and_titles_are_texts(tmp_path):
     document = read(tmp_path, book())
     assert [unit.text for unit in document.units] == [
-        *("a dog", "all of it", "cover", "words", "one", "oldpage", "a dog", "one")
+        *("a dog", "all of it", "cover", "words", "one", "old", "page", "a dog", "one")
     ]
     assert document.skipped == {"in data about the book": 2}
     new = translated(document, tmp_path, languages=("en", "de"))

@@ -175,7 +175,7 @@ def test_blocks_titles_and_attributes_are_units():
         "<img src=x ALT='An image'>"
     )
     assert [unit.marked.text for unit in html_part(page).units] == [
-        *("My & page", "A black < white dogNext line", 'A "tip"', "Link", "Two  words"),
+        *("My & page", "A black < white dog", "Next line", 'A "tip"', "Link", "Two  words"),
         "An image",
     ]
     assert skipped(page) == {"in style": 1, "in script": 1}
@@ -298,7 +298,7 @@ def test_attributes_in_tags_of_a_unit_and_in_kept_pieces_are_written_too():
 
 
 def test_line_breaks_and_pictures_are_separators_and_wbr_is_a_mark():
-    (unit,) = html_part("<p>a<br>b<img>c<wbr>d<ph id=1 />e</p>").units
+    (unit,) = html_part("<p>a<input>b<img>c<wbr>d<ph id=1 />e</p>").units
     assert [span.kind for _, span in unit.marked.spans] == [
         *("separator", "separator", "mark", "placeholder")
     ]

@@ -13,8 +13,8 @@ TEXTS = {
         "Ein <b>schwarzer Hund</b> rennt durch den Schnee."
     ),
     "A man pays %s for {name}.": "Ein Mann hält %s für {name}.",
-    'Two <i>men</i> <br/> sit on <a href="https://example.org/a?b=c&d">a bench</a>.': (
-        'Zwei <i>Männer</i> <br/> sitzen auf <a href="https://example.org/a?b=c&d">einer Bank</a>.'
+    'Two <i>men</i> <img/> sit on <a href="https://example.org/a?b=c&d">a bench</a>.': (
+        'Zwei <i>Männer</i> <img/> sitzen auf <a href="https://example.org/a?b=c&d">einer Bank</a>.'
     ),
     "A girl eats %1$d apples and ${count} pears.": "Ein Mädchen isst %1$d und ${count}.",
     "See https://example.org/x_y(z). A dog runs.": "https://example.org/x_y(z). Ein Hund rennt.",
