@@ -1,6 +1,7 @@
 """Codes of languages."""
 
 import re
+from typing import Any
 
 # The codes of ISO 639-3, and some macrolanguages, as in NLLB-200 and OPUS-MT.
 _TWO_LETTERS = {
@@ -23,6 +24,16 @@ _TWO_LETTERS = {
 # Codes that were replaced by others.
 _REPLACED = {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro"}
 
+# The scripts that a tag names: those in which a language is less common, or one of several.
+_SCRIPTS = {
+    *("ace-Arab ar-Latn az-Arab az-Cyrl bjn-Arab bs-Cyrl hi-Latn ja-Latn kk-Arab knc-Arab").split(),
+    *("ks-Deva ku-Arab ky-Arab min-Arab mn-Mong ms-Arab pa-Arab ru-Latn sd-Deva sr-Cyrl").split(),
+    *("sr-Latn taq-Tfng tg-Arab uz-Arab uz-Cyrl zh-Hans zh-Hant").split(),
+}
+_CODE = re.compile(
+    r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|\d{3}))?(?:@(latin|cyrillic))?"
+)
+
 
 def language_code(language: str) -> str:
     """Return the language without its region or script, in two letters if it has such a code.
@@ -31,6 +42,28 @@ def language_code(language: str) -> str:
     """
     code = re.split("[-_@.]", language.strip().lower())[0]
     return _REPLACED.get(code) or _TWO_LETTERS.get(code, code)
+
+
+def is_language_code(code: Any) -> bool:
+    """Return whether a value has the form of the code of a language, such as `"de"`."""
+    return isinstance(code, str) and bool(_CODE.fullmatch(code.strip()))
+
+
+def language_tag(code: str) -> str:
+    """Return the tag of BCP 47 for a language, as files declare it.
+
+    `"deu_Latn"` becomes `"de"`, `"pt_BR"` becomes `"pt-BR"` and `"zho_Hant"` becomes `"zh-Hant"`.
+    A code of another form stays as it is.
+    """
+    found = _CODE.fullmatch(code.strip())
+    if not found:
+        return code
+    name, script, region, modifier = found.groups(default="")
+    language = language_code(name)
+    script = script.title() or {"latin": "Latn", "cyrillic": "Cyrl"}.get(modifier, "")
+    is_named = f"{language}-{script}" in _SCRIPTS
+    is_region = region and region.upper() != "XX"  # as in mBART's "en_XX"
+    return "-".join([language, *[script] * is_named, *[region.upper()] * bool(is_region)])
 
 
 def is_same_language(code: str, other: str) -> bool:

@@ -122,8 +122,12 @@ def main(options: Options) -> None:
     if options.tag is not None:
         translator = translator.tagged(*options.tag)
     translator = translator.protecting(options.markup, options.protect)
-    if document is not None:
-        _translate_document(document, translator, options)
+    if document is not None and options.output is not None:
+        report = translate_file(
+            *(document, options.output, translator, options.target_lang, options.source_lang),
+            settings=_settings(options),
+        )
+        print(f"{options.output}: {report}", file=sys.stderr)
         return
     num_results = 1 if options.n_best is None else options.n_best
     references = None if options.nearest_to is None else References(options, translator)
@@ -184,16 +188,6 @@ def _settings(options):
         for name, value in vars(options).items()
         if name not in (*_WITHOUT_EFFECT, *_OF_LINES) and value not in (None, False, ())
     }
-
-
-def _translate_document(document, translator, options):
-    source, target = (
-        getattr(options, f"{side}_lang") or translator.metadata.get(side)
-        for side in ("source", "target")
-    )
-    settings = _settings(options)
-    report = translate_file(document, options.output, translator, target, source, None, settings)
-    print(f"{options.output}: {report}", file=sys.stderr)
 
 
 def given_or_read(options):

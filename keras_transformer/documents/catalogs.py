@@ -14,7 +14,7 @@ from keras_transformer.documents.catalog_entries import (
 from keras_transformer.documents.document import TextDocument, marked
 from keras_transformer.documents.text_part import Edit, TextPart
 from keras_transformer.errors import UserError
-from keras_transformer.language_codes import language_code
+from keras_transformer.language_codes import language_code, language_tag
 from keras_transformer.protection.spans import MarkedText
 from keras_transformer.untranslated import UNTRANSLATED
 
@@ -164,9 +164,12 @@ class _CatalogPart(TextPart):
         if self._header is None:
             return
         _, start, stop = self._header.translations[0]
+        # gettext writes "pt_BR" and "sr@latin" where BCP 47 has "pt-BR" and "sr-Latn".
+        code = self.target_lang or ""
+        language = code if "@" in code else language_tag(code).replace("-", "_")
         for pattern, new in (
             (r"charset=(CHARSET)", "UTF-8"),
-            (r"\"Language:([ \t]*)(?:\\n)?\"", self.target_lang and f" {self.target_lang}"),
+            (r"\"Language:([ \t]*)(?:\\n)?\"", language and f" {language}"),
             (r"Plural-Forms:[ \t]*(nplurals=INTEGER; plural=EXPRESSION;)", self._rule()),
         ):
             if new and (found := re.compile(pattern).search(self.text, start, stop)):

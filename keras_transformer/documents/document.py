@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_transformer.documents.text_part import LONGEST_UNIT, TextPart
 from keras_transformer.errors import UserError
-from keras_transformer.language_codes import is_same_language
+from keras_transformer.language_codes import is_same_language, language_tag
 from keras_transformer.protection.spans import MarkedText, Span
 
 _MARKS = (
@@ -117,7 +117,7 @@ class Document:
         for part in self.parts:
             stop = start + len(part.units)
             edits = [
-                (*place, target_lang)
+                (*place, language_tag(target_lang))
                 for place in part.languages
                 if target_lang and source and _is_same(part.text[slice(*place)], source)
             ]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from keras_transformer.documents.document import Document
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, check_writable, sibling_path
-from keras_transformer.language_codes import may_be_same_language
+from keras_transformer.language_codes import is_language_code, may_be_same_language
 from keras_transformer.protection import protect
 from keras_transformer.protection.spans import MarkedText
 
@@ -133,8 +133,10 @@ def translate_file(
             translations. Such a function gets texts without tags, which are put back in proportion
             to their places.
         target_lang: the language of the translations. A file that declares another is refused.
+            Defaults to the translator's.
         source_lang: the language of the texts. Where the file declares it, the language of the
-            translations takes its place. Defaults to the first language that the file declares.
+            translations takes its place. Defaults to the translator's, and then to the first
+            language that the file declares.
         encoding: as for `read_document`.
         settings: everything the translations depend on, such as the name of the model, for JSON. An
             interrupted run is continued only with the same settings.
@@ -147,7 +149,11 @@ def translate_file(
             ending, the file is in another language, or an interrupted run had other settings.
     """
     document = source if isinstance(source, Document) else read_document(source, encoding)
-    target = Path(target)
+    target, metadata = Path(target), getattr(translate, "metadata", {})
+    source_lang, target_lang = (
+        given or (metadata[side] if is_language_code(metadata.get(side)) else None)
+        for side, given in (("source", source_lang), ("target", target_lang))
+    )
     check_target(document, target, target_lang)
     memory = _Memory(target, [settings, target_lang, source_lang])
     units = {_key(unit): unit for unit in document.units}

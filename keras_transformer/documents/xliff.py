@@ -10,7 +10,7 @@ from keras_transformer.documents.markup import Event, Rules, add_units, escape_x
 from keras_transformer.documents.text_part import Edit, TextPart, splice, within
 from keras_transformer.documents.xml_events import declared_encoding, encoded_xml, xml_events
 from keras_transformer.errors import UserError
-from keras_transformer.language_codes import may_be_same_language
+from keras_transformer.language_codes import language_tag, may_be_same_language
 from keras_transformer.protection.spans import MarkedText, Span
 
 _UNTRANSLATED = ("new", "needs-translation", "needs-adaptation", "needs-l10n", "initial")
@@ -150,7 +150,7 @@ class XliffPart(TextPart):
     ) -> str:
         contents, new = self.edits(translations), list(edits)
         attribute = "trgLang" if self._is_2 else "target-language"
-        if language := self.language or self.target_lang:
+        if language := self.language or (self.target_lang and language_tag(self.target_lang)):
             for owner in self._owners:
                 if not owner.language:
                     new += self._with_attributes(owner.tag, {attribute: language})

@@ -254,7 +254,8 @@ msgstr[1] ""
 )
 def test_a_template_becomes_a_catalog_of_the_language(language, forms, translated):
     new = translated(TEMPLATE, suffix=".pot", target_lang=language)
-    assert f'"Language: {language}\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"' in new
+    code = language.removesuffix("b_Arab")
+    assert f'"Language: {code}\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"' in new
     assert f"nplurals={forms};" in translated.catalog().metadata["Plural-Forms"]
     assert len(translated.catalog()[0].msgstr_plural) == forms
 

@@ -14,6 +14,10 @@ from keras_transformer.protection.spans import MarkedText
 
 pytestmark = pytest.mark.once
 HEADER = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n"Language: de\\n"\n\n'
+XLIFF = (
+    '<xliff version="1.2"><file source-language="fr"><body><trans-unit id="1"><source>a</source>'
+    "</trans-unit></body></file></xliff>"
+)
 
 
 def upper(texts):
@@ -361,3 +365,49 @@ def test_the_command_refuses_other_options_before_it_loads_the_model(tmp_path, c
         in capsys.readouterr().err
     )
     assert kept.exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "tag", "gettext"),
+    [
+        *(("deu_Latn", "de", "de"), ("de", "de", "de"), ("DE-ch", "de-CH", "de_CH")),
+        *(("zho_Hant", "zh-Hant", "zh_Hant"), ("pt_BR", "pt-BR", "pt_BR"), ("en_XX", "en", "en")),
+        *(("arb_Arab", "ar", "ar"), ("sr@latin", "sr-Latn", "sr@latin"), ("iw", "he", "he")),
+        ("zh-Hans-CN", "zh-Hans-CN", "zh_Hans_CN"),
+    ],
+)
+def test_a_file_declares_the_language_of_a_model_as_its_format_writes_it(
+    code, tag, gettext, tmp_path
+):
+    for name, text, declared in (
+        ("a.html", '<html lang="fr"><p>x</p>', f'lang="{tag}"'),
+        ("a.xlf", XLIFF, f'target-language="{tag}"'),
+        ("a.po", HEADER.replace(" de", "") + 'msgid "a"\nmsgstr ""\n', f"Language: {gettext}\\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        target = tmp_path / f"b_{name}"
+        translate_file(tmp_path / name, target, upper, target_lang=code, source_lang="fra_Latn")
+        assert declared in target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("languages", "declared"),
+    [
+        ({"source": "fr", "target": "deu_Latn"}, "de"),
+        ({"source": "source", "target": "target"}, "fr"),
+    ],
+)
+def test_a_file_declares_the_language_of_the_translator(languages, declared, tmp_path):
+    translator = ShiftMarks()
+    translator.metadata = languages
+    (tmp_path / "a.html").write_text('<html lang="fr"><p>x</p>')
+    translate_file(tmp_path / "a.html", tmp_path / "b.html", translator)
+    assert (tmp_path / "b.html").read_text() == f'<html lang="{declared}"><p>X</p>'
+
+
+def test_a_file_in_another_language_than_the_translators_is_refused(tmp_path):
+    translator = ShiftMarks()
+    translator.metadata = {"source": "en", "target": "fr"}
+    (tmp_path / "a.po").write_text(HEADER + 'msgid "a"\nmsgstr ""\n')
+    with pytest.raises(kt.UserError, match="'de'.* 'fr'"):
+        translate_file(tmp_path / "a.po", tmp_path / "b.po", translator)

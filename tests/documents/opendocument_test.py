@@ -141,7 +141,7 @@ def test_the_language_and_its_country_become_the_target(written):
         new = written(data, "styles.xml", ("en", target))
         assert new == expected + properties.format("fr", "FR")
         new = written(data, "meta.xml", ("en", target))
-        assert new == f"<dc:language>{target}</dc:language>"
+        assert new == f"<dc:language>{target.replace('_', '-')}</dc:language>"
 
 
 def test_an_encrypted_file_is_one_line(read):
