@@ -25,6 +25,7 @@ _USER = re.compile(r"[\w.+-]+\Z")
 _HOST = re.compile(r"@[\w-]+(?:\.[\w-]+)+")
 _TEX = re.compile(r"\\(?:[(\[]|begin\{(\w+\*?)\})")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
+_KINDS = {"hardbreak": "separator", "footnote_ref": "mark"}
 _ENDS = {**dict.fromkeys(("link", "image", "footnote_ref"), "]"), "autolink": ">"}
 _KEPT = frozenset(("code", "kbd", "samp", "var", "tt", "pre", "script", "style", "svg", "math"))
 _SEPARATORS = frozenset(("br", "hr", "img", "input"))
@@ -200,7 +201,7 @@ class InlineText:
         elif token.nesting < 0:
             self._close(start, stop)
         else:
-            self._add(start, stop, "separator" if token.type == "hardbreak" else "placeholder")
+            self._add(start, stop, _KINDS.get(token.type, "placeholder"))
             reason = _REASONS.get(token.type)
             self.kept[reason or ""] += any(map(str.isalpha, token.content))
 

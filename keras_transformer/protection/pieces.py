@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise, zip_longest
+from itertools import accumulate, chain, pairwise, zip_longest
 from typing import Any
 
 from keras_transformer.protection.patterns import tag_of
@@ -116,7 +116,32 @@ def taken(
         last = stop
     pieces = [piece for *_, piece in sorted(items, key=lambda item: item[:2])]
     _pair(pieces)
-    return [*texts, marked.text[last:]], pieces
+    return _with_whole_notes([*texts, marked.text[last:]], pieces)
+
+
+def _with_whole_notes(texts: list[str], pieces: list[Piece]) -> tuple[list[str], list[Piece]]:
+    """Join pairs without letters after a word, such as the number of a note, into one piece.
+
+    A pair that remains would enclose the word, as tags do not split words.
+    """
+    numbers = {id(piece): number for number, piece in enumerate(pieces)}
+    counts = [(any(map(str.isalpha, x)), bool(x.strip())) for x in texts]
+    letters, filled = ([0, *accumulate(x)] for x in zip(*counts))
+    new_texts, new_pieces, number, before = [texts[0]], [], 0, ""
+    while number < len(pieces):
+        before = texts[number][-1:] or before
+        first, piece = number, pieces[number]
+        stop = numbers[id(piece.end)] if piece.end else number
+        is_note = letters[first + 1] == letters[stop + 1] and filled[first + 1] < filled[stop + 1]
+        if is_note and before.strip() and before not in OPENING:
+            parts = [piece.content]
+            for number in range(first + 1, stop + 1):
+                parts += [MarkedText(texts[number]), pieces[number].content]
+            piece = Piece(joined(parts), is_span=True)
+        new_pieces.append(piece)
+        number += 1
+        new_texts.append(texts[number])
+    return new_texts, new_pieces
 
 
 def _of_span(span) -> Piece:
@@ -177,11 +202,20 @@ def _merge(source: Iterator[Piece], kept: list[Piece], match: re.Match[str]) -> 
     """Join the pieces of a match, and return the letter of the new one."""
     texts = LETTERS.split(match[0])
     found = [next(source) for _ in texts[1:]]
+    if len(found) == 1 and found[0].is_span and _is_by_word(*texts):
+        kept += found
+        return match[0]
     if len(match[0]) > 1:
         parts = chain(*zip_longest(texts, (piece.content for piece in found), fillvalue=""))
         found = [Piece(joined(parts), PLACEHOLDER if PLACEHOLDER in match[0] else EMPTY)]
     kept += found
     return found[0].letter
+
+
+def _is_by_word(before: str, after: str) -> bool:
+    """Return whether a word, and not only an ending such as "s", is next to a piece."""
+    texts = (before if before[-1:].isalpha() else "", 1), (after if after[:1].isalpha() else "", 2)
+    return any(sum(map(str.isalpha, text)) > most for text, most in texts)
 
 
 def without_pieces(skeleton: str, pieces: list[Piece]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_transformer.documents import translate_file
 from keras_transformer.documents.markdown import Markdown, markdown_part
 from keras_transformer.protection.spans import MarkedText
 from tests.helpers import error_of
@@ -414,3 +415,10 @@ def test_documents_keep_their_structure(source):
     reader = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
     old, new = (" ".join(html.unescape(reader.render(x)).lower().split()) for x in (source, result))
     assert old == new
+
+
+def test_a_word_before_a_mark_of_a_note_is_translated(tmp_path):
+    (tmp_path / "a.md").write_text("A dog[^1]. A cat[^1]\n\n[^1]: A note\n")
+    translate_file(tmp_path / "a.md", tmp_path / "b.md", lambda texts: [x.upper() for x in texts])
+    expected = "A DOG[^1]. A CAT[^1]\n\n[^1]: A NOTE\n"
+    assert (tmp_path / "b.md").read_text() == expected

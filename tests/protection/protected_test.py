@@ -520,3 +520,39 @@ def test_a_text_whose_last_word_is_changed_has_its_pieces_as_before(marked, symb
         spaces = [(*m.span(), *m.span()) for m in re.finditer(r"(?<=[.!?])\s+|\s*\n\s*", shown)]
         restored = protected.restore(other, [*spaces, *same_order(shown, other)])
         assert str(restored).replace("Z", shown[start]) == str(marked)
+
+
+@pytest.mark.parametrize("between", ["1", "[3]", "*", "<a>2</a>"])
+def test_the_number_of_a_note_stays_after_its_word(between):
+    protected = protect(f"A dog<sup>{between}</sup>. It runs.")
+    assert protected.text == "A dog. It runs."
+    links = [(0, 1, 0, 3), (2, 5, 4, 8), (7, 9, 10, 12), (10, 14, 13, 18)]
+    new = protected.restore("Ein Hund. Er rennt.", links)
+    assert str(new) == f"Ein Hund<sup>{between}</sup>. Er rennt."
+
+
+@pytest.mark.parametrize("text", ["H<sub>2</sub>O", "x<sub>1</sub>", "x<sub>1</sub>s"])
+def test_an_index_of_a_symbol_stays_in_it(text):
+    protected = protect(f"The {text} runs.")
+    assert protected.text == "The runs."
+    assert str(protected.restore("Das rennt.")) == f"Das {text} rennt."
+
+
+@pytest.mark.parametrize("text", ["A <b>5</b> ran.", "A (<b>5</b>) ran.", "A dog <b>5</b> ran."])
+def test_a_number_in_a_pair_of_its_own_is_read(text):
+    assert "5" in protect(text).text
+
+
+def test_a_word_next_to_a_piece_of_a_file_is_read():
+    for position in (2, 5, 6, 10):
+        marked = MarkedText("A dog runs", ((position, Span("<x/>")),))
+        assert protect(marked).text == protect(marked, placeholders=False).text == marked.text
+    plural = MarkedText("Two s run", ((4, Span("`dog`")),))
+    assert protect(plural).text == "Two run"
+
+
+def test_notes_in_many_pairs_are_found_in_linear_time():
+    text = "dog" + "<b>1" * 20_000 + "</b>" * 20_000
+    start = time.perf_counter()
+    assert protect(text).text == "dog"
+    assert time.perf_counter() - start < 5
