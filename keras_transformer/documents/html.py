@@ -21,7 +21,8 @@ _INLINE = (
     "strong style sub sup svg template time tt u var wbr x x-ph"
 ).split()
 _KEPT = (
-    "code iframe kbd math noembed noframes pre samp script style svg template textarea var xmp"
+    "code iframe kbd math noembed noframes plaintext pre samp script style svg template textarea "
+    "var xmp"
 ).split()
 _ALONE = {
     **dict.fromkeys(("img", "input"), "separator"),

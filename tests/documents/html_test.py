@@ -211,6 +211,13 @@ def test_an_element_whose_content_is_no_prose_is_kept_and_counted(name):
     assert skipped(text) == {f"in {name}": 1}
 
 
+def test_text_after_plaintext_is_kept_and_counted():
+    """It has no references, in which other text is written."""
+    text = "<p>a<plaintext>b & <i>c</i></plaintext> d"
+    assert upper(text) == text.replace("a<", "A<", 1)
+    assert skipped(text) == {"in plaintext": 1}
+
+
 def test_nested_elements_are_counted_once():
     assert skipped("<pre>a <code>b</code></pre><p translate=no>a <kbd>b</kbd>") == {
         "in pre": 1,
