@@ -129,6 +129,11 @@ def main(options: Options) -> None:
         )
         print(f"{options.output}: {report}", file=sys.stderr)
         return
+    _translate_lines(lines, translator, options)
+
+
+def _translate_lines(lines, translator, options):
+    """Print the translations of windows of lines, each window as soon as it is translated."""
     num_results = 1 if options.n_best is None else options.n_best
     references = None if options.nearest_to is None else References(options, translator)
     numbers = itertools.count(1)
@@ -144,18 +149,21 @@ def main(options: Options) -> None:
                 note_findings(notes, translator, read, best, first, split=split)
             first += len(texts)
             for results, number in zip(window, numbers):
-                if references:
-                    print(references.nearest(number, results))
-                    continue
-                if options.n_best is None:
-                    # One line per input line, even if the search finds nothing.
-                    print(results[0][0] if results else "")
-                    continue
-                for translation, score in results:
-                    print(number, f"{score:.4f}", translation, sep="\t")
+                for line in _printed(number, results, options, references):
+                    print(line)
             sys.stdout.flush()
     if references:
         references.expect_end()
+
+
+def _printed(number, results, options, references):
+    """Return the lines to print for the translations of one line."""
+    if references:
+        return [references.nearest(number, results)]
+    if options.n_best is None:
+        # One line per input line, even if the search finds nothing.
+        return [results[0][0] if results else ""]
+    return [f"{number}\t{score:.4f}\t{translation}" for translation, score in results]
 
 
 def _document(options):
