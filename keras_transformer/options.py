@@ -40,7 +40,7 @@ def default_with_init(default: float, fine_tuned: Callable[[Any, int], float]) -
 
 
 def fine_tuned_defaults(options: Any, run: Any, steps: int, resumed: Mapping[str, Any]) -> Any:
-    """Return options whose defaults are those of fine-tuning: see `default_with_init`.
+    """Return options with the defaults of fine-tuning: see `default_with_init`.
 
     Args:
         options: a dataclass instance; its fields may be dataclasses.

@@ -194,7 +194,7 @@ def _convert(
 
 
 def _card(folder: Path, source: str) -> str:
-    """Return the card of a conversion: the model's own, with its license, and what was done."""
+    """Return the card of a conversion: the model's own, and a note of it."""
     from keras_transformer.convert.source_documents import read_documents
     from keras_transformer.presets.registry import license_in
 

@@ -217,7 +217,7 @@ def _segments(text, copy, language):
             # The last sentence may continue beyond this window.
             is_whole, parts = len(parts) > 1, parts[:-1]
         if not is_whole:
-            # What it has to the end of the window may be the beginning of the next sentence.
+            # Its part up to the end of the window may be the beginning of the next sentence.
             most = stop - (stop - start) // 4
             space = copy.rfind(" ", start + 1, most)
             parts = [copy[start : most if space < 0 else space]]
@@ -250,7 +250,7 @@ def _without_wrong_ends(parts, language):
     goes_on = [_may_go_on(before, part) for before, part, _ in pairs]
     is_joined = [x and _is_abbreviated(*pair, words) for x, pair in zip(goes_on, pairs)]
     begun = Counter(itertools.compress(kinds, [True, *map(operator.not_, is_joined)]))
-    # Where most sentences begin with a capital, those that do not are no sentences.
+    # Where most sentences begin with a capital, parts that do not are not sentences.
     wrong = "small" if begun["capital"] >= begun["small"] else ""
     starts = [
         i

@@ -59,7 +59,7 @@ class Catalogs(TextDocument):
     A translation is marked as fuzzy, so that gettext does not use it before it was reviewed. The
     singular and the plural of a message are two units: the form that the catalog's rule selects for
     1 gets the translation of the singular, and all others get the plural's. A header without a
-    language, a charset or plural forms gets those of the translations.
+    language, a charset or plural forms gets the values of the translations.
     """
 
     def _declared(self, data: bytes) -> str | None:

@@ -318,7 +318,7 @@ def _key(unit: MarkedText) -> str:
 def _translated(
     translate: Any, units: Sequence[MarkedText], not_read: Counter[str]
 ) -> list[MarkedText]:
-    """Return the translations of units, with their spans, and count what is not read."""
+    """Return the translations of units, and count the characters that are not read."""
     if hasattr(translate, "translate_units"):
         results = list(translate.translate_units(_prepared(translate, units, not_read)))
     else:
@@ -335,7 +335,7 @@ def _translated(
 
 
 def _prepared(translate: Any, units: Sequence[Any], not_read: Counter[str]) -> Sequence[Any]:
-    """Prepare units, if the translator can do this, and count what it does not read of them."""
+    """Prepare units, if the translator can, and count the characters that it does not read."""
     if hasattr(translate, "prepare"):
         units = translate.prepare(units, same_ends=True)
         not_read["cut to the longest text that the model reads"] += sum(x.is_cut for x in units)

@@ -265,7 +265,7 @@ _KNOWN = re.compile(
 def declared_encoding(data: bytes) -> str | None:
     """Return the encoding that an HTML page declares, or None.
 
-    Labels mean what they mean to browsers: `iso-8859-1` is windows-1252.
+    Browsers define the meaning of labels: `iso-8859-1` is windows-1252.
 
     Args:
         data: the content of the page.

@@ -17,7 +17,7 @@ _VOID = (
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source "
     "track wbr"
 ).split()
-# Elements whose content has no tags. That of the last two has references.
+# Elements whose content has no tags. The last two may contain references.
 _RAW = "iframe noembed noframes plaintext script style xmp textarea title".split()
 # Each search begins where the one before ended, and one without an end is the last: so the time
 # is linear.
@@ -100,7 +100,7 @@ def _end_of_tag(text: str, place: int, attributes: dict[str, Attribute]) -> tupl
 
 
 def _attribute_reference(found: re.Match) -> str:
-    """Return what a reference in an attribute stands for. In `?a=1&copy=2` there is none."""
+    """Return the characters of a reference in an attribute. `?a=1&copy=2` has none."""
     raw, following = found[0], found.string[found.end() : found.end() + 1]
     is_known = raw[1] == "#" or (raw[1:] in html5 and (raw[-1] == ";" or following != "="))
     return _decoded(raw) or raw if is_known else raw

@@ -23,7 +23,7 @@ _REASONS = {
     **dict.fromkeys(("math_block", "math_block_label"), "in math"),
 }
 _CELLS = ("th_open", "td_open")
-_HEADS = ("container_block_open", "alert_open")  # blocks whose first line is no text
+_HEADS = ("container_block_open", "alert_open")  # blocks whose first line is not text
 # The beginnings of lines that would begin another block, or underline a heading.
 _BLOCK = re.compile(r"(?:[>+*=|~:-]|#{1,6}|\d+[.)]|!!|\?\?)(?=[\s=~:!?-]|\Z)")
 _SPECIAL = re.compile(
@@ -43,7 +43,7 @@ def _is_text(text: str) -> bool:
 
 
 class _Block(NamedTuple):
-    """What writing a unit requires: the type of its block, and the breaks between its lines."""
+    """The type of a unit's block, and the breaks between its lines, for writing it."""
 
     kind: str
     is_alone: bool
@@ -185,7 +185,7 @@ class _MarkdownPart(TextPart):
             sorted((x.kind, x.content) for _, x in text.spans)
             for text in (translation, unit.marked)
         )
-        # Characters that were no marks in one line may be some with those of another.
+        # Characters that are not marks in one line may become marks next to another line.
         for escape in (list, _all_escaped)[not block.is_alone :] if spans == expected else ():
             parts = _labeled(escape(_laid_out(translation, block)))
             content = "".join(text for text, _ in parts)
@@ -271,7 +271,7 @@ def _normal_form(marked: MarkedText) -> list[Any]:
 def _laid_out(marked: MarkedText, block: _Block) -> list[Any]:
     """Return the texts and spans of a translation, with `"\\n"` where a line ends.
 
-    A translation with as many lines as its source keeps them. Another one is wrapped.
+    A translation keeps its lines if it has the number of its source's. Another one is wrapped.
     """
     keeps = marked.text.count("\n") == len(block.breaks)
     groups: list[list[Any]] = [[]]  # pieces that stay in one line

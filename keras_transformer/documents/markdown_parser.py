@@ -18,7 +18,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from keras_transformer.protection.spans import MarkedText, Span
 
 _OPTIONS = {"tasklists": True, "alerts": True, "inline_definitions": True, "maxNesting": 60}
-_DEEPEST = 12  # links in links, each of which takes the parser time
+_DEEPEST = 12  # links in links, which each take the parser time
 _SCHEME = re.compile(r"(?<![\w.+-])(?:https?|ftp)\Z")
 _URL = re.compile(r"://[^\s<]*[^\s<?!.,:;*_~'\"()\]]")
 _USER = re.compile(r"[\w.+-]+\Z")
@@ -110,7 +110,7 @@ def _address(state: StateInline, silent: bool) -> bool:
 
 
 def make_parser() -> MarkdownIt:
-    """Return a parser of CommonMark, GitHub's extensions and those of common page generators."""
+    """Return a parser of CommonMark, GitHub's extensions and those common in page generators."""
     parser = MarkdownIt("commonmark", _OPTIONS)
     parser.inline = _Inline()
     parser.enable("table")

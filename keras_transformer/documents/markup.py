@@ -76,7 +76,7 @@ class Rules:
     Attributes:
         is_inline: function of an `Event`, a tag, that returns whether it may be part of a unit.
         reason: function of an `Event`, a start tag, that returns why the content of its element is
-            not translated, `""` if it is translated, and None if this depends on what is around it.
+            not translated, `""` if it is translated, and None if this depends on its parent.
         alone: function of an `Event`, a tag without an end, that returns the kind of its span.
         attributes: function of an `Event`, a tag, that returns the names of the attributes that
             are texts. It is also called for an outermost element that is not translated.
@@ -111,7 +111,7 @@ class Piece:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it is not needed at an end of a unit."""
+        """True if it is not needed at an end of a unit."""
         return not self.text.strip() if self.span is None else self.span.kind in _BLANK
 
 
@@ -123,7 +123,7 @@ class _Node(NamedTuple):
 
     event: Event
     reason: str  # why its text is not translated
-    owner: int  # index of the tag that says so
+    owner: int  # index of the tag that gives the reason
     is_inline: bool = True
 
 
@@ -285,7 +285,7 @@ def divided(run: Sequence[P]) -> Iterator[Sequence[P]]:
 
 
 def joined(pieces: Sequence[Piece]) -> tuple[str, list[tuple[int, Span]]]:
-    """Return the text of pieces, and their spans, of which those of pairs become partners."""
+    """Return the text of pieces, and their spans, whose pairs become partners."""
     text, spans = "", []
     for piece in pieces:
         if piece.span is not None:

@@ -146,7 +146,7 @@ class _Content(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """What is around a unit: runs, and white space.
+    """The surroundings of a unit: runs, and white space.
 
     Attributes:
         run: the first run with the format of most of the unit.
@@ -484,7 +484,7 @@ class _Reader:
 
 
 def _attribute(event: Event, name: str) -> Attribute | None:
-    """Return the attribute with a name, whatever its prefix."""
+    """Return the attribute with a name and any prefix."""
     found = (value for key, value in event.attributes.items() if key.rpartition(":")[2] == name)
     return next(found, None)
 

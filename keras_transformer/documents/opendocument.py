@@ -95,7 +95,7 @@ class _Part(TextPart):
 
 
 class _Stream:
-    """Events without those of the notes, frames and others in paragraphs, which are streams."""
+    """Events without the notes, frames and others in paragraphs, which are streams of their own."""
 
     def __init__(self, level: int = 0):
         self.events: list[Event] = []

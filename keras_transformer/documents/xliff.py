@@ -16,7 +16,7 @@ from keras_transformer.protection.spans import MarkedText, Span
 _UNTRANSLATED = ("new", "needs-translation", "needs-adaptation", "needs-l10n", "initial")
 _NOT_TRANSLATED = 'with translate="no"'
 _SEGMENTS = ("trans-unit", "segment")
-# Elements that contain code of another format, and those of them that belong together.
+# Elements that contain code of another format, and the names that belong together.
 _CODE = frozenset(("ph", "bpt", "ept", "it", "bx", "ex", "sc", "ec"))
 _OPENING, _CLOSING = ("bpt", "bx", "sc"), ("ept", "ex", "ec")
 
@@ -38,7 +38,7 @@ RULES = Rules(
 
 @dataclass(eq=False)
 class _Element:
-    """An element: its first and last event, their indices, and what is declared for it."""
+    """An element: its first and last event, their indices, and the declarations for it."""
 
     tag: Event
     first: int

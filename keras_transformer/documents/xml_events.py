@@ -69,7 +69,7 @@ def xml_events(text: str, name: str) -> Iterator[Event]:
     """Yield the events of an XML text.
 
     Args:
-        text: the text, whatever encoding it declares.
+        text: the text, which may declare any encoding.
         name: name of the file, for error messages.
 
     Raises:
@@ -119,7 +119,7 @@ def _attributes(raw: str, start: int, names: list[str]) -> dict[str, Attribute]:
 
 
 def _character(reference: re.Match[str]) -> str:
-    """Return what a reference stands for, or the reference if its entity is unknown."""
+    """Return the characters of a reference, or the reference if its entity is unknown."""
     decimal, hexadecimal, name = reference.groups()
     if name:
         return html5.get(f"{name};", reference[0])
@@ -159,13 +159,13 @@ class _Parser:
     def __init__(self, name: str, text: str):
         self.found: list[tuple[int, str, Any]] = []
         self._name = name
-        # The places that expat reports are those of bytes.
+        # Expat reports the places of bytes.
         self._data = text.encode("utf-8", "replace")
         self._byte = self._character = 0
-        self._parser = parser = expat.ParserCreate("utf-8")  # whatever the text declares
+        self._parser = parser = expat.ParserCreate("utf-8")  # not the declared one
         parser.buffer_text = False
         parser.ordered_attributes = parser.specified_attributes = True
-        parser.UseForeignDTD(True)  # entities of HTML are no errors
+        parser.UseForeignDTD(True)  # entities of HTML are not errors
         parser.StartElementHandler = lambda name, values: self._add(
             "start", [name, *list(values)[::2]]
         )

@@ -106,7 +106,7 @@ class ZippedDocument(Document):
         return decoded(data.removeprefix(mark), codec, self._name(name))
 
     def _keep(self, name: str, part: TextPart) -> None:
-        """Add a part whose text is that of a member."""
+        """Add a part with the text of a member."""
         self._kept.append(name)
         self.parts.append(part)
 
@@ -142,7 +142,7 @@ class ZippedDocument(Document):
 
 
 def check_depth(part: TextPart, event: Event, depth: int) -> None:
-    """Raise an error if a text is in too many others, of which each one has a copy."""
+    """Raise an error if a text is in too many others, which each have a copy of it."""
     if depth > _DEEPEST:
         raise part.error(event.start, f"texts within texts, more than {_DEEPEST} deep.")
 
@@ -159,7 +159,7 @@ def _printable(text: str) -> str:
 
 
 def _without_sizes(extra: bytes) -> bytes:
-    """Return the further fields of a member without its 64-bit sizes, which are written anew."""
+    """Return the further fields of a member without its 64-bit sizes, which are written again."""
     kept = b""
     while len(extra) >= 4:
         kind, size = struct.unpack_from("<HH", extra)

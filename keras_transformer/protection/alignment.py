@@ -172,7 +172,7 @@ class Alignment:
                 yield from ((i, 0.5) for i in range(t0, t1))
                 continue
             low, high = self._linked(max(first, s0), min(last, s1))
-            # A pair of several segments goes on to the seam.
+            # A pair of several segments extends to the seam.
             low = max(low, t0) if index == begin else t0
             for i in range(low, min(high, t1) if index == end else t1):
                 words = self.sources[i]

@@ -77,7 +77,7 @@ def find(
 def tag_of(raw: str) -> tuple[str, str] | None:
     """Return the kind of a tag, and its name; or None for another string.
 
-    The kind is that of a `Span`, or `"empty"` for a tag such as `<x/>`.
+    The kind is the kind of a `Span`, or `"empty"` for a tag such as `<x/>`.
     """
     if not (match := _TAG.fullmatch(raw)):
         return None

@@ -43,7 +43,7 @@ class Piece:
     """A piece that is taken out of a text.
 
     Attributes:
-        content: what is put back.
+        content: the text or span to put back.
         letter: the letter for it in a skeleton.
         name: the name of a tag; other than all other names for a half of a pair of spans.
         is_span: whether it is a `Span` of the text.
@@ -161,7 +161,7 @@ def _of_text(text: str, lacked: str) -> Piece:
 def _pair(pieces: Iterable[Piece]) -> None:
     """Join opening and closing halves. One without the other stands for itself.
 
-    Halves of which only one is in a pair of spans do not belong together.
+    Two halves do not belong together if only one is in a pair of spans.
     """
     opened: list[Piece] = []
     places: defaultdict[Any, list[int]] = defaultdict(list)

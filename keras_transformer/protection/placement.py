@@ -161,7 +161,7 @@ def _space_after(piece: Piece, following: str | Piece | None) -> str:
 
 
 def _begins_word(piece: Piece, following: str) -> bool:
-    """Return whether another word than that of the source begins after a placeholder."""
+    """Return whether a word begins after a placeholder that is not the source's."""
     is_same = piece.is_joined and piece.follows.isalnum()
     return piece.letter == PLACEHOLDER and _is_word(following) and not is_same
 

@@ -8,7 +8,7 @@ from keras_transformer.validation import positive_integer
 
 @dataclass(kw_only=True)
 class ServerOptions:
-    """Limits of the server. They bound its memory and time, whatever its clients send."""
+    """Limits of the server, which bound its memory and time for any request."""
 
     max_request_bytes: int = 1_000_000
     """The largest body of a request. A larger one is answered with status 413."""

@@ -22,7 +22,7 @@ _SHOWN = 60
 async def read_parameters(
     request: Request, limit: int, seconds: float, hold: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Return the parameters of a request. Those of the body come before those of the query.
+    """Return the parameters of a request. The body's take precedence over the query's.
 
     Args:
         request: the request.

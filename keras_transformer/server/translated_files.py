@@ -92,7 +92,7 @@ def translate_upload(
     target: str,
     turns: Callable,
 ) -> Path:
-    """Translate a file beside itself, and return the path of the translation."""
+    """Translate a file into its folder, and return the path of the translation."""
     path = document.path.with_name(f"{document.path.stem}_{target}{document.path.suffix}")
     try:
         with turns():

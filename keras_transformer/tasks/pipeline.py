@@ -41,7 +41,7 @@ _MODEL = "model"  # the preset, in the output folder
 def begin_training(options: TrainingOptions) -> TrainingContext:
     """Begin or resume the training that `TrainingOptions` describe.
 
-    With `init`, the defaults of some options are those of fine-tuning.
+    With `init`, some options have defaults for fine-tuning.
 
     Args:
         options: `TrainingOptions`, or a class derived from them.

@@ -51,7 +51,7 @@ _IDEOGRAPHS = "\u3040-\u309f\u3400-\u9fff"  # and hiragana
 _IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 _LETTER = re.compile(r"[^\W_]")
-# Separators in numbers, and what they stand for. Spaces, for example, only separate thousands.
+# Separators in numbers, and their meanings. Spaces, for example, only separate thousands.
 _SEPARATORS = {
     **{x: x for x in ".,:"},
     **dict.fromkeys("'’ \u00a0\u2009\u202f٬", "'"),
