@@ -11,7 +11,6 @@ from typing import Any
 
 from keras_transformer.documents.text_part import LONGEST_UNIT, TextPart
 from keras_transformer.errors import UserError
-from keras_transformer.language_codes import is_same_language, language_tag
 from keras_transformer.protection.spans import MarkedText, Span
 
 _MARKS = (
@@ -116,19 +115,10 @@ class Document:
         texts, start = [], 0
         for part in self.parts:
             stop = start + len(part.units)
-            edits = [
-                (*place, language_tag(target_lang))
-                for place in part.languages
-                if target_lang and source and _is_same(part.text[slice(*place)], source)
-            ]
-            part.target_lang = target_lang
-            texts.append(part.rendered(translations[start:stop], edits))
+            part.source_lang, part.target_lang = source, target_lang
+            texts.append(part.rendered(translations[start:stop], part.language_edits()))
             start = stop
         return texts
-
-
-def _is_same(code: str, other: str) -> bool:
-    return bool(code.strip()) and is_same_language(code, other)
 
 
 class TextDocument(Document):

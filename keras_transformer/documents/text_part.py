@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import is_same_language, language_tag
 from keras_transformer.protection.spans import MarkedText, Span
 
 LONGEST_UNIT = 100_000  # characters
@@ -44,6 +45,7 @@ class TextPart:
         remarks: list of further observations.
         languages: places (start, stop) where the text declares the language of its own words.
         language: the language of the translations that the text declares, or None.
+        source_lang: the language of the text when it is written, or None.
         target_lang: the language of the translations when the text is written, or None.
     """
 
@@ -55,6 +57,7 @@ class TextPart:
         self.remarks: list[str] = []
         self.languages: list[tuple[int, int]] = []
         self.language: str | None = None
+        self.source_lang: str | None = None
         self.target_lang: str | None = None
 
     def add(
@@ -93,6 +96,15 @@ class TextPart:
             edits: further places and their new texts.
         """
         return splice(self.text, self.edits(translations, edits))
+
+    def language_edits(self) -> list[Edit]:
+        """Return the edits by which the text declares the language of the translations."""
+        source, target = self.source_lang, self.target_lang
+        if not (source and target):
+            return []
+        codes = [(*place, self.text[slice(*place)]) for place in self.languages]
+        found = [x for x in codes if x[2].strip() and is_same_language(x[2], source)]
+        return [(start, stop, language_tag(target)) for start, stop, _ in found]
 
     def edits(
         self, translations: Sequence[MarkedText | None], edits: Sequence[Edit] = ()

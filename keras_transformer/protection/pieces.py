@@ -52,7 +52,7 @@ class Piece:
         end: the closing half of an opening one.
     """
 
-    content: MarkedText
+    content: str | MarkedText
     letter: str = PLACEHOLDER
     name: Any = ""
     is_span: bool = False
@@ -155,7 +155,7 @@ def _of_text(text: str, lacked: str) -> Piece:
     kind, name = tag_of(text) or ("separator" if text[0] in lacked else "placeholder", "")
     separates = kind not in ("placeholder", "mark")
     is_replaceable = kind in ("placeholder", "empty")
-    return Piece(MarkedText(text), _KINDS.get(kind, EMPTY), name, False, separates, is_replaceable)
+    return Piece(text, _KINDS.get(kind, EMPTY), name, False, separates, is_replaceable)
 
 
 def _pair(pieces: Iterable[Piece]) -> None:

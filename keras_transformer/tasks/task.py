@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from keras_transformer.presets.registry import listed
 from keras_transformer.presets.storage import load_preset, save_preset
 from keras_transformer.progress import spinner
 from keras_transformer.typing import DType, Tensor
-from keras_transformer.validation import positive_integer
+from keras_transformer.validation import check_strings, positive_integer
 
 
 class Task:
@@ -261,7 +261,9 @@ def search_of(path: str | Path, config: PresetConfig) -> Search | None:
 
 
 def check_is_no_string(sentences: Any, verb: str) -> None:
-    """Raise a `UserError` if a string stands for a list of sentences."""
+    """Raise a `UserError` if a string, or what is no list, stands for a list of sentences."""
+    if not isinstance(sentences, Iterable):
+        check_strings("sentences", sentences)
     if isinstance(sentences, str):
         raise UserError(
             f"`sentences` must be a list. Received one string, whose letters would be {verb} one "

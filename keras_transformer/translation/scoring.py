@@ -186,8 +186,11 @@ def pair_ids(
 
 
 def _rows(name, rows):
-    rows = rows if isinstance(rows, str) else list(rows)
-    return check_strings(name, rows) if any(isinstance(row, str) for row in rows) else list(rows)
+    if not isinstance(rows, Iterable) or isinstance(rows, str):
+        return check_strings(name, rows)
+    rows = list(rows)
+    is_text = any(isinstance(row, str) or not isinstance(row, Iterable) for row in rows)
+    return check_strings(name, rows) if is_text else rows
 
 
 def _ids(name, rows, encode, size):

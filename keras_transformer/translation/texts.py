@@ -2,6 +2,7 @@
 
 import dataclasses
 import heapq
+import importlib
 import itertools
 import math
 import re
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from keras_transformer.data.preprocessor import SourceCheck
 from keras_transformer.data.text_lines import split_sentences, without_surrogates
 from keras_transformer.errors import UserError
+from keras_transformer.language_codes import is_language_code
 from keras_transformer.protection.alignment import Link
 from keras_transformer.protection.pieces import joined
 from keras_transformer.protection.protected import Protected, protect
@@ -144,7 +146,7 @@ class PreparedText:
         found = iter(translations)
         texts = [x.join([*itertools.islice(found, len(x.sentences))], links) for x in self.texts]
         if self.part is not None:
-            return self.part.rendered(texts)
+            return self.part.rendered(texts, self.part.language_edits())
         return texts[0].text if isinstance(self.source, str) else texts[0]
 
     def linked_pairs(self, rows: Sequence[Sequence[Result]]) -> Iterator[tuple[str, str, int]]:
@@ -226,7 +228,7 @@ def _units(
     if isinstance(text, MarkedText):
         return [text], None
     check_strings("sentences", [text], index)
-    part = _part(text, translator.markup)
+    part = _part(translator, text)
     return [text] if part is None else [unit.marked for unit in part.units], part
 
 
@@ -242,15 +244,15 @@ def _prepared(translator, text, part, found, pairs, same_ends) -> PreparedText:
     return PreparedText(text, [unit for unit, _ in pairs], ids, check, same_ends, part)
 
 
-def _part(text: str, markup: str | None) -> "TextPart | None":
+def _part(translator: "Translator", text: str) -> "TextPart | None":
     """Return a text with markup as a `TextPart`."""
-    if markup == "html":
-        from keras_transformer.documents.html import html_part as read  # pyright: ignore
-    elif markup == "markdown":
-        from keras_transformer.documents.markdown import markdown_part as read  # pyright: ignore
-    else:
+    if translator.markup is None:
         return None
-    return read(without_surrogates(text))
+    module = importlib.import_module(f"keras_transformer.documents.{translator.markup}")
+    part = getattr(module, f"{translator.markup}_part")(without_surrogates(text))
+    languages = (translator.metadata.get(side) for side in ("source", "target"))
+    part.source_lang, part.target_lang = (x if is_language_code(x) else None for x in languages)
+    return part
 
 
 def protected_text(
@@ -291,7 +293,7 @@ def read_text(
         source: likewise.
     """
     text = without_surrogates(text)
-    if (part := _part(text, translator.markup)) is None:
+    if (part := _part(translator, text)) is None:
         return protected_text(translator, text, split, source)[0]
     units = (x for unit in part.units for x in ("\n\n", unit.marked))
     return protected_text(translator, joined([*units][1:]), split, source)[0]

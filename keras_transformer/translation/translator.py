@@ -47,7 +47,7 @@ from keras_transformer.translation.texts import (
 from keras_transformer.translation.word_links import word_links
 from keras_transformer.typing import DType, Tensor
 from keras_transformer.untranslated import SYMBOLS
-from keras_transformer.validation import check_strings
+from keras_transformer.validation import check_strings, positive_integer
 
 if TYPE_CHECKING:
     from keras_transformer.visualization.explanation import Explanation
@@ -494,7 +494,7 @@ class Translator(Task):
         # In a progress bar, each text counts as a sentence, until more were translated.
         split = self._split_of(split)
         total = len(texts) if isinstance(texts, Sized) else None
-        if total is not None or not isinstance(texts, Iterable):
+        if total is not None:
             texts = check_strings("sentences", texts)  # before any is translated
         windows = self._warned_of(in_windows(texts), split)
         return itertools.chain.from_iterable(self._search_windows(windows, num_results, total))
@@ -509,6 +509,8 @@ class Translator(Task):
             A list of `MarkedText` with the same spans. A unit without a final mark, such as a
             heading, has a translation without one. It is empty if the search finds no output.
         """
+        check_is_no_string(units, "translated")
+        units = list(units)
         windows = self._warned_of(in_windows(units), self._split_of(_OF_PRESET), same_ends=True)
         results = itertools.chain.from_iterable(self._search_windows(windows, 1, len(units)))
         return [found[0][0] if found else MarkedText("") for found in results]
@@ -555,7 +557,6 @@ class Translator(Task):
         Returns:
             A list of `SourceCheck`.
         """
-        check_is_no_string(texts, "checked")
         return [text.check for text in self.prepare(texts, split)]
 
     def split(self, texts: Iterable[str], split: str | None = _OF_PRESET) -> list[PreparedText]:
@@ -587,6 +588,7 @@ class Translator(Task):
         Raises:
             UserError: if there is no such way to split, or a text is not a string.
         """
+        check_is_no_string(texts, "prepared")
         return prepare_texts(self, texts, self._split_of(split), same_ends=same_ends)
 
     def texts_read(
@@ -812,7 +814,7 @@ class Translator(Task):
         return f"Sources are not read whole: {'; '.join(parts)}." if parts else ""
 
     def _search_windows(self, windows, num_results, total, first_number=0, few_shapes=False):
-        prepared_windows = deque()
+        prepared_windows, num_results = deque(), positive_integer("num_results", num_results)
         check_selected(self.preprocessor, self.metadata)
 
         def sentences():

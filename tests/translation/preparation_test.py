@@ -205,3 +205,29 @@ def test_escaped_tags_of_a_unit_enclose_their_words(translator):
     assert found.text == 'Zwei Männer sitzen auf <a href="x.html">einer Bank</a>.'
     quoted = translator(r"A man gives <b class=\"x\">red balls</b> to a girl.")
     assert r"<b class=\"x\">" in quoted and quoted.index("<b ") < quoted.index("</b>")
+
+
+@pytest.mark.once
+def test_what_is_no_list_of_texts_is_refused_in_one_line_by_each_method():
+    translator = echo()
+    for texts in ("the dog", None, 5, MarkedText("the dog")):
+        for method in (
+            *(translator.prepare, translator.split, translator.check_sources),
+            *(translator.translate_units, lambda x: list(translator.n_best(x, 1))),
+        ):
+            assert "`sentences` must be a list" in error_of(lambda f=method, x=texts: f(x))
+        assert "`sources` must be a list" in error_of(lambda x=texts: translator.score(x, ["a"]))
+    for texts in ([None], [5], [b"the dog"]):
+        assert "[0]=" in error_of(lambda x=texts: translator.prepare(x))
+        assert "[0]" in error_of(lambda x=texts: translator.score(x, ["a"]))
+    for number in (0, 1.5, "2", None):
+        message = error_of(lambda x=number: list(translator.n_best(["the dog"], x)))
+        assert message.startswith("`num_results` must be a positive integer.")
+
+
+def test_the_language_that_a_text_of_html_declares_becomes_the_target():
+    translator = echo({"target": "deu_Latn"})
+    page = '<p lang="en-US" xml:lang="en">the dog</p><p lang="fr">the cat</p>'
+    found = page.replace("en-US", "de").replace('"en"', '"de"')
+    assert translator(page, markup="html") == found
+    assert echo({"target": "target"})(page, markup="html") == page
