@@ -55,7 +55,8 @@ class Options(StreamOptions):
     """Markup of the texts, which is kept. Defaults to plain text, in which placeholders, addresses
     and inline tags are kept."""
     protect: tuple[str, ...] = ()
-    """Regular expressions of further parts that are not translated."""
+    """Regular expressions of further parts that are not translated, all after one --protect. The
+    names i18next and laravel stand for the placeholders of these libraries."""
     dtype: str | None = None
     """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
     quantization: Literal["int8"] | None = None

@@ -44,6 +44,7 @@ FORMATS = {
 # long as the one before while lists take less than this number of seconds.
 _FIRST, _LARGEST, _SECONDS = 256, 4096, 20
 _NUM_SETTINGS = 3
+_MOST_SHOWN = 40  # characters that a vocabulary lacks
 
 
 class TranslatesUnits(Protocol):
@@ -157,10 +158,11 @@ def translate_file(
     check_target(document, target, target_lang)
     memory = _Memory(target, [settings, target_lang, source_lang])
     units = {_key(unit): unit for unit in document.units}
-    known = {key for key, unit in units.items() if memory.get(unit)}
-    not_read: Counter[str] = Counter()
+    known = {key: unit for key, unit in units.items() if memory.get(unit)}
+    checks: list[Any] = []
+    _prepared(translate, [*known.values()], checks)
     for some in _lists([unit for key, unit in units.items() if key not in known]):
-        memory.add(some, _translated(translate, some, not_read))
+        memory.add(some, _translated(translate, some, checks))
     num_resumed = sum(_key(unit) in known for unit in document.units)
     results = memory.results(document.units)
     num_before = document.skipped.total()
@@ -172,10 +174,7 @@ def translate_file(
     failed = skipped.total() - num_before
     return FileReport(
         *(len(results), len(results) - failed, num_resumed, dict(+skipped)),
-        [
-            *document.remarks,
-            *(f"{remark} (texts: {count:,})" for remark, count in (+not_read).items()),
-        ],
+        [*document.remarks, *_remarks(checks)],
     )
 
 
@@ -315,12 +314,10 @@ def _key(unit: MarkedText) -> str:
     return json.dumps([unit.text, [(place, span.kind, span.raw) for place, span in unit.spans]])
 
 
-def _translated(
-    translate: Any, units: Sequence[MarkedText], not_read: Counter[str]
-) -> list[MarkedText]:
-    """Return the translations of units, and count the characters that are not read."""
+def _translated(translate: Any, units: Sequence[MarkedText], checks: list[Any]) -> list[MarkedText]:
+    """Return the translations of units, and collect the checks of the units."""
     if hasattr(translate, "translate_units"):
-        results = list(translate.translate_units(_prepared(translate, units, not_read)))
+        results = list(translate.translate_units(_prepared(translate, units, checks)))
     else:
         found = [protect(unit, placeholders=False) for unit in units]
         results = list(translate([protected.text for protected in found]))
@@ -334,14 +331,22 @@ def _translated(
     return results
 
 
-def _prepared(translate: Any, units: Sequence[Any], not_read: Counter[str]) -> Sequence[Any]:
-    """Prepare units, if the translator can, and count the characters that it does not read."""
+def _prepared(translate: Any, units: Sequence[Any], checks: list[Any]) -> Sequence[Any]:
+    """Prepare units, if the translator can, and collect their checks."""
     if hasattr(translate, "prepare"):
         units = translate.prepare(units, same_ends=True)
-        not_read["cut to the longest text that the model reads"] += sum(x.is_cut for x in units)
-        unknown = (letter for text in units for letter in text.unknown)
-        not_read.update(f"not in the vocabulary: {letter}" for letter in unknown)
+        checks += [unit.check for unit in units]
     return units
+
+
+def _remarks(checks: Sequence[Any]) -> Iterator[str]:
+    """Yield what a model does not read of the texts with these checks."""
+    if num_cut := sum(check.is_cut for check in checks):
+        yield f"cut to the longest text that the model reads (texts: {num_cut:,})"
+    if unknown := [check.unknown for check in checks if check.unknown]:
+        letters = [letter for letter, _ in Counter("".join(unknown)).most_common()]
+        shown = "".join(letters[:_MOST_SHOWN]) + "..." * (len(letters) > _MOST_SHOWN)
+        yield f"not in the vocabulary: {shown} (texts: {len(unknown):,})"
 
 
 def _lists(units: list[MarkedText]) -> Iterator[list[MarkedText]]:

@@ -313,6 +313,33 @@ def test_the_report_names_what_the_model_does_not_read(tmp_path):
     assert str(report).startswith("translated 4 of 4 texts\n")
 
 
+def test_the_report_has_one_line_for_all_unknown_letters_and_is_the_same_after_a_stop(tmp_path):
+    class Stopping:
+        """It returns its units, and stops before the unit that it is given."""
+
+        def __init__(self, number):
+            self.prepare, self.rest = translator.prepare, number
+
+        def translate_units(self, units):
+            self.rest -= len(units)
+            if self.rest < 0:
+                raise KeyboardInterrupt
+            return [unit.source for unit in units]
+
+    translator = kt.Translator.from_preset("multi30k_en_de")
+    letters = [chr(code) for code in range(0x4E00, 0x4E00 + 300)]
+    (tmp_path / "a.txt").write_text("\n".join([*letters, letters[7] * 2]))
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    whole = translate_file(source, target, Stopping(1000))
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(source, target, Stopping(260))
+    again = translate_file(source, target, Stopping(1000))
+    assert again.num_resumed == 256 and again.remarks == whole.remarks
+    (remark,) = whole.remarks
+    assert remark.startswith(f"not in the vocabulary: {letters[7]}{letters[0]}")
+    assert remark.endswith("... (texts: 301)") and len(remark) < 100
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
