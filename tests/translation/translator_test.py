@@ -219,7 +219,7 @@ def test_the_end_token_stays_when_a_sentence_is_cut():
 @pytest.mark.once
 @pytest.mark.parametrize("value", [0, 1, -5, 2.5, "many"])
 def test_a_limit_leaves_room_for_a_token(value):
-    with pytest.raises(ValueError, match=f"max_source_length={value}"):
+    with pytest.raises(ValueError, match=f"max_source_length={value!r}"):
         copying_translator(max_source_length=value)
 
 
