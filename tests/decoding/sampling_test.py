@@ -221,7 +221,7 @@ def test_sentence_numbers_are_one_per_source():
     [
         ({"num_results": 0}, "num_results=0"),
         ({"temperature": 0}, "temperature=0"),
-        ({"temperature": "hot"}, "temperature=hot"),
+        ({"temperature": "hot"}, "temperature='hot'"),
         ({"top_k": 0}, "top_k=0"),
         ({"top_p": 0}, "top_p=0"),
         ({"top_p": 1.1}, "top_p=1.1"),

@@ -300,7 +300,9 @@ def test_weights_that_are_no_numbers_give_empty_outputs(is_beam):
 
 @pytest.mark.parametrize("extra_length", [0, -1, 2.5, None, "5"])
 def test_extra_length_out_of_range(extra_length):
-    with pytest.raises(ValueError, match=f"`extra_length`.*Received: extra_length={extra_length}"):
+    with pytest.raises(
+        ValueError, match=f"`extra_length`.*Received: extra_length={extra_length!r}"
+    ):
         greedy_search(shared_model(), SOURCE, extra_length)
 
 

@@ -559,8 +559,8 @@ def test_float16_scales_the_loss(tmp_path):
         ({"first_position": -1}, "`first_position` must be an integer.*first_position=-1"),
         ({"first_position": 0.5}, "`first_position` must be an integer.*first_position=0.5"),
         ({"max_wavelength": 0}, "`max_wavelength` must be a positive number.*max_wavelength=0"),
-        ({"max_wavelength": "x"}, "`max_wavelength` must be a positive number.*max_wavelength=x"),
-        ({"layer_norm_epsilon": "x"}, "`layer_norm_epsilon` must be a number.*epsilon=x"),
+        ({"max_wavelength": "x"}, "`max_wavelength` must be a positive number.*max_wavelength='x'"),
+        ({"layer_norm_epsilon": "x"}, "`layer_norm_epsilon` must be a number.*epsilon='x'"),
         ({"layer_norm_epsilon": -1}, "`layer_norm_epsilon` must be a number.*epsilon=-1"),
         ({"activation": "nope"}, "`activation` must be a function.*activation='nope'"),
         (

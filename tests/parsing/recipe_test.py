@@ -357,7 +357,7 @@ def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--dataset", "alien"), "`dataset` must be one of"),
+        (("--dataset", "alien"), "--dataset must be one of"),
         (("--dataset", "craft", "--data-dir", "/nowhere"), "/nowhere"),
     ],
 )
