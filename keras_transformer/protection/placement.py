@@ -4,7 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, compress
+from itertools import accumulate, compress, count
 
 from keras_transformer.protection.alignment import SYMBOL, Alignment, Link
 from keras_transformer.protection.pieces import (
@@ -193,6 +193,9 @@ def without_wrong_symbols(
     wrong = {m.start() for m in SYMBOL.finditer(translation)} - kept.keys()
     spaces = {x - 1 for x in wrong if x and translation[x - 1] == " "}
     wrong |= {x for x in spaces if not translation[x + 2 : x + 3].isalnum()}
+    begin = next(x for x in count() if x not in wrong)
+    if begin and translation[begin : begin + 1] == " ":
+        wrong.add(begin)
     is_left = [x not in wrong for x in range(len(translation))]
     places = [0, *accumulate(is_left)]
     links = [(s0, s1, places[t0], places[t1]) for s0, s1, t0, t1 in links]

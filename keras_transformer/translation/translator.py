@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 _MOST_NAMED, _MOST_SHOWN = 5, 20  # sources and characters in a message
 _OF_PRESET = "preset"
+# A reserved symbol, with white space that is not needed without it.
+_SYMBOL = re.compile(rf"[{''.join(SYMBOLS)}]\s|\s?[{''.join(SYMBOLS)}]")
 
 
 class _Sentence(NamedTuple):
@@ -869,7 +871,10 @@ class Translator(Task):
     def _decode(self, source, outputs, same_end=False):
         texts = self.preprocessor.decode([ids for ids, _ in outputs], source)
         if self.preprocessor.has_symbols:  # in place of nothing that the source has
-            texts = ["".join(x for x in text if x in source or x not in SYMBOLS) for text in texts]
+            texts = [
+                _SYMBOL.sub(lambda x: x[0] if x[0].strip() in source else "", text)
+                for text in texts
+            ]
         if same_end:
             texts = [with_same_end(text, source) for text in texts]
         return list(zip(texts, [score for _, score in outputs]))

@@ -222,6 +222,8 @@ def test_symbols_stand_for_parts_and_a_wrong_symbol_does_not_count():
     assert str(restored) == 'Ein <b>Mann</b> zahlt %s für {name}<x id="1"/>.'
     ordered = protect("%s of %s", symbols=True)  # in the order of their values
     assert str(ordered.restore(f"{two} von {one}")) == "%s von %s"
+    first = protect("a {x} dog", symbols=True)  # a symbol at the begin that does not count
+    assert str(first.restore(f"{one} {one} Hund")) == "Hund {x}"
 
 
 def test_a_symbol_that_the_model_left_out_stands_apart_from_a_tag():

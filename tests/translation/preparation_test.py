@@ -9,6 +9,7 @@ import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.protection.spans import MarkedText, Span
 from keras_transformer.translation import texts as texts_module
+from keras_transformer.untranslated import SYMBOLS
 from tests.helpers import error_of
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 from tests.translation.word_links_test import MODEL
@@ -231,3 +232,20 @@ def test_the_language_that_a_text_of_html_declares_becomes_the_target():
     found = page.replace("en-US", "de").replace('"en"', '"de"')
     assert translator(page, markup="html") == found
     assert echo({"target": "target"})(page, markup="html") == page
+
+
+@pytest.mark.once
+def test_no_white_space_is_left_where_a_model_writes_symbols_that_its_source_lacks():
+    class Symbols(Echo):
+        def search_batch(self, token_ids, num_results, *_, **__):
+            (output,) = self.tokenizer.encode([self.output])
+            return np.array([[output]]), np.zeros((1, 1))
+
+    translator = echo(symbols=True)
+    translator.__class__ = Symbols
+    first, second = SYMBOLS[:2]
+    for output in (f"{first} the dog", f"the {first} {second} dog", f"the dog {first}{second}"):
+        translator.output = output
+        assert translator("the cat") == "the dog"
+    translator.output = f"the {first} dog {second}"
+    assert translator("the {x} cat") == "the {x} dog"
