@@ -101,12 +101,16 @@ class _MarkdownPart(TextPart):
                 self._count(token)
             elif token.map and token.content:
                 self._read_block(token, kind)
-            if token.map and (token.nesting == 0 or token.type in _HEADS):
-                seen.update(
-                    range(token.map[0], token.map[0] + 1 if token.nesting else token.map[1])
-                )
+            if token.map and token.nesting == 0:
+                seen.update(range(*token.map))
+            elif token.type in _HEADS:
+                seen.add(token.map[0])
             is_underlined = token.type == "heading_open" and token.markup in "=-"
             kind = _PARAGRAPH if is_underlined else token.type
+        self._count_rest(seen)
+
+    def _count_rest(self, seen: set[int]) -> None:
+        """Count the lines whose numbers are not `seen`."""
         rest = [line for number, line in enumerate(self._lines) if number not in seen]
         self.skipped["outside of blocks"] += sum(_is_text(self.text[slice(*x)]) for x in rest)
 
@@ -274,19 +278,26 @@ def _laid_out(marked: MarkedText, block: _Block) -> list[Any]:
     A translation keeps its lines if it has the number of its source's. Another one is wrapped.
     """
     keeps = marked.text.count("\n") == len(block.breaks)
-    groups: list[list[Any]] = [[]]  # pieces that stay in one line
-    for piece in _pieces(marked):
-        texts = [piece] if isinstance(piece, Span) else (_LINE if keeps else _WORD).split(piece)
-        first, *rest = [x if isinstance(x, Span) else _SPACES.sub(" ", x) for x in texts]
-        groups[-1].append(first)
-        groups += [[text] for text in rest]
     parts, size = [], -1
-    for group in groups:
+    for group in _groups(marked, _LINE if keeps else _WORD):
         length = sum(len(x.content if isinstance(x, Span) else x) for x in group)
         is_end = keeps or (block.breaks and size + 1 + length > block.width)
         parts += ["\n" if is_end else " ", *group]
         size = length if is_end else size + 1 + length
     return parts[1:]
+
+
+def _groups(marked: MarkedText, seam: re.Pattern[str]) -> list[list[Any]]:
+    """Return the texts and spans of a text, in groups between which lines may end."""
+    groups: list[list[Any]] = [[]]
+    for piece in _pieces(marked):
+        if isinstance(piece, Span):
+            groups[-1].append(piece)
+            continue
+        first, *rest = [_SPACES.sub(" ", text) for text in seam.split(piece)]
+        groups[-1].append(first)
+        groups += [[text] for text in rest]
+    return groups
 
 
 def _all_escaped(parts: list[Any]) -> list[Any]:
