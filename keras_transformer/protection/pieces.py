@@ -110,13 +110,13 @@ def taken(
         items.append((position, False, position, _of_span(span)))
     for start, stop in found:
         items.append((start, True, stop, _of_text(marked.text[start:stop], lacked)))
-    texts, last = [], 0
-    for start, _, stop, _ in sorted(items, key=lambda item: item[:2]):
-        texts.append(marked.text[last:start])
-        last = stop
-    pieces = [piece for *_, piece in sorted(items, key=lambda item: item[:2])]
+    items.sort(key=lambda item: item[:2])
+    bounds = [0, *(x for start, _, stop, _ in items for x in (start, stop)), len(marked.text)]
+    texts = [marked.text[start:stop] for start, stop in zip(bounds[::2], bounds[1::2])]
+    pieces = [piece for *_, piece in items]
     _pair(pieces)
-    return _with_whole_notes([*texts, marked.text[last:]], pieces)
+    has_pairs = any(piece.end for piece in pieces)
+    return _with_whole_notes(texts, pieces) if has_pairs else (texts, pieces)
 
 
 def _with_whole_notes(texts: list[str], pieces: list[Piece]) -> tuple[list[str], list[Piece]]:
