@@ -201,12 +201,20 @@ def _settings(options):
 
 def given_or_read(options):
     """Return windows of the sentences of the command line, or of the lines of standard input."""
-    for number, sentence in enumerate(options.sentences, start=1):
-        if re.search("[\ud800-\udfff]", sentence):
-            raise kt.UserError(f"Sentence {number} is not valid UTF-8. Received: {sentence!a}")
     if options.sentences:
-        return iter([list(options.sentences)])
+        return iter([[*itertools.starmap(_decoded, enumerate(options.sentences, start=1))]])
     return line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
+
+
+def _decoded(number, sentence):
+    """Return a sentence whose bytes may be outside of the locale's encoding."""
+    if not re.search("[\ud800-\udfff]", sentence):
+        return sentence
+    try:
+        return os.fsencode(sentence).decode("utf-8")
+    except UnicodeError:
+        message = f"Sentence {number} is not valid UTF-8. Received: {sentence!a}"
+        raise kt.UserError(message) from None
 
 
 def noted(windows, translator, notes, split):

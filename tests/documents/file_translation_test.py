@@ -301,6 +301,13 @@ def test_the_command_translates_a_file(tmp_path, capsys):
     assert (tmp_path / "b.txt").read_text().startswith("Ein Hund")
 
 
+def test_a_sentence_is_utf_8_in_every_locale(capsys):
+    for sentence in ("A dog runs – a café.", "A dog runs \udce2\udc80\udc93 a caf\udcc3\udca9."):
+        main(["translate", "--model", "multi30k_en_de", sentence])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+
+
 def test_the_report_names_what_the_model_does_not_read(tmp_path):
     translator = kt.Translator.from_preset("multi30k_en_de", max_source_length=12)
     (tmp_path / "a.txt").write_text(f"A 狗 runs.\nA dog runs ✓.\nA 狗.\nA {'bigdog' * 20}")
