@@ -213,9 +213,9 @@ def prepare_texts(
     texts = list(texts)
     new = [x for x in enumerate(texts, first) if not isinstance(x[1], PreparedText)]
     units = [_units(translator, text, index) for index, text in new]
-    found = [[_split(translator, unit, split) for unit in row] for row, _ in units]
+    found = [[_split(translator, x, tags, split) for x in row] for row, _, tags in units]
     pairs = iter(_with_ids(translator, [text for row in found for text, _ in row], split))
-    for (index, text), (_, part), row in zip(new, units, found):
+    for (index, text), (_, part, _), row in zip(new, units, found):
         own = [*itertools.islice(pairs, len(row))]
         texts[index - first] = _prepared(translator, text, part, row, own, same_ends)
     return texts
@@ -223,13 +223,16 @@ def prepare_texts(
 
 def _units(
     translator: "Translator", text: Any, index: int
-) -> tuple[list[str | MarkedText], "TextPart | None"]:
-    """Return the units of a text, and its `TextPart` if it has markup."""
+) -> tuple[Sequence[str | MarkedText], "TextPart | None", str]:
+    """Return the units of a text, its `TextPart` if it has markup, and the tags before it."""
     if isinstance(text, MarkedText):
-        return [text], None
-    check_strings("sentences", [text], index)
-    part = _part(translator, text)
-    return [text] if part is None else [unit.marked for unit in part.units], part
+        return [dataclasses.replace(text, text=without_surrogates(text.text))], None, ""
+    (text,) = check_strings("sentences", [text], index)
+    text = without_surrogates(text)
+    size = _tags_length(translator, text)
+    part = _part(translator, text[size:])
+    units = [text[size:]] if part is None else [unit.marked for unit in part.units]
+    return units, part, text[:size]
 
 
 def _prepared(translator, text, part, found, pairs, same_ends) -> PreparedText:
@@ -249,7 +252,7 @@ def _part(translator: "Translator", text: str) -> "TextPart | None":
     if translator.markup is None:
         return None
     module = importlib.import_module(f"keras_transformer.documents.{translator.markup}")
-    part = getattr(module, f"{translator.markup}_part")(without_surrogates(text))
+    part = getattr(module, f"{translator.markup}_part")(text)
     languages = (translator.metadata.get(side) for side in ("source", "target"))
     part.source_lang, part.target_lang = (x if is_language_code(x) else None for x in languages)
     return part
@@ -292,11 +295,11 @@ def read_text(
         split: as for `protected_text`.
         source: likewise.
     """
-    text = without_surrogates(text)
-    if (part := _part(translator, text)) is None:
-        return protected_text(translator, text, split, source)[0]
-    units = (x for unit in part.units for x in ("\n\n", unit.marked))
-    return protected_text(translator, joined([*units][1:]), split, source)[0]
+    units, part, tags = _units(translator, text, 0)
+    parts = [x for unit in units for x in ("\n\n", unit)][1:]
+    whole = units[0] if part is None else joined(parts)
+    found = protected_text(translator, whole, split, source)[0]
+    return dataclasses.replace(found, text=tags + found.text)
 
 
 def _is_symbol(letter: str) -> bool:
@@ -306,16 +309,9 @@ def _is_symbol(letter: str) -> bool:
 
 
 def _split(
-    translator: "Translator", text: str | MarkedText, split: str | None
+    translator: "Translator", text: str | MarkedText, tags: str, split: str | None
 ) -> tuple[SplitText, str]:
     """Return the sentences of a text, and the characters in it that the vocabulary lacks."""
-    tags = ""
-    if isinstance(text, str):
-        text = without_surrogates(text)
-        tags = text[: _tags_length(translator, text)]
-        text = text[len(tags) :]
-    else:
-        text = dataclasses.replace(text, text=without_surrogates(text.text))
     protected, unknown = protected_text(translator, text, split)
     language = str(translator.metadata.get("source", "en"))
     found = split_text(protected.text, split, language, None, not protected.marked.is_wrapped)

@@ -125,6 +125,17 @@ def test_tags_at_the_beginning_of_a_text_stand_before_each_sentence():
 
 
 @pytest.mark.once
+def test_tags_before_a_page_stand_before_each_sentence_of_its_texts():
+    translator = echo({"tags": ["<2fr>"]})
+    for markup, page in (("html", "<p>the dog</p><p>a cat</p>"), ("markdown", "the dog\n\na cat")):
+        reader = translator.protecting(markup)
+        (text,) = reader.prepare([f"<2fr> {page}"])
+        assert text.sentences == ["<2fr> the dog", "<2fr> a cat"]
+        assert text.join(["the dog", "a cat"]) == page
+        read, _ = reader.texts_read([f"<2fr> {page}"], [page])
+        assert read == ["<2fr> the dog\n\na cat"]
+
+
 def test_half_of_a_surrogate_pair_is_the_replacement_character():
     translator, text = echo(), "the \ud83d dog"
     for split in ("sentences", None):
