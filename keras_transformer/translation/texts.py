@@ -314,7 +314,7 @@ def _split(
     """Return the sentences of a text, and the characters in it that the vocabulary lacks."""
     protected, unknown = protected_text(translator, text, split)
     language = str(translator.metadata.get("source", "en"))
-    found = split_text(protected.text, split, language, None, not protected.marked.is_wrapped)
+    found = split_text(protected.text, split, language, not protected.marked.is_wrapped)
     is_whole = isinstance(text, str) and not (protected.pieces or protected.replaced)
     tags = tags if split is None else _LINE_BREAK.sub(" ", tags)
     return (
@@ -394,7 +394,6 @@ def split_text(
     text: str,
     split: str | None,
     language: str = "en",
-    fits: Callable[[str], bool] | None = None,
     breaks_end_sentences: bool = True,
 ) -> SplitText:
     """Split a text into the parts that a model translates.
@@ -403,8 +402,6 @@ def split_text(
         text: a string.
         split: `"sentences"`, `"lines"`, or None for the whole text as one part.
         language: the code of the text's language: see `kt.data.split_sentences`.
-        fits: function of a sentence that returns whether the model can read all of it. A sentence
-            that does not fit is divided, between clauses if it has several, or else between words.
         breaks_end_sentences: whether a sentence ends with its line, as in plain text.
 
     Returns:
@@ -417,8 +414,7 @@ def split_text(
         sentences.append(text[start:stop])
         between.append(text[end:start])
         end = stop
-    found = SplitText(sentences, [*between, text[end:]])
-    return text_with_divided(found, [True] * len(sentences), fits) if fits else found
+    return SplitText(sentences, [*between, text[end:]])
 
 
 def with_same_end(translation: str, sentence: str) -> str:

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 import keras_transformer as kt
 from keras_transformer.data.preprocessor import SourceCheck
-from keras_transformer.translation.texts import PreparedText, SplitText, split_text
+from keras_transformer.translation.texts import (
+    PreparedText,
+    SplitText,
+    split_text,
+    text_with_divided,
+)
 from tests.translation.translator_test import copying_translator
 
 pytestmark = pytest.mark.once
@@ -120,6 +125,13 @@ def test_lines_and_whole_texts():
 letters = st.text(st.sampled_from('aB1 .!?。,;:\t\n\r\u2028-•()"中é\ud800'), max_size=60)
 
 
+def divided(text, longest, split="sentences", language="en", breaks_end=True):
+    """The parts of a text, of which those with more characters than `longest` are divided."""
+    found = split_text(text, split, language, breaks_end)
+    is_long = [longest is not None] * len(found.sentences)
+    return text_with_divided(found, is_long, lambda sentence: len(sentence) <= longest)
+
+
 @settings(max_examples=100)
 @given(
     letters | st.text(max_size=40),
@@ -128,8 +140,7 @@ letters = st.text(st.sampled_from('aB1 .!?。,;:\t\n\r\u2028-•()"中é\ud800')
     st.booleans(),
 )
 def test_no_character_is_lost_and_no_word_is_divided(text, split, longest, breaks_end):
-    fits = longest and (lambda sentence: len(sentence) <= longest)
-    parts = split_text(text, split, "en", fits, breaks_end)
+    parts = divided(text, longest, split, "en", breaks_end)
     assert parts.join(parts.sentences).text == text
     assert len(parts.between) == len(parts.sentences) + 1
     if split is None:
@@ -142,14 +153,14 @@ def test_no_character_is_lost_and_no_word_is_divided(text, split, longest, break
 
 def test_a_long_sentence_is_divided_between_clauses_and_else_between_words():
     sentence = "a man sits, a dog runs; a cat sleeps, and it rains"
-    split = split_text(sentence, "sentences", "en", lambda x: len(x) <= 30)
+    split = divided(sentence, 30)
     assert split.sentences == ["a man sits, a dog runs;", "a cat sleeps, and it rains"]
     assert split.is_divided and split.join(split.sentences).text == sentence
-    words = split_text("a b c d e f", "sentences", "en", lambda x: len(x) <= 4)
+    words = divided("a b c d e f", 4)
     assert all(len(part) <= 4 for part in words.sentences) and words.is_divided
-    one_word = split_text("x" * 50, "sentences", "en", lambda x: len(x) <= 4)
+    one_word = divided("x" * 50, 4)
     assert one_word.sentences == ["x" * 50] and not one_word.is_divided
-    east = split_text("犬が走る、猫が寝る。", "sentences", "ja", lambda x: len(x) <= 6)
+    east = divided("犬が走る、猫が寝る。", 6, language="ja")
     assert east.sentences == ["犬が走る、", "猫が寝る。"]
 
 
