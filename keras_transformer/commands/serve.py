@@ -18,6 +18,8 @@ from keras_transformer.errors import UserError
 from keras_transformer.progress import progress_shown
 from keras_transformer.server.options import ServerOptions
 
+_MORE_CONNECTIONS = 100
+
 
 @dataclass(kw_only=True)
 class Options(ServerOptions, CommonOptions):
@@ -70,7 +72,8 @@ def main(options: Options) -> None:
             application(translator, options),
             log_level="warning",
             access_log=False,
-            limit_concurrency=options.max_waiting + 1,  # connections
+            # Connections. The application refuses further requests, unless there are more of these.
+            limit_concurrency=options.max_waiting + _MORE_CONNECTIONS,
             timeout_graceful_shutdown=options.shutdown_seconds,
         )
         host, port = listener.getsockname()[:2]

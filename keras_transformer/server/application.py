@@ -1,8 +1,9 @@
 """The server's routes, as an ASGI application that any ASGI server runs."""
 
+import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -19,14 +20,13 @@ from keras_transformer.documents.file_translation import FORMATS
 from keras_transformer.documents.html import html_part
 from keras_transformer.errors import UserError
 from keras_transformer.server import parameters
-from keras_transformer.server.detection import language_names
-from keras_transformer.server.directions import Directions, Source
+from keras_transformer.server.detection import Detected, language_names
+from keras_transformer.server.directions import Directions
 from keras_transformer.server.options import ServerOptions
-from keras_transformer.server.scheduler import Admission, Answer, Busy, Scheduler
+from keras_transformer.server.scheduler import EXTRA, Admission, Answer, Busy, Scheduler
 from keras_transformer.server.translated_files import (
     TranslatedFiles,
     discard,
-    read_upload,
     safe_name,
     translate_upload,
 )
@@ -34,9 +34,9 @@ from keras_transformer.tasks.length_batches import before_batch
 from keras_transformer.translation.checks import check_pairs
 from keras_transformer.translation.translator import Translator, best_of
 
+_Direction = tuple[Translator | None, Detected, str]
 _PAGE = Path(__file__).with_name("page.html")
 _AUTO = "auto"
-_SECONDS_TO_RETRY = 2
 # An explanation's page and its time grow with the square of the length.
 _MOST_EXPLAINED = 500  # characters
 _COST_OF_EXPLANATION = 100_000  # bytes of a request that waits
@@ -85,8 +85,8 @@ def application(translator: Translator, options: ServerOptions | None = None) ->
         middleware=[cors] if options.cors_origin else [],
         exception_handlers={
             UserError: _user_error,
-            Busy: _busy,
             HTTPException: _http_error,
+            ClientDisconnect: _gone,
             Exception: _defect,
         },  # pyright: ignore[reportArgumentType]
         lifespan=server.lifespan,
@@ -96,18 +96,40 @@ def application(translator: Translator, options: ServerOptions | None = None) ->
 def _admitted(
     route: Callable[..., Awaitable[Response]],
 ) -> Callable[..., Awaitable[Response]]:
-    """Return a route whose request is counted until it is answered, with its parameters read."""
+    """Return a route whose request is counted until it is answered, with its parameters read.
+
+    It is canceled when its client goes away.
+    """
 
     @functools.wraps(route)
     async def admitted(self: "_Server", request: Request) -> Response:
         is_file = request.url.path == "/translate_file"
         options = self.options
         limit = options.max_file_bytes if is_file else options.max_request_bytes
-        with self.admission.request() as hold:
+        with self.admission.request() as hold, _ending():
             values = await parameters.read_parameters(request, limit, options.body_seconds, hold)
-            return await route(self, request, values, hold)
+            answer = asyncio.create_task(route(self, request, values, hold))  # pyright: ignore
+            # After the body, nothing but the end of the connection is received.
+            gone = asyncio.create_task(request.receive())  # pyright: ignore
+            try:
+                await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done():
+                    raise ClientDisconnect
+                return answer.result()
+            finally:
+                answer.cancel()
+                gone.cancel()
 
     return admitted
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Answer what the server cancels at its end."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise Busy("The server ends") from None
 
 
 class _Server:
@@ -158,92 +180,98 @@ class _Server:
 
     @_admitted
     async def detect(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
-        texts = parameters.texts(values, self.options.max_characters)
+        texts = parameters.texts(values, self.options)
         text = texts if isinstance(texts, str) else "\n".join(texts)
-        return JSONResponse([found.json() for found in self._directions.detected(text)])
+        found = await asyncio.to_thread(self._directions.detected, text)
+        return JSONResponse([each._asdict() for each in found])
 
     @_admitted
     async def translate(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
-        texts = parameters.texts(values, self.options.max_characters)
+        texts = parameters.texts(values, self.options)
         is_one = isinstance(texts, str)
         texts = [texts] if is_one else texts
         is_html = parameters.is_html(values)
-        wanted = parameters.alternatives(values), parameters.is_true(values, "warnings")
-        with_sentences = parameters.is_true(values, "sentences")
-        source, target = await self._languages(values, _words(texts, is_html))
-        answer: dict[str, Any] = {}
-        if values["source"] == _AUTO:
-            answer["detectedLanguage"] = {"language": source.code, "confidence": source.confidence}
-        if source.is_target:
-            answer |= _unchanged(texts, *wanted)
-            sentences = [[text] if text.strip() else [] for text in texts]
+        number = parameters.alternatives(values)
+        optional = {
+            "alternatives": number > 0,
+            "warnings": parameters.is_true(values, "warnings"),
+            "sentences": parameters.is_true(values, "sentences"),
+        }
+        translator, source, _ = await self._direction(values, lambda: _words(texts, is_html))
+        if translator is None:
+            found: dict[str, list[Any]] = {
+                "translatedText": texts,
+                "alternatives": [[] for _ in texts],
+                "warnings": [[_IDENTITY] for _ in texts],
+                "sentences": [[text] if text.strip() else [] for text in texts],
+            }
         else:
-            translator = self._directions.translator(source.code, target)
             translator = self._html_translator(translator) if is_html else translator
-            sentences, found = await self._translated(translator, texts, *wanted)
-            answer |= found
-        if with_sentences:
-            answer["sentences"] = sentences
-        if is_one:
-            keys = {*answer} - {"detectedLanguage"}
-            answer |= {name: answer[name][0] for name in keys}
-        elif "detectedLanguage" in answer:
-            answer["detectedLanguage"] = [answer["detectedLanguage"]] * len(texts)
-        return JSONResponse(answer)
+            found = await self._translated(translator, texts, number, optional["warnings"])
+        if values["source"] == _AUTO:
+            found = {"detectedLanguage": [source._asdict()] * len(texts), **found}
+        return JSONResponse(
+            {
+                name: column[0] if is_one else column
+                for name, column in found.items()
+                if optional.get(name, True)
+            }
+        )
 
-    async def _languages(self, values: dict[str, Any], text: str) -> tuple[Source, str]:
-        """Return the source and the target of a request, which may be the same."""
+    async def _direction(self, values: dict[str, Any], text: Callable[[], str]) -> _Direction:
+        """Call `_direction_of`, in a thread if it may have to load the detector."""
+        if values.get("source") == _AUTO:
+            return await asyncio.to_thread(self._direction_of, values, text)
+        return self._direction_of(values, text)
+
+    def _direction_of(self, values: dict[str, Any], text: Callable[[], str]) -> _Direction:
+        """Return the translator of a request, its source and its target.
+
+        There is no translator for a text that is in the target language.
+        """
         target = self._directions.code("target", parameters.word(values, "target"))
         source = parameters.word(values, "source")
         if source == _AUTO:
-            return self._directions.source_of(text, target), target
-        source = self._directions.code("source", source)
-        if source != target:
-            self._directions.translator(source, target)
-        return Source(source, 100.0, source == target), target
+            found = self._directions.source_of(text(), target)
+        else:
+            found = Detected(self._directions.code("source", source), 100.0)
+        if found.language == target:
+            return None, found, target
+        return self._directions.translator(found.language, target), found, target
 
     async def _translated(
         self, translator: Translator, texts: list[str], num_alternatives: int, with_warnings: bool
-    ) -> tuple[list[list[str]], dict[str, Any]]:
-        """Return the sentences of texts, and the parts of the answer."""
+    ) -> dict[str, list[Any]]:
+        """Return the parts of the answer, with one item per text."""
         num_results = 1 + min(num_alternatives, self._most_results - 1)
         # All alternatives are searched for, so that a number has no program of its own on JAX.
         wanted = 1 if num_results == 1 else self._most_results
         found: Answer = await self._scheduler.translate(translator, texts, wanted)
         best = [best_of(results)[0] for results in found.results]
-        answer: dict[str, Any] = {"translatedText": best}
-        if num_results > 1:
-            rows = [dict.fromkeys(text for text, _ in x[:num_results]) for x in found.results]
-            answer["alternatives"] = [
-                [text for text in row if text != first] for row, first in zip(rows, best)
-            ]
+        others = [dict.fromkeys(text for text, _ in x[:num_results]) for x in found.results]
+        warnings = []
         if with_warnings:
-            answer["warnings"] = await self._scheduler.call(
-                _warnings, self._scheduler, translator, found, best
-            )
-        return [[*text.sentences] for text in found.prepared], answer
+            warnings = await self._scheduler.call(_warnings, translator, found, best, rank=EXTRA)
+        return {
+            "translatedText": best,
+            "alternatives": [[x for x in row if x != first] for row, first in zip(others, best)],
+            "warnings": warnings,
+            "sentences": [text.sentences for text in found.prepared],
+        }
 
     @_admitted
     async def translate_file(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
         upload = parameters.upload(values)
         folder = self._files.new_folder()
+
+        def direction(text: str) -> _Direction:
+            return self._direction_of(values, lambda: text)
+
         try:
             path = folder / safe_name(upload.filename or "")
             path.write_bytes(await upload.read())
-            document = await self._scheduler.call(read_upload, path)
-            texts = [unit.text for unit in document.units]
-            parameters.check_characters(sum(map(len, texts)), self.options.max_characters)
-            source, target = await self._languages(values, "\n".join(texts))
-            if not source.is_target:
-                translator = self._directions.translator(source.code, target)
-                path = await self._scheduler.call(
-                    translate_upload,
-                    document,
-                    translator,
-                    source.code,
-                    target,
-                    self._scheduler.turns,
-                )
+            limit = self.options.max_characters
+            path = await self._scheduler.call(translate_upload, path, limit, direction)
         except BaseException:
             discard(folder)
             raise
@@ -258,40 +286,27 @@ class _Server:
 
     @_admitted
     async def explain(self, request: Request, values: dict[str, Any], hold: Any) -> Response:
-        text = parameters.texts(values, self.options.max_characters)
+        text = parameters.texts(values, self.options)
         if not isinstance(text, str) or len(text.splitlines()) > 1 or len(text) > _MOST_EXPLAINED:
             raise UserError(f"`q` must be one line of at most {_MOST_EXPLAINED} characters")
-        source, target = await self._languages(values, text)
-        translator = self._directions.translator(source.code, target)
+        translator, _, _ = await self._direction(values, lambda: text)
+        if translator is None:
+            raise UserError(f"`q` is not explained: {_IDENTITY[0].lower()}{_IDENTITY[1:]}")
         hold(_COST_OF_EXPLANATION)
-        page = await self._scheduler.call(_explanation, self._scheduler, translator, text)
+        page = await self._scheduler.call(_explanation, translator, text, rank=EXTRA)
         return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
 
 
-def _unchanged(texts: list[str], num_alternatives: int, with_warnings: bool) -> dict[str, Any]:
-    """Return the parts of the answer for texts that are in the target language."""
-    answer: dict[str, Any] = {"translatedText": texts}
-    if num_alternatives:
-        answer["alternatives"] = [[] for _ in texts]
-    if with_warnings:
-        answer["warnings"] = [[_IDENTITY] for _ in texts]
-    return answer
+def _explanation(translator: Translator, sentence: str) -> str:
+    before_batch.get()()  # The search for an explanation has no batches.
+    return translator.explain(sentence).html()
 
 
-def _explanation(scheduler: Scheduler, translator: Translator, sentence: str) -> str:
-    with scheduler.turns():
-        before_batch.get()()  # The search for an explanation has no batches.
-        return translator.explain(sentence).html()
-
-
-def _warnings(
-    scheduler: Scheduler, translator: Translator, answer: Answer, best: list[str]
-) -> list[list[str]]:
+def _warnings(translator: Translator, answer: Answer, best: list[str]) -> list[list[str]]:
     """Return the messages of `Translator.check` for each text, and what the model did not read."""
     few_shapes = keras.backend.backend() == "jax"
-    with scheduler.turns():
-        sources = [str(text.source) for text in answer.prepared]
-        checks = check_pairs(translator, sources, best, few_shapes)
+    sources = [str(text.source) for text in answer.prepared]
+    checks = check_pairs(translator, sources, best, few_shapes)
     return [[finding.message for finding in check.findings] for check in checks]
 
 
@@ -313,13 +328,12 @@ async def _user_error(request: Request, error: UserError) -> Response:
     return _error(str(error), 400)
 
 
-async def _busy(request: Request, error: Busy) -> Response:
-    retry = {"Retry-After": str(_SECONDS_TO_RETRY)}
-    return _error("Too many requests are waiting. Try again later", 503, retry)
-
-
 async def _http_error(request: Request, error: HTTPException) -> Response:
     return _error(error.detail, error.status_code, error.headers)
+
+
+async def _gone(request: Request, error: ClientDisconnect) -> Response:
+    return Response()  # which nobody reads
 
 
 async def _defect(request: Request, error: Exception) -> Response:

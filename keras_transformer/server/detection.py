@@ -16,19 +16,15 @@ _LEAST_PROBABILITY = 0.01
 
 
 class Detected(NamedTuple):
-    """A language of a text.
+    """A language of a text. Its fields have LibreTranslate's names.
 
     Attributes:
-        code: its code.
+        language: its code.
         confidence: its probability among the languages that were considered, in percent.
     """
 
-    code: str
+    language: str
     confidence: float
-
-    def json(self) -> dict[str, Any]:
-        """Return the language in LibreTranslate's form."""
-        return {"language": self.code, "confidence": self.confidence}
 
 
 def language_of(code: str) -> Any:
@@ -45,15 +41,13 @@ def language_of(code: str) -> Any:
     return None
 
 
-def language_name(code: str) -> str:
-    """Return the English name of a language, or the code itself if it is not known."""
-    language = language_of(code)
-    return code if language is None else language.name.split(" (")[0]
-
-
 def language_names(codes: Iterable[str]) -> dict[str, str]:
-    """Return the names of languages by their codes. Equal names get the rest of their codes."""
-    names = {code: language_name(code) for code in codes}
+    """Return the English names of languages by their codes.
+
+    Equal names get the rest of their codes. An unknown language has its code as its name.
+    """
+    languages = {code: language_of(code) for code in codes}
+    names = {code: x.name.split(" (")[0] if x else code for code, x in languages.items()}
     found = [*names.values()]
     return {
         code: name if found.count(name) == 1 or name == code else f"{name} ({code})"

@@ -3,7 +3,6 @@
 import functools
 import itertools
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from keras_transformer.errors import UserError
 from keras_transformer.server.detection import Detected, LanguageDetector
@@ -14,20 +13,6 @@ _MOST_LISTED = 10
 # A text is in the target language, and comes back as it is, from this confidence on, in percent.
 # "Berlin" has 73, and "Ein Hund rennt" 98.5 between English and German.
 _CLEAR = 99.0
-
-
-class Source(NamedTuple):
-    """The language of a text.
-
-    Attributes:
-        code: its code.
-        confidence: in percent, 0 if nothing was detected.
-        is_target: whether it is clearly the language to translate into.
-    """
-
-    code: str
-    confidence: float
-    is_target: bool
 
 
 class Directions:
@@ -99,11 +84,11 @@ class Directions:
         """Return the languages of the model that a text may be in, the most probable first."""
         return self._detector(tuple(self.codes))(text)
 
-    def source_of(self, text: str, target: str) -> Source:
+    def source_of(self, text: str, target: str) -> Detected:
         """Return the language of a text to translate.
 
         It is the most probable one of those that the model translates into the target, and the
-        target's own. A doubtful detection is not an error.
+        target's own if the text clearly has it. A doubtful detection is not an error.
 
         Args:
             text: a string.
@@ -117,15 +102,15 @@ class Directions:
         if not sources:
             raise UserError(_unknown("target", target, itertools.chain(*self.targets.values())))
         try:
-            found = self._detector((*sources, target))(text)
+            # In this order, so that all targets have one detector where all languages have.
+            found = self._detector(tuple(x for x in self.codes if x in {*sources, target}))(text)
         except UserError:
             if len(sources) > 1:
                 raise
             found = []
-        if found and found[0].code == target and found[0].confidence >= _CLEAR:
-            return Source(target, found[0].confidence, True)
-        best = next((x for x in found if x.code in sources), Detected(sources[0], 0.0))
-        return Source(*best, False)
+        if found and found[0].language == target and found[0].confidence >= _CLEAR:
+            return found[0]
+        return next((x for x in found if x.language in sources), Detected(sources[0], 0.0))
 
 
 def _unknown(name: str, code: str, codes: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ class ServerOptions:
     max_characters: int = 1_000_000
     """The most characters of a request or of the texts of a file. More are answered with 413."""
     max_sentences: int = 10_000
-    """The most sentences of a request. More are answered with status 413."""
+    """The most sentences of a request, and texts of it. More are answered with status 413."""
     max_waiting: int = 1_000
     """The most requests that are read or answered at the same time. A further one is answered
     with status 503, and a time after which to try again."""

@@ -3,20 +3,22 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
 from starlette.requests import Request
+from starlette.types import Message, Receive
 
 from keras_transformer.errors import UserError
+from keras_transformer.server.options import ServerOptions
 
 # The rest of a body that is too large is read, so that its client reads the answer.
 _MOST_DISCARDED = 64 * 2**20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 60
+_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 
 async def read_parameters(
@@ -36,36 +38,47 @@ async def read_parameters(
     """
     try:
         async with asyncio.timeout(seconds):
-            body = b"".join([chunk async for chunk in _body(request, limit, hold)])
+            limited = Request(request.scope, _limited(request.receive, limit, hold))
+            values = await _body(limited, limit)
     except TimeoutError:
         raise HTTPException(408, f"A request must be sent within {seconds:,} seconds") from None
-    query = _fields(request.query_params)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        values = _json(body)
-    elif body:
-        values = await _form(request, body, limit)
-    else:
-        values = {}
     for name, value in values.items():
         if any(_SURROGATE.search(x) for x in (name, *_strings(value))):
             raise UserError(
                 f"`{shown(name)}` must be Unicode text. Received: half of a surrogate pair"
             )
-    return {**query, **values}
+    return {**_fields(request.query_params), **values}
 
 
-async def _body(request: Request, limit: int, hold: Callable) -> AsyncIterator[bytes]:
+def _limited(receive: Receive, limit: int, hold: Callable[[int], None]) -> Receive:
+    """Return a function that receives the messages of a request, and counts their bytes."""
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
+
+    async def limited() -> Message:
+        nonlocal size
+        message = await receive()
+        count = len(message.get("body", b""))
+        size += count
         if size <= limit:
-            hold(len(chunk))
-            yield chunk
-        elif size > limit + _MOST_DISCARDED:
-            break
-    if size > limit:
-        raise HTTPException(413, f"A request may have {limit:,} bytes. Received: more")
+            hold(count)
+            return message
+        if not message.get("more_body") or size > limit + _MOST_DISCARDED:
+            raise HTTPException(413, f"A request may have {limit:,} bytes. Received: more")
+        return {**message, "body": b""}
+
+    return limited
+
+
+async def _body(request: Request, limit: int) -> dict[str, Any]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in _FORMS:
+        try:
+            # The body's size bounds the number of fields.
+            return _fields(await request.form(max_fields=limit, max_part_size=limit))
+        except ValueError as error:  # such as a charset that Python does not decode
+            raise UserError(f"The body is not a valid form: {error}") from None
+    body = await request.body()
+    return _json(body) if kind == "application/json" or kind.endswith("+json") else {}
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -78,30 +91,11 @@ def _json(body: bytes) -> dict[str, Any]:
     return values
 
 
-async def _form(request: Request, body: bytes, limit: int) -> dict[str, Any]:
-    try:
-        # The body's size bounds the number of fields.
-        form = await Request(request.scope, _received(body)).form(
-            max_fields=limit, max_part_size=limit
-        )
-    except (MultiPartException, HTTPException, ValueError) as error:
-        message = getattr(error, "detail", None) or str(error)
-        raise UserError(f"The body is not a valid form: {message}") from None
-    return _fields(form)
-
-
 def _fields(form: Any) -> dict[str, Any]:
     fields: dict[str, list] = {}
     for name, value in form.multi_items():
         fields.setdefault(name, []).append(value)
     return {name: found[0] if len(found) == 1 else found for name, found in fields.items()}
-
-
-def _received(body: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
-    async def receive():
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
 
 
 def _strings(value: Any) -> list[str]:
@@ -114,25 +108,25 @@ def shown(value: Any) -> str:
     return _SURROGATE.sub("\ufffd", str(value)[:_SHOWN])
 
 
-def texts(values: dict[str, Any], limit: int) -> str | list[str]:
-    """Return `q`: a string, or a list of strings, with at most `limit` characters in all."""
+def texts(values: dict[str, Any], options: ServerOptions) -> str | list[str]:
+    """Return `q`: a string, or a list of strings, within the limits of a request."""
     if "q" not in values:
         raise UserError("`q` is missing. Expected the text to translate")
     found = values["q"]
-    for text in found if isinstance(found, list) else [found]:
+    rows = found if isinstance(found, list) else [found]
+    check_count(len(rows), options.max_sentences, "texts")
+    for text in rows:
         if not isinstance(text, str):
             received = "a file" if isinstance(text, UploadFile) else shown(json.dumps(text))
             raise UserError(f"`q` must be a string or a list of strings. Received: {received}")
-    check_characters(sum(map(len, found)), limit)
+    check_count(sum(map(len, rows)), options.max_characters, "characters")
     return found
 
 
-def check_characters(count: int, limit: int) -> None:
-    """Raise an `HTTPException` if texts have too many characters."""
+def check_count(count: int, limit: int, things: str) -> None:
+    """Raise an `HTTPException` if a request has too many things of some kind."""
     if count > limit:
-        raise HTTPException(
-            413, f"A request may have {limit:,} characters. Received: {count:,}"
-        )  # fmt: skip
+        raise HTTPException(413, f"A request may have {limit:,} {things}. Received: {count:,}")
 
 
 def word(values: dict[str, Any], name: str) -> str:

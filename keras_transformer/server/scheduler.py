@@ -16,6 +16,7 @@ import keras
 from starlette.exceptions import HTTPException
 
 from keras_transformer.errors import UserError
+from keras_transformer.server.parameters import check_count
 from keras_transformer.tasks.length_batches import before_batch
 from keras_transformer.translation.texts import PreparedText
 from keras_transformer.translation.translator import Translator
@@ -23,13 +24,24 @@ from keras_transformer.translation.translator import Translator
 _LETTERS_PER_TOKEN = 4  # in English; a language with fewer fills several batches of a search
 # The longest wait for further requests: a part of the time of the last translation, and in seconds.
 _WAIT_PART, _WAIT_SECONDS = 0.05, 0.1
-# Requests of several batches that are translated at the same time, one batch of each in turn.
-_NUM_LONG = 2
-_SHORT, _LONG = 0, 1  # ranks, the first one first
+_SECONDS_TO_RETRY = 2
+# Ranks, the first one first. `EXTRA` is what a short request needs besides its translation.
+_SHORT, EXTRA, LONG = 0, 1, 2
+# The threads of each rank. Two requests of several batches are translated at the same time, one
+# batch of each in turn.
+_NUM_THREADS = {_SHORT: 1, EXTRA: 1, LONG: 2}
 
 
-class Busy(Exception):
-    """Too many requests wait for the model."""
+class Busy(HTTPException):
+    """An answer that asks to try again later."""
+
+    def __init__(self, reason: str = "Too many requests are waiting"):
+        headers = {"Retry-After": str(_SECONDS_TO_RETRY)}
+        super().__init__(503, f"{reason}. Try again later", headers)
+
+
+class _Canceled(Exception):
+    """Nobody waits for the result of a thread."""
 
 
 class Answer(NamedTuple):
@@ -100,8 +112,11 @@ class Turns:
         self._is_taken = False
 
     @contextlib.contextmanager
-    def taken_for_each_batch(self, rank: int) -> Iterator[None]:
-        """Let the thread wait for its turn before each batch within a `with` block."""
+    def taken_for_each_batch(self, rank: int, is_canceled: Callable[[], bool]) -> Iterator[None]:
+        """Let the thread wait for its turn before each batch within a `with` block.
+
+        A canceled one ends there.
+        """
         is_held = False
 
         def next_turn():
@@ -111,6 +126,8 @@ class Turns:
             is_held = False
             self._take(rank)
             is_held = True
+            if is_canceled():
+                raise _Canceled
 
         token = before_batch.set(next_turn)
         try:
@@ -172,8 +189,7 @@ class Scheduler:
         self._jobs: deque[_Job] = deque()
         self._job_came = asyncio.Event()
         self._turns = Turns()
-        self._short = ThreadPoolExecutor(1, "short requests")
-        self._long = ThreadPoolExecutor(_NUM_LONG, "long requests")
+        self._threads = {rank: ThreadPoolExecutor(size) for rank, size in _NUM_THREADS.items()}
         self._runner: asyncio.Task | None = None
 
     async def translate(
@@ -187,35 +203,36 @@ class Scheduler:
         """
         job = _Job(translator, num_results, list(texts))
         if job.size > job.room:
-            (answer,) = await self.call(self._translate, [job], _LONG)
-            return _given(answer)
+            (answer,) = await self.call(self._translate, [job])
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
         self._jobs.append(job)
         self._job_came.set()
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run())
         return await job.answer
 
-    async def call(self, function: Callable, *arguments: Any) -> Any:
+    async def call(self, function: Callable, *arguments: Any, rank: int = LONG) -> Any:
         """Return the result of a function that takes long, called in a thread.
 
-        It uses the model within `turns`.
+        The thread waits for the model before each batch. If the call is canceled, it ends there.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._long, function, *arguments)
+        is_canceled = threading.Event()
 
-    def turns(self) -> contextlib.AbstractContextManager[None]:
-        """Return a `with` block in which a thread waits for the model before each batch."""
-        return self._turns.taken_for_each_batch(_LONG)
+        def call():
+            with self._turns.taken_for_each_batch(rank, is_canceled.is_set):
+                return function(*arguments)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads[rank], call)
+        finally:
+            is_canceled.set()
 
     async def _run(self):
-        loop = asyncio.get_running_loop()
         while self._jobs:
             jobs, start = self._next_jobs(), time.monotonic()
-            try:
-                answers = await loop.run_in_executor(self._short, self._translate, jobs, _SHORT)
-            except Exception as error:
-                answers = [error] * len(jobs)
-            for job, answer in zip(jobs, answers):
+            for job, answer in zip(jobs, await self.call(self._translate, jobs, rank=_SHORT)):
                 if job.answer.done():  # its request was canceled
                     continue
                 if isinstance(answer, Exception):
@@ -250,35 +267,30 @@ class Scheduler:
         self._jobs = left
         return taken
 
-    def _translate(self, jobs: list[_Job], rank: int) -> list[Answer | Exception]:
+    def _translate(self, jobs: list[_Job]) -> list[Answer | Exception]:
         """Translate the texts of some jobs together, and return the answer to each job."""
-        answers: list[Any] = [self._prepared(job) for job in jobs]
-        texts = [text for found in answers if isinstance(found, list) for text in found]
+        rows = [self._prepared(job) for job in jobs]
+        texts = [text for row in rows if isinstance(row, list) for text in row]
         try:
-            with self._turns.taken_for_each_batch(rank):
-                (results,) = translate(jobs[0].translator, texts, jobs[0].num_results)
+            (results,) = translate(jobs[0].translator, texts, jobs[0].num_results)
         except Exception as error:
             if len(jobs) == 1:
                 return [error]
-            return [answer for job in jobs for answer in self._translate([job], rank)]
-        start = 0
-        for index, prepared in enumerate(answers):
-            if isinstance(prepared, list):
-                answers[index] = Answer(prepared, results[start : start + len(prepared)])
-                start += len(prepared)
-        return answers
+            return [answer for job in jobs for answer in self._translate([job])]
+        found = iter(results)
+        return [
+            row if isinstance(row, Exception) else Answer(row, [*itertools.islice(found, len(row))])
+            for row in rows
+        ]
 
     def _prepared(self, job: _Job) -> list[PreparedText] | Exception:
         """Return the prepared texts of a job, or why they are not translated."""
         try:
             prepared = job.translator.prepare(job.texts, same_ends=True)
-        except UserError as error:
+            count = sum(text.num_sentences for text in prepared)
+            check_count(count, self._max_sentences, "sentences")
+        except Exception as error:
             return error
-        count = sum(text.num_sentences for text in prepared)
-        if count > self._max_sentences:
-            return HTTPException(
-                413, f"A request may have {self._max_sentences:,} sentences. Received: {count:,}"
-            )
         for number, text in enumerate(prepared, 1):
             if text.is_cut:
                 return UserError(
@@ -288,12 +300,6 @@ class Scheduler:
                     f"{job.texts[number - 1][:40]!r}..."
                 )
         return prepared
-
-
-def _given(answer: Answer | Exception) -> Answer:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 def translate(

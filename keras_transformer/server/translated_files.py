@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from keras_transformer.documents.document import Document
 from keras_transformer.documents.file_translation import FORMATS, read_document, translate_file
 from keras_transformer.errors import UserError
+from keras_transformer.server.detection import Detected
+from keras_transformer.server.parameters import check_count
 from keras_transformer.translation.translator import Translator
 
-_LONGEST_NAME = 100  # characters
+_LONGEST_NAME = 200  # bytes, so that the code of a language and an ending have room
 
 
 class TranslatedFiles:
@@ -70,33 +71,33 @@ def safe_name(name: str) -> str:
             f"`file` must have one of the endings {', '.join(FORMATS)}. Received: "
             f"{path[-_LONGEST_NAME:]!r}"
         )
-    return f"{stem[:_LONGEST_NAME]}{suffix}"
-
-
-def read_upload(path: Path) -> Document:
-    """Read an uploaded file, whose errors name it without its folder.
-
-    Raises:
-        UserError: if it is damaged.
-    """
-    try:
-        return read_document(path)
-    except UserError as error:
-        raise UserError(str(error).replace(str(path), path.name)) from None
+    return stem.encode("utf-8", "ignore")[:_LONGEST_NAME].decode("utf-8", "ignore") + suffix
 
 
 def translate_upload(
-    document: Document,
-    translator: Translator,
-    source: str,
-    target: str,
-    turns: Callable,
+    path: Path, limit: int, direction: Callable[[str], tuple[Translator | None, Detected, str]]
 ) -> Path:
-    """Translate a file into its folder, and return the path of the translation."""
-    path = document.path.with_name(f"{document.path.stem}_{target}{document.path.suffix}")
+    """Translate a file into its folder, and return the path of the translation.
+
+    Args:
+        path: the file.
+        limit: the most characters of its texts.
+        direction: function of its texts that returns a translator, the source and the target. The
+            file of a direction without a translator stays as it is.
+
+    Raises:
+        UserError: if it is damaged. The error names it without its folder.
+        HTTPException: if it has too many characters.
+    """
     try:
-        with turns():
-            translate_file(document, path, translator, target_lang=target, source_lang=source)
+        document = read_document(path)
+        texts = [unit.text for unit in document.units]
+        check_count(sum(map(len, texts)), limit, "characters")
+        translator, source, target = direction("\n".join(texts))
+        if translator is None:
+            return path
+        new = path.with_name(f"{path.stem}_{target}{path.suffix}")
+        translate_file(document, new, translator, target_lang=target, source_lang=source.language)
     except UserError as error:
         raise UserError(str(error).replace(f"{path.parent}/", "")) from None
-    return path
+    return new

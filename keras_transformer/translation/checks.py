@@ -19,6 +19,7 @@ from keras_transformer.data.text_lines import in_windows, split_sentences
 from keras_transformer.evaluation.placeholders import placeholders
 from keras_transformer.translation.languages import check_selected
 from keras_transformer.translation.scoring import teacher_forced
+from keras_transformer.translation.texts import tags_and_texts
 from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ def _check_window(translator, pairs, few_shapes, split):
                 _length(lengths[0] - text.num_added, lengths[1] - 1 - len(text.target_prefix)),
                 _repetition(source, translation),
                 number_finding(source, translation),
-                placeholder_finding(source, translation),
+                placeholder_finding(
+                    *(tags_and_texts(translator, x) for x in (source, translation))
+                ),
                 _characters(sources[index], text),
             ]
         checks.append(TranslationCheck(tuple(x for x in findings if x is not None)))

@@ -302,6 +302,22 @@ def read_text(
     return dataclasses.replace(found, text=tags + found.text)
 
 
+def tags_and_texts(translator: "Translator", text: str) -> str:
+    """Return a text with the texts of its markup after its tags, where they are left out.
+
+    So a tag is the same with the translation of an attribute.
+
+    Args:
+        translator: a `Translator`.
+        text: a string.
+    """
+    if (part := _part(translator, text)) is None:
+        return text
+    units = [unit.marked for unit in part.units]
+    tags = [MarkedText("", [(0, span) for _, span in unit.spans]) for unit in units]
+    return "\n".join([part.rendered(tags), *(unit.text for unit in units)])
+
+
 def _is_symbol(letter: str) -> bool:
     """Return whether a character stands for itself: no letter, digit or mark of a sentence."""
     kind = unicodedata.category(letter)[0]

@@ -3,6 +3,7 @@
 import pytest
 
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+from keras_transformer.server import directions as directions_module
 from keras_transformer.server.detection import LanguageDetector, language_names
 from keras_transformer.server.directions import Directions
 from keras_transformer.translation.languages import matching_language, select
@@ -89,6 +90,22 @@ def test_languages_that_cannot_be_sources_are_not_considered():
     assert directions.source_of(text, "de")[:1] == ("en",)
 
 
+def test_all_directions_of_a_model_share_one_detector(monkeypatch):
+    made = []
+
+    def detector(codes):
+        made.append(codes)
+        return lambda text: []
+
+    monkeypatch.setattr(directions_module, "LanguageDetector", detector)
+    directions = Directions(copying_translator())
+    codes = ["en", "de", "fr"]
+    directions.targets = {code: [x for x in codes if x != code] for code in codes}
+    for code in codes:
+        directions.source_of("a text", code)
+    assert len(made) == 1
+
+
 def test_a_detector_knows_the_languages_of_nllb_by_their_own_codes():
     detector = LanguageDetector(NLLB)
     for text, code in {
@@ -99,7 +116,7 @@ def test_a_detector_knows_the_languages_of_nllb_by_their_own_codes():
         "هذا اختبار صغير": "arb_Arab",
         "Šis ir neliels tests par valodu.": "lvs_Latn",
     }.items():
-        assert detector(text)[0].code == code
+        assert detector(text)[0].language == code
     assert detector("123") == []
 
 

@@ -13,8 +13,9 @@ pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from keras_transformer.errors import UserError
 from keras_transformer.server.options import ServerOptions
 from keras_transformer.server.scheduler import Admission, Busy, Scheduler
-from tests.helpers import error_of
+from tests.helpers import error_of, wait_for
 from tests.server.running import copying_translator, get, post, running, translation
+from tests.small_corpus import new_model
 
 pytestmark = pytest.mark.once
 
@@ -156,6 +157,52 @@ def test_a_canceled_request_is_not_translated():
 
     asyncio.run(requests())
     assert translator.search.batches == [1, 3]
+
+
+def connected(port, body, path="/translate"):
+    """Send a request, and return its socket."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=60)
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    body = json.dumps(body).encode()
+    client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return client
+
+
+def test_a_request_ends_when_its_client_goes_away():
+    translator = copying_translator(batch_tokens=256)
+    search = translator.search
+    with running(translator) as port:
+        search.gate.clear()
+        long = connected(port, {**GOOD, "q": LONG})
+        assert search.begun.wait(60)
+        short = connected(port, {**GOOD, "q": ["a cat"] * 3})
+        wait_for(lambda: get(port, "/health")["waiting"] == 2)
+        time.sleep(0.2)  # until the short one waits for the model
+        later = connected(port, {**GOOD, "q": ["a man"] * 5})
+        wait_for(lambda: get(port, "/health")["waiting"] == 3)
+        for client in (long, short, later):
+            client.close()
+        wait_for(lambda: get(port, "/health")["waiting"] == 0)
+        search.gate.set()
+        assert translation(port, "a dog")["translatedText"] == "a dog"
+        # The batch of the long request that had begun, perhaps the short one, and the last one.
+        assert len(search.batches) <= 3 and 5 not in search.batches
+
+
+def test_what_is_short_does_not_wait_for_the_end_of_two_long_requests():
+    translator = copying_translator(batch_tokens=256)
+    translator.model = new_model()
+    search = translator.search
+    with running(translator) as port, ThreadPoolExecutor(3) as clients:
+        search.gate.clear()
+        long = [clients.submit(translation, port, LONG * 15) for _ in range(2)]
+        assert search.begun.wait(60)
+        wait_for(lambda: get(port, "/health")["waiting"] == 2)
+        short = clients.submit(translation, port, "a dog", warnings=True)
+        wait_for(lambda: get(port, "/health")["waiting"] == 3)
+        search.gate.set()
+        assert short.result()["warnings"] == []
+        assert not any(client.done() for client in long)
 
 
 def test_an_explanation_is_of_one_short_line():

@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from keras_transformer.commands.serve import Options, _address, main
 from keras_transformer.translation.translator import Translator
 from tests.helpers import error_of, wait_for
-from tests.server.running import get, translation
+from tests.server.running import get, post, translation
 from tests.small_corpus import new_model, tokenizer
 
 
@@ -50,14 +50,25 @@ def test_sigterm_finishes_what_has_begun_and_exits_with_0(preset):
 def test_sigterm_ends_in_time_although_a_client_has_not_finished_its_request(preset):
     command = [sys.executable, "-m", "keras_transformer", "serve", preset, "--port", "0"]
     with subprocess.Popen(
-        [*command, "--shutdown-seconds", "2"], stderr=subprocess.PIPE, text=True
+        [*command, "--shutdown-seconds", "2", "--max-waiting", "1"],
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         port = int(re.search(r"http://127\.0\.0\.1:(\d+)", process.stderr.readline())[1])
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{")
-            wait_for(lambda: get(port, "/health")["waiting"])
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+        for is_last in (False, True):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+                wait_for(lambda: get(port, "/health")["waiting"])
+                status, answer, headers = post(port, "/translate", {})
+                assert (status, headers["Retry-After"]) == (503, "2") and "error" in answer
+                if is_last:
+                    process.send_signal(signal.SIGTERM)
+                    assert process.wait(10) == 0
+                    assert b" 503 " in client.recv(100)
+            if not is_last:
+                wait_for(lambda: not get(port, "/health")["waiting"])
+        # Neither the client that went away nor the one that was too slow is a defect.
+        assert "Traceback" not in process.stderr.read()
 
 
 @pytest.mark.once

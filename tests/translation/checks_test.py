@@ -1,5 +1,6 @@
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.translation import checks
 from keras_transformer.translation.checks import count_findings, num_repeated, sentence_coverage
+from keras_transformer.translation.texts import tags_and_texts
 from keras_transformer.translation.translator import Translator
 from tests.helpers import error_of
 from tests.small_corpus import new_model, tokenizer
@@ -146,6 +148,22 @@ def test_placeholders_and_lengths_are_compared():
     assert checks._length(10, 5) is None and checks._length(9, 1) is None
     assert checks._length(10, 4).kind == "length"
     assert checks._sentences(["See e.g.", "the page."], ["Siehe z. B. die Seite."]) is None
+
+
+def test_a_tag_with_a_translated_attribute_is_not_another_tag():
+    languages = {"source": "en", "target": "de"}
+    translator: Any = SimpleNamespace(markup="html", metadata=languages)
+    source = '<p lang="en" title="A dog">A <b>cat</b> <img alt="Two men"> %s</p>'
+    changed = '<p lang="de" title="Ein Hund">Eine <b>Katze</b> <img alt="Zwei Männer"> %d</p>'
+    finding = checks.placeholder_finding(
+        *(tags_and_texts(translator, text) for text in (source, changed))
+    )
+    assert finding and finding.message == "Placeholders are missing: %s; added: %d."
+    lost = changed.replace("<b>", "").replace("</b>", "").replace("%d", "%s")
+    finding = checks.placeholder_finding(
+        *(tags_and_texts(translator, text) for text in (source, lost))
+    )
+    assert finding and finding.message == "Placeholders are missing: <b>, </b>."
 
 
 def test_the_model_reads_what_it_translates_and_missing_placeholders_are_found(monkeypatch):
