@@ -305,7 +305,7 @@ def read_text(
 def tags_and_texts(translator: "Translator", text: str) -> str:
     """Return a text with the texts of its markup after its tags, where they are left out.
 
-    So a tag is the same with the translation of an attribute.
+    So a tag is the same if an attribute is translated, or declares the other language.
 
     Args:
         translator: a `Translator`.
@@ -315,7 +315,7 @@ def tags_and_texts(translator: "Translator", text: str) -> str:
         return text
     units = [unit.marked for unit in part.units]
     tags = [MarkedText("", [(0, span) for _, span in unit.spans]) for unit in units]
-    return "\n".join([part.rendered(tags), *(unit.text for unit in units)])
+    return "\n".join([part.rendered(tags, part.language_edits()), *(unit.text for unit in units)])
 
 
 def _is_symbol(letter: str) -> bool:
