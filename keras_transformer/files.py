@@ -104,6 +104,7 @@ def atomic_write_folder(path: str | PathLike, kind: FolderKind) -> Iterator[Path
         UserError: immediately, if `path` contains anything else, which would be lost.
     """
     check_replaceable(path, kind)
+    check_writable("path", path, is_folder=True)
     with atomic_write(path) as folder:
         yield folder
 
@@ -116,7 +117,7 @@ def check_replaceable(path: str | PathLike, kind: FolderKind) -> None:
         kind: the kind of folder.
     """
     path = Path(path)
-    if not path.exists():
+    if not os.path.exists(path):  # also if its name is too long
         return
     if not path.is_dir():
         raise UserError(f"Cannot write the folder {path}: it is a file. Pass another path.")

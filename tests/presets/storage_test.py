@@ -24,7 +24,7 @@ from keras_transformer.presets.storage import load_preset
 from keras_transformer.training.checkpoints import datasets
 from keras_transformer.translation.translator import Translator
 from tests.decoding.search_functions import greedy_search
-from tests.helpers import assert_close, logits_of, normal, randomize, to_numpy
+from tests.helpers import assert_close, error_of, logits_of, normal, randomize, to_numpy
 from tests.small_corpus import WORDS, new_model, tokenizer
 
 _HDF5_OF_A_TENSOR = 3000  # bytes besides its values
@@ -422,6 +422,14 @@ def test_a_path_that_is_not_a_folder_is_refused(tmp_path):
     message_of(tmp_path / "none")
     (tmp_path / "file").touch()
     message_of(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["file/preset", "n" * 256])
+def test_a_path_that_cannot_be_written_is_an_error_of_one_line(tmp_path, model, name):
+    (tmp_path / "file").touch()
+    translator = Translator(model, tokenizer())
+    message = error_of(translator.save_to_preset, tmp_path / name)
+    assert message.startswith("Cannot write to ") and "`path`" in message and "\n" not in message
 
 
 @pytest.mark.once
