@@ -251,7 +251,9 @@ class _Server:
         others = [dict.fromkeys(text for text, _ in x[:num_results]) for x in found.results]
         warnings = []
         if with_warnings:
-            warnings = await self._scheduler.call(_warnings, translator, found, best, rank=EXTRA)
+            warnings = await self._scheduler.call(
+                _warnings, translator, found, best, rank=found.rank
+            )
         return {
             "translatedText": best,
             "alternatives": [[x for x in row if x != first] for row, first in zip(others, best)],

@@ -50,10 +50,12 @@ class Answer(NamedTuple):
     Attributes:
         prepared: list of `PreparedText`, one per text.
         results: list of the result of `Translator.n_best` for each text.
+        rank: the rank of what else the request needs, for `Scheduler.call`.
     """
 
     prepared: Sequence[PreparedText]
     results: Sequence[list[tuple[str, float]]]
+    rank: int = LONG
 
 
 class Admission:
@@ -167,6 +169,10 @@ class _Job:
         """The number of characters that fill about a batch."""
         return _LETTERS_PER_TOKEN * self.translator.batch_tokens
 
+    @property
+    def is_long(self) -> bool:
+        return self.size > self.room
+
 
 class Scheduler:
     """Translates the texts of concurrent requests together, in threads of its own.
@@ -202,7 +208,7 @@ class Scheduler:
             UserError: if a sentence is longer than the model reads, or the model gives no numbers.
         """
         job = _Job(translator, num_results, list(texts))
-        if job.size > job.room:
+        if job.is_long:
             (answer,) = await self.call(self._translate, [job])
             if isinstance(answer, Exception):
                 raise answer
@@ -279,8 +285,10 @@ class Scheduler:
             return [answer for job in jobs for answer in self._translate([job])]
         found = iter(results)
         return [
-            row if isinstance(row, Exception) else Answer(row, [*itertools.islice(found, len(row))])
-            for row in rows
+            row
+            if isinstance(row, Exception)
+            else Answer(row, [*itertools.islice(found, len(row))], LONG if job.is_long else EXTRA)
+            for job, row in zip(jobs, rows)
         ]
 
     def _prepared(self, job: _Job) -> list[PreparedText] | Exception:

@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
 from keras_transformer.errors import UserError
+from keras_transformer.server import application as application_module
 from keras_transformer.server.options import ServerOptions
 from keras_transformer.server.scheduler import Admission, Busy, Scheduler
 from tests.helpers import error_of, wait_for
@@ -203,6 +205,27 @@ def test_what_is_short_does_not_wait_for_the_end_of_two_long_requests():
         search.gate.set()
         assert short.result()["warnings"] == []
         assert not any(client.done() for client in long)
+
+
+def test_warnings_of_a_long_request_do_not_keep_a_short_one_waiting(monkeypatch):
+    begun, end = threading.Event(), threading.Event()
+
+    def warnings(translator, answer, best):
+        if len(best[0]) > 100:
+            begun.set()
+            assert end.wait(60)
+        return [[] for _ in best]
+
+    monkeypatch.setattr(application_module, "_warnings", warnings)
+    with running(copying_translator(batch_tokens=256)) as port, ThreadPoolExecutor(2) as clients:
+        long = clients.submit(translation, port, LONG, warnings=True)
+        assert begun.wait(60)
+        short = clients.submit(translation, port, "a dog", warnings=True)
+        try:
+            assert short.result(20)["warnings"] == []
+        finally:
+            end.set()
+        assert long.result()["warnings"] == []
 
 
 def test_an_explanation_is_of_one_short_line():
