@@ -108,9 +108,8 @@ class Directions:
             if len(sources) > 1:
                 raise
             found = []
-        if found and found[0].language == target and found[0].confidence >= _CLEAR:
-            return found[0]
-        return next((x for x in found if x.language in sources), Detected(sources[0], 0.0))
+        likely = (x for x in found if x.language != target or x.confidence >= _CLEAR)
+        return next(likely, Detected(sources[0], 0.0))
 
 
 def _unknown(name: str, code: str, codes: Iterable[str]) -> str:
