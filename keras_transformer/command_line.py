@@ -19,7 +19,7 @@ from typing import Any, Literal
 from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import INTERRUPT_STATUS, TrainingStopped, UserError, ended_by_pipe
 from keras_transformer.memory import keep_freed_memory
-from keras_transformer.options import all_fields, mutable_on_resume
+from keras_transformer.option_fields import all_fields, mutable_on_resume
 from keras_transformer.progress import progress_shown
 from keras_transformer.startup import (
     SCRIPTS,

@@ -137,21 +137,21 @@ def run_python(script):
 # Which way
 
 FOR_ALL = {
-    *("errors", "files", "language_codes", "options", "progress", "reserved_ids", "typing"),
-    *("untranslated", "validation"),
+    *("annotations", "errors", "files", "language_codes", "option_fields", "progress"),
+    *("reserved_ids", "untranslated", "validation"),
 }
 LEAVES = {"data", "training", "evaluation"}
 # A part -> the other parts it may import.
 MAY_IMPORT = {
     "compilation_cache": set(),
+    "annotations": set(),
     "errors": set(),
     "language_codes": set(),
     "files": set(),
     "namespace": set(),
-    "options": set(),
+    "option_fields": set(),
     "progress": set(),
     "startup": set(),
-    "typing": set(),
     "untranslated": set(),
     "validation": set(),
     "memory": set(),

@@ -437,7 +437,7 @@ FAULTS = {
         ("min(interval - within, left), 1", "min(interval, left), 1"),
         ("num_batches = options.steps * batches.train.accumulate", "num_batches = options.steps"),
     ],
-    "options.py": [
+    "option_fields.py": [
         ("elif not field.metadata.get(_MUTABLE):", "else:"),
     ],
     "validation.py": [

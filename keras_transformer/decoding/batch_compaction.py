@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search_loop import (
     SearchLoop,
@@ -20,7 +21,6 @@ from keras_transformer.decoding.search_loop import (
     true_first,
 )
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.typing import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.decoding.search import Search

@@ -6,12 +6,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Candidates, Choose, Constraint, best_candidates
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.search_loop import RandomStep
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
-from keras_transformer.typing import Tensor
 from keras_transformer.validation import (
     not_negative,
     positive_integer,

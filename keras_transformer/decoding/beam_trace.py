@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.batch_compaction import Inputs, begin
 from keras_transformer.decoding.candidates import Constraint
 from keras_transformer.decoding.compilation import run_compiled
@@ -19,7 +20,6 @@ from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.search_loop import without_unused
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.typing import Tensor
 
 # The final status of a hypothesis.
 CONTINUED, FINISHED, LIVE, DROPPED = "continued", "finished", "live", "dropped"

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.static_fields import StaticFields
 from keras_transformer.reserved_ids import PAD_ID, START_ID
-from keras_transformer.typing import Tensor
 
 # Returns the given number of next tokens per hypothesis, or all: see `choose`.
 Choose: TypeAlias = Callable[[int | None], tuple[Tensor, Tensor]]

@@ -19,6 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Constraint, Progress, Sizes, gather_rows
 from keras_transformer.decoding.static_fields import (
     check_padding,
@@ -29,7 +30,6 @@ from keras_transformer.decoding.static_fields import (
 )
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
-from keras_transformer.typing import Tensor
 from keras_transformer.validation import integer, positive_integer, real_number
 
 __all__ = [

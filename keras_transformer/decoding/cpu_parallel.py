@@ -18,13 +18,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.batch_compaction import (
     FEWEST_HYPOTHESES,
     Inputs,
     is_traced,
     search_in_stages,
 )
-from keras_transformer.typing import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.decoding.search import Search

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 if TYPE_CHECKING:
-    from keras_transformer.typing import Tensor
+    from keras_transformer.annotations import Tensor
 
 # Methods that give a tensor's values to Python, besides operations such as `item`.
 _READS = (

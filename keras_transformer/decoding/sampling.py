@@ -8,13 +8,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Candidates, Choose, Constraint, top_k
 from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.search_loop import RandomStep
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.layers.dropout import hash_bits
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.typing import Tensor
 from keras_transformer.validation import integer, positive_integer, real_number
 
 

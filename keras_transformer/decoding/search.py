@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Candidates, Choose, Constraint
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.cpu_parallel import search_on_all_cores
@@ -22,7 +23,6 @@ from keras_transformer.decoding.static_fields import (
 )
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID, START_ID
-from keras_transformer.typing import Tensor
 from keras_transformer.validation import positive_integer
 
 

@@ -16,11 +16,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Progress, Sizes, choose, gather_rows, top_k
 from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.tensor_ops import slice_update
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
-from keras_transformer.typing import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.decoding.search import Search

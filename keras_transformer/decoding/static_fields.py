@@ -15,9 +15,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.typing import Tensor
 
 # Kinds of fields, to a compiled program. Fields without a kind are static.
 _TRACED, _PER_EXAMPLE = "traced", "per_example"

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
@@ -16,7 +17,6 @@ from keras_transformer.presets.location import SAVED_MODEL
 from keras_transformer.reserved_ids import END_ID, PAD_ID
 from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
 from keras_transformer.translation.translator import Translator
-from keras_transformer.typing import Shape, Tensor
 
 # The white space of `str.isspace`, and the empty text, as an expression of RE2, whose own class of
 # white space is smaller.

@@ -5,6 +5,7 @@ import keras
 import keras_hub
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import without_breaks
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
@@ -16,7 +17,6 @@ from keras_transformer.hub.tokenizer import (
 from keras_transformer.presets.format import SEQUENCE_LENGTH
 from keras_transformer.presets.location import PREPROCESSOR
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
-from keras_transformer.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -7,6 +7,7 @@ import keras_hub
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
 from keras_transformer.decoding.static_fields import (
@@ -24,7 +25,6 @@ from keras_transformer.hub.samplers import as_search
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
 from keras_transformer.tasks.task import search_from_config
-from keras_transformer.typing import Tensor
 
 # The largest number of source slots searched at once.
 _BATCH_TOKENS = 2048

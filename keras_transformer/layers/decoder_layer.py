@@ -3,11 +3,11 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.ssru import SSRU
 from keras_transformer.layers.transformer_layer import TransformerLayer
-from keras_transformer.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

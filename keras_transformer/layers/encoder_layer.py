@@ -2,8 +2,8 @@ from typing import Any
 
 import keras
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.layers.transformer_layer import TransformerLayer
-from keras_transformer.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

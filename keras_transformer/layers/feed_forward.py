@@ -3,8 +3,8 @@ from typing import Any
 
 import keras
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
-from keras_transformer.typing import Shape, Tensor
 
 Activation = str | dict[str, Any] | Callable
 

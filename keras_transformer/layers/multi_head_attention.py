@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.restricted_attention import over_all_positions, restricted_attention
 from keras_transformer.layers.tensor_ops import masked_softmax, slice_update
-from keras_transformer.typing import Shape, Tensor
 
 # The variance of the initial W^Q, W^K and W^V, as a fraction of Glorot's. It equals Glorot's if the
 # three are one matrix. With the full variance a post-norm model with dropout 0.3 learns to attend

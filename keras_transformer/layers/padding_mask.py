@@ -3,7 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.typing import Tensor
+from keras_transformer.annotations import Tensor
 
 
 def padding_mask(token_ids: Tensor) -> Tensor:

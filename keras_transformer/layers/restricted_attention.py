@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.layers.tensor_ops import masked_softmax
-from keras_transformer.typing import Tensor
 
 # Smaller blocks would not be faster: each matrix product has a fixed cost.
 _SMALLEST_BLOCK = 16

@@ -3,9 +3,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.layers.multi_head_attention import Cache, record_weights
 from keras_transformer.layers.tensor_ops import slice_update
-from keras_transformer.typing import Shape, Tensor
 
 # Doublings of the scan if the length is not known when the program is made: 65,536 positions.
 _MOST_DOUBLINGS = 16

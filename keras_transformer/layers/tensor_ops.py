@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.typing import Tensor
+from keras_transformer.annotations import Tensor
 
 # The score of masked positions. The paper uses -inf. A large finite number gives the same zero
 # after the softmax, and does not give NaN in a row whose positions are all masked.

@@ -3,11 +3,11 @@ from typing import Any
 
 import keras
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.feed_forward import Activation, FeedForward, serialize_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
-from keras_transformer.typing import Shape, Tensor
 
 POST_NORM, PRE_NORM = "sdan", "nsda"
 """The steps of a sub-layer: section 3.1's, and the pre-norm form."""

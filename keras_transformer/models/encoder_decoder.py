@@ -12,6 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.annotations import DType, Shape, Tensor
 from keras_transformer.layers import (
     Dropout,
     LearnedPositionEncoding,
@@ -24,7 +25,6 @@ from keras_transformer.layers.padding_mask import padding_mask
 from keras_transformer.layers.transformer_layer import TransformerLayer, run_steps
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.reserved_ids import START_ID
-from keras_transformer.typing import DType, Shape, Tensor
 
 _LAYER_OPTIONS = (
     *("intermediate_dim", "num_heads", "key_dim", "value_dim", "dropout", "attention_dropout"),

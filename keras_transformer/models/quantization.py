@@ -11,9 +11,9 @@ from typing import Any
 
 import keras
 
+from keras_transformer.annotations import DType
 from keras_transformer.errors import UserError
 from keras_transformer.memory import collect_new_objects_only
-from keras_transformer.typing import DType
 
 _MODE = "int8"
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
 from keras_transformer.training.losses import (
@@ -22,7 +23,6 @@ from keras_transformer.training.losses import (
     token_weights,
 )
 from keras_transformer.training.metrics import Perplexity, TokenAccuracy, TokenMean
-from keras_transformer.typing import Tensor
 
 # Further inputs of a fused step; the weights in training only.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"

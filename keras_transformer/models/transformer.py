@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 import keras
 from keras import ops
 
+from keras_transformer.annotations import DType, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import Cache, recorded_attention
 from keras_transformer.layers.padding_mask import PaddingMask, padding_mask
@@ -27,7 +28,6 @@ from keras_transformer.models.variants import (
     get_hyperparameters,
     get_variant,
 )
-from keras_transformer.typing import DType, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
-from keras_transformer.options import from_keywords
+from keras_transformer.option_fields import from_keywords
 from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
 from keras_transformer.parsing.parses import (
     Output,
@@ -48,7 +49,6 @@ from keras_transformer.progress import messages_shown, spinner
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
-from keras_transformer.typing import Tensor
 from keras_transformer.validation import check_choice
 
 if TYPE_CHECKING:

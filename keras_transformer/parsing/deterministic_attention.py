@@ -7,10 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.decoding.search_loop import StepInputs
 from keras_transformer.errors import UserError
 from keras_transformer.layers.tensor_ops import is_one_of
-from keras_transformer.typing import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

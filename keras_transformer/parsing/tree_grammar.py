@@ -13,11 +13,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Constraint, Progress, Sizes, gather_rows
 from keras_transformer.decoding.static_fields import hashable_rows, per_example, values_of
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID
-from keras_transformer.typing import Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.models.transformer import Transformer

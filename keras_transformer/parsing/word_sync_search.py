@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.beam_search import check_alpha, penalize_length
 from keras_transformer.decoding.candidates import (
     Candidates,
@@ -25,7 +26,6 @@ from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
 from keras_transformer.layers.tensor_ops import is_one_of
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
-from keras_transformer.typing import Tensor
 from keras_transformer.validation import integer, positive_integer
 
 if TYPE_CHECKING:

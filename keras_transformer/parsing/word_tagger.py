@@ -7,9 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.layers.tensor_ops import is_one_of
-from keras_transformer.typing import Shape, Tensor
 from keras_transformer.validation import positive_number
 
 

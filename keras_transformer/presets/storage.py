@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import keras
 
+from keras_transformer.annotations import DType
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder, read_json
@@ -65,7 +66,6 @@ from keras_transformer.training.checkpoints import (
 )
 from keras_transformer.training.cost import least_parameters
 from keras_transformer.training.processes import Processes
-from keras_transformer.typing import DType
 
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")

@@ -14,7 +14,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import ModelOptions, with_zero_start
-from keras_transformer.options import fixed_settings
+from keras_transformer.option_fields import fixed_settings
 from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.storage import (
     check_vocabularies,

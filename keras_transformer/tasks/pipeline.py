@@ -17,7 +17,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_hyperparameters
-from keras_transformer.options import check_options, fixed_settings
+from keras_transformer.option_fields import check_options, fixed_settings
 from keras_transformer.presets.location import PRESET
 from keras_transformer.presets.registry import card_of, license_in
 from keras_transformer.tasks.init_from_preset import (

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from keras_transformer.annotations import DType, Tensor
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
 from keras_transformer.data.tokenizer import Tokenizer
@@ -16,7 +17,6 @@ from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.registry import listed
 from keras_transformer.presets.storage import load_preset, save_preset
 from keras_transformer.progress import spinner
-from keras_transformer.typing import DType, Tensor
 from keras_transformer.validation import check_strings, positive_integer
 
 

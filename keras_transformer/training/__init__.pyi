@@ -6,7 +6,7 @@ from keras_transformer.tasks.training_options import TrainingOptions as Training
 from keras_transformer.tasks.pipeline import begin_training as begin_training
 from keras_transformer.tasks.pipeline import make_batches as make_batches
 from keras_transformer.tasks.pipeline import make_model as make_model
-from keras_transformer.options import mutable_on_resume as mutable_on_resume
+from keras_transformer.option_fields import mutable_on_resume as mutable_on_resume
 
 # Where a training stands
 from keras_transformer.training.context import TrainingContext as TrainingContext

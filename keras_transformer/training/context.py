@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderLock, remove_leftovers
-from keras_transformer.options import fine_tuned_defaults, fixed_settings
+from keras_transformer.option_fields import fine_tuned_defaults, fixed_settings
 from keras_transformer.training.distribution import Devices, use_devices
 from keras_transformer.training.processes import Processes
 from keras_transformer.training.training_state import TrainingState, as_json, find_start

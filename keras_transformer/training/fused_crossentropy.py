@@ -9,8 +9,8 @@ done.
 import keras
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.training.losses import TokenScores, is_argmax, logit_of
-from keras_transformer.typing import Tensor
 
 # Some hundred tokens per part in a usual batch: enough for fast matrix products.
 _NUM_PARTS = 8

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.annotations import DType, Tensor
 from keras_transformer.errors import UserError
 from keras_transformer.training.replication import replica_context
-from keras_transformer.typing import DType, Tensor
 
 # The name scope of operations that fail if targets and logits differ in shape.
 OTHER_SHAPE = "targets_of_another_shape"

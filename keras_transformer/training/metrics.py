@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.annotations import DType, Tensor
 from keras_transformer.training.losses import (
     TokenScores,
     is_argmax,
@@ -10,7 +11,6 @@ from keras_transformer.training.losses import (
     prepare_targets,
     token_weights,
 )
-from keras_transformer.typing import DType, Tensor
 
 
 class TokenMean(keras.metrics.Mean):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keras_transformer.errors import UserError
-from keras_transformer.options import default_with_init, mutable_on_resume
+from keras_transformer.option_fields import default_with_init, mutable_on_resume
 from keras_transformer.validation import (
     check_optional,
     integer,

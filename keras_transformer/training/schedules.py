@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.annotations import Tensor
 from keras_transformer.errors import UserError
-from keras_transformer.typing import Tensor
 from keras_transformer.validation import positive_number
 
 

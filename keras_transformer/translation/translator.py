@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 import numpy as np
 from keras import ops
 
+from keras_transformer.annotations import DType, Tensor
 from keras_transformer.data.language_check import LanguageCheck
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, without_surrogates
@@ -21,7 +22,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.constraints import Constraint, ForcedPrefix
 from keras_transformer.decoding.search import Search
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.options import from_keywords
+from keras_transformer.option_fields import from_keywords
 from keras_transformer.progress import messages_shown
 from keras_transformer.protection.patterns import compiled
 from keras_transformer.protection.spans import MarkedText
@@ -45,7 +46,6 @@ from keras_transformer.translation.texts import (
     with_same_end,
 )
 from keras_transformer.translation.word_links import word_links
-from keras_transformer.typing import DType, Tensor
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.validation import check_strings, positive_integer
 

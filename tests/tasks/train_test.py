@@ -10,7 +10,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.data.synthetic import generate
-from keras_transformer.options import from_keywords
+from keras_transformer.option_fields import from_keywords
 from keras_transformer.presets.registry import license_in
 from keras_transformer.tasks.pipeline import begin_training
 from keras_transformer.training.training_state import list_states, newest_state

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import keras_transformer as kt
-from keras_transformer.options import from_keywords
+from keras_transformer.option_fields import from_keywords
 from keras_transformer.tasks.pipeline import make_tokenizer
 from keras_transformer.training import rolling_checkpoints
 from keras_transformer.training.optimizer import make_optimizer

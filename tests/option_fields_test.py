@@ -13,7 +13,12 @@ import pytest
 from keras_transformer.command_line import flags_of, name_flags
 from keras_transformer.commands import translate
 from keras_transformer.errors import UserError
-from keras_transformer.options import fixed_settings, from_keywords, mutable_on_resume, option_names
+from keras_transformer.option_fields import (
+    fixed_settings,
+    from_keywords,
+    mutable_on_resume,
+    option_names,
+)
 from keras_transformer.parsing.options import ParserTrainingOptions, TreeOptions
 from keras_transformer.parsing.train_parser import make_linearization
 from keras_transformer.tasks.pipeline import begin_training
