@@ -7,7 +7,6 @@ Each function reads a folder or `hf://user/repository`, and runs no code of it.
 - `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form; returns a `Translator`.
 - `fsmt`: fairseq's models of WMT 2019 in HuggingFace's form; returns a `Translator`.
 - `ctranslate2`: any Transformer of CTranslate2, quantized or not; returns a `Translator`.
-- `torch`: the state dict of a `torch.nn.Transformer` with embeddings; returns a `Transformer`.
 """
 
 from keras_transformer.namespace import load_on_demand

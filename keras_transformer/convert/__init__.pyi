@@ -2,4 +2,3 @@ from keras_transformer.convert.from_marian import marian as marian
 from keras_transformer.convert.from_fairseq import m2m100 as m2m100
 from keras_transformer.convert.from_fairseq import fsmt as fsmt
 from keras_transformer.convert.from_ctranslate2 import ctranslate2 as ctranslate2
-from keras_transformer.convert.from_torch import torch as torch

@@ -58,32 +58,6 @@ def find_folder(source: str | Path, parts: Iterable[Sequence[str]] = PARTS) -> P
     return path
 
 
-def find_weights(source: str | Path) -> Path:
-    """Return the file of weights of a source.
-
-    Args:
-        source: path of the file; or of a folder, or `hf://user/repository`, with one such file.
-
-    Returns:
-        A `Path`.
-
-    Raises:
-        UserError: if there is no such file, or a folder has several.
-    """
-    if not str(source).startswith(HUGGING_FACE) and not Path(source).is_dir():
-        if not Path(source).is_file():
-            raise UserError(f"Cannot read the file {source}: it does not exist.")
-        return Path(source)
-    folder = find_folder(source, [[f"*{suffix}" for suffix in _SUFFIXES]])
-    files = sorted(file for file in folder.iterdir() if file.suffix in _SUFFIXES)
-    if len(files) != 1:
-        names = ", ".join(file.name for file in files) or "none"
-        raise UserError(
-            f"Expected one file of weights ({', '.join(_SUFFIXES)}) in {source}. Received: {names}"
-        )
-    return files[0]
-
-
 def download(source: str, parts: Iterable[Sequence[str]], folder: Path | None = None) -> Path:
     """Download a repository.
 

@@ -5,6 +5,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.commands import main
+from tests.convert.from_m2m100_test import make_folder
 from tests.convert.marian_folder import random_config, write_folder
 
 pytestmark = pytest.mark.once
@@ -32,13 +33,24 @@ def test_preset_with_a_card(tmp_path, capsys):
     assert " exists. Choose another" in capsys.readouterr().err
 
 
+def test_languages_are_options(tmp_path, capsys):
+    make_folder(tmp_path / "m", 4)
+    options = ("--source-language", "fr", "--target-language", "zu")
+    call("m2m100", tmp_path / "m", tmp_path / "preset", *options)
+    assert "The preset is in" in capsys.readouterr().out
+    translator = kt.Translator.from_preset(tmp_path / "preset")
+    assert translator.preprocessor.source_prefix == ("__fr__",)
+    assert translator.preprocessor.target_prefix == ("__zu__",)
+    assert "# fr to zu" in (tmp_path / "preset" / "README.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         (["mariana"], "Unknown format 'mariana'. Expected marian"),
         (["marian"], "There is no folder nowhere"),
         (["marian", "--target-language", "deu"], "There is no folder nowhere"),
-        (["torch"], "A model without a tokenizer is a Keras file: its name must end with .keras"),
+        (["fsmt", "--source-language", "en"], "fsmt does not have the option --source-language."),
     ],
 )
 def test_wrong_arguments_take_one_line(arguments, message, tmp_path, capsys):

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_transformer.convert.hf_checkpoint import find_weights, open_checkpoint
+from keras_transformer.convert.hf_checkpoint import open_checkpoint
 from tests.helpers import normal
 
 pytestmark = pytest.mark.once
@@ -252,25 +252,3 @@ def test_repository_that_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="Cannot download .*nothing.*Server disconnected") as x:
         open_checkpoint("hf://nobody/nothing")
     assert "\n" not in str(x.value)
-
-
-def test_the_one_file_of_weights(tmp_path, monkeypatch):
-    import huggingface_hub
-
-    def snapshot_download(repository, revision, allow_patterns):
-        assert (repository, revision) == ("user/name", None) and "*.pt" in allow_patterns
-        return str(tmp_path)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    (tmp_path / "README.md").touch()
-    for source in (tmp_path, "hf://user/name"):
-        with pytest.raises(ValueError, match=f"in {source}. Received: none"):
-            find_weights(source)
-    (tmp_path / "model.pt").touch()
-    for source in (tmp_path, tmp_path / "model.pt", "hf://user/name"):
-        assert find_weights(source) == tmp_path / "model.pt"
-    (tmp_path / "other.safetensors").touch()
-    with pytest.raises(ValueError, match=r"Received: model\.pt, other\.safetensors"):
-        find_weights(tmp_path)
-    with pytest.raises(ValueError, match=r"Cannot read the file .*nothing: it does not exist"):
-        find_weights(tmp_path / "nothing")
