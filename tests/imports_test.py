@@ -181,7 +181,7 @@ MAY_IMPORT = {
     "export": {
         *("layers", "models", "decoding", "tasks", "presets", "translation", "convert", *LEAVES),
     },
-    "server": {"translation", "documents", "tasks", *LEAVES},
+    "server": {"translation", "documents", "decoding", "tasks", *LEAVES},
     "hub": {"layers", "models", "decoding", "tasks", "presets", "parsing", *LEAVES},
     "__main__": {"commands"},
     "__init__": {"startup", "namespace"},

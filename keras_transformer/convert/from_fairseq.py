@@ -17,12 +17,12 @@ from keras_transformer.convert.weights import (
     shared_table_names,
     stack_mappings,
 )
+from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
 
 # FSMT

@@ -26,6 +26,7 @@ from keras_transformer.convert.weights import (
     shared_table_names,
     stack_mappings,
 )
+from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError, brief
@@ -33,7 +34,6 @@ from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.location import CONFIG, HUGGING_FACE, download_repository
 from keras_transformer.reserved_ids import PAD_ID, START_ID
-from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger(__name__)

@@ -24,6 +24,7 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     stack_mappings,
 )
+from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.sentencepiece_model import parse_proto, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
@@ -33,7 +34,6 @@ from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import marian_wavelength
-from keras_transformer.translation.languages import language_tokens
 from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from keras import ops
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.length_batches import SIZES, rows_of_sizes
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import exported_folder
 from keras_transformer.presets.location import SAVED_MODEL
 from keras_transformer.reserved_ids import END_ID, PAD_ID
-from keras_transformer.tasks.length_batches import SIZES, rows_of_sizes
 from keras_transformer.translation.translator import Translator
 
 # The white space of `str.isspace`, and the empty text, as an expression of RE2, whose own class of

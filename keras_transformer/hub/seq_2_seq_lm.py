@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
+from keras_transformer.decoding.length_batches import batches_by_length, pad_to_few_shapes
 from keras_transformer.decoding.static_fields import (
     check_padding,
     integers,
@@ -23,7 +24,6 @@ from keras_transformer.hub.preprocessor import (
 )
 from keras_transformer.hub.samplers import as_search
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
-from keras_transformer.tasks.length_batches import batches_by_length, pad_to_few_shapes
 from keras_transformer.tasks.task import search_from_config
 
 # The largest number of source slots searched at once.

@@ -9,10 +9,10 @@ from keras import ops
 
 from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.decoding.length_batches import padded_size
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.trees import UNKNOWN_TAG, tagged_words
-from keras_transformer.tasks.length_batches import padded_size
 from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from keras_transformer.decoding.length_batches import before_batch
 from keras_transformer.documents.file_translation import FORMATS
 from keras_transformer.documents.html import html_part
 from keras_transformer.errors import UserError
@@ -30,7 +31,6 @@ from keras_transformer.server.translated_files import (
     safe_name,
     translate_upload,
 )
-from keras_transformer.tasks.length_batches import before_batch
 from keras_transformer.translation.checks import check_pairs
 from keras_transformer.translation.translator import Translator, best_of
 

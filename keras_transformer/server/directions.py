@@ -4,9 +4,9 @@ import functools
 import itertools
 from collections.abc import Iterable
 
+from keras_transformer.data.language_selection import matching_language, most_similar
 from keras_transformer.errors import UserError
 from keras_transformer.server.detection import Detected, LanguageDetector
-from keras_transformer.translation.languages import matching_language, most_similar
 from keras_transformer.translation.translator import Translator
 
 _MOST_LISTED = 10

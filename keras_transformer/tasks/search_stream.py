@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.search import check_logits
-from keras_transformer.models.transformer import Transformer
-from keras_transformer.progress import bar
-from keras_transformer.tasks.length_batches import (
+from keras_transformer.decoding.length_batches import (
     FEW_SIZES,
     SIZES,
     batches_by_length,
     pad_to_few_shapes,
 )
+from keras_transformer.decoding.search import check_logits
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.progress import bar
 
 
 def search_stream(

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_transformer.data.language_selection import check_selected
 from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.decoding.length_batches import (
+    FEW_SIZES,
+    SIZES,
+    batches_by_length,
+    pad_to_few_shapes,
+)
 from keras_transformer.decoding.search_loop import SMALLEST_COVERAGE
 from keras_transformer.decoding.static_fields import integers
 from keras_transformer.errors import UserError
@@ -18,14 +25,7 @@ from keras_transformer.layers.multi_head_attention import recorded_attention
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.progress import bar
 from keras_transformer.reserved_ids import PAD_ID, START_ID
-from keras_transformer.tasks.length_batches import (
-    FEW_SIZES,
-    SIZES,
-    batches_by_length,
-    pad_to_few_shapes,
-)
 from keras_transformer.training.losses import logit_of
-from keras_transformer.translation.languages import check_selected
 from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from keras import ops
 
 from keras_transformer.annotations import DType, Tensor
 from keras_transformer.data.language_check import LanguageCheck
+from keras_transformer.data.language_selection import check_selected, select, tokens_of
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, without_surrogates
 from keras_transformer.data.tokenizer import Tokenizer
@@ -34,7 +35,6 @@ from keras_transformer.tasks.task import (
     check_is_sentence,
 )
 from keras_transformer.translation.checks import TranslationCheck, check_pairs
-from keras_transformer.translation.languages import check_selected, select, tokens_of
 from keras_transformer.translation.scoring import TranslationScore, score_pairs
 from keras_transformer.translation.texts import (
     Markup,
