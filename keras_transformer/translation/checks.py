@@ -1,6 +1,6 @@
 """Findings about given translations: what went missing, was repeated, or was changed.
 
-Each signal has a figure for its precision in `docs/guides/translate.md`. Signals that were not
+Each signal has a figure for its precision in `docs/experiments/checks.md`. Signals that were not
 precise, such as low probabilities, are not here.
 """
 
