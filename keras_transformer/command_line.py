@@ -283,36 +283,14 @@ class ParserSearchOptions:
     beam_size: int | None = None
     """Live hypotheses per sentence. Defaults, like `alpha` and `extra_length`, to the value saved
     with the model, or else to that of section 6.3: 21."""
-    word_beam_size: int | None = None
-    """Instead of `beam_size`: hypotheses kept at each word by a word-synchronous beam search."""
-    action_beam_size: int | None = None
-    """In a word-synchronous beam search: live hypotheses between two words. Defaults to twice the
-    hypotheses kept at a word."""
-    fast_track: int | None = None
-    """In a word-synchronous beam search: hypotheses that move to the next word at each step,
-    independent of their rank. Defaults to 1."""
     alpha: float | None = None
     """Strength of the length penalty. Section 6.3: 0.3."""
     extra_length: int | None = None
     """The most tokens by which a tree may be longer than its sentence. Section 6.3: 300."""
 
-    def search(self, by_words: type) -> dict[str, Any]:
-        """Return the options that were given a value, as arguments of a `ConstituencyParser`.
-
-        Args:
-            by_words: the class `WordSynchronousBeamSearch`.
-        """
-        names = ("beam_size", "action_beam_size", "fast_track", "alpha", "extra_length")
-        values = given(self, *names)
-        if self.word_beam_size is None:
-            return values
-        if self.beam_size is not None:
-            raise UserError(
-                "`beam_size` and `word_beam_size` must not both be set: they select different "
-                f"searches. Received: beam_size={self.beam_size}, "
-                f"word_beam_size={self.word_beam_size}"
-            )
-        return {**values, "search": by_words, "beam_size": self.word_beam_size}
+    def search(self) -> dict[str, Any]:
+        """Return the options that were given a value, as arguments of a `ConstituencyParser`."""
+        return given(self, "beam_size", "alpha", "extra_length")
 
 
 @dataclass(kw_only=True)
@@ -323,9 +301,9 @@ class OneTreeOptions(ParserSearchOptions):
     """Return the best tree of the beam, or the one that most of them agree on. Defaults to the
     value saved with the model, or else to best."""
 
-    def search(self, by_words: type) -> dict[str, Any]:
+    def search(self) -> dict[str, Any]:
         """Return the options of `ParserSearchOptions` and the decision."""
-        return {**super().search(by_words), **given(self, "decision")}
+        return {**super().search(), **given(self, "decision")}
 
 
 def _check_values(arguments: Sequence[str]) -> None:

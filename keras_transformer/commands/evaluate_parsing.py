@@ -80,7 +80,7 @@ def load(options):
         max_source_length=None,
         tag_dictionary=options.tag_dictionary,
         constrained=options.constrained,
-        **options.search(kt.parsing.WordSynchronousBeamSearch),
+        **options.search(),
     )
 
 

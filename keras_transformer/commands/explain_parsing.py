@@ -34,9 +34,7 @@ class Options(ParserSearchOptions, CommonOptions):
 def main(options: Options) -> None:
     check_writable("output_dir", options.output_dir / "parse.html")
     load_svgling()
-    parser = kt.ConstituencyParser.from_preset(
-        options.model, **options.search(kt.parsing.WordSynchronousBeamSearch)
-    )
+    parser = kt.ConstituencyParser.from_preset(options.model, **options.search())
     sentence, gold = options.sentence, None
     if sentence.lstrip().startswith("("):
         trees = [*kt.parsing.parse_trees([sentence])]

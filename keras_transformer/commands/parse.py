@@ -50,7 +50,7 @@ def main(options: Options) -> None:
     check(options)
     parser = kt.ConstituencyParser.from_preset(
         options.model,
-        **options.search(kt.parsing.WordSynchronousBeamSearch),
+        **options.search(),
         **given(options, "batch_tokens", "dtype"),
         max_source_length=options.max_source_length,
         constrained=options.constrained,

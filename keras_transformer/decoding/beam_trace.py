@@ -65,7 +65,7 @@ def replay(
     num_results: int = 1,
     constraints: Constraint | Iterable[Constraint] = (),
 ) -> BeamHistory:
-    """Run a `BeamSearch` or a `WordSynchronousBeamSearch`, and keep all hypotheses.
+    """Run a `BeamSearch`, and keep all hypotheses.
 
     ```python
     history = replay(kt.BeamSearch(), model, [[5, 6, 2]])
@@ -138,12 +138,9 @@ def _steps(search, model, token_ids, num_results, limit, room):
 
 def _history(steps, finished, num_results):
     parents = {tokens[:-1] for tokens in (*finished, *(x for step in steps for x in step))}
-    hypotheses, seen = [], set()
+    hypotheses = []
     for number, live in enumerate(steps, start=1):
         for tokens, score in live.items():
-            if tokens in seen:  # It waits for others with the same number of words.
-                continue
-            seen.add(tokens)
             status = CONTINUED if tokens in parents else LIVE if tokens in steps[-1] else DROPPED
             hypotheses.append(Hypothesis(tokens, status, score, number))
     ended = [Hypothesis(tokens, FINISHED, score) for tokens, score in finished.items()]

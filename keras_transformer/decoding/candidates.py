@@ -143,8 +143,7 @@ class Constraint(StaticFields):
         Args:
             state: the state.
             parents: int32 tensor `(batch, beam)`: the hypotheses that are continued.
-            tokens: int32 tensor `(batch, beam)`: their next tokens; 0 for an unchanged hypothesis,
-                which waits in a word-synchronous search.
+            tokens: int32 tensor `(batch, beam)`: their next tokens.
 
         Returns:
             The state.
@@ -158,16 +157,6 @@ class Candidates(NamedTuple):
     parents: Tensor  # int32 (batch, n): the live hypotheses that they continue
     tokens: Tensor  # int32 (batch, n)
     scores: Tensor  # float32 (batch, n): log-probabilities of the hypotheses, this token included
-
-    def only(self, condition: Tensor) -> "Candidates":
-        """Keep candidates where a bool tensor `(batch, n)` is true; give others the score -inf."""
-        return self._replace(scores=ops.where(condition, self.scores, -np.inf))
-
-    def best(self, count: int) -> "Candidates":
-        """Return the `count` best, `(batch, count)`. Equal scores keep their order."""
-        scores, places = top_k(self.scores, count)
-        parents, tokens = (ops.take_along_axis(x, places, axis=1) for x in self[:2])
-        return Candidates(parents, tokens, scores)
 
 
 def best_candidates(choose: Choose, scores: Tensor) -> Candidates:

@@ -68,7 +68,6 @@ def _find_search(search) -> Search:
         return search()
     names = ", ".join(f'"{name}"' for name in NAMED_SEARCHES)
     raise UserError(
-        "`search` must be a `kt.BeamSearch`, a `kt.Sampling`, a "
-        f"`kt.parsing.WordSynchronousBeamSearch` or one of the names {names}. "
+        f"`search` must be a `kt.BeamSearch`, a `kt.Sampling` or one of the names {names}. "
         f"Received: search={search!r}"
     )

@@ -16,7 +16,6 @@ Model and search
 - `DeterministicAttention`: adds the next word's vector to the decoder's input.
 - `WordTagger`: predicts tags from the encoder's output.
 - `TreeGrammar`, `InOrderTreeGrammar`: constraints under which every output is a tree.
-- `WordSynchronousBeamSearch`: a beam search that compares hypotheses word by word.
 
 Training
 

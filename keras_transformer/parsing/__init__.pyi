@@ -22,9 +22,6 @@ from keras_transformer.parsing.parser_transformer import ParserTransformer as Pa
 from keras_transformer.parsing.word_tagger import WordTagger as WordTagger
 from keras_transformer.parsing.tree_grammar import TreeGrammar as TreeGrammar
 from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar as InOrderTreeGrammar
-from keras_transformer.parsing.word_sync_search import (
-    WordSynchronousBeamSearch as WordSynchronousBeamSearch,
-)
 
 # Training
 from keras_transformer.parsing.train_parser import make_linearization as make_linearization

@@ -1,6 +1,5 @@
 """The constituency parser: a model, its tokenizer and a search."""
 
-import dataclasses
 import functools
 import itertools
 import logging
@@ -35,7 +34,6 @@ from keras_transformer.parsing.trees import (
     Linearization,
     escape,
 )
-from keras_transformer.parsing.word_sync_search import WordSynchronousBeamSearch
 from keras_transformer.parsing.word_tags import TagDictionary, WordTags
 from keras_transformer.parsing.words import (
     DEFAULT_WORD_TOKENIZER,
@@ -88,9 +86,8 @@ class ConstituencyParser(Task):
             `TagDictionary.to_dict`, which is removed from the dict; and `"word_tokenizer"`, the
             name of the rules that split raw text: see `kt.parsing.tokenize_words`.
         batch_tokens: the largest number of source positions parsed at once.
-        search: a `BeamSearch`, a `Sampling`, a `WordSynchronousBeamSearch` or this class, or one of
-            the names `"greedy"`, `"beam"`, `"random"`, `"top_k"` and `"top_p"`. Defaults to a
-            beam search as in section 6.3.
+        search: a `BeamSearch`, a `Sampling`, or one of the names `"greedy"`, `"beam"`, `"random"`,
+            `"top_k"` and `"top_p"`. Defaults to a beam search as in section 6.3.
         constrained: whether the search may only build trees.
         tag_dictionary: the `TagDictionary` of a constrained search and of presets. With True, the
             dictionary of `metadata`, if there is one. With False, the search uses no dictionary,
@@ -523,13 +520,6 @@ class ConstituencyParser(Task):
         from keras_transformer.visualization.explanation import explain_parse
 
         return explain_parse(self, sentence, tree)
-
-    def search_of_outputs(self) -> Search:
-        """Return the search, with the symbols that stand for a word if it searches word by word."""
-        search = self.search
-        if isinstance(search, WordSynchronousBeamSearch) and not search.word_ids:
-            search = dataclasses.replace(search, word_ids=tuple(self.symbols.leaves().values()))
-        return search
 
     def _search_windows(
         self, windows: Iterable[Sequence[Sentence]], num_results: int, total: int | None

@@ -193,16 +193,11 @@ class Task:
             The tuple `(token_ids, scores)`, an int32 tensor `(batch, num_results, length)` and a
             float32 tensor `(batch, num_results)`, or the result of `run`.
         """
-        search = self.search_of_outputs()
         if run is None:
-            return search(
+            return self.search(
                 self.model, token_ids, num_results, constraints, sentence_numbers=sentence_numbers
             )
-        return run(search, self.model, token_ids, num_results, constraints)
-
-    def search_of_outputs(self) -> Search:
-        """Return the search, with the task's own constraints on outputs."""
-        return self.search
+        return run(self.search, self.model, token_ids, num_results, constraints)
 
     def source_limit(self) -> int | None:
         """Return the largest number of tokens of a source, including its end token, or None.

@@ -7,8 +7,6 @@ import keras_transformer as kt
 from keras_transformer.decoding.beam_trace import replay
 from tests.decoding.reference_search import NumpyTransformer, reference_search
 from tests.helpers import randomize, to_numpy
-from tests.parsing.tree_grammar_test import LEAVES, sources
-from tests.parsing.word_sync_search_test import COUNTED, GRAMMAR, lively_model
 
 SOURCE = [7, 9, 5, 2]
 
@@ -74,20 +72,6 @@ def test_results_are_those_of_the_compiled_search(seed):
         found = [tuple(i for i in row if i) for row in to_numpy(token_ids)[0].tolist()]
         assert [each.tokens for each in history.results] == found
         assert [x.score for x in history.results] == pytest.approx(to_numpy(scores)[0].tolist())
-
-
-def test_a_search_by_words():
-    token_ids, num_words = sources([4, 2])
-    model, rules = lively_model(1, **COUNTED), GRAMMAR.over(num_words[:1])
-    search = kt.parsing.WordSynchronousBeamSearch(3, word_ids=LEAVES, extra_length=12)
-    ids, scores = search(model, token_ids[:1], 2, (rules,))
-    history = replay(search, model, token_ids[:1], 2, (rules,))
-    assert_is_a_beam(history, search.beam_width(2))
-    found = [tuple(i for i in row if i) for row in to_numpy(ids)[0].tolist()]
-    assert [each.tokens for each in history.results] == found
-    assert [x.score for x in history.results] == pytest.approx(
-        to_numpy(scores)[0].tolist(), abs=1e-5
-    )
 
 
 @pytest.mark.once

@@ -11,7 +11,6 @@ from keras_transformer import BeamSearch, Sampling
 from keras_transformer.decoding.beam_trace import replay
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.parsing import WordSynchronousBeamSearch
 from tests.decoding.search_functions import greedy_search
 from tests.decoding.sentences import EXTRA_LENGTH, LENGTH, SOURCE
 from tests.helpers import assert_close, numpy_logits, randomize, to_numpy
@@ -263,7 +262,7 @@ def test_source_ids_outside_the_vocabulary(wrong):
 def test_padding_before_a_token_is_refused(row):
     message = rf"`encoder_token_ids` must be padded with 0 at the end.*row 1=\[{row[0]}, "
     source = [[5, 6, 7, 2], row]
-    for search in (BeamSearch(), Sampling(), WordSynchronousBeamSearch(word_ids=(5,))):
+    for search in (BeamSearch(), Sampling()):
         with pytest.raises(UserError, match=message):
             search(shared_model(), source)
     with pytest.raises(UserError, match=message):

@@ -6,7 +6,6 @@ import numpy as np
 
 from keras_transformer import constraints
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.parsing import WordSynchronousBeamSearch
 from keras_transformer.parsing.tree_grammar import TreeGrammar
 from tests.decoding.search_functions import beam_search, sample
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
@@ -47,17 +46,6 @@ SEARCHES = {
                 ),
             ),
             "extra_length": 30,
-        },
-    ),
-    "words": (
-        WordSynchronousBeamSearch(3, 5, 1, (8, 9, 10), extra_length=30),
-        {
-            "constraints": (
-                TreeGrammar((4, 5), (6, 7), (8, 9, 10), max_openings=6).over(
-                    np.array([5, 1, 0, 3, 4])
-                ),
-            ),
-            "num_results": 2,
         },
     ),
 }

@@ -276,26 +276,6 @@ def test_samples_are_trees_too():
         assert tree.leaves() == words
 
 
-@pytest.mark.parametrize("constrained", [True, False])
-def test_a_search_by_words_is_told_the_leaves(constrained, tmp_path):
-    options = {
-        "search": kt.parsing.WordSynchronousBeamSearch,
-        "beam_size": 2,
-        "constrained": constrained,
-    }
-    parser = new_parser(**options)
-    trees = parser(SENTENCES)
-    assert [tree.leaves() for tree in trees] == SENTENCES
-    leaves = tuple(parser.symbols.leaves().values())
-    parser.search = kt.parsing.WordSynchronousBeamSearch(
-        2, word_ids=leaves, extra_length=EXTRA_LENGTH
-    )
-    assert parser(SENTENCES) == trees
-    parser.save_to_preset(tmp_path / "preset")
-    loaded = kt.ConstituencyParser.from_preset(tmp_path / "preset", constrained=constrained)
-    assert loaded.search == parser.search and loaded(SENTENCES) == trees
-
-
 def test_preset_keeps_the_symbols(parser, tmp_path):
     parser.save_to_preset(tmp_path / "preset", card="# A parser\n")
     loaded = kt.ConstituencyParser.from_preset(

@@ -2,7 +2,6 @@ import keras
 import numpy as np
 import pytest
 
-import keras_transformer as kt
 from keras_transformer.parsing.parser_saved_model import kinds_table, tree_writer
 from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.trees import InOrderBrackets, to_bracketed
@@ -26,17 +25,9 @@ ODD = [["🙂"], ["中文", "句子"], ["(", "odd", ")", "a(b)"], ["\u200b", "½
 ODD += [["\u200b", "runs", "a\u00a0b", "the", "\u200b", "dog"], ["runs"] * 45]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, marks=pytest.mark.each_backend),
-        pytest.param({"search": kt.parsing.WordSynchronousBeamSearch}, marks=pytest.mark.slow),
-    ],
-)
-def test_gives_what_python_gives(options, tmp_path):
-    gives_what_python_gives(
-        new_parser(max_source_length=45, counts_words=True, **options), tmp_path
-    )
+@pytest.mark.each_backend
+def test_gives_what_python_gives(tmp_path):
+    gives_what_python_gives(new_parser(max_source_length=45, counts_words=True), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -88,23 +88,6 @@ def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys)
     assert len((run / "model.test.trees.txt").read_text().splitlines()) == 5
 
 
-def test_word_synchronous_beam(trained, tmp_path, monkeypatch, capsys):
-    data, run = trained
-    scores = tmp_path / "scores.json"
-    widths = ("--word-beam-size", "2", "--action-beam-size", "3", "--fast-track", "2")
-    arguments = ("--model", run / "model", "--extra-length", "30", *widths)
-    of_trees = ("--dataset", "trees", "--data-dir", data, "--limit", "3", "--output-json", scores)
-    call(monkeypatch, "evaluate.py", *arguments, *of_trees)
-    printed = capsys.readouterr().out
-    assert "word-synchronous beam 2, 3 between words, fast track 2, alpha 0.3" in printed
-    assert json.loads(scores.read_text())[0]["action_beam_size"] == 3
-    call(monkeypatch, "parse.py", *arguments, stdin="The dog runs .\n")
-    assert capsys.readouterr().out.count("(") > 3
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "parse.py", *arguments, "--beam-size", "4")
-    assert "--word-beam-size" in capsys.readouterr().err
-
-
 def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data)
