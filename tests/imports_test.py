@@ -181,7 +181,7 @@ MAY_IMPORT = {
     "export": {
         *("layers", "models", "decoding", "tasks", "presets", "translation", "convert", *LEAVES),
     },
-    "server": {"translation", "documents", "decoding", "tasks", *LEAVES},
+    "server": {"translation", "documents", "decoding", "tasks", "visualization", *LEAVES},
     "hub": {"layers", "models", "decoding", "tasks", "presets", "parsing", *LEAVES},
     "__main__": {"commands"},
     "__init__": {"startup", "namespace"},
@@ -229,11 +229,11 @@ def is_allowed(part, module, name, at_top):
         *("convert", "documents", "parsing", "translation", "visualization", *LEAVES)
     }:
         return True
-    # `Translator.export`, its `explain` and `Transformer.from_preset` are one call away; the module
-    # that they call is loaded when they are called.
+    # `Translator.export` and `Transformer.from_preset` are one call away; the module that they call
+    # is loaded when they are called.
     away = {
-        *(("translation", "export"), ("translation", "visualization"), ("translation", "convert")),
-        *(("parsing", "export"), ("parsing", "visualization"), ("models", "presets")),
+        *(("translation", "export"), ("translation", "convert")),
+        *(("parsing", "export"), ("models", "presets")),
         *(("presets", "convert"), ("tasks", "convert"), ("export", "parsing")),
     }
     return (part, target) in away and not at_top

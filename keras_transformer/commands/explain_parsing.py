@@ -44,7 +44,7 @@ def main(options: Options) -> None:
         if gold is None:
             raise kt.UserError("The tree has only traces. Received: " + options.sentence)
         sentence = [word for word, _ in tagged_words(gold)]
-    explanation = parser.explain(sentence, gold)
+    explanation = kt.visualization.explain_parse(parser, sentence, gold)
     print(explanation)
     folder = options.output_dir
     folder.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,9 @@ def main(options: Options) -> None:
     translator = kt.Translator.from_preset(
         options.model, **given(options, "source_lang", "target_lang")
     )
-    explanation = translator.explain(options.sentence, options.translation)
+    explanation = kt.visualization.explain_translation(
+        translator, options.sentence, options.translation
+    )
     print(explanation)
     folder = options.output_dir
     folder.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from nltk import Tree
 
     from keras_transformer.parsing.treebanks import Treebank
-    from keras_transformer.visualization.explanation import Explanation
 
 logger = logging.getLogger(__name__)
 
@@ -500,26 +499,6 @@ class ConstituencyParser(Task):
         if self.has_tagger and (tags := next(self.tag([sentence]))):
             words.tags[:] = tags
         return output_tree(words, token_ids, self.symbols)[0]
-
-    def explain(self, sentence: Sentence, tree: "Tree | None" = None) -> "Explanation":
-        """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
-
-        The tree is the best result of the search. With the decision `"consensus"`, a call may
-        return another tree.
-
-        Args:
-            sentence: a sentence, as in a call.
-            tree: the gold tree (`nltk.Tree`), to show next to the parser's.
-
-        Returns:
-            A `kt.visualization.Explanation`.
-
-        Raises:
-            UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
-        """
-        from keras_transformer.visualization.explanation import explain_parse
-
-        return explain_parse(self, sentence, tree)
 
     def _search_windows(
         self, windows: Iterable[Sequence[Sentence]], num_results: int, total: int | None

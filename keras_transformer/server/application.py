@@ -300,8 +300,11 @@ class _Server:
 
 
 def _explanation(translator: Translator, sentence: str) -> str:
+    # Few servers are asked to explain, so the pages are loaded here.
+    from keras_transformer.visualization.explanation import explain_translation
+
     before_batch.get()()  # The search for an explanation has no batches.
-    return translator.explain(sentence).html()
+    return explain_translation(translator, sentence).html()
 
 
 def _warnings(translator: Translator, answer: Answer, best: list[str]) -> list[list[str]]:

@@ -9,7 +9,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 from keras import ops
@@ -48,9 +48,6 @@ from keras_transformer.translation.texts import (
 from keras_transformer.translation.word_links import word_links
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.validation import check_strings, positive_integer
-
-if TYPE_CHECKING:
-    from keras_transformer.visualization.explanation import Explanation
 
 logger = logging.getLogger(__name__)
 
@@ -678,29 +675,6 @@ class Translator(Task):
             token_ids: iterable of ids, without padding.
         """
         return self.tokenizer.tokens_of(token_ids)
-
-    def explain(self, sentence: str, translation: str | None = None) -> "Explanation":
-        """Show the translation of a sentence with its attention, alignment and beam.
-
-        ```python
-        translator.explain("A dog runs.")  # displayed by a notebook
-        translator.explain("A dog runs.").save("dog.html")
-        ```
-
-        Args:
-            sentence: a string, which is read as one sentence and shown as the model reads it:
-                without placeholders and tags, or with symbols in their place (①, ②, ...).
-            translation: the translation whose attention is shown. Defaults to the search's.
-
-        Returns:
-            A `kt.visualization.Explanation`.
-
-        Raises:
-            UserError: if an argument is not a string, or the sentence has no tokens.
-        """
-        from keras_transformer.visualization.explanation import explain_translation
-
-        return explain_translation(self, sentence, translation)
 
     def score(
         self,

@@ -18,7 +18,7 @@ Trees
 
 All of them together
 
-- `Explanation` is the result of `translator.explain` and `parser.explain`.
+- `explain_translation` and `explain_parse` return them as one page: `Explanation`.
 
 The paper, and trainings
 

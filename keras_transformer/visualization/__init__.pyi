@@ -18,6 +18,8 @@ from keras_transformer.visualization.trees import compare_trees as compare_trees
 
 # Together
 from keras_transformer.visualization.explanation import Explanation as Explanation
+from keras_transformer.visualization.explanation import explain_translation as explain_translation
+from keras_transformer.visualization.explanation import explain_parse as explain_parse
 
 # The paper
 from keras_transformer.visualization.paper_figures import (

@@ -102,7 +102,25 @@ class Explanation:
 def explain_translation(
     translator: "Translator", sentence: str, translation: str | None = None
 ) -> Explanation:
-    """Return the result of `Translator.explain`."""
+    """Show the translation of a sentence with its attention, alignment and beam.
+
+    ```python
+    explain_translation(translator, "A dog runs.")  # displayed by a notebook
+    explain_translation(translator, "A dog runs.").save("dog.html")
+    ```
+
+    Args:
+        translator: a `Translator`.
+        sentence: a string, which is read as one sentence and shown as the model reads it: without
+            placeholders and tags, or with symbols in their place (①, ②, ...).
+        translation: the translation whose attention is shown. Defaults to the search's.
+
+    Returns:
+        An `Explanation`.
+
+    Raises:
+        UserError: if an argument is not a string, or the sentence has no tokens.
+    """
     (sentence,), (translation,) = translator.texts_read([sentence], [translation])
     source, target, beam = _searched(translator, sentence, translation)
     (output,) = translator.preprocessor.decode([target], sentence)
@@ -115,7 +133,22 @@ def explain_translation(
 def explain_parse(
     parser: "ConstituencyParser", sentence: "Sentence", tree: "Tree | None" = None
 ) -> Explanation:
-    """Return the result of `ConstituencyParser.explain`."""
+    """Show how a sentence is parsed: its tree, the attention and, of a beam search, the beam.
+
+    The tree is the best result of the search. With the decision `"consensus"`, a call of the parser
+    may return another tree.
+
+    Args:
+        parser: a `ConstituencyParser`.
+        sentence: a sentence, as in a call of the parser.
+        tree: the gold tree (`nltk.Tree`), to show next to the parser's.
+
+    Returns:
+        An `Explanation`.
+
+    Raises:
+        UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
+    """
     source, target, beam = _searched(parser, sentence)
     predicted = parser.tree_of(sentence, target)
     comparison = None if tree is None else compare_trees(tree, predicted)

@@ -21,6 +21,7 @@ import keras_transformer as kt
 from keras_transformer.convert.conversion_cache import as_preset, conversions
 from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
 from keras_transformer.reserved_ids import END_ID, START_ID
+from keras_transformer.visualization import explain_translation
 from tests.convert.local_hub import local_hub
 from tests.convert.marian_reference import TOKENS, Reference, sentencepiece_model
 from tests.helpers import assert_close, logits_of
@@ -240,7 +241,7 @@ def test_a_vocabulary_in_yaml_names_the_pieces_of_two_sentencepiece_models(tmp_p
 def test_explain_aligns_by_the_first_head_of_marians_layer(tmp_path):
     reference = Reference(transformer_guided_alignment_layer="1")
     translator = converted(reference, tmp_path / "model", **{"allow-unk": True})
-    explanation = translator.explain("abc", "ab")
+    explanation = explain_translation(translator, "abc", "ab")
     weights = explanation.attention.cross[0, 0]
     assert explanation.alignment.source_positions == weights.argmax(1).tolist()
     assert explanation.alignment.description == "Head 1 of layer 1."

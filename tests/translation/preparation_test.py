@@ -10,6 +10,7 @@ from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.protection.spans import MarkedText, Span
 from keras_transformer.translation import texts as texts_module
 from keras_transformer.untranslated import SYMBOLS
+from keras_transformer.visualization import explain_translation
 from tests.helpers import error_of
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 from tests.translation.word_links_test import MODEL
@@ -61,7 +62,7 @@ def counts(monkeypatch):
         lambda translator: list(translator.translate_windows([translator.prepare(TEXTS)])),
         lambda translator: translator.score(TEXTS[:2], ["ein Hund", "eine Katze"]),
         lambda translator: translator.check(TEXTS[:2], ["ein Hund", "eine Katze"]),
-        lambda translator: translator.explain("a dog sees %s", "ein Hund"),
+        lambda translator: explain_translation(translator, "a dog sees %s", "ein Hund"),
     ],
     ids=["call", "check_sources", "units", "windows", "score", "check", "explain"],
 )
@@ -145,7 +146,7 @@ def test_half_of_a_surrogate_pair_is_the_replacement_character():
     (score,) = translator.score([text], [text])
     assert score == translator.score(["the \ufffd dog"], ["the \ufffd dog"])[0]
     assert len(translator.check([text], [text])) == 1
-    assert "the" in translator.explain(text, text).html().encode().decode()
+    assert "the" in explain_translation(translator, text, text).html().encode().decode()
     assert translator.tokenizer.encode([text]) == translator.tokenizer.encode(["the \ufffd dog"])
     assert translator.tokenizer.tokens(text) == translator.tokenizer.tokens("the \ufffd dog")
 

@@ -4,6 +4,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.untranslated import SYMBOLS
+from keras_transformer.visualization import explain_translation
 from tests.helpers import error_of
 from tests.translation.word_links_test import MODEL
 
@@ -111,7 +112,7 @@ def test_a_model_without_symbols_keeps_placeholders_too(without_symbols):
 
 
 def test_symbols_are_numbers_on_the_page_of_an_explanation(translator):
-    explanation = translator.explain("A man pays {name}.")
+    explanation = explain_translation(translator, "A man pays {name}.")
     for shown in (explanation.html(), str(explanation)):
         assert "pays ①" in shown and SYMBOLS[0] not in shown and "\\uee10" not in shown
 

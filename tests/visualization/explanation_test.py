@@ -5,13 +5,14 @@ from html import unescape
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.visualization import explain_parse, explain_translation
 from tests.parsing.small_trees import new_parser, new_tagging_parser, trees
 from tests.small_corpus import new_model, tokenizer
 
 
 def test_explain_draws_a_translation_on_a_page_and_in_a_file(tmp_path):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
-    explanation = translator.explain("the & dog runs")
+    explanation = explain_translation(translator, "the & dog runs")
     assert explanation.output == translator("the & dog runs", split=None)
     page = explanation.html()
     assert page.count('<section class="attention">') == 1 and page.count("<svg") == 2
@@ -27,7 +28,7 @@ def test_explain_draws_a_translation_on_a_page_and_in_a_file(tmp_path):
 @pytest.mark.parametrize("name", ["x.png", "x.svg", "x"])
 def test_an_explanation_is_only_written_under_the_name_of_its_format(tmp_path, name):
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
-    explanation = translator.explain("the dog")
+    explanation = explain_translation(translator, "the dog")
     with pytest.raises(kt.UserError, match="`path` must end with .html or .htm or .txt"):
         explanation.save(tmp_path / name)
     with pytest.raises(kt.UserError, match="`path` must end with .html or .htm. "):
@@ -37,7 +38,7 @@ def test_an_explanation_is_only_written_under_the_name_of_its_format(tmp_path, n
 
 def test_a_figure_of_attention_is_a_picture_in_a_notebook_without_pyplot():
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
-    attention = translator.explain("the dog").attention
+    attention = explain_translation(translator, "the dog").attention
     for style in ("lines", "heatmap"):
         figure = kt.visualization.plot_attention(attention, style=style)
         assert figure._repr_png_().startswith(b"\x89PNG")
@@ -45,28 +46,32 @@ def test_a_figure_of_attention_is_a_picture_in_a_notebook_without_pyplot():
 
 def test_another_translation_and_a_search_without_a_beam():
     translator = kt.Translator(new_model(), tokenizer(), search=kt.Sampling(extra_length=3))
-    explanation = translator.explain("the dog", "a cat")
+    explanation = explain_translation(translator, "the dog", "a cat")
     assert explanation.output == "a cat" and explanation.beam is None
-    drawn = translator.explain("the dog")
+    drawn = explain_translation(translator, "the dog")
     assert [drawn.output] == translator(["the dog"]) and "Beam" not in drawn.html()
     with pytest.raises(kt.UserError, match="must be a string"):
-        translator.explain(["the dog"])
+        explain_translation(translator, ["the dog"])
 
 
 def test_a_sentence_is_explained_as_the_model_reads_it():
     translator = kt.Translator(new_model(), tokenizer(), beam_size=2, extra_length=3)
-    explanation = translator.explain("the <b>dog</b> sees {name}", "a <b>cat</b> {name}")
+    explanation = explain_translation(
+        translator, "the <b>dog</b> sees {name}", "a <b>cat</b> {name}"
+    )
     assert explanation.source == "the dog sees" and explanation.output == "a cat"
-    assert translator.explain("the dog sees {name}").output == translator("the dog sees")
+    assert explain_translation(translator, "the dog sees {name}").output == translator(
+        "the dog sees"
+    )
 
 
 def test_a_parse_beside_the_gold_tree():
     parser, gold = new_parser(counts_words=True), trees()[1]
-    explanation = parser.explain(gold.leaves(), gold)
+    explanation = explain_parse(parser, gold.leaves(), gold)
     assert [explanation.tree] == parser([gold.leaves()])
     assert "Comparison with the gold tree" in explanation.html()
     assert str(explanation.comparison) in str(explanation)
     tagging = new_tagging_parser()
-    assert [tagging.explain(gold.leaves()).tree] == tagging([gold.leaves()])
-    alone = parser.explain(gold.leaves())
+    assert [explain_parse(tagging, gold.leaves()).tree] == tagging([gold.leaves()])
+    alone = explain_parse(parser, gold.leaves())
     assert alone.comparison is None and "<h2>Tree</h2>" in alone.html()
