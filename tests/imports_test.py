@@ -157,7 +157,7 @@ MAY_IMPORT = {
     "memory": set(),
     "version": set(),
     "command_line": {"compilation_cache", "memory", "startup"},
-    "documents": {"protection"},
+    "documents": {"protection", "data"},
     "protection": set(),
     "layers": set(),
     "models": {"layers", "training", "memory"},

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_transformer.data.catalog_entries import CREDITS, catalog_entries
 from keras_transformer.data.text_files import (
     Pair,
     Pairs,
@@ -34,18 +35,9 @@ _SAME = {"zh": ("zh_cn", "zh_hans")}
 
 _MAGIC = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}  # magic number -> byte order
 _CONTEXT, _FORM = "\x04", "\0"  # the end of a context; the separator of plural forms
-_PO_LINE = re.compile(
-    r'(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"$'
-)
-_BEGIN = re.compile(r"#|msgctxt\b|msgid\b")  # the beginning of a message
-_FIRST_FORM = "msgstr[0]"
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # escaped backslashes and quotes stand for themselves
 _SINGLE, _MANY = 1, 5  # numbers that select the forms of the English singular and plural
 
-# Keys for the translators' names, and contexts of early KDE.
-_CREDITS = re.compile(
-    r"translator[-_ ]credits|(?:_: )?(?:NAME|EMAIL)S? OF TRANSLATORS|Your (?:names|emails)", re.I
-)
+# Contexts of early KDE.
 _KDE_CONTEXT = re.compile(r"_: .*\n")
 _KDE_PLURAL = "_n: "
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -278,37 +270,12 @@ def _mo_string(data: bytes, order: str, place: int) -> bytes:
 
 def _po_entries(path: Path) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the entries of a `.po` file in UTF-8. (`msgconv` converts other encodings.)"""
-    fields, name, is_fuzzy = {}, None, False
-    for number, line in enumerate(read_lines(path, "messages"), start=1):
-        line = line.strip()
-        if _FIRST_FORM in fields and _BEGIN.match(line):
-            if not is_fuzzy:
-                yield _po_entry(fields)
-            fields, name, is_fuzzy = {}, None, False
-        if line.startswith("#,"):
-            is_fuzzy |= "fuzzy" in line
-        if not line or line.startswith("#"):
-            continue
-        found = _PO_LINE.match(line)
-        if found is None or not (found[1] or name):
-            raise UserError(
-                f"The catalog {path} is damaged: line {number} does not belong to a message."
-            )
-        name = found[1] or name
-        name = _FIRST_FORM if name == "msgstr" else name
-        fields[name] = fields.get(name, "") + _unescaped(found[2])
-    if _FIRST_FORM in fields and not is_fuzzy:
-        yield _po_entry(fields)
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text)
-
-
-def _po_entry(fields: dict[str, str]) -> tuple[str, str, list[str]]:
-    context = f"{fields['msgctxt']}{_CONTEXT}" if "msgctxt" in fields else ""
-    forms = [text for name, text in fields.items() if name.startswith("msgstr")]
-    return context + fields.get("msgid", ""), fields.get("msgid_plural", ""), forms
+    for entry in catalog_entries("\n".join(read_lines(path, "messages")), str(path)):
+        texts = {name: found.text for name, found in entry.fields.items()}
+        if not entry.is_obsolete and ("fuzzy" not in entry.flags or entry.is_header):
+            context = f"{texts['msgctxt']}{_CONTEXT}" if "msgctxt" in texts else ""
+            translations = [found.text for found in entry.translations]
+            yield context + texts["msgid"], texts.get("msgid_plural", ""), translations
 
 
 def clean_message(english: str, translation: str) -> Pair | None:
@@ -317,7 +284,7 @@ def clean_message(english: str, translation: str) -> Pair | None:
     Returns:
         The pair, or None if the message contains nothing to translate.
     """
-    if _CREDITS.fullmatch(english.strip()) or english.startswith(_KDE_PLURAL):
+    if CREDITS.fullmatch(english.strip()) or english.startswith(_KDE_PLURAL):
         return None
     english = _KDE_CONTEXT.sub("", english, count=1) if english.startswith("_: ") else english
     english, translation = (_SPACE.sub(" ", text).strip(" ") for text in (english, translation))
@@ -335,24 +302,28 @@ def without_accelerators(english: str, translation: str) -> Pair:
     letter (`E_xit`). It also counts as a mark in parentheses at the end (`文件(_F)`).
     """
     for mark, pattern in _MARKS.items():
-        found = [list(pattern.finditer(text)) for text in (english, translation)]
-        if (after := _AFTER.search(translation)) and after[1] == mark and after[0] not in english:
+        after = _AFTER.search(translation)
+        is_after = after is not None and after[1] == mark and after[0] not in english
+        if after and is_after:
             translation = translation[: after.start()] + translation[after.end() :]
-            found[1] = []
-        elif len(found[1]) > 1:
-            continue
-        if len(found[0]) != 1:
-            continue
-        words = [_word_at(x[0]) for x in found if x]
-        if words[0] in translation.split() and not re.match(rf"{mark}[A-Z]", words[0]):
-            continue
-        begins = any(word.startswith(mark) for word in words)
-        if after or begins or words[0].replace(mark, "").istitle():
-            english, translation = (
-                pattern.sub("", text) if matches else text
-                for text, matches in zip((english, translation), found)
-            )
+        words = [_word_at(x) for x in pattern.finditer(english)]
+        others = [] if is_after else [_word_at(x) for x in pattern.finditer(translation)]
+        if _are_marked(mark, words, others, translation, after is not None):
+            english = pattern.sub("", english)
+            translation = pattern.sub("", translation) if others else translation
     return english, translation
+
+
+def _are_marked(
+    mark: str, words: list[str], others: list[str], translation: str, is_after: bool
+) -> bool:
+    """Return whether a mark in words of both sides stands before letters of an accelerator."""
+    if len(words) != 1 or len(others) > 1:
+        return False
+    if words[0] in translation.split() and not re.match(rf"{mark}[A-Z]", words[0]):
+        return False
+    begins = any(word.startswith(mark) for word in (*words, *others))
+    return is_after or begins or words[0].replace(mark, "").istitle()
 
 
 def _word_at(found: re.Match) -> str:

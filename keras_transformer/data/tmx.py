@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from keras_transformer.data.text_files import Pair, readable
@@ -39,17 +42,13 @@ def translation_units(path: Path, source_language: str, target_language: str) ->
     Raises:
         UserError: if the file is missing, is not XML, declares entities, or contains no pair.
     """
-    reader, wanted = _Reader(path), (source_language, target_language)
     is_empty, languages = True, set()
-    with readable(path) as file:
-        while chunk := file.read(_CHUNK):
-            for unit in reader.feed(chunk):
-                languages.update(unit)
-                source, target = (_in_language(unit, language) for language in wanted)
-                if source is not None and target is not None:
-                    is_empty = False
-                    yield source, target
-        reader.feed(b"", is_last=True)
+    for unit in _units(path):
+        languages.update(unit)
+        source, target = (_in_language(unit, x) for x in (source_language, target_language))
+        if source is not None and target is not None:
+            is_empty = False
+            yield source, target
     if is_empty:
         raise UserError(
             f"{path} contains no unit in both languages. Expected: {source_language} and "
@@ -57,74 +56,70 @@ def translation_units(path: Path, source_language: str, target_language: str) ->
         )
 
 
-class _Reader:
-    """A parser that returns the units, dicts of text by language, which each chunk completes."""
+def _units(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the text of each unit by language."""
+    units: list[dict[str, str]] = []  # units that the current chunk completes
 
-    def __init__(self, path: Path):
-        self._path = path
-        self._parser = parser = expat.ParserCreate()
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._text
-        parser.EntityDeclHandler = self._refuse_entity
-        self._units: list[dict[str, str]] = []
-        self._unit: dict[str, str] = {}
-        self._language: str | None = None
-        self._segment: list[str] | None = None  # the parts of the text of a `seg`
-        self._code: list[str] = []
-        self._code_type: str | None = None  # the parts of a code's own text, and its type
-        self._code_depth = 0
+    def start(name: str, attributes: dict[str, str]) -> None:
+        if _local(name) == "tu":
+            builder = TreeBuilder()
+            builder.start(name, attributes)
+            parser.StartElementHandler = builder.start
+            parser.CharacterDataHandler = builder.data
+            parser.EndElementHandler = partial(end, builder)
 
-    def feed(self, chunk: bytes, is_last: bool = False) -> list[dict[str, str]]:
-        try:
-            self._parser.Parse(chunk, is_last)
-        except UserError:
-            raise
-        except (expat.ExpatError, LookupError, ValueError) as error:  # or an unknown encoding
-            raise UserError(f"{self._path} is not a complete TMX file: {error}.") from None
-        units, self._units = self._units, []
-        return units
+    def end(builder: TreeBuilder, name: str) -> None:
+        builder.end(name)
+        if _local(name) == "tu":
+            parser.EndElementHandler = parser.CharacterDataHandler = None
+            parser.StartElementHandler = start
+            units.append(_segments(builder.close()))
 
-    def _start(self, name, attributes):
-        name = _local(name)
-        if name == "tu":
-            self._unit = {}
-        elif name == "tuv":
-            self._language = attributes.get("xml:lang") or attributes.get("lang")
-        elif name == "seg":
-            self._segment, self._code_depth = [], 0
-        elif self._code_depth or name in _CODE:
-            if not self._code_depth:
-                self._code, self._code_type = [], attributes.get("type")
-            self._code_depth += 1
-
-    def _end(self, name):
-        name = _local(name)
-        if name == "tu":
-            self._units.append(self._unit)
-        elif name == "seg":
-            text = _LINE_ENDS.sub(" ", "".join(self._segment or ())).strip(" ")
-            if self._language:
-                self._unit.setdefault(self._language, text)
-            self._segment = None
-        elif self._code_depth:
-            self._code_depth -= 1
-            if self._segment is not None and not self._code_depth:
-                self._segment.append(_text_of_code(name, self._code_type, "".join(self._code)))
-
-    def _text(self, text):
-        if self._code_depth == 1:  # Deeper text is a `sub`, an independent text such as a footnote.
-            self._code.append(text)
-        elif self._segment is not None and not self._code_depth:
-            self._segment.append(text)
-
-    def _refuse_entity(self, name, *_):
+    def refuse_entity(name: str, *_: object) -> NoReturn:
         raise UserError(
-            f"{self._path} must not declare entities, with which a small file could expand to a "
-            "huge text. Replace them in the file and remove the declarations. Received: the "
-            f"entity {name!r}"
+            f"{path} must not declare entities, with which a small file could expand to a huge "
+            "text. Replace them in the file and remove the declarations. Received: the entity "
+            f"{name!r}"
         )
+
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EntityDeclHandler = start, refuse_entity
+    with readable(path) as file:
+        for chunk in iter(partial(file.read, _CHUNK), b""):
+            _parse(parser, chunk, path)
+            yield from units
+            units.clear()
+    _parse(parser, b"", path, is_last=True)
+
+
+def _parse(parser: expat.XMLParserType, chunk: bytes, path: Path, is_last: bool = False) -> None:
+    try:
+        parser.Parse(chunk, is_last)
+    except UserError:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:  # or an unknown encoding
+        raise UserError(f"{path} is not a complete TMX file: {error}.") from None
+
+
+def _segments(unit: Element) -> dict[str, str]:
+    """Return the text of a unit by language, from the first of its variants in each."""
+    segments = {}
+    for variant in _named(unit, "tuv"):
+        language = variant.get("xml:lang") or variant.get("lang")
+        for segment in _named(variant, "seg") if language else ():
+            for code in [x for x in segment.iter() if _local(x.tag) in _CODE]:
+                # Elements in a code are `sub`, an independent text such as a footnote.
+                own = (code.text or "") + "".join(x.tail or "" for x in code)
+                code.text = _text_of_code(_local(code.tag), code.get("type"), own)
+                code[:] = []
+            text = _LINE_ENDS.sub(" ", "".join(segment.itertext())).strip(" ")
+            segments.setdefault(language, text)
+    return segments
+
+
+def _named(element: Element, name: str) -> list[Element]:
+    return [x for x in element if _local(x.tag) == name]
 
 
 def _local(name: str) -> str:

@@ -5,12 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from keras_transformer.documents.catalog_entries import (
-    COLUMNS,
-    CatalogEntry,
-    catalog_entries,
-    written_field,
-)
+from keras_transformer.data.catalog_entries import CREDITS, LETTERS, CatalogEntry, catalog_entries
 from keras_transformer.documents.document import TextDocument, marked
 from keras_transformer.documents.text_part import Edit, TextPart
 from keras_transformer.errors import UserError
@@ -20,9 +15,6 @@ from keras_transformer.untranslated import UNTRANSLATED
 
 _CHARSET = re.compile(r"^Content-Type:.*?charset=([\w.:-]+)", re.MULTILINE)
 _FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;]+)")
-_CREDITS = re.compile(
-    r"translator[-_ ]credits|(_: )?(NAME|EMAIL)S? OF TRANSLATORS|Your (name|email)s", re.I
-)
 # White space and dots around a text. Interfaces write the dots in every language.
 _AROUND = re.compile(r"(\s*)(.*?)((?:\s|…|\.{3})*)", re.DOTALL)
 # The mark before the letter of a keyboard accelerator: before a word, or in one word ("E_xit").
@@ -30,6 +22,9 @@ _ACCELERATOR = re.compile(
     r"(?:_|~|&(?!\w+;))(?:(?<![^\s(\"'“‘«].)(?=[^\W\d_\u0900-\uffff])"
     r"|(?:(?<=^[A-Z].)|(?<=^[A-Z][a-z].)|(?<=^[A-Z][a-z]{2}.))(?=[a-z]))"
 )
+_ESCAPED = {character: f"\\{letter}" for letter, character in LETTERS.items()}
+_CONTROL = re.compile(r'[\0-\x1f\x7f"\\]')
+_COLUMNS = 79  # of gettext's lines
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7a3]")
 # The plural forms of languages, by gettext's documentation, for catalogs that do not define them.
 _ONE, _TEN = "n%10==1 && n%100!=11 ? 0 : ", "n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2"
@@ -136,7 +131,7 @@ class _CatalogPart(TextPart):
         accelerator = _accelerator(inner)
         if accelerator:
             inner = inner[: accelerator.start()] + inner[accelerator.end() :]
-        if _CREDITS.fullmatch(inner):
+        if CREDITS.fullmatch(inner):
             self.skipped["for the names of translators"] += 1
             return _Source(None, ("", ""), "", text)
         is_unit = any(map(str.isalpha, UNTRANSLATED.sub("", inner)))
@@ -201,7 +196,7 @@ class _CatalogPart(TextPart):
         start, stop = entry.translations[0].start, entry.translations[-1].stop
         sources = self.text[entry.start : start]
         newline = "\r\n" if "\r\n" in sources else "\n"
-        columns = max(COLUMNS, *map(len, sources.splitlines()))
+        columns = max(_COLUMNS, *map(len, sources.splitlines()))
         new = [(f"msgstr[{form}]", texts[which]) for form, which in enumerate(forms or ())]
         fields = [written_field(*x, newline, columns) for x in new or [("msgstr", texts[0])]]
         if entry.flags_start is None:
@@ -234,3 +229,35 @@ def _with_accelerator(text: str, accelerator: str) -> str:
         if found := re.search(pattern, kept):
             return f"{text[: found.start()]}{mark}{text[found.start() :]}"
     return text
+
+
+def written_field(key: str, text: str, newline: str = "\n", columns: int = _COLUMNS) -> str:
+    """Return a field as it is written in a catalog.
+
+    Args:
+        key: its keyword.
+        text: its text.
+        newline: the end of a line.
+        columns: the longest line, if it can be divided at a space.
+    """
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    parts = [part for line in lines for part in _wrapped(_escaped(line), columns - 2)]
+    if len(lines) < 2 and len(key) + 1 + len("".join(parts)) + 2 <= columns:
+        return f'{key} "{"".join(parts)}"'
+    return newline.join([f'{key} ""', *(f'"{part}"' for part in parts)])
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: _ESCAPED.get(found[0], f"\\{ord(found[0]):03o}"), text)
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """Divide an escaped line after spaces."""
+    while len(text) > width:
+        place = text.rfind(" ", 0, width) + 1 or text.find(" ", width) + 1
+        if not place:
+            break
+        yield text[:place]
+        text = text[place:]
+    if text:
+        yield text

@@ -191,8 +191,8 @@ def test_pairs_of_a_folder(tmp_path):
         (mo({"a\0b": "x\0y"}, plural="nplurals=2; plural=n/0;"), "is damaged"),
         (b"no catalog", "is not a message catalog"),
         (b"", "is not a message catalog"),
-        ('msgid "a"\nmsgstr "b\n', "is damaged: line 2 does not belong to a message"),
-        ('"a"\n', "is damaged: line 1 does not belong to a message"),
+        ('msgid "a"\nmsgstr "b\n', "de.po, line 2: the catalog is damaged"),
+        ('"a"\n', "de.po, line 1: the catalog is damaged"),
         ("", "is empty"),
     ],
 )

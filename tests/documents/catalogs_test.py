@@ -7,12 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keras_transformer as kt
+from keras_transformer.data.catalog_entries import catalog_entries, unescaped
 from keras_transformer.documents import read_document, translate_file
-from keras_transformer.documents.catalog_entries import (
-    catalog_entries,
-    unescaped,
-    written_field,
-)
+from keras_transformer.documents.catalogs import written_field
 
 pytestmark = pytest.mark.once
 polib = pytest.importorskip("polib", reason="polib is not installed")

@@ -18,11 +18,12 @@ _TOKEN = re.compile(
     r'|"(?P<text>(?:[^"\\\r\n]|\\[^\r\n])*+)")\s*'
 )
 _ESCAPE = re.compile(r"(?P<codes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]+))+)|\\(?P<letter>.)")
-_LETTERS = dict(zip('ntrabvf"\\', '\n\t\r\a\b\v\f"\\'))
-_ESCAPED = {character: f"\\{letter}" for letter, character in _LETTERS.items()}
-_CONTROL = re.compile(r'[\0-\x1f\x7f"\\]')
+LETTERS = dict(zip('ntrabvf"\\', '\n\t\r\a\b\v\f"\\'))
+# Keys for the translators' names, which are not messages.
+CREDITS = re.compile(
+    r"translator[-_ ]credits|(_: )?(NAME|EMAIL)S? OF TRANSLATORS|Your (name|email)s", re.I
+)
 _FIRST = ("domain", "msgctxt", "msgid")
-COLUMNS = 79
 
 
 class Field(NamedTuple):
@@ -143,7 +144,7 @@ def unescaped(text: str) -> str:
 
     def character(found: re.Match[str]) -> str:
         if found["letter"]:
-            return _LETTERS.get(found["letter"], found[0])
+            return LETTERS.get(found["letter"], found[0])
         codes = re.findall(r"\\(?:x([\da-fA-F]+)|([0-7]+))", found["codes"])
         values = bytes((int(x, 16) if x else int(octal, 8)) & 255 for x, octal in codes)
         try:
@@ -152,35 +153,3 @@ def unescaped(text: str) -> str:
             return values.decode("latin-1")
 
     return _ESCAPE.sub(character, text) if "\\" in text else text
-
-
-def written_field(key: str, text: str, newline: str = "\n", columns: int = COLUMNS) -> str:
-    """Return a field as it is written in a catalog.
-
-    Args:
-        key: its keyword.
-        text: its text.
-        newline: the end of a line.
-        columns: the longest line, if it can be divided at a space.
-    """
-    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-    parts = [part for line in lines for part in _wrapped(_escaped(line), columns - 2)]
-    if len(lines) < 2 and len(key) + 1 + len("".join(parts)) + 2 <= columns:
-        return f'{key} "{"".join(parts)}"'
-    return newline.join([f'{key} ""', *(f'"{part}"' for part in parts)])
-
-
-def _escaped(text: str) -> str:
-    return _CONTROL.sub(lambda found: _ESCAPED.get(found[0], f"\\{ord(found[0]):03o}"), text)
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Divide an escaped line after spaces."""
-    while len(text) > width:
-        place = text.rfind(" ", 0, width) + 1 or text.find(" ", width) + 1
-        if not place:
-            break
-        yield text[:place]
-        text = text[place:]
-    if text:
-        yield text
