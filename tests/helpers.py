@@ -135,7 +135,7 @@ def gradient(function, x):
 
 def class_for(options):
     """Return `ParserTransformer` if there are arguments of parsers, and `Transformer` otherwise."""
-    has_words = {"word_start_ids", "leaf_ids", "untagged_leaf_id", "tag_loss_weight"} & set(options)
+    has_words = {"word_start_ids", "leaf_ids", "tag_loss_weight"} & set(options)
     return ParserTransformer if has_words else Transformer
 
 
@@ -155,9 +155,7 @@ def numpy_logits(model, source, target, window=None):
         memory = _feed_forward_sublayer(layer, memory)
     memory = _norm(model.encoder.layer_norm, memory)
 
-    untagged = options.get("untagged_leaf_id")
-    read = [untagged if untagged and x in options["leaf_ids"] else x for x in target]
-    x = _embed(model.decoder.token_embedding, read, options)
+    x = _embed(model.decoder.token_embedding, target, options)
     if options.get("leaf_ids") is not None:
         x += next_words(memory, source, target, options)
     for layer in model.decoder.layers:
@@ -166,13 +164,7 @@ def numpy_logits(model, source, target, window=None):
         x = _attention_sublayer(layer, "cross_attention", x, memory, [all_source] * len(target))
         x = _feed_forward_sublayer(layer, x)
     x = _norm(model.decoder.layer_norm, x)
-    logits = _project(model, x)
-    if untagged is not None:
-        leaves, words = options["leaf_ids"], next_words(memory, source, target, options)
-        of_tags = np.exp(_project(model, words)[:, leaves])
-        of_tags /= of_tags.sum(axis=1, keepdims=True)
-        logits[:, leaves] = logits[:, [untagged]] + np.log(of_tags)
-    return logits
+    return _project(model, x)
 
 
 def _project(model, x):

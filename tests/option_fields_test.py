@@ -57,7 +57,7 @@ TRANSLATION = tuple(
 )
 PARSING = tuple(
     """
-    --tags --tag-loss-weight --keep-tags --no-keep-tags --collapse-unary --no-collapse-unary
+    --tags --tag-loss-weight --collapse-unary --no-collapse-unary
     --extra-trees
     --extra-ratio --constituents --no-constituents --constituent-steps
     --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
@@ -94,7 +94,7 @@ ADDED = {
     *("decoder", "zero_start"),
 }
 OF_TREES = {
-    *("keep_tags", "extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
+    *("extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
     *("deterministic_attention", "linearization", "tags", "tag_loss_weight"),
     *("extra_length", "beam_size", "alpha", "val_sentences"),
 }

@@ -372,12 +372,10 @@ FAULTS = {
         ("[*self.word_start_ids, self.end_id]", "self.word_start_ids"),
     ],
     "parsing/word_tagger.py": [
-        ("constant + self.loss_weight * (log_probs - constant)", "self.loss_weight * log_probs"),
-        ("np.where(is_leaf, self.untagged_leaf_id, ", "np.where(is_leaf, 0, "),
+        ("-self.loss_weight * ops.sum(", "-ops.sum("),
     ],
     "parsing/word_tags.py": [
         ("len(self.leaf_sets or [()])", "len(self.leaf_sets)"),
-        (" if tag != UNKNOWN_TAG]", "]"),
         ("enumerate(words, start=1)", "enumerate(words)"),
     ],
     "parsing/trees/cleaning.py": [

@@ -199,8 +199,8 @@ class Encoder(_Stack):
 class Decoder(_Stack):
     """The decoder stack and the projection to logits.
 
-    A derived class may override `added_to_embeddings`, `embed`, `logits`, `outputs` and
-    `loss_factors`, as a model does whose decoder reads or predicts more than tokens.
+    A derived class may override `added_to_embeddings` and `loss_factors`, as a model does whose
+    decoder reads or predicts more than tokens.
     """
 
     name = "decoder"
@@ -249,10 +249,6 @@ class Decoder(_Stack):
         """Return a tensor `(batch, target, hidden_dim)` that is added to the embeddings of whole
         targets, or None."""
         return None
-
-    def outputs(self, logits: Tensor, added: Tensor) -> Tensor:
-        """Return the outputs of the model, from the logits and `added_to_embeddings`."""
-        return logits
 
     def loss_factors(
         self, sequence: Tensor, added: Tensor

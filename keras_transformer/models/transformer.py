@@ -191,7 +191,6 @@ class Transformer(FusedTrainingStep):
         logits = decoder(
             decoder_token_ids, encoder_sequence, padding_mask(encoder_token_ids), added
         )
-        logits = decoder.outputs(logits, added)
         if self.logits_dtype is None:
             logits = ops.cast(logits, dtype.compute_dtype)
         with_mask = PaddingMask(dtype=dtype, name="padding_mask")

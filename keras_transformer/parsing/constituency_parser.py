@@ -73,8 +73,6 @@ class ConstituencyParser(Task):
     The model predicts the tree as a sequence of symbols. The search allows only symbols that lead
     to a tree over exactly the sentence's words (`TreeGrammar`), and only tags that a word can have
     (`TagDictionary`). Without this constraint, outputs are repaired, and the repairs are counted.
-    If the model has an `untagged_leaf_id`, the search finds trees without tags, and each word gets
-    the best of its tags by the model's tagger.
 
     Args:
         model: a `ParserTransformer`, or a `Transformer`.
@@ -172,12 +170,6 @@ class ConstituencyParser(Task):
                 f"The model does not match the symbols of the trees. Expected logits for at least "
                 f"{self.symbols.vocabulary_size} tokens. Received: {size}"
             )
-        untagged = self._untagged_leaf_id
-        if self.has_tagger and untagged not in self.symbols.leaves().values():
-            raise UserError(
-                "The model does not match the symbols of the trees. Expected an `untagged_leaf_id` "
-                f"among the parser's leaves. Received: untagged_leaf_id={untagged}"
-            )
 
     def _take_tag_dictionary(self, given: TagDictionary | bool) -> TagDictionary | None:
         """Return the dictionary, given or from the metadata, and remove it from the metadata."""
@@ -213,14 +205,9 @@ class ConstituencyParser(Task):
         return {"tag_dictionary": None if own is None else own.to_dict()}
 
     def _grammar(self, leaf_sets: Sequence[Sequence[int]]) -> TreeGrammar:
-        leaves = tuple(self.word_tags.leaves.values())
-        untagged = self._untagged_leaf_id
-        if untagged is not None:
-            # The tagger predicts tags, not the search.
-            leaves, leaf_sets = (untagged,), ()
         return _GRAMMARS[self.symbols.linearization.order](
             *self.symbols.brackets(),
-            leaves,
+            tuple(self.word_tags.leaves.values()),
             max_openings=self.metadata.get("max_openings", TreeGrammar.max_openings),
             leaf_sets=tuple(map(tuple, leaf_sets)),
         )
@@ -229,16 +216,6 @@ class ConstituencyParser(Task):
     def _grammar_of_tags(self) -> TreeGrammar:
         """The grammar for sentences with given tags."""
         return self._grammar(self.word_tags.leaf_sets_of_given())
-
-    @property
-    def has_tagger(self) -> bool:
-        """Whether a tagger predicts the tags, and the decoder writes trees without tags."""
-        return self._untagged_leaf_id is not None
-
-    @property
-    def _untagged_leaf_id(self):
-        # A parser may have a plain `Transformer`, which has no such hyperparameter.
-        return getattr(self.model.config, "untagged_leaf_id", None)
 
     @classmethod
     def train(
@@ -489,15 +466,12 @@ class ConstituencyParser(Task):
 
         Args:
             sentence: a sentence, as in a call.
-            token_ids: iterable of ids, without padding. If the parser has a tagger, the tagger
-                predicts the tags.
+            token_ids: iterable of ids, without padding.
 
         Returns:
             An `nltk.Tree`.
         """
         words = read_words(sentence, self.word_tokenizer)
-        if self.has_tagger and (tags := next(self.tag([sentence]))):
-            words.tags[:] = tags
         return output_tree(words, token_ids, self.symbols)[0]
 
     def _search_windows(
@@ -557,11 +531,7 @@ class ConstituencyParser(Task):
     ) -> Any:
         num_words, kinds = self._word_kinds(batch, sentences)
         grammar = self.grammar
-        if self.has_tagger:
-            for sentence, leaves in zip(sentences, self._best_leaves(batch, kinds)):
-                sentence.tags[:] = self._with_found_tags(sentence, leaves)
-            kinds = None
-        elif self.constrained:
+        if self.constrained:
             given = self.word_tags.kinds_with_given(
                 kinds, num_words, [tags for _, tags in sentences]
             )

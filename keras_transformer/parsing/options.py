@@ -8,6 +8,7 @@ from keras_transformer.errors import UserError
 from keras_transformer.option_fields import mutable_on_resume
 from keras_transformer.tasks.training_options import TrainingOptions
 from keras_transformer.validation import (
+    check_choice,
     check_optional,
     positive_integer,
     positive_number,
@@ -31,15 +32,11 @@ class TreeVocabularyOptions(VocabularyOptions):
 class TreeOptions:
     """Options of the symbols and tags that a parser predicts, and of its training trees."""
 
-    tags: Literal["tree", "tagger", "none"] = "tree"
-    """How tags of words are predicted: by the decoder, as symbols of the tree; by a tagger, from
-    the encoder's output of each word; or not at all. In the last two cases one symbol of the tree
-    stands for all words (Vinyals et al., 2015)."""
+    tags: Literal["tree", "none"] = "tree"
+    """Whether the decoder predicts the tags of words, as symbols of the tree; without tags, one
+    symbol of the tree stands for all words (Vinyals et al., 2015)."""
     tag_loss_weight: float | None = None
-    """Weight of the cross-entropy of tags with `tags=tagger`, 1 by default. With `tags=tree`, it
-    also trains a tagger next to the decoder, which has no other use."""
-    keep_tags: bool = True
-    """False is an earlier name of `tags=none`."""
+    """Also train a tagger next to the decoder, whose cross-entropy has this weight in the loss."""
     linearization: Literal["top-down", "in-order"] = "in-order"
     """Whether the symbol that opens a constituent comes before its first child or after it."""
     extra_ratio: float = 1.0
@@ -62,11 +59,19 @@ class TreeOptions:
         """Check the options.
 
         Raises:
-            UserError: if a number is out of its range, or options contradict each other.
+            UserError: if an option is out of its range, or options contradict each other.
         """
         positive_number("extra_ratio", self.extra_ratio)
         check_optional(whole_number, self, "constituent_steps", "tag_dictionary")
-        tags_from(self)
+        check_choice("tags", self.tags, ("tree", "none"))
+        weight = self.tag_loss_weight
+        if weight is not None and (self.tags == "none" or not self.deterministic_attention):
+            raise UserError(
+                "`tag_loss_weight` requires tags and `deterministic_attention`. "
+                f"Received: tag_loss_weight={weight}, tags={self.tags!r}, "
+                f"deterministic_attention={self.deterministic_attention}"
+            )
+        check_optional(positive_number, self, "tag_loss_weight")
 
 
 @dataclass(kw_only=True)
@@ -112,38 +117,3 @@ class ParserTrainingOptions(TrainingOptions):
     parsing: ParsingOptions = field(default_factory=ParsingOptions)
 
     scores = ("val_f1",)
-
-
-def tags_from(options: TreeOptions) -> str:
-    """Return the option `tags`, or its value by the earlier name `keep_tags`.
-
-    Args:
-        options: `TreeOptions`.
-
-    Returns:
-        `"tree"`, `"tagger"` or `"none"`.
-
-    Raises:
-        UserError: if options contradict each other.
-    """
-    tags, weight = options.tags, options.tag_loss_weight
-    if tags not in ("tree", "tagger", "none"):
-        raise UserError(f"`tags` must be 'tree', 'tagger' or 'none'. Received: tags={tags!r}")
-    if not options.keep_tags and tags == "tagger":
-        raise UserError(
-            '`keep_tags=False` means `tags="none"`. Received: keep_tags=False, tags="tagger"'
-        )
-    tags = tags if options.keep_tags else "none"
-    if tags == "tagger" and not options.deterministic_attention:
-        raise UserError(
-            "`tags='tagger'` requires `deterministic_attention`, whose vectors of words the tagger "
-            f"reads. Received: tags={tags!r}, deterministic_attention=False"
-        )
-    if weight is not None and (tags == "none" or not options.deterministic_attention):
-        raise UserError(
-            "`tag_loss_weight` requires tags and `deterministic_attention`. "
-            f"Received: tag_loss_weight={weight}, tags={tags!r}, "
-            f"deterministic_attention={options.deterministic_attention}"
-        )
-    check_optional(positive_number, options, "tag_loss_weight")
-    return tags

@@ -75,13 +75,10 @@ def _parsing_module(parser: "ConstituencyParser") -> tuple[Any, dict[str, Any]]:
         def search(batch, rows):
             batch_words = tf.gather(words, rows)
             kinds = module.kinds and module.kinds[_dense(batch_words)]
-            tags = None
-            if parser.has_tagger:
-                tags, kinds = parser.word_tags.tag(parser.model, batch, kinds), None
             token_ids, scores = parser.search_trees(
                 batch, tf.gather(num_words, rows), kinds, sentence_numbers=rows
             )
-            return write(token_ids[:, 0], batch_words, tags)[:, None], scores
+            return write(token_ids[:, 0], batch_words)[:, None], scores
 
         token_ids = tokens_of(words)
         is_searched = num_words > 0
@@ -146,9 +143,8 @@ def tree_writer(symbols: TreeSymbols) -> Callable[..., Any]:
         symbols: the `TreeSymbols` of the trees.
 
     Returns:
-        A function of ids `(batch, length)`, ragged words without brackets in them, and optional ids
-        of leaves `(batch, words)` that replace the leaves of the ids. It returns the trees: strings
-        `(batch,)`.
+        A function of ids `(batch, length)` and of ragged words without brackets in them. It returns
+        the trees: strings `(batch,)`.
     """
     import tensorflow as tf
 
@@ -159,7 +155,7 @@ def tree_writer(symbols: TreeSymbols) -> Callable[..., Any]:
     change = np.isin(ids, opening).astype("int32") - np.isin(ids, closing)
     is_in_order = symbols.linearization.order == "in-order"
 
-    def write(token_ids, words, tags=None):
+    def write(token_ids, words):
         if is_in_order:
             order = top_down_order(tf.gather(is_leaf, token_ids), tf.gather(change, token_ids))
             token_ids = tf.gather(token_ids, order, axis=1, batch_dims=1)
@@ -167,9 +163,6 @@ def tree_writer(symbols: TreeSymbols) -> Callable[..., Any]:
         number = tf.cumsum(tf.cast(leaves, "int32"), axis=1) - 1
         number = tf.maximum(number, 0)
         word = tf.gather(_dense(words), number, axis=1, batch_dims=1)
-        if tags is not None:
-            of_words = tf.gather(tags, number, axis=1, batch_dims=1)
-            token_ids = tf.where(leaves, of_words, token_ids)
         texts = (
             tf.gather(tf.constant(before), token_ids),
             tf.where(leaves, word, ""),

@@ -27,7 +27,6 @@ class ParserConfig(TransformerConfig):
 
     word_start_ids: Sequence[int] | None = None
     leaf_ids: Sequence[int] | None = None
-    untagged_leaf_id: int | None = None
     tag_loss_weight: float | None = None
 
     def __post_init__(self):
@@ -43,21 +42,18 @@ class ParserConfig(TransformerConfig):
                 f"Received: word_start_ids={starts}, leaf_ids={leaves}"
             )
         if starts is None or leaves is None:
-            self._check_no_tagger()
+            if self.tag_loss_weight is not None:
+                raise UserError(
+                    "`tag_loss_weight` requires `leaf_ids`: the tagger reads the vectors of "
+                    "deterministic attention. "
+                    f"Received: tag_loss_weight={self.tag_loss_weight}"
+                )
             return
         if self.tag_loss_weight is not None:
             positive_number("tag_loss_weight", self.tag_loss_weight)
         source_size = self.source_vocabulary_size or self.vocabulary_size
         _check_ids("word_start_ids", starts, source_size)
         _check_ids("leaf_ids", leaves, self.vocabulary_size)
-
-    def _check_no_tagger(self):
-        for name in ("untagged_leaf_id", "tag_loss_weight"):
-            if getattr(self, name) is not None:
-                raise UserError(
-                    f"`{name}` requires `leaf_ids`: the tagger reads the vectors of deterministic "
-                    f"attention. Received: {name}={getattr(self, name)}"
-                )
 
 
 class ParserDecoder(Decoder):
@@ -72,19 +68,10 @@ class ParserDecoder(Decoder):
         self.deterministic_attention = DeterministicAttention(
             config.word_start_ids, config.leaf_ids, dtype=dtype, name="deterministic_attention"
         )
-        if config.untagged_leaf_id is not None or config.tag_loss_weight is not None:
+        if config.tag_loss_weight is not None:
             self.tagger = WordTagger(
-                config.leaf_ids,
-                config.untagged_leaf_id,
-                1.0 if config.tag_loss_weight is None else config.tag_loss_weight,
-                dtype="float32",
-                name="tagger",
+                config.leaf_ids, config.tag_loss_weight, dtype="float32", name="tagger"
             )
-
-    @property
-    def predicts_tags_apart(self) -> bool:
-        """Whether only the tagger predicts tags, and not the decoder."""
-        return self.tagger is not None and self.tagger.untagged_leaf_id is not None
 
     def added_to_embeddings(
         self, encoder_sequence: Tensor, encoder_token_ids: Tensor, token_ids: Tensor
@@ -93,27 +80,11 @@ class ParserDecoder(Decoder):
             return None
         return self.deterministic_attention(encoder_sequence, encoder_token_ids, token_ids)
 
-    def embed(self, token_ids: Tensor, **options: Any) -> Tensor:
-        token_ids = token_ids if self.tagger is None else self.tagger.untagged(token_ids)
-        return super().embed(token_ids, **options)
-
-    def logits(self, sequence: Tensor) -> Tensor:
-        logits = super().logits(sequence)
-        return logits if self.tagger is None else self.tagger.without_tags(logits)
-
-    def outputs(self, logits: Tensor, added: Tensor) -> Tensor:
-        if self.tagger is None or not self.predicts_tags_apart:
-            return logits
-        return self.tagger(logits, self.tag_log_probs(added))
-
     def loss_factors(self, sequence: Tensor, added: Tensor) -> tuple[Tensor, Tensor, Any]:
         factors = self.logit_factors(sequence)
         if self.tagger is None:
             return *factors, None
-        log_probs = self.tag_log_probs(added)
-        if self.predicts_tags_apart:
-            return *self.tagger.factors(*factors, log_probs), None
-        return *factors, functools.partial(self.tagger.losses, log_probs)
+        return *factors, functools.partial(self.tagger.losses, self.tag_log_probs(added))
 
     def tag_log_probs(self, words: Tensor) -> Tensor:
         """Return the log-probabilities of the tags of words, `(batch, n, leaves)`.
@@ -125,10 +96,8 @@ class ParserDecoder(Decoder):
             UserError: if there is no tagger.
         """
         if self.tagger is None:
-            raise UserError(
-                "The model has no tagger: it needs `untagged_leaf_id` or `tag_loss_weight`."
-            )
-        return self.tagger.log_probs(super().logits(words))
+            raise UserError("The model has no tagger: it needs a `tag_loss_weight`.")
+        return self.tagger(self.logits(words))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -144,14 +113,9 @@ class ParserTransformer(Transformer):
         *args: arguments of `Transformer`, such as `vocabulary_size`.
         word_start_ids: ids of the source tokens that begin a word; required with `leaf_ids`.
         leaf_ids: ids of the target tokens that stand for a word; required with `word_start_ids`.
-        untagged_leaf_id: one of the `leaf_ids`, which the decoder reads and writes in place of all
-            leaves. The tag of a word is predicted from the encoder's output for the word alone
-            (`kt.parsing.WordTagger`). The model returns the logits of both together, `decode` the
-            decoder's logits, and `tag` the tags.
-        tag_loss_weight: weight of the cross-entropy of tags in the loss. Defaults to 1 with an
-            `untagged_leaf_id`, where it is the weight of a part of the gradient of the logits.
-            Without an `untagged_leaf_id`, it adds a tagger with a loss of its own, and the decoder
-            also predicts tags.
+        tag_loss_weight: adds a tagger (`kt.parsing.WordTagger`), which predicts the tag of a word
+            from the encoder's output for the word alone, and whose cross-entropy has this weight in
+            the loss.
         dtype: as for `Transformer`.
         name: name of the model.
         trainable: whether training changes the weights.
@@ -179,7 +143,6 @@ class ParserTransformer(Transformer):
         *args: Any,
         word_start_ids: Sequence[int] | None = None,
         leaf_ids: Sequence[int] | None = None,
-        untagged_leaf_id: int | None = None,
         tag_loss_weight: float | None = None,
         dtype: Any = None,
         name: str | None = None,
@@ -191,7 +154,6 @@ class ParserTransformer(Transformer):
             **kwargs,
             word_start_ids=word_start_ids,
             leaf_ids=leaf_ids,
-            untagged_leaf_id=untagged_leaf_id,
             tag_loss_weight=tag_loss_weight,
         )
         self._build_graph(config, dtype, name, trainable)
@@ -209,8 +171,7 @@ class ParserTransformer(Transformer):
 
     @property
     def fused_steps_reason(self) -> str | None:
-        tagger = self.decoder.tagger
-        if tagger is None or self.decoder.predicts_tags_apart:
+        if self.decoder.tagger is None:
             return None
         return (
             "The loss of the tagger requires fused steps. Without them, create the model without "
@@ -234,8 +195,7 @@ class ParserTransformer(Transformer):
             **kwargs: as for `Transformer.decode`.
 
         Returns:
-            As `Transformer.decode`. With an `untagged_leaf_id`, the logits of all other leaves are
-            minus infinity.
+            As `Transformer.decode`.
 
         Raises:
             UserError: as `Transformer.decode`; or if `word_vectors` and `next_words` are missing
@@ -266,7 +226,7 @@ class ParserTransformer(Transformer):
         return self.deterministic_attention.word_vectors(encoder_sequence, encoder_token_ids)
 
     def tag(self, encoder_token_ids: Tensor) -> Tensor:
-        """Predict the tags of words, with `untagged_leaf_id` or `tag_loss_weight`.
+        """Predict the tags of words. The model needs a `tag_loss_weight`.
 
         Args:
             encoder_token_ids: int tensor `(batch, source)`.

@@ -13,21 +13,18 @@ from keras_transformer.parsing.options import (
     ParserTrainingOptions,
     ParsingOptions,
     TreeOptions,
-    tags_from,
 )
 from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
 from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.tree_pairs import TreePairs
 from keras_transformer.parsing.treebanks import Treebank
 from keras_transformer.parsing.trees import (
-    UNKNOWN_TAG,
     InOrderBrackets,
     LabelledBrackets,
     Linearization,
     tagged_words,
     to_bracketed,
 )
-from keras_transformer.parsing.trees.traversal import LEAF
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.parsing.words import DEFAULT_WORD_TOKENIZER, WORD_TOKENIZERS
 from keras_transformer.tasks.init_from_preset import initial_preset, initial_search
@@ -153,14 +150,14 @@ def make_linearization(options: TreeOptions) -> Linearization:
         A `LabelledBrackets`, or an `InOrderBrackets`.
 
     Raises:
-        UserError: if there is no such linearization, or options of tags contradict each other.
+        UserError: if there is no such linearization.
     """
     forms: dict[str, type[LabelledBrackets]] = {
         "top-down": LabelledBrackets,
         "in-order": InOrderBrackets,
     }
     check_choice("linearization", options.linearization, forms)
-    return forms[options.linearization](keep_tags=tags_from(options) != "none")
+    return forms[options.linearization](keep_tags=options.tags != "none")
 
 
 def make_tree_pairs(
@@ -205,9 +202,6 @@ def make_tree_tokenizer(
         The tuple `(tokenizer, symbols)` of the `Tokenizer` and the `TreeSymbols`.
     """
     options, symbols = context.options, pairs.survey.symbols
-    if tags_from(options.trees) == "tagger":
-        untagged = pairs.linearization.symbol_of(LEAF, UNKNOWN_TAG)
-        symbols = sorted({*symbols, untagged})
     if init := options.run.init:
         symbols = _initial_symbols(init, symbols, pairs.linearization)
     words = pairs.sentences()
@@ -229,7 +223,7 @@ def _initial_symbols(
     if saved != linearization.serialize():
         raise UserError(
             f"The parser of {path} was trained on trees as {saved}. Pass the `linearization` and "
-            f"`keep_tags` that they have. Received: {linearization.serialize()}"
+            f"`tags` that they have. Received: {linearization.serialize()}"
         )
     missing = sorted({*symbols} - {*known})
     if missing:
@@ -257,13 +251,11 @@ def parser_hyperparameters(
     """
     words = {"source_vocabulary_size": tokenizer.vocabulary_size}
     if not options.deterministic_attention:
-        return words | dict.fromkeys(("word_start_ids", "leaf_ids", "untagged_leaf_id"))
-    leaves = symbols.leaves()
+        return words | dict.fromkeys(("word_start_ids", "leaf_ids"))
     return {
         **words,
         "word_start_ids": tokenizer.word_start_ids,
-        "leaf_ids": sorted(leaves.values()),
-        "untagged_leaf_id": leaves[UNKNOWN_TAG] if tags_from(options) == "tagger" else None,
+        "leaf_ids": sorted(symbols.leaves().values()),
         "tag_loss_weight": options.tag_loss_weight,
     }
 
@@ -288,7 +280,7 @@ def parser_metadata(pairs: TreePairs, symbols: TreeSymbols, options: TreeOptions
         "max_openings": pairs.survey.max_openings,
         "word_tokenizer": options.word_tokenizer or word_tokenizer,
     }
-    if options.tag_dictionary and tags_from(options) != "none":
+    if options.tag_dictionary and options.tags != "none":
         counts = pairs.survey.tag_counts
         dictionary = TagDictionary.from_counts(counts, options.tag_dictionary)
         metadata["tag_dictionary"] = dictionary.to_dict()

@@ -12,7 +12,7 @@ from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.length_batches import padded_size
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.parser_tokens import TreeSymbols
-from keras_transformer.parsing.trees import UNKNOWN_TAG, tagged_words
+from keras_transformer.parsing.trees import tagged_words
 from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class WordTags:
         """Return the best leaves by the model's tagger, among the leaves that words may have.
 
         Args:
-            model: a `ParserTransformer` with an `untagged_leaf_id` or a `tag_loss_weight`.
+            model: a `ParserTransformer` with a `tag_loss_weight`.
             token_ids: int tensor `(batch, source)`.
             kinds: int tensor `(batch, words)`, or None.
 
@@ -287,9 +287,7 @@ class WordTags:
         Raises:
             UserError: if the model has no tagger.
         """
-        # The leaf that stands for all tags is excluded, unless it is the only one.
-        tags = [leaf for tag, leaf in self.leaves.items() if tag != UNKNOWN_TAG]
-        leaf_sets = self.leaf_sets or [tags or [*self.leaves.values()]]
+        leaf_sets = self.leaf_sets or [[*self.leaves.values()]]
         if kinds is None:
             kinds = ops.zeros_like(ops.convert_to_tensor(token_ids, "int32"))
         return run_compiled(

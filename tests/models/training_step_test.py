@@ -77,18 +77,6 @@ def test_fused_step_has_the_gradients_of_a_projection_with_bias():
 LEAVES = {"word_start_ids": list(range(4, 40)), "leaf_ids": [7, 9, 20, 33, 40]}
 
 
-@pytest.mark.parametrize("weight", [None, 0.5])
-def test_fused_step_is_the_plain_one_with_a_tagger(weight):
-    tagged = {**LEAVES, "untagged_leaf_id": 9, "tag_loss_weight": weight}
-    assert_steps_are_equal(ROW_WEIGHTS, "mean_with_sample_weight", ["weighted_metrics"], **tagged)
-
-
-def test_fused_step_with_a_tagger_that_has_biases():
-    options = {"tie_weights": False, "output_bias": True, "source_vocabulary_size": 50}
-    tagged = {**LEAVES, "untagged_leaf_id": 9}
-    assert_steps_are_equal(TOKEN_WEIGHTS, "sum", [], **tagged, **options)
-
-
 def test_a_tagger_beside_the_decoder_adds_its_loss():
     plain, beside = small(options=LEAVES), small(options={**LEAVES, "tag_loss_weight": 0.5})
     beside.set_weights(plain.get_weights())

@@ -226,44 +226,9 @@ def test_window_of_the_encoder():
     assert_close(model_of(attention_window=11)(INPUTS), whole(INPUTS))
 
 
-# A tagger
-
-TAGGED = {**COUNTED, "leaf_ids": (6, 8, 11), "untagged_leaf_id": 8}
-
-
-@pytest.mark.parametrize("options", [TAGGED, {**FOREIGN, **TAGGED}], ids=["", "foreign"])
-def test_tags_by_a_tagger(options):
-    model = model_of(**options)
-    assert [w.shape for w in model.weights] == [
-        w.shape for w in model_of(**{**options, "untagged_leaf_id": None}).weights
-    ]
-    logits, encoded = to_numpy(model(INPUTS)), model.encode(SOURCE)
-    of_decoder = to_numpy(model.decode(TARGET, SOURCE, encoded))
-    tags, words = to_numpy(model.tag(SOURCE)), to_numpy(model.word_vectors(encoded, SOURCE))
-    for row, (source, target) in enumerate(zip(SOURCE_LENGTHS, TARGET_LENGTHS)):
-        ids = SOURCE[row, :source], TARGET[row, :target]
-        assert_close(logits[row, :target], numpy_logits(model, *ids))
-    leaves, others = [6, 8, 11], [0, 1, 2, 3, 4, 5, 7, 9, 10]
-    assert_close(of_decoder[..., others], logits[..., others])
-    assert_close(of_decoder[..., 8], to_numpy(ops.logsumexp(logits[..., leaves], axis=-1)))
-    assert (of_decoder[..., [6, 11]] == -np.inf).all()
-    # The first word of each target's first step.
-    first = logits[:, 0][:, leaves] - of_decoder[:, 0, 8, None]
-    assert_close(tags[:, 0], first)
-    assert tags.shape == (*words.shape[:2], 3)
-
-
-def test_a_tagger_reads_what_has_been_written():
-    # Whichever tags the leaves so far have: the decoder is told that they are leaves.
-    model = model_of(**TAGGED)
-    other = np.where(TARGET == 6, 11, TARGET)
-    assert (other != TARGET).any()
-    assert_close(model(inputs(SOURCE, other)), model(INPUTS), atol=0)
-
-
 @pytest.mark.once
 def test_tag_needs_a_model_with_a_tagger():
-    with pytest.raises(ValueError, match="no tagger: it needs `untagged_leaf_id` or"):
+    with pytest.raises(ValueError, match="no tagger: it needs a `tag_loss_weight`"):
         model_of(**COUNTED).tag(SOURCE)
 
 
@@ -442,7 +407,6 @@ def test_config_round_trip():
         decoder_intermediate_dim=7,
         word_start_ids=np.array([4, 5]),
         leaf_ids=[7, 9],
-        untagged_leaf_id=9,
         tag_loss_weight=0.5,
         dtype="mixed_bfloat16",
         name="mine",
@@ -572,9 +536,7 @@ def test_float16_scales_the_loss(tmp_path):
         ({"leaf_ids": [3], "word_start_ids": [12]}, "`word_start_ids` must be below 12.* 12"),
         ({"leaf_ids": [12], "word_start_ids": [3]}, "`leaf_ids` must be below 12.* 12"),
         ({"leaf_ids": [], "word_start_ids": [3]}, "`leaf_ids` must be one or more token ids"),
-        ({"untagged_leaf_id": 3}, "`untagged_leaf_id` requires `leaf_ids`.*untagged_leaf_id=3"),
         ({"tag_loss_weight": 0.5}, "`tag_loss_weight` requires `leaf_ids`.*tag_loss_weight=0.5"),
-        ({**COUNTED, "untagged_leaf_id": 3}, "must be one of `leaf_ids`"),
         (
             {**COUNTED, "tag_loss_weight": -1},
             "`tag_loss_weight` must be a positive number.*tag_loss_weight=-1",

@@ -8,7 +8,6 @@ from keras_transformer.parsing.trees import InOrderBrackets, to_bracketed
 from keras_transformer.parsing.word_tags import TagDictionary
 from tests.parsing.small_trees import (
     new_parser,
-    new_tagging_parser,
     symbols_of,
     tokenizer_of,
     trees,
@@ -28,14 +27,6 @@ ODD += [["\u200b", "runs", "a\u00a0b", "the", "\u200b", "dog"], ["runs"] * 45]
 @pytest.mark.each_backend
 def test_gives_what_python_gives(tmp_path):
     gives_what_python_gives(new_parser(max_source_length=45, counts_words=True), tmp_path)
-
-
-@pytest.mark.parametrize(
-    "options", [{}, pytest.param({"tag_dictionary": False}, marks=pytest.mark.slow)]
-)
-def test_gives_the_tags_of_a_tagger(options, tmp_path):
-    parser = new_tagging_parser(InOrderBrackets(), max_source_length=45, **options)
-    gives_what_python_gives(parser, tmp_path)
 
 
 def gives_what_python_gives(parser, tmp_path):

@@ -11,7 +11,7 @@ from keras_transformer.parsing.options import TreeOptions
 from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.train_parser import parser_hyperparameters
-from keras_transformer.parsing.trees import LABELLED_BRACKETS, LabelledBrackets
+from keras_transformer.parsing.trees import LABELLED_BRACKETS
 from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import randomize
 
@@ -67,17 +67,9 @@ def new_parser_of(linearization, **options):
     return _new_parser(tokenizer_of(tuple(symbols)), metadata, **options)
 
 
-def new_tagging_parser(linearization=None, **options):
-    """As `new_parser`, with a tagger in place of tags in the trees that the decoder writes."""
-    linearization = linearization or LabelledBrackets()
-    symbols = sorted({*symbols_of(linearization), "(XX)"})
-    metadata = {
-        "symbols": symbols,
-        "linearization": linearization.serialize(),
-        "tag_dictionary": tag_dictionary().to_dict(),
-    }
-    tokenizer = tokenizer_of(tuple(symbols))
-    return _new_parser(tokenizer, metadata, TreeOptions(tags="tagger"), **options)
+def new_tagging_parser(**options):
+    """As `new_parser`, with a tagger next to the decoder."""
+    return new_parser(counts_words=TreeOptions(tag_loss_weight=1.0), **options)
 
 
 def _new_parser(tokenizer, metadata, counts_words=False, **options):

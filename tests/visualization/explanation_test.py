@@ -6,7 +6,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.visualization import explain_parse, explain_translation
-from tests.parsing.small_trees import new_parser, new_tagging_parser, trees
+from tests.parsing.small_trees import new_parser, trees
 from tests.small_corpus import new_model, tokenizer
 
 
@@ -71,7 +71,5 @@ def test_a_parse_beside_the_gold_tree():
     assert [explanation.tree] == parser([gold.leaves()])
     assert "Comparison with the gold tree" in explanation.html()
     assert str(explanation.comparison) in str(explanation)
-    tagging = new_tagging_parser()
-    assert [explain_parse(tagging, gold.leaves()).tree] == tagging([gold.leaves()])
     alone = explain_parse(parser, gold.leaves())
     assert alone.comparison is None and "<h2>Tree</h2>" in alone.html()
