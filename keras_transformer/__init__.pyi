@@ -15,9 +15,9 @@ from keras_transformer.models.transformer import Transformer as Transformer
 from keras_transformer.models.variants import get_variant as get_variant
 from keras_transformer.models.variants import variants as variants
 from keras_transformer.parsing.constituency_parser import ConstituencyParser as ConstituencyParser
-from keras_transformer.training.losses import LabelSmoothedCrossentropy as LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity as Perplexity
-from keras_transformer.training.metrics import TokenAccuracy as TokenAccuracy
+from keras_transformer.models.losses import LabelSmoothedCrossentropy as LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import Perplexity as Perplexity
+from keras_transformer.models.metrics import TokenAccuracy as TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule as NoamSchedule
 from keras_transformer.training.whole_batch_optimizer import (
     WholeBatchOptimizer as WholeBatchOptimizer,

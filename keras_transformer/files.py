@@ -254,21 +254,6 @@ def _first_bytes(name, count):
     return name if len(encoded) <= count else encoded[:count].decode("utf-8", "ignore")
 
 
-def check_room(path: str | PathLike, size: int) -> None:
-    """Raise an `OSError` if there is no room for a new file of this size in bytes.
-
-    It is for files that HDF5 writes: after a failed write, HDF5 crashes the process when a later
-    file is closed.
-    """
-    if not hasattr(os, "posix_fallocate"):
-        return  # Windows, macOS
-    with open(path, "xb") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        finally:
-            os.unlink(path)
-
-
 @contextlib.contextmanager
 def temporary_folder(parent: str | PathLike, name: str) -> Iterator[Path]:
     """Make a folder for the time of the block, which `remove_leftovers` deletes if it remains.

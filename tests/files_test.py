@@ -15,7 +15,6 @@ from keras_transformer.files import (
     FolderLock,
     atomic_write,
     atomic_write_folder,
-    check_room,
     check_writable,
     leftovers,
     read_json,
@@ -323,44 +322,16 @@ def test_is_on_the_disk_before_it_takes_the_place(tmp_path, monkeypatch):
     assert done[2:] == [("move", tmp_path / "result"), ("to disk", tmp_path)]
 
 
-def test_room_for_a_file(tmp_path):
-    check_room(tmp_path / "file", 10_000)
-    assert names(tmp_path) == []
-
-
-def test_no_room_for_a_file(tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
-    try:
-        with pytest.raises(OSError) as error:
-            check_room(tmp_path / "file", 10_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert error.value.errno == errno.EFBIG
-    assert names(tmp_path) == []
-
-
 def test_a_full_disk_is_an_error_of_the_path_that_was_to_be_written(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, hard))
     try:
-        for write in (
-            lambda new: check_room(new, 10_000),
-            lambda new: new.write_bytes(b" " * 9999),
-        ):
-            with pytest.raises(OSError) as error, atomic_write(tmp_path / "file") as new:
-                write(new)
-            assert (error.value.errno, error.value.filename) == (errno.EFBIG, f"{tmp_path}/file")
+        with pytest.raises(OSError) as error, atomic_write(tmp_path / "file") as new:
+            new.write_bytes(b" " * 9999)
+        assert (error.value.errno, error.value.filename) == (errno.EFBIG, f"{tmp_path}/file")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert names(tmp_path) == []
-
-
-def test_a_file_is_not_lost_to_the_question_for_room(tmp_path):
-    (tmp_path / "file").write_text("old")
-    with pytest.raises(FileExistsError):
-        check_room(tmp_path / "file", 10_000)
-    assert read(tmp_path / "file") == "old"
 
 
 def test_a_link_stays_and_its_target_is_replaced(tmp_path):

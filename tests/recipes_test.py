@@ -25,8 +25,9 @@ from keras_transformer.commands import evaluate_translation
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.training.checkpoints import datasets, list_checkpoints
 from keras_transformer.training.training_state import list_states
+from keras_transformer.weights.checkpoints import list_checkpoints
+from keras_transformer.weights.weights_file import datasets
 from tests.helpers import conversation
 from tests.small_corpus import new_model, tokenizer
 

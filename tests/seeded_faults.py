@@ -126,20 +126,20 @@ FAULTS = {
         ("self.train_function = None  #", "#"),
     ],
     # Loss, metrics, schedule, optimizer
-    "training/losses.py": [
+    "models/losses.py": [
         ("ops.not_equal(y_true, 0)", "ops.ones_like(y_true)"),
         ("while 0 < len(weights.shape) < rank", "while False"),
         ("share = ops.divide_no_nan(mean * own, whole)", "share = loss"),
         ("smoothing * ops.mean(y_pred, axis=-1)", "smoothing * ops.sum(y_pred, axis=-1)"),
     ],
-    "training/fused_crossentropy.py": [
+    "models/fused_crossentropy.py": [
         ("w[:, None] * share", "0.0"),
         ("shares = relative / ops.where(squares > 0, squares, 1.0)", "shares = relative"),
         ("if num_devices == 1:", "if True:"),
         ("exponentials = ops.exp(logits - maximum[:, None])", "exponentials = ops.exp(logits)"),
         ("lambda part, *_: part < _NUM_PARTS", "lambda part, *_: part < _NUM_PARTS - 1"),
     ],
-    "training/metrics.py": [
+    "models/metrics.py": [
         (
             "super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))",
             "super().update_state(values, weights)",
@@ -161,7 +161,7 @@ FAULTS = {
         ("ops.where(grown, 2.0, 1.0), 0.5)", "ops.where(grown, 2.0, 1.0), 1.0)"),
         ("        self.inner_optimizer.build(variables)\n", ""),
     ],
-    "training/replication.py": [
+    "models/replication.py": [
         ("tf.VariableSynchronization.ON_READ", "tf.VariableSynchronization.ON_WRITE"),
         ("tf.VariableAggregation.SUM", "tf.VariableAggregation.MEAN"),
     ],
@@ -412,9 +412,11 @@ FAULTS = {
         ),
     ],
     # Checkpoints, states, devices
-    "training/checkpoints.py": [
+    "weights/checkpoints.py": [
         ("total / len(paths)", "total / (len(paths) - 1 or 1)"),
         ("sorted(paths, key=lambda path: step_of(path, ending))", "sorted(paths)"),
+    ],
+    "weights/weights_file.py": [
         ("if name != STATE_GROUP:", "if True:"),
     ],
     "training/training_state.py": [

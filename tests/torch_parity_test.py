@@ -9,8 +9,8 @@ from keras_transformer.layers import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from tests.helpers import assert_close, normal, randomize, to_numpy
 
 torch = pytest.importorskip("torch")

@@ -11,8 +11,8 @@ from keras import ops
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
-from keras_transformer.training.checkpoints import DAMAGE, check_seal, seal
-from keras_transformer.training.replication import is_in_scope
+from keras_transformer.models.replication import is_in_scope
+from keras_transformer.weights.weights_file import DAMAGE, check_seal, seal
 
 _ENDING, _RANK = ".lora.h5", "rank"
 _MATRICES = ("lora_kernel_a", "lora_kernel_b")

@@ -12,8 +12,8 @@ from keras import ops
 
 from keras_transformer.annotations import Tensor
 from keras_transformer.errors import UserError
-from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
-from keras_transformer.training.losses import (
+from keras_transformer.models.fused_crossentropy import fused_crossentropy, score_tokens
+from keras_transformer.models.losses import (
     OTHER_SHAPE,
     LabelSmoothedCrossentropy,
     TokenScores,
@@ -22,7 +22,7 @@ from keras_transformer.training.losses import (
     prepare_targets,
     token_weights,
 )
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy, TokenMean
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy, TokenMean
 
 # Further inputs of a fused step; the weights in training only.
 _TARGETS, _WEIGHTS = "target_token_ids", "target_weights"

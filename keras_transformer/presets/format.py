@@ -169,15 +169,6 @@ def _metadata(model):
     }
 
 
-def check_is_there(path: Path, part: str) -> None:
-    """Raise a `UserError` if a file of a preset is missing."""
-    if not (path / part).is_file():
-        raise UserError(
-            f"{part} is missing in the model folder {path}. Copy the folder again, or train the "
-            "model again."
-        )
-
-
 def write_json(path: Path, values: Any) -> None:
     """Write JSON values to a file."""
     path.write_text(json.dumps(values, indent=2) + "\n", "utf-8")

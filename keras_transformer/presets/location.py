@@ -8,12 +8,11 @@ from typing import Any
 
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderKind, read_json
+from keras_transformer.weights.shards import SHARDS, WEIGHTS
 
-CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+CONFIG, METADATA = "config.json", "metadata.json"
 TASK, PREPROCESSOR = "task.json", "preprocessor.json"
 TAG_DICTIONARY, CARD = "tag_dictionary.json", "README.md"
-# In place of the weights, if there are more than 10 GB of them: a list of several files.
-SHARDS = "model.weights.json"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer", "source_tokenizer"
 EXPORT_MARK = "keras_transformer.json"
 """The file by which an exported folder is recognized as one that this package wrote."""

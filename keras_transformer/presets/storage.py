@@ -16,7 +16,6 @@ A preset is in KerasHub's format, with its file names and its JSON: see `keras_t
 
 import importlib
 import os
-import re
 import shutil
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -36,7 +35,6 @@ from keras_transformer.presets.format import (
     PREPROCESSOR_CLASSES,
     TASK_CLASSES,
     PresetConfig,
-    check_is_there,
     check_objects,
     config_of,
     hyperparameters_of,
@@ -48,29 +46,24 @@ from keras_transformer.presets.location import (
     CONFIG,
     PREPROCESSOR,
     PRESET,
-    SHARDS,
     SOURCE_TOKENIZER,
     TAG_DICTIONARY,
     TASK,
     TOKENIZER,
-    WEIGHTS,
     locate,
 )
-from keras_transformer.training.checkpoints import (
-    DAMAGE,
-    checked_tensors,
-    count_weights,
-    load_weights,
-    narrow_weights,
-    save_weights,
-)
 from keras_transformer.training.cost import least_parameters
-from keras_transformer.training.processes import Processes
+from keras_transformer.weights.shards import (
+    WEIGHTS,
+    count_folder_weights,
+    load_folder_weights,
+    require_file,
+    weights_files,
+)
+from keras_transformer.weights.weights_file import narrow_weights, save_weights
 
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
-# The names that Keras gives to several files of weights. No others are opened.
-_SHARD = re.compile(r"model_\d+\.weights\.h5")
 # The name of a tokenizer's class in a preset -> its module, its Python name, and the file that its
 # methods `save` and `from_file` write and read. No other class is ever imported.
 _CLASSES = {
@@ -150,10 +143,10 @@ def load_preset(path: str | Path, task: str, dtype: DType = None) -> Preset:
     if config.task not in (None, task):
         raise UserError(f"{path} must be a preset for {task}. Received: one for {config.task}")
     if config.preprocessor is None:
-        check_is_there(path, f"{TOKENIZER}.json")
+        require_file(path, f"{TOKENIZER}.json")
     model = new_model(Transformer, config, dtype)
     check_vocabularies(config)
-    load_preset_weights(model, path)
+    load_folder_weights(model, path)
     return Preset(model, config)
 
 
@@ -175,7 +168,7 @@ def load_model(
     """
     path = locate(path)
     model = new_model(model_class, read_preset(path), dtype)
-    load_preset_weights(model, path)
+    load_folder_weights(model, path)
     return model
 
 
@@ -190,7 +183,7 @@ def read_preset(path: str | Path) -> PresetConfig:
             this package, or of a form that is no longer read.
     """
     path = Path(path)
-    check_is_there(path, CONFIG)
+    require_file(path, CONFIG)
     config = read_json(path / CONFIG)
     _check_form(path, config)
     weights_files(path)
@@ -251,7 +244,7 @@ def _read_preprocessor(path, class_name):
 def _tag_dictionary(path, task):
     if not task.get("has_tag_dictionary"):
         return None
-    check_is_there(path, TAG_DICTIONARY)
+    require_file(path, TAG_DICTIONARY)
     return read_json(path / TAG_DICTIONARY)
 
 
@@ -370,27 +363,6 @@ def check_vocabularies(config: PresetConfig) -> None:
             )
 
 
-def weights_files(path: Path) -> list[str]:
-    """Return the names of the files that hold a preset's weights.
-
-    Args:
-        path: the preset folder.
-
-    Returns:
-        A list of names: a single file, or a list of shards followed by the shards.
-
-    Raises:
-        UserError: if a file is missing, or the list is damaged.
-    """
-    if (path / WEIGHTS).is_file() or not (path / SHARDS).is_file():
-        check_is_there(path, WEIGHTS)
-        return [WEIGHTS]
-    shards = _shards(path / SHARDS)
-    for name in shards:
-        check_is_there(path, name)
-    return [SHARDS, *shards]
-
-
 def _check_size(path, hyperparameters):
     """Compare the size of a model with the size of its weights, before it takes memory.
 
@@ -401,56 +373,12 @@ def _check_size(path, hyperparameters):
     Raises:
         UserError: if the model has more weights than the files, or a file is damaged.
     """
-    least = least_parameters(hyperparameters)
-    name, *shards = weights_files(path)
-    found = sum(count_weights(path / file) for file in shards or [name])
+    least, found = least_parameters(hyperparameters), count_folder_weights(path)
     if least > found:
         raise UserError(
-            f"{path / CONFIG} and {name} must describe the same model. Received: a model of at "
-            f"least {least:,} weights, and a file of {found:,}"
+            f"{path / CONFIG} and {weights_files(path)[0].name} must describe the same model. "
+            f"Received: a model of at least {least:,} weights, and files of {found:,}"
         )
-
-
-def load_preset_weights(model: Transformer, path: Path, processes: Processes | None = None) -> None:
-    """Load the weights of a preset into a functional model.
-
-    Args:
-        model: the model.
-        path: the preset folder.
-        processes: the `Processes` that train the model. Process 0 reads a single file, and all
-            processes read shards. Defaults to this process alone.
-
-    Raises:
-        UserError: if a file is missing or damaged, or belongs to another model.
-    """
-    name, *shards = weights_files(path)
-    if not shards:
-        load_weights(model, path / name, processes)
-        return
-    try:
-        # Keras ignores weights that the model has no layer for.
-        found = sum(1 for shard in shards for _ in checked_tensors(path / shard))
-        if found != len(model.weights):
-            raise ValueError(f"The files have {found} tensors, and the model {len(model.weights)}.")
-        # A plain model with the same layers, since its own class may load otherwise.
-        keras.Model(model.inputs, model.outputs).load_weights(path / name)
-    except DAMAGE as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise UserError(
-            f"{path / name}, or a file that it lists, is damaged or belongs to another model. "
-            f"({reason})"
-        ) from error
-
-
-def _shards(path):
-    """Return the names of the files in a list of shards."""
-    values = read_json(path)
-    places = values.get("weight_map") if isinstance(values, dict) else None
-    places = places.values() if isinstance(places, dict) else []
-    names = {name for x in places for name in (x if isinstance(x, list) else [x])}
-    if not names or not all(isinstance(name, str) and _SHARD.fullmatch(name) for name in names):
-        raise UserError(f"{path} is damaged: it must list files of weights in its folder.")
-    return sorted(names)
 
 
 def _write_tokenizer(folder, name, tokenizer):
@@ -496,7 +424,7 @@ def _read_tokenizer(path, name):
     Raises:
         UserError: if a file is missing or damaged, or of another class.
     """
-    check_is_there(path, f"{name}.json")
+    require_file(path, f"{name}.json")
     values = read_json(path / f"{name}.json")
     registered_name = values.get("registered_name") if isinstance(values, dict) else None
     _, _, class_name = str(registered_name).rpartition("keras_transformer>")
@@ -508,6 +436,6 @@ def _read_tokenizer(path, name):
         )
     module, python_name, file_name = _CLASSES[class_name]
     asset = str(PurePosixPath("assets", name, file_name))
-    check_is_there(path, asset)
+    require_file(path, asset)
     tokenizer_class = getattr(importlib.import_module(f"keras_transformer.{module}"), python_name)
     return tokenizer_class.from_file(path / asset)

@@ -18,12 +18,12 @@ from keras_transformer.option_fields import fixed_settings
 from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.storage import (
     check_vocabularies,
-    load_preset_weights,
     new_model,
     read_preset,
 )
 from keras_transformer.tasks.task import search_of
 from keras_transformer.training.processes import Processes
+from keras_transformer.weights.shards import load_folder_weights
 
 # Options that the preset decides.
 _DECIDED = (
@@ -153,7 +153,7 @@ def make_initial_model(
                 "parser must be trained with the `linearization`, `tags`, `tag_loss_weight` and "
                 "`deterministic_attention` of its preset."
             )
-    load_preset_weights(found, path, processes)
+    processes.load(found, lambda: load_folder_weights(found, path))
     is_extended = vocabulary_size != found.hyperparameters["vocabulary_size"]
     return _with_new_tokens(found, expected) if is_extended else found
 

@@ -26,9 +26,9 @@ from keras_transformer.errors import TrainingStopped as TrainingStopped
 from keras_transformer.training.callbacks import LogScore as LogScore
 from keras_transformer.training.progress import LogProgress as LogProgress
 from keras_transformer.training.progress import ShowProgress as ShowProgress
-from keras_transformer.training.checkpoints import average_checkpoints as average_checkpoints
-from keras_transformer.training.checkpoints import load_weights as load_weights
-from keras_transformer.training.checkpoints import save_weights as save_weights
+from keras_transformer.weights.checkpoints import average_checkpoints as average_checkpoints
+from keras_transformer.weights.weights_file import load_weights as load_weights
+from keras_transformer.weights.weights_file import save_weights as save_weights
 
 # Results
 from keras_transformer.training.cost import training_flops as training_flops

@@ -12,8 +12,9 @@ import h5py
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.training.checkpoints import list_checkpoints, opened
 from keras_transformer.validation import whole_number
+from keras_transformer.weights.checkpoints import list_checkpoints
+from keras_transformer.weights.weights_file import opened
 
 if TYPE_CHECKING:
     from keras_transformer.training.options import CheckpointOptions

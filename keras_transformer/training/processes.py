@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import keras
 import numpy as np
+from keras import ops
 
 from keras_transformer.errors import INTERRUPT_STATUS, UserError
 
@@ -133,6 +135,25 @@ class Processes:
             # JAX's variables have at most 32 bits; float32 represents every bfloat16.
             dtype = "float32" if "float" in variable.dtype else variable.dtype
             variable.assign(self.from_first(array.astype(dtype)))
+
+    def load(self, model: keras.Model, load: Callable[[], None]) -> None:
+        """Load weights in process 0, and assign them in all processes.
+
+        Args:
+            model: the model.
+            load: function without arguments that loads the weights into the model.
+        """
+        if self.count == 1:
+            load()
+            return
+
+        def loaded():
+            # All processes must take part in an assignment to a shared variable.
+            with keras.StatelessScope() as scope:
+                load()
+            return [ops.convert_to_numpy(scope.get_current_value(x)) for x in model.weights]
+
+        self.assign(model.weights, self.each(lambda: loaded() if self.is_writer else None))
 
     def largest(self, number: int) -> Any:
         """Return the largest of the processes' numbers, each an integer of at most 32 bits.

@@ -15,13 +15,6 @@ import keras
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write, remove_leftovers
 from keras_transformer.training.callbacks import steps_done
-from keras_transformer.training.checkpoints import (
-    copy_weights,
-    list_by_step,
-    list_checkpoints,
-    seal,
-    step_of,
-)
 from keras_transformer.training.early_stopping import best_checkpoints, note_validation
 from keras_transformer.training.processes import Processes
 from keras_transformer.training.stop_sync import StopRequested, StopSync
@@ -36,6 +29,8 @@ from keras_transformer.validation import (
     positive_integer,
     positive_number,
 )
+from keras_transformer.weights.checkpoints import list_by_step, list_checkpoints, step_of
+from keras_transformer.weights.weights_file import copy_weights, seal
 
 # The newest state, and an earlier one in case the newest is damaged.
 _STATES = 2

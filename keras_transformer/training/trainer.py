@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_transformer.errors import UserError
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.progress import spinner
 from keras_transformer.training.callbacks import (
     CompileLater,
@@ -19,11 +21,6 @@ from keras_transformer.training.callbacks import (
     first_compiled_batch,
     xla_pays,
 )
-from keras_transformer.training.checkpoints import (
-    average_checkpoints,
-    list_checkpoints,
-    load_weights,
-)
 from keras_transformer.training.context import TrainingContext
 from keras_transformer.training.early_stopping import (
     StopEarly,
@@ -31,13 +28,13 @@ from keras_transformer.training.early_stopping import (
     check_choice_of_checkpoints,
     has_ended,
 )
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.processes import explain_lost_connections
 from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
 from keras_transformer.training.results import write_history
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.stop_sync import stop_on_signals
+from keras_transformer.weights.checkpoints import average_checkpoints, list_checkpoints
+from keras_transformer.weights.weights_file import load_weights
 
 logger = logging.getLogger(__name__)
 
@@ -278,7 +275,7 @@ def average_weights(model: keras.Model, context: TrainingContext) -> str:
         return len(paths)
 
     count = context.processes.first(average)
-    load_weights(model, averaged, context.processes)
+    context.processes.load(model, lambda: load_weights(model, averaged))
     if options.keep_best:
         return f"best {count} checkpoints by {options.keep_best}, averaged"
     return f"last {count} checkpoints averaged"

@@ -33,19 +33,18 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.training.checkpoints import (
+from keras_transformer.training.processes import Processes
+from keras_transformer.weights.checkpoints import list_by_step, list_checkpoints
+from keras_transformer.weights.weights_file import (
     DAMAGE,
     STATE_GROUP,
     check_finite,
     datasets,
-    list_by_step,
-    list_checkpoints,
     load_weights,
     opened,
     seal,
     write_weights,
 )
-from keras_transformer.training.processes import Processes
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +117,8 @@ class TrainingState:
         if self.path is None:
             return
         processes = processes or Processes()
-        load_weights(model, self.path, processes)
+        path = self.path
+        processes.load(model, lambda: load_weights(model, path))
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         variables = _state_variables(model)

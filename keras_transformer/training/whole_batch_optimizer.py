@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.annotations import Tensor
 from keras_transformer.errors import UserError
-from keras_transformer.training.replication import call_if, replica_context, summed_over_replicas
+from keras_transformer.models.replication import call_if, replica_context, summed_over_replicas
 from keras_transformer.validation import positive_integer, positive_number
 
 

@@ -22,10 +22,10 @@ from keras_transformer.decoding.search_loop import SMALLEST_COVERAGE
 from keras_transformer.decoding.static_fields import integers
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import recorded_attention
+from keras_transformer.models.losses import logit_of
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.progress import bar
 from keras_transformer.reserved_ids import PAD_ID, START_ID
-from keras_transformer.training.losses import logit_of
 from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from tests.helpers import assert_close, to_numpy
 from tests.models.transformer_test import COUNTED, FOREIGN, INPUTS, SOURCE, TARGET, new_model
 

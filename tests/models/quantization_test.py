@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import TokenAccuracy
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import TokenAccuracy
 from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, to_numpy
 from tests.models.transformer_test import INPUTS, SOURCE, copy_task, new_model

@@ -9,9 +9,9 @@ import sys
 import keras
 import numpy as np
 
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import TokenAccuracy
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import TokenAccuracy
 from tests.helpers import randomize
 
 EPOCHS = 5

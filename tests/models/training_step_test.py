@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import get_variant, scaled, variants
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from tests.helpers import class_for
 
 

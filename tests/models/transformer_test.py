@@ -7,10 +7,10 @@ import pytest
 from keras import ops
 
 from keras_transformer.models.config import TransformerConfig
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.parser_transformer import ParserTransformer
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.schedules import NoamSchedule
 from tests.helpers import (
     assert_close,

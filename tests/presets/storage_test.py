@@ -21,8 +21,8 @@ from keras_transformer.presets import location, storage
 from keras_transformer.presets.format import PresetConfig
 from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.storage import load_preset
-from keras_transformer.training.checkpoints import datasets
 from keras_transformer.translation.translator import Translator
+from keras_transformer.weights.weights_file import datasets
 from tests.decoding.search_functions import greedy_search
 from tests.helpers import assert_close, error_of, logits_of, normal, randomize, to_numpy
 from tests.small_corpus import WORDS, new_model, tokenizer

@@ -10,6 +10,7 @@ import pytest
 from keras_transformer import progress
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.training import callbacks as callbacks_module
 from keras_transformer.training import progress as progress_module
 from keras_transformer.training.callbacks import (
@@ -21,7 +22,6 @@ from keras_transformer.training.callbacks import (
     first_compiled_batch,
     xla_pays,
 )
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import WholeBatchOptimizer
 from keras_transformer.training.progress import LogProgress, ShowProgress, SkipNonFinite
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints

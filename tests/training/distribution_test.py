@@ -220,7 +220,7 @@ from keras_transformer.training.distribution import choose_devices, make_determi
 make_deterministic()
 devices = choose_devices(1)
 
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from tests import small_corpus
 from tests.training.replicas import make_batches
 

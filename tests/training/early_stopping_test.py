@@ -7,19 +7,19 @@ import pytest
 
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.callbacks import LogScore
-from keras_transformer.training.checkpoints import list_checkpoints, step_of
 from keras_transformer.training.early_stopping import (
     StopEarly,
     best_checkpoints,
     has_ended,
     merit,
 )
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.optimizer import WholeBatchOptimizer
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import TrainingState, newest_state
+from keras_transformer.weights.checkpoints import list_checkpoints, step_of
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
 SCORES = [1.0, 5.0, 3.0, 5.0, 2.0, math.nan, 9.0]

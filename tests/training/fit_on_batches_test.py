@@ -10,8 +10,8 @@ import pytest
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.prefetch import infinite_dataset
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import TokenAccuracy
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import TokenAccuracy
 from tests.small_corpus import quick_model, sentence_pairs, store_of, tokenizer
 
 

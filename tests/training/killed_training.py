@@ -22,13 +22,14 @@ import numpy as np
 
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
-from keras_transformer.training.checkpoints import datasets, list_checkpoints
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import TokenAccuracy
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import TokenAccuracy
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.schedules import NoamSchedule
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import find_start, list_states
+from keras_transformer.weights.checkpoints import list_checkpoints
+from keras_transformer.weights.weights_file import datasets
 from tests.small_corpus import quick_model, sentence_pairs, tokenizer
 
 STEPS, INTERVAL = 11, 4

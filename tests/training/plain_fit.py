@@ -10,10 +10,10 @@ import sys
 import keras
 import numpy as np
 
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.distribution import choose_devices
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from tests.helpers import randomize
 
 # With a metric of another kind the step is not fused.

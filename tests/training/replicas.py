@@ -15,9 +15,9 @@ import numpy as np
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.distribution import choose_devices
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
 from keras_transformer.training.optimizer import WholeBatchOptimizer
 from tests.helpers import dtype_policy, to_numpy
 from tests.small_corpus import new_model, quick_model, sentence_pairs, tokenizer

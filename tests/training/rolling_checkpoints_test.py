@@ -14,13 +14,13 @@ import pytest
 
 from keras_transformer.errors import TrainingStopped
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.training.checkpoints import list_checkpoints
 from keras_transformer.training.optimizer import WholeBatchOptimizer
 from keras_transformer.training.progress import SkipNonFinite
 from keras_transformer.training.rolling_checkpoints import RollingCheckpoints
 from keras_transformer.training.stop_sync import StopRequested, stop_on_signals
 from keras_transformer.training.trainer import fit_in_parts, plan_parts
 from keras_transformer.training.training_state import Snapshot, list_states, newest_state
+from keras_transformer.weights.checkpoints import list_checkpoints
 from tests.helpers import MODULES_ALONE, normal, to_numpy
 
 

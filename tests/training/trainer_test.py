@@ -12,7 +12,7 @@ from keras_transformer import progress
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.token_store import TokenStore
 from keras_transformer.errors import UserError
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from keras_transformer.training.trainer import (
     Part,
     check_executions,

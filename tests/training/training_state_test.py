@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from keras_transformer.layers.dropout import Dropout
-from keras_transformer.training.checkpoints import STATE_GROUP, average_checkpoints, load_weights
 from keras_transformer.training.training_state import (
     Snapshot,
     TrainingState,
@@ -13,6 +12,8 @@ from keras_transformer.training.training_state import (
     newest_state,
     read_state,
 )
+from keras_transformer.weights.checkpoints import average_checkpoints
+from keras_transformer.weights.weights_file import STATE_GROUP, load_weights
 from tests.helpers import normal, randomize, to_numpy
 
 FACTS = {

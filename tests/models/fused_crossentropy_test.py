@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.training.fused_crossentropy import fused_crossentropy, score_tokens
-from keras_transformer.training.losses import LabelSmoothedCrossentropy, logit_of
+from keras_transformer.models.fused_crossentropy import fused_crossentropy, score_tokens
+from keras_transformer.models.losses import LabelSmoothedCrossentropy, logit_of
 from tests.helpers import assert_close, gradient, normal, to_numpy
 from tests.training.distribution_test import run_together
 
@@ -125,8 +125,8 @@ from keras_transformer.training.distribution import choose_devices
 
 choose_devices(4)
 
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
-from tests.training.fused_crossentropy_test import fused_crossentropy, logits_of, normal
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
+from tests.models.fused_crossentropy_test import fused_crossentropy, logits_of, normal
 
 SEQUENCE, EMBEDDINGS = normal(8, 3, 6), normal(50, 6, seed=1)
 TARGETS = np.random.default_rng(2).integers(0, 50, (8, 3)).astype("int32")

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer.annotations import DType, Tensor
 from keras_transformer.errors import UserError
-from keras_transformer.training.replication import replica_context
+from keras_transformer.models.replication import replica_context
 
 # The name scope of operations that fail if targets and logits differ in shape.
 OTHER_SHAPE = "targets_of_another_shape"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.training.losses import LabelSmoothedCrossentropy
+from keras_transformer.models.losses import LabelSmoothedCrossentropy
 from tests.helpers import gradient, normal, to_numpy
 
 LOGITS = 3 * normal(2, 4, 7)

@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.training.losses import TokenScores, is_argmax, logit_of
+from keras_transformer.models.losses import TokenScores, is_argmax, logit_of
 
 # Some hundred tokens per part in a usual batch: enough for fast matrix products.
 _NUM_PARTS = 8

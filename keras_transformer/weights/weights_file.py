@@ -1,15 +1,14 @@
-"""Files of weights, and the average of several (section 6.1).
+"""Files of weights: written, read, and checked.
 
 Files written here end with a SHA-256 of all bytes before it, after the end that HDF5 reads: damage
 is detected before HDF5 reads the file, which could crash the process. Files without a checksum,
-such as those of KerasHub or of earlier versions, are also supported.
+such as those of KerasHub, are also supported.
 """
 
 import contextlib
 import hashlib
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -18,14 +17,11 @@ from typing import Any
 import h5py
 import keras
 import numpy as np
-from keras import ops
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import atomic_write, check_room
-from keras_transformer.progress import bar
-from keras_transformer.training.processes import Processes
+from keras_transformer.files import atomic_write
 
-# The group of all content other than the model's weights: see `training_state`.
+# The group of all content other than the model's weights: see `training.training_state`.
 STATE_GROUP = "training_state"
 
 # The mark before the checksum.
@@ -48,19 +44,18 @@ _CHUNK = 2**24
 _OVERHEAD = 16 * 1024
 
 
-def save_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[Any] = ()) -> None:
+def save_weights(model: keras.Model, path: str | PathLike) -> None:
     """Write the weights of a functional model, without the optimizer's state, to a new file.
 
     Args:
         model: the model.
         path: the file.
-        room_for: arrays or variables that will be added to the file. If the disk does not have room
-            for everything, an `OSError` is raised.
 
     Raises:
+        OSError: if the disk does not have room for the file.
         UserError: if a weight is infinite or not a number.
     """
-    write_weights(model, path, room_for)
+    write_weights(model, path)
     with h5py.File(path) as file:
         for name, item in _weights(file).items():
             check_finite(name, item[()])
@@ -68,7 +63,13 @@ def save_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[An
 
 
 def write_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[Any] = ()) -> None:
-    """Write weights like `save_weights`, without checks and checksum, to add content later."""
+    """Write weights like `save_weights`, without checks and checksum, to add content later.
+
+    Args:
+        model: the model.
+        path: the file.
+        room_for: arrays or variables that will be added.
+    """
     parts = [*model.weights, *room_for]
     # Dtypes with fewer than 4 bytes may be stored as float32.
     size = sum(math.prod(x.shape) * (8 if "64" in str(x.dtype) else 4) for x in parts)
@@ -76,38 +77,33 @@ def write_weights(model: keras.Model, path: str | PathLike, room_for: Iterable[A
     _without_optimizer(model).save_weights(path)
 
 
-def load_weights(
-    model: keras.Model, path: str | PathLike, processes: Processes | None = None
-) -> None:
-    """Load a file that `save_weights` or `Snapshot.write` wrote. The optimizer keeps its state.
+def check_room(path: str | PathLike, size: int) -> None:
+    """Raise an `OSError` if there is no room for a new file of this size in bytes.
+
+    It is for files that HDF5 writes: after a failed write, HDF5 crashes the process when a later
+    file is closed.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return  # Windows, macOS
+    with open(path, "xb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        finally:
+            os.unlink(path)
+
+
+def load_weights(model: keras.Model, path: str | PathLike) -> None:
+    """Load a file that `save_weights` or a training wrote. The optimizer keeps its state.
 
     In a model with LoRA, they become the weights W, and the matrices B are set to zeros.
 
     Args:
         model: a functional model.
-        path: the file, which process 0 reads.
-        processes: the `Processes` that train the model. Defaults to this process alone.
+        path: the file.
 
     Raises:
         UserError: if the file is damaged, or belongs to another model.
     """
-    processes = processes or Processes()
-    if processes.count == 1:
-        _load(model, path)
-        return
-    values = processes.each(lambda: _loaded(model, path) if processes.is_writer else None)
-    processes.assign(model.weights, values)
-
-
-def _loaded(model, path):
-    """Return the values in a file as arrays, in the order of the weights. Assign nothing."""
-    # All processes must take part in an assignment to a shared variable.
-    with keras.StatelessScope() as scope:
-        _load(model, path)
-    return [ops.convert_to_numpy(scope.get_current_value(weight)) for weight in model.weights]
-
-
-def _load(model, path):
     # LoRA weights are saved merged.
     expected = sum(not weight.name.startswith("lora_") for weight in model.weights)
     # Keras ignores tensors for which the model has no layer.
@@ -120,7 +116,7 @@ def _load(model, path):
         _without_optimizer(model).load_weights(path)
     except DAMAGE as error:
         raise UserError(
-            f"{path} is damaged, or belongs to another model. ({_reason(error)})"
+            f"{path} is damaged, or belongs to another model. ({first_line(error)})"
         ) from error
 
 
@@ -128,69 +124,6 @@ def _without_optimizer(model):
     # This has the same layers and variables. Saved with the model, Adam's state would triple the
     # size of the file.
     return keras.Model(model.inputs, model.outputs)
-
-
-def list_checkpoints(folder: str | PathLike) -> list[Path]:
-    """Return the checkpoints in a folder, `step-N.weights.h5`, oldest first.
-
-    Args:
-        folder: the folder.
-
-    Returns:
-        A list of paths.
-    """
-    return list_by_step(folder, "weights.h5")
-
-
-def list_by_step(folder: str | PathLike, ending: str) -> list[Path]:
-    """Return the files `step-N.ENDING` in a folder, sorted by N."""
-    paths = [path for path in Path(folder).glob("step-*") if step_of(path, ending)]
-    return sorted(paths, key=lambda path: step_of(path, ending))
-
-
-def step_of(path: Path, ending: str) -> int:
-    """Return the N of `step-N.ENDING`, or 0 if the file has another name."""
-    match = re.fullmatch(rf"step-(\d+)\.{re.escape(ending)}", path.name)
-    return int(match[1]) if match else 0
-
-
-def average_checkpoints(paths: Iterable[str | PathLike], output_path: str | PathLike) -> None:
-    """Average weights files of one model, tensor by tensor, into a new weights file.
-
-    Args:
-        paths: weights files. From files with the whole state of a training, only the weights are
-            read.
-        output_path: the new file, which is written completely or not at all.
-
-    Raises:
-        UserError: if there are no files, one is damaged, or names or shapes differ.
-    """
-    paths = [Path(path) for path in paths]
-    if not paths:
-        raise UserError("`paths` must contain at least one checkpoint. Received: paths=[]")
-    sums = _read(paths[0])
-    for path in bar("averaging", "checkpoints", iterable=paths[1:]):
-        tensors = _read(path)
-        for name in sums.keys() | tensors.keys():
-            shapes = [x[name].shape if name in x else None for x in (sums, tensors)]
-            if shapes[0] != shapes[1]:
-                raise UserError(
-                    f"{paths[0]} and {path} must be checkpoints of the same model. Received: the "
-                    f"shapes {shapes[0]} and {shapes[1]} for {name}"
-                )
-        for name, tensor in tensors.items():
-            sums[name] += tensor
-    with atomic_write(output_path) as new:
-        try:
-            copy_weights(paths[-1], new)
-        except DAMAGE as error:
-            if getattr(error, "errno", None):
-                raise  # a full disk
-            raise UserError(f"{paths[-1]} is damaged. ({_reason(error)})") from error
-        with h5py.File(new, "r+") as file:
-            for name, total in sums.items():
-                file[name][...] = total / len(paths)
-        seal(new)
 
 
 def copy_weights(path: str | PathLike, new_path: str | PathLike) -> None:
@@ -307,11 +240,6 @@ def check_finite(name: str, values: Any) -> None:
         raise UserError(f"{name} has values that are infinite or not a number.")
 
 
-def _read(path):
-    """Return all tensors of a weights file as float64: name -> array."""
-    return {name: np.asarray(values, "float64") for name, values in checked_tensors(path)}
-
-
 def _weights(file):
     """Return the datasets of an open file that are weights of the model."""
     return {x: item for x, item in datasets(file).items() if not x.startswith(f"{STATE_GROUP}/")}
@@ -328,9 +256,10 @@ def opened(path: str | PathLike) -> Iterator[h5py.File]:
         raise
     except DAMAGE as error:
         raise UserError(
-            f"{path} is not a weights file, or is damaged. ({_reason(error)})"
+            f"{path} is not a weights file, or is damaged. ({first_line(error)})"
         ) from error
 
 
-def _reason(error):
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its class."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

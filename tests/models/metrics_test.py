@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training.metrics import Perplexity, TokenAccuracy
+from keras_transformer.models.metrics import Perplexity, TokenAccuracy
 from tests.helpers import normal, to_numpy
 
 # Two sentences of three tokens and one of one, with padding.

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.annotations import DType, Tensor
-from keras_transformer.training.losses import (
+from keras_transformer.models.losses import (
     TokenScores,
     is_argmax,
     logit_of,

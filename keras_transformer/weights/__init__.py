@@ -1,0 +1,1 @@
+"""Files of weights: written, read, checked, averaged, and divided into shards."""
