@@ -14,7 +14,7 @@ from keras_transformer.data.synthetic.corpus import (
     SyntheticExample,
     generate,
     generate_splits,
-    split_of,
+    split_for,
 )
 from keras_transformer.data.synthetic.english import english_text, english_tree
 from keras_transformer.data.synthetic.german import german_clause, german_phrase, german_text
@@ -45,5 +45,5 @@ __all__ = [
     "german_clause",
     "german_phrase",
     "german_text",
-    "split_of",
+    "split_for",
 ]

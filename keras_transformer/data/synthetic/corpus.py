@@ -7,50 +7,46 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, tee
 from typing import NamedTuple, TypeVar
 
-from keras_transformer.data.synthetic import lexicon
+from keras_transformer.data.synthetic import grammar
 from keras_transformer.data.synthetic.english import english_text, english_tokens, english_tree
 from keras_transformer.data.synthetic.german import german_text
 from keras_transformer.data.synthetic.grammar import (
+    BE,
+    Adjective,
     Clause,
     Compound,
+    Conjunction,
     Gap,
+    Noun,
     NounPhrase,
     Pair,
     Phrase,
     Place,
+    Pronoun,
     Sentence,
     Subordinate,
+    Verb,
     is_definite,
 )
-from keras_transformer.data.synthetic.lexicon import BE, Adjective, Conjunction, Noun, Pronoun, Verb
 from keras_transformer.errors import UserError
 
 Option = TypeVar("Option")
 
-_TENSES = ("present",) * 8 + ("past",) * 5 + ("perfect",) * 3 + ("can", *lexicon.PLANS)
+_TENSES = ("present",) * 8 + ("past",) * 5 + ("perfect",) * 3 + ("can", *grammar.PLANS)
 _RELATIVE_TENSES = ("present", "present", "past", "past", "perfect", "can", "want")
 _SINGULAR = ("the",) * 9 + ("a",) * 5 + ("my", "his", "her", "our", "this", "this", "every", "no")
 _PLURAL = ("the",) * 7 + ("my", "his", "her", "our", "this", "two", "three", "no", "", "", "")
 _MASS = ("the",) * 4 + ("my", "his", "her", "our", "this", "no", "", "", "", "")
 _POSSESSIVES = ("my", "his", "her", "our")
 _LIVING = ("person", "animal")
-_ACTIONS = tuple(verb for verb in lexicon.VERBS if not verb.conjunction)
-_REPORTS = tuple(verb for verb in lexicon.VERBS if verb.conjunction)
-_VERBS_OF_SUBJECT = {kind: tuple(v for v in _ACTIONS if kind in v.subjects) for kind in _LIVING}
-_PRONOUNS = tuple(lexicon.PRONOUNS.values())
-_COORDINATORS = tuple(lexicon.COORDINATORS)
+_ACTIONS = tuple(verb for verb in grammar.VERBS if not verb.conjunction)
+_REPORTS = tuple(verb for verb in grammar.VERBS if verb.conjunction)
+_VERBS_BY_SUBJECT = {kind: tuple(v for v in _ACTIONS if kind in v.subjects) for kind in _LIVING}
+_PRONOUNS = tuple(grammar.PRONOUNS.values())
+_COORDINATORS = tuple(grammar.COORDINATORS)
 _TIMES = {
-    tense: tuple(time for time in lexicon.TIMES if tense in time.tenses) for tense in set(_TENSES)
+    tense: tuple(time for time in grammar.TIMES if tense in time.tenses) for tense in set(_TENSES)
 }
-# Prepositions with the nouns that go with them, by scene.
-_PLACES = {
-    scene: tuple(
-        (preposition, tuple(lexicon.NOUN[noun] for noun in nouns.split()))
-        for preposition, nouns in places.items()
-    )
-    for scene, places in lexicon.SCENES.items()
-}
-
 SPLITS = ("train", "val", "test")
 
 # Draws without a new sentence after which the grammar counts as exhausted for the split.
@@ -60,7 +56,7 @@ MAX_TRIES = 20_000
 _MIN_TOKENS, _MAX_TOKENS = 5, 20
 # Words that may occur only once in a sentence: their scopes would clash.
 _SCOPED = re.compile(r"\((?:rb|dt) (?:no|not|never|every|often|always|sometimes)\)")
-_SINGULAR_FORMS = {noun.plural: noun.english for noun in lexicon.NOUNS}
+_SINGULAR_FORMS = {noun.plural: noun.english for noun in grammar.NOUNS}
 _CONTENT_WORDS = re.compile(r"\((?:nns?|jj) (\w+)\)")
 
 
@@ -96,13 +92,13 @@ class Sampler:
         inner = self.clause(self.choose(("past",) if tense == "past" else _TENSES), 0.1, 0.4)
         if _ends_in_relative(inner):
             inner = inner._replace(time=None)
-        word = Conjunction(verb.conjunction, lexicon.CONTENT[verb.conjunction], ())
+        word = Conjunction(verb.conjunction, grammar.CONTENT[verb.conjunction], ())
         main = self.fill(verb, tense, adverbials=0.5)
         return self.front(main._replace(subordinate=Subordinate(word, inner)))
 
     def complex(self) -> Clause:
         """Return a clause with an adverbial clause: "When the man sleeps, the dog dances"."""
-        conjunction = self.choose(lexicon.SUBORDINATORS)
+        conjunction = self.choose(grammar.SUBORDINATORS)
         tense = self.choose([tense for tense in _TENSES if tense in conjunction.tenses])
         main = self.clause(tense, adverbials=0.0)
         inner = self.clause(self.inner_tense(conjunction, tense), adverbials=0.3)
@@ -180,22 +176,22 @@ class Sampler:
         if self.chance(0.3 if tense == "can" else 0.13) and _may_negate(clause):
             clause = clause._replace(negated=True)
         elif plain and tense in ("present", "past", "perfect") and self.chance(0.12):
-            clause = clause._replace(adverb=self.choose(lexicon.FREQUENCIES))
+            clause = clause._replace(adverb=self.choose(grammar.FREQUENCIES))
         if not clause.adverb and verb.scene != "state" and self.chance(0.25 * adverbials):
             clause = clause._replace(time=self.choose(_TIMES[tense]))
         return clause
 
     def place(self, scene: str) -> Place | None:
-        if scene not in _PLACES:
+        if scene not in grammar.SCENES:
             return None
-        preposition, nouns = self.choose(_PLACES[scene])
+        preposition, nouns = self.choose(grammar.SCENES[scene])
         noun = self.choose(nouns)
         determiner = self.choose(("the",) * 5 + ("a", "our", "this"))
         adjectives = (self.adjective("place"),) if self.chance(0.2) else ()
         return Place(preposition, NounPhrase(noun, determiner, adjectives=adjectives))
 
     def adjective(self, kind: str) -> Adjective:
-        return self.choose(lexicon.ADJECTIVES_OF[kind])
+        return self.choose(grammar.ADJECTIVES_BY_KIND[kind])
 
     def phrase(
         self,
@@ -216,12 +212,12 @@ class Sampler:
         return self.modify(phrase)
 
     def noun_phrase(self, kinds: tuple[str, ...]) -> NounPhrase:
-        noun = self.choose(lexicon.NOUNS_OF[self.choose(kinds)])
+        noun = self.choose(grammar.NOUNS_BY_KIND[self.choose(kinds)])
         plural = bool(noun.plural) and self.chance(0.25)
         determiner = self.choose(_PLURAL if plural else _SINGULAR if noun.plural else _MASS)
         if determiner in _POSSESSIVES and not _may_be_owned(noun):
             determiner = "the"
-        elif determiner == "the" and noun.english in lexicon.KIN:
+        elif determiner == "the" and noun.english in grammar.KIN:
             determiner = self.choose(_POSSESSIVES)
         adjectives = (self.adjective(noun.kind),) if self.chance(0.22) else ()
         return NounPhrase(noun, determiner, plural, adjectives)
@@ -235,7 +231,7 @@ class Sampler:
             return phrase._replace(owner=owner, determiner="the")
         if self.chance(0.08) and phrase.noun.kind in _LIVING and not phrase.plural:
             companion = NounPhrase(
-                self.choose(lexicon.NOUNS_OF["wear"]),
+                self.choose(grammar.NOUNS_BY_KIND["wear"]),
                 self.choose(("the", "a")),
                 adjectives=(self.adjective("wear"),) if self.chance(0.5) else (),
             )
@@ -249,7 +245,7 @@ class Sampler:
         tense = self.choose(_RELATIVE_TENSES)
         role = self.choose(("subject", "subject", "object", "owner"))
         if role == "object" or kind not in _LIVING:
-            verb = self.verb(lexicon.VERBS_ABOUT[kind], tense)
+            verb = self.verb(grammar.VERBS_ABOUT[kind], tense)
             subject = self.phrase(verb.subjects, 0.2, 0.0)
             recipients = self.objects(verb, subject)[:-1]
             return Clause(subject, verb, (*recipients, gap), tense)
@@ -257,7 +253,7 @@ class Sampler:
         if role == "owner":
             subject = self.noun_phrase(("animal",))._replace(owner=gap, determiner="the")
             kind = "animal"
-        verb = self.verb(_VERBS_OF_SUBJECT[kind], tense)
+        verb = self.verb(_VERBS_BY_SUBJECT[kind], tense)
         place = (
             self.place(verb.scene) if self.chance(1.0 if verb.scene == "into" else 0.2) else None
         )
@@ -276,7 +272,7 @@ def _may_negate(clause: Clause) -> bool:
 
 
 def _may_be_owned(noun: Noun) -> bool:
-    return noun.kind != "person" or noun.english in lexicon.RELATIONS
+    return noun.kind != "person" or noun.english in grammar.RELATIONS
 
 
 class SyntheticExample(NamedTuple):
@@ -293,7 +289,7 @@ class SyntheticExample(NamedTuple):
     tree: str
 
 
-def split_of(english: str) -> str:
+def split_for(english: str) -> str:
     """Return the split of an English sentence, independent of the seed: 5 % val, 5 % test.
 
     Args:
@@ -366,7 +362,7 @@ def _examples(
 ) -> Iterator[SyntheticExample]:
     for number in range(size):
         for sample in islice(samples, MAX_TRIES):
-            if sample and split_of(sample[0]) == split:
+            if sample and split_for(sample[0]) == split:
                 english, tree, sentence = sample
                 yield SyntheticExample(english, german_text(sentence), tree)
                 break

@@ -2,8 +2,9 @@
 
 import re
 
-from keras_transformer.data.synthetic import lexicon
+from keras_transformer.data.synthetic import grammar
 from keras_transformer.data.synthetic.grammar import (
+    BE,
     Clause,
     Compound,
     Gap,
@@ -11,12 +12,12 @@ from keras_transformer.data.synthetic.grammar import (
     Pair,
     Phrase,
     Place,
+    Pronoun,
     Sentence,
     Subordinate,
-    agreement_of,
+    agreement_with,
     opens_relative,
 )
-from keras_transformer.data.synthetic.lexicon import BE, Pronoun
 
 _LEAF = re.compile(r" ([^ ()]+)\)")
 
@@ -123,7 +124,7 @@ def _complements(clause: Clause) -> list[str]:
 
 def _verb_phrase(clause: Clause, complements: list[str]) -> str:
     verb, tense = clause.verb, clause.tense
-    agreement = agreement_of(clause.subject)
+    agreement = agreement_with(clause.subject)
     negation = _leaf("RB", "not") if clause.negated else ""
     adverb = "" if _adverb_before_verb(clause) else _english_adverb(clause)
     if tense == "perfect":
@@ -131,7 +132,7 @@ def _verb_phrase(clause: Clause, complements: list[str]) -> str:
         return _node(
             "VP", _finite("have", "had", "present", agreement), negation, adverb, participle
         )
-    if tense in lexicon.MODALS and tense != "want":
+    if tense in grammar.MODALS and tense != "want":
         infinitive = _node("VP", _leaf("VB", verb.english), *complements)
         return _node("VP", _leaf("MD", tense), negation, adverb, infinitive)
     base, past = verb.english, verb.past
@@ -147,8 +148,8 @@ def _verb_phrase(clause: Clause, complements: list[str]) -> str:
 
 def _finite(base: str, past: str, tense: str, agreement: int) -> str:
     if tense == "past":
-        return _leaf("VBD", lexicon.ENGLISH_PAST.get(base, (past,) * 3)[agreement])
-    forms = lexicon.ENGLISH_PRESENT.get(base, (base, _with_s(base), base))
+        return _leaf("VBD", grammar.ENGLISH_FORMS.get((base, "past"), (past,) * 3)[agreement])
+    forms = grammar.ENGLISH_FORMS.get((base, "present"), (base, _with_s(base), base))
     return _leaf("VBZ" if agreement == 1 else "VBP", forms[agreement])
 
 
@@ -194,7 +195,7 @@ def _english_determiner(phrase: NounPhrase, next_word: str) -> str:
         owner = _english_core(phrase.owner)
         possessive = "'" if phrase.owner.plural and owner[-1].endswith("s)") else "'s"
         return _node("NP", *owner, _leaf("POS", possessive))
-    determiner = lexicon.DETERMINERS[phrase.determiner]
+    determiner = grammar.DETERMINERS[phrase.determiner]
     word = determiner.plural if phrase.plural else determiner.english
     if word == "a" and next_word[0] in "aeiou":
         word = "an"

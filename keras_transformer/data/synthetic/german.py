@@ -3,22 +3,24 @@
 import re
 from collections.abc import Sequence
 
-from keras_transformer.data.synthetic import lexicon
+from keras_transformer.data.synthetic import grammar
 from keras_transformer.data.synthetic.grammar import (
     Clause,
     Compound,
     Gap,
+    Noun,
     NounPhrase,
     Pair,
     Phrase,
     Place,
+    Pronoun,
     Sentence,
     Subordinate,
-    agreement_of,
+    Verb,
+    agreement_with,
     is_definite,
     opens_relative,
 )
-from keras_transformer.data.synthetic.lexicon import Noun, Pronoun, Verb
 
 
 def german_text(sentence: Sentence) -> str:
@@ -34,7 +36,7 @@ def german_text(sentence: Sentence) -> str:
         words = [
             german_clause(sentence.first),
             "," if sentence.conjunction == "but" else "",
-            lexicon.COORDINATORS[sentence.conjunction],
+            grammar.COORDINATORS[sentence.conjunction],
             german_clause(sentence.second),
         ]
     else:
@@ -84,7 +86,7 @@ def german_phrase(phrase: Phrase, case: str, with_relative: bool = True) -> str:
     if isinstance(phrase, Pronoun):
         return phrase.german[case]
     if isinstance(phrase, Gap):
-        return lexicon.RELATIVE_PRONOUN[_gender(phrase)][lexicon.CASES.index(case)]
+        return grammar.RELATIVE_PRONOUN[_gender(phrase)][grammar.CASES.index(case)]
     if isinstance(phrase, Pair):
         return _join([german_phrase(phrase.first, case), "und", german_phrase(phrase.second, case)])
     words = [*_german_core(phrase, case)]
@@ -107,19 +109,19 @@ def _gender(phrase: NounPhrase | Gap) -> str:
 
 def _german_core(phrase: NounPhrase, case: str) -> list[str]:
     """Determiner, adjectives and noun."""
-    gender, column = _gender(phrase), lexicon.CASES.index(case)
-    determiner = lexicon.DETERMINERS["the" if phrase.owner else phrase.determiner]
+    gender, column = _gender(phrase), grammar.CASES.index(case)
+    determiner = grammar.DETERMINERS["the" if phrase.owner else phrase.determiner]
     endings = determiner.endings
     if isinstance(phrase.owner, Gap):
         # "dessen" never changes, so the adjective must show the case.
         article, endings = german_phrase(phrase.owner, "gen"), "strong"
     elif determiner.english == "the":
-        article = lexicon.DEFINITE_ARTICLE[gender][column]
+        article = grammar.DEFINITE_ARTICLE[gender][column]
     elif endings == "strong":
         article = determiner.german
     else:
-        article = determiner.german + lexicon.DETERMINER_ENDINGS[endings][gender][column]
-    ending = lexicon.ADJECTIVE_ENDINGS[endings][gender][column]
+        article = determiner.german + grammar.DETERMINER_ENDINGS[endings][gender][column]
+    ending = grammar.ADJECTIVE_ENDINGS[endings][gender][column]
     adjectives = [adjective.stem + ending for adjective in phrase.adjectives]
     return [article, *adjectives, _german_noun(phrase.noun, phrase.plural, case)]
 
@@ -139,7 +141,7 @@ def _prepositional(preposition: str, phrase: Phrase, case: str) -> str:
     # "von dem Hund, der bellt" points at its relative clause and is not contracted.
     if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative:
         article = " ".join(words.split(" ", 2)[:2])
-        words = words.replace(article, lexicon.CONTRACTIONS.get(article, article), 1)
+        words = words.replace(article, grammar.CONTRACTIONS.get(article, article), 1)
     return words
 
 
@@ -190,7 +192,7 @@ def _german_front(clause: Clause) -> str:
 
 
 def _german_place(place: Place) -> str:
-    preposition, case = lexicon.PREPOSITIONS[place.preposition]
+    preposition, case = grammar.PREPOSITIONS[place.preposition]
     return _prepositional(preposition, place.phrase, case)
 
 
@@ -221,14 +223,14 @@ def _german_opening(clause: Clause) -> str:
 def _german_verbs(clause: Clause, verb_final: bool) -> tuple[str, str]:
     """Return the finite verb, and the end of the bracket: prefix, participle or infinitive."""
     verb, tense = clause.verb, clause.tense
-    agreement = agreement_of(clause.subject)
+    agreement = agreement_with(clause.subject)
     if tense == "perfect":
-        return lexicon.GERMAN_PRESENT[verb.auxiliary][agreement], verb.german_participle
-    if tense in lexicon.MODALS:
-        modal = lexicon.MODALS[tense]
+        return grammar.GERMAN_PRESENT[verb.auxiliary][agreement], verb.german_participle
+    if tense in grammar.MODALS:
+        modal = grammar.MODALS[tense]
         if modal == "müssen" and clause.negated:
             modal = "dürfen"  # "must not" forbids, "muss nicht" would merely allow
-        return lexicon.GERMAN_PRESENT[modal][agreement], verb.prefix + verb.german
+        return grammar.GERMAN_PRESENT[modal][agreement], verb.prefix + verb.german
     finite = _german_finite(verb, tense, agreement)
     return (verb.prefix + finite, "") if verb_final else (finite, verb.prefix)
 
@@ -240,4 +242,4 @@ def _german_finite(verb: Verb, tense: str, agreement: int) -> str:
         return plural if agreement == 2 else past
     stem = verb.german.removesuffix("en")
     regular = (stem + "e", verb.german_present, verb.german)
-    return lexicon.GERMAN_PRESENT.get(verb.german, regular)[agreement]
+    return grammar.GERMAN_PRESENT.get(verb.german, regular)[agreement]

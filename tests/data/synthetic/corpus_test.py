@@ -16,10 +16,10 @@ from keras_transformer.data.synthetic import (
     generate,
     generate_splits,
     german_text,
-    split_of,
+    split_for,
 )
 from keras_transformer.data.synthetic.corpus import Sampler
-from keras_transformer.data.synthetic.lexicon import NOUN, PRONOUNS, VERB, VERBS
+from keras_transformer.data.synthetic.grammar import NOUN, PRONOUNS, VERB, VERBS
 
 pytestmark = pytest.mark.once
 
@@ -93,7 +93,7 @@ def test_splits_are_disjoint_whatever_the_seeds(sample):
     assert len(val) == len(test) == 200
     assert not val & test
     assert not {example.english for example in sample} & (val | test)
-    assert {split_of(english) for english in val} == {"val"}
+    assert {split_for(english) for english in val} == {"val"}
 
 
 def test_translation_and_tree_are_functions_of_the_english_sentence():
@@ -191,7 +191,7 @@ def test_unknown_splits_and_negative_sizes_are_refused():
 def test_exhausted_grammar_says_so(monkeypatch):
     man, woman = (NounPhrase(NOUN[word]) for word in ("man", "woman"))
     sentence = Clause(man, VERB["see"], (woman,))
-    split = split_of("The man sees the woman.")
+    split = split_for("The man sees the woman.")
     monkeypatch.setattr(Sampler, "sentence", lambda self: sentence)
     monkeypatch.setattr(corpus, "MAX_TRIES", 10)
     examples = generate(split, 2)

@@ -3,7 +3,7 @@
 import pytest
 
 from keras_transformer.data.synthetic import NounPhrase, german_phrase
-from keras_transformer.data.synthetic.lexicon import ADJECTIVE, NOUNS
+from keras_transformer.data.synthetic.grammar import ADJECTIVE, NOUNS
 
 pytestmark = pytest.mark.once
 

@@ -14,7 +14,7 @@ from keras_transformer.data.synthetic import (
     english_tree,
     german_text,
 )
-from keras_transformer.data.synthetic.lexicon import (
+from keras_transformer.data.synthetic.grammar import (
     ADJECTIVE,
     BE,
     FREQUENCIES,
