@@ -263,7 +263,7 @@ def test_another_error_keeps_its_traceback(monkeypatch, capsys, main):
 def test_defect_in_the_package_keeps_its_traceback(monkeypatch):
     def main(options):
         # A built-in function, which has no line of Python of its own, raises the ValueError.
-        from keras_transformer.decoding.length_batches import pad_to_few_shapes
+        from keras_transformer.decoding.batched_search import pad_to_few_shapes
 
         pad_to_few_shapes([])
 

@@ -45,7 +45,7 @@ import numpy as np
 from keras import ops
 import keras_transformer as kt
 from keras_transformer.data.corpora import load_parallel_text
-from keras_transformer.decoding.length_batches import pad_to_few_shapes
+from keras_transformer.decoding.batched_search import pad_to_few_shapes
 
 preset, data, output = sys.argv[1:]
 translator = kt.Translator.from_preset(preset)

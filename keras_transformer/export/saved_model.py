@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.annotations import Shape, Tensor
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.length_batches import SIZES, rows_of_sizes
+from keras_transformer.decoding.batched_search import SIZES, rows_of_sizes
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import exported_folder
 from keras_transformer.presets.location import SAVED_MODEL
@@ -259,7 +259,7 @@ def search_in_batches(
     batch_tokens: int,
     num_results: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    """Search in the batches that `length_batches` describes, as `search_stream` does in Python.
+    """Search in the batches that `batched_search` describes, as `search_stream` does in Python.
 
     Args:
         token_ids: ragged int32 tensor `(n, None)`.

@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
+from keras_transformer.decoding.batched_search import batches_by_length, pad_to_few_shapes
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
-from keras_transformer.decoding.length_batches import batches_by_length, pad_to_few_shapes
 from keras_transformer.decoding.static_fields import (
     check_padding,
     integers,

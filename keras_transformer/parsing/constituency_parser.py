@@ -14,6 +14,7 @@ from keras_transformer.annotations import Tensor
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.batched_search import search_stream
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
@@ -45,7 +46,6 @@ from keras_transformer.parsing.words import (
 from keras_transformer.presets.location import TAG_DICTIONARY
 from keras_transformer.progress import messages_shown, spinner
 from keras_transformer.reserved_ids import END_ID
-from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
 from keras_transformer.validation import check_choice
 
@@ -363,6 +363,7 @@ class ConstituencyParser(Task):
         """
         check_is_no_string(sentences, "tagged")
         windows = search_stream(
+            self.model,
             ([read_words(x, self.word_tokenizer) for x in w] for w in in_windows(sentences)),
             self._encode,
             self._search_tags,
@@ -480,6 +481,7 @@ class ConstituencyParser(Task):
         agree = self.decision == "consensus" and num_results == 1
         num_found = self.search.most_results or 1 if agree else num_results
         results = search_stream(
+            self.model,
             ([read_words(x, self.word_tokenizer) for x in window] for window in windows),
             self._encode,
             lambda batch, sentences, numbers: self._search(
@@ -488,7 +490,6 @@ class ConstituencyParser(Task):
             self.batch_tokens,
             self.source_limit(),
             total,
-            self.model,
         )
         for window in results:
             yield [self._parse_of(*found, num_results, agree) for found in window]

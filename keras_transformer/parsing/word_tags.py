@@ -8,8 +8,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
+from keras_transformer.decoding.batched_search import padded_size
 from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.decoding.length_batches import padded_size
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.trees import tagged_words

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from keras_transformer.decoding.length_batches import before_batch
+from keras_transformer.decoding.batched_search import before_batch
 from keras_transformer.documents.file_translation import FORMATS
 from keras_transformer.documents.html import html_part
 from keras_transformer.errors import UserError

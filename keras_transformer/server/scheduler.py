@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import keras
 from starlette.exceptions import HTTPException
 
-from keras_transformer.decoding.length_batches import before_batch
+from keras_transformer.decoding.batched_search import before_batch
 from keras_transformer.errors import UserError
 from keras_transformer.server.parameters import check_count
 from keras_transformer.translation.texts import PreparedText

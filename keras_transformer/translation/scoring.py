@@ -11,13 +11,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.data.language_selection import check_selected
-from keras_transformer.decoding.compilation import run_compiled
-from keras_transformer.decoding.length_batches import (
+from keras_transformer.decoding.batched_search import (
     FEW_SIZES,
     SIZES,
     batches_by_length,
     pad_to_few_shapes,
 )
+from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search_loop import SMALLEST_COVERAGE
 from keras_transformer.decoding.static_fields import integers
 from keras_transformer.errors import UserError

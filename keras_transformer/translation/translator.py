@@ -20,6 +20,7 @@ from keras_transformer.data.language_selection import check_selected, select, to
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, without_surrogates
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.batched_search import search_stream
 from keras_transformer.decoding.constraints import Constraint, ForcedPrefix
 from keras_transformer.decoding.search import Search
 from keras_transformer.models.transformer import Transformer
@@ -27,7 +28,6 @@ from keras_transformer.option_fields import from_keywords
 from keras_transformer.progress import messages_shown
 from keras_transformer.protection.patterns import compiled
 from keras_transformer.protection.spans import MarkedText
-from keras_transformer.tasks.search_stream import search_stream
 from keras_transformer.tasks.task import (
     Task,
     check_has_tokens,
@@ -806,14 +806,14 @@ class Translator(Task):
             return self.search_batch(batch, num_results, sentence_numbers=numbers)
 
         results = search_stream(
+            self.model,
             sentences(),
             lambda rows: [sentence.token_ids for sentence in rows],
             search,
             self.batch_tokens,
             self.source_limit(),
             total,
-            self.model,
-            few_shapes=few_shapes,
+            few_shapes,
         )
         blank = [((), 0.0)] * num_results
         for window in results:

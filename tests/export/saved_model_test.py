@@ -9,7 +9,7 @@ from keras_transformer.data import text_lines
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.decoding.length_batches import batches_by_length
+from keras_transformer.decoding.batched_search import batches_by_length
 from keras_transformer.export.saved_model import (
     WHITE_SPACE,
     save_module,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.decoding.length_batches import (
+from keras_transformer.decoding.batched_search import (
     batches_by_length,
     pad_to_few_shapes,
     padded_size,

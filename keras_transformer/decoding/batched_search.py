@@ -1,4 +1,4 @@
-"""Batches of sentences for a search, in Python and in exported models.
+"""Search a stream of inputs in batches of similar length, in Python and in exported models.
 
 The longest sentences come first. A batch begins with the longest sentence that is left, and its
 length is rounded up to one of `SIZES`. The number of rows is the largest of `SIZES` for which rows
@@ -12,10 +12,16 @@ TensorFlow compiles one program for all shapes, and an exported search pads only
 sentence of a batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from typing import Any
 
+import keras
 import numpy as np
+from keras import ops
+
+from keras_transformer.decoding.search import check_logits
+from keras_transformer.progress import bar
 
 # 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to the largest of int32.
 SIZES = np.array(sorted({2**k for k in range(31)} | {3 * 2**k for k in range(29)}), "int32")
@@ -27,6 +33,72 @@ _SHORTEST, _FEW_ROWS = 16, 8
 
 # Called before each batch: a server lets other requests use the model there.
 before_batch: ContextVar[Callable[[], None]] = ContextVar("before_batch", default=lambda: None)
+
+
+def search_stream(
+    model: keras.Model,
+    windows: Iterable[Sequence[Any]],
+    encode: Callable[[Sequence[Any]], Sequence[Sequence[int]]],
+    search: Callable[[np.ndarray, Sequence[Any], np.ndarray], tuple[Any, Any]],
+    batch_tokens: int,
+    max_length: int | None = None,
+    total: int | None = None,
+    few_shapes: bool = False,
+) -> Iterator[list[tuple[Any, Any]]]:
+    """Search for outputs, with one window of inputs in memory at a time.
+
+    A terminal shows progress from the fifth second on. Elsewhere it is logged each minute.
+
+    Args:
+        model: the `Transformer`, whose logits are checked if an input has no output.
+        windows: iterable of lists of inputs. The inputs of a list are sorted by length and searched
+            together, before the next list is read.
+        encode: function of a list of inputs that returns a list of lists of ids. An input without
+            ids is not searched.
+        search: function of an int array `(batch, source)`, the list of its inputs, and an int array
+            `(batch,)` with the number of each input in the stream. Rows after the inputs are
+            padding. Returns `(token_ids, scores)` as a `Search` does.
+        batch_tokens: the largest number of source slots searched at once.
+        max_length: the largest number of ids that `encode` returns and to pad to, or None.
+        total: the number of inputs, if it is known.
+        few_shapes: whether batches are padded to `FEW_SIZES`.
+
+    Yields:
+        For each window, a list of pairs (input, list of (ids, score)) in the order of the inputs,
+        best output first. The inner list is shorter if there are fewer outputs. It is None for an
+        input that was not searched.
+
+    Raises:
+        UserError: if the model's logits are infinite or not a number.
+    """
+    sizes, first_number = FEW_SIZES if few_shapes else SIZES, 0
+    with bar("searching", "sentences", total) as progress:
+        for inputs in windows:
+            token_ids = encode(inputs)
+            lengths = np.array([len(ids) for ids in token_ids], int)
+            results: list[Any] = [None] * len(inputs)
+            progress.update(np.count_nonzero(lengths == 0))
+            for rows in batches_by_length(lengths, batch_tokens, sizes):
+                ids = [token_ids[row] for row in rows]
+                batch = pad_to_few_shapes(ids, max_length, batch_tokens, sizes)
+                numbers = first_number + np.resize(rows, len(batch))  # those of padding are unused
+                outputs = search(batch, [inputs[row] for row in rows], numbers)
+                for row, found in zip(rows, _found_outputs(*outputs)):
+                    results[row] = found
+                progress.update(len(rows))
+            if [] in results:
+                check_logits(model, token_ids[results.index([])])
+            first_number += len(inputs)
+            # The caller may print, or read a line, now.
+            progress.clear()
+            yield list(zip(inputs, results))
+
+
+def _found_outputs(token_ids: Any, scores: Any) -> Iterator[list[tuple[np.ndarray, float]]]:
+    """Yield the outputs that a search found for each row, as pairs (ids, score)."""
+    for ids, found in zip(ops.convert_to_numpy(token_ids), ops.convert_to_numpy(scores)):
+        is_output = found > -np.inf
+        yield list(zip(ids[is_output], found[is_output].tolist()))
 
 
 def padded_size(size: int, sizes: np.ndarray = SIZES) -> int:
