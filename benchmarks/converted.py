@@ -94,7 +94,7 @@ def main(options):
         folder = Path(folder)
         write_marian(folder / "marian", options.vocabulary_size)
         start = time.perf_counter()
-        translator = kt.convert.marian(folder / "marian")
+        translator = kt.Translator.from_preset(kt.convert.marian(folder / "marian"))
         print(f"converted in {time.perf_counter() - start:.1f} s", flush=True)
         search = Search(
             options.beam_size,

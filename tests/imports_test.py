@@ -167,7 +167,7 @@ MAY_IMPORT = {
     "weights": set(),
     "visualization": {"layers", "models", "decoding", "parsing", "translation", *LEAVES},
     "figures": {"command_line", "visualization"},
-    "presets": {"models", "weights", "version", *LEAVES},
+    "presets": {"models", "decoding", "weights", "version", *LEAVES},
     "tasks": {"compilation_cache", "weights", "models", "decoding", "presets", "version", *LEAVES},
     "translation": {
         *("tasks", "presets", "models", "decoding", "layers", "protection", "documents", *LEAVES),
@@ -175,8 +175,7 @@ MAY_IMPORT = {
     # The parser's SavedModel is made of the pieces of the translator's.
     "parsing": {"tasks", "presets", "models", "decoding", "layers", "export", *LEAVES},
     "convert": {
-        "compilation_cache",
-        *("layers", "models", "decoding", "tasks", "presets", "translation", "version", *LEAVES),
+        *("compilation_cache", "layers", "models", "decoding", "presets", "version", *LEAVES),
     },
     # Who writes another library's format asks those who read it where its weights are.
     "export": {

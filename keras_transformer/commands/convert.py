@@ -14,6 +14,8 @@ import keras_transformer as kt
 from keras_transformer.command_line import ProgressOptions, given
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_writable
+from keras_transformer.presets.format import Preset
+from keras_transformer.presets.storage import save_preset
 from keras_transformer.progress import spinner
 from keras_transformer.version import __version__
 
@@ -61,9 +63,9 @@ def main(options: Options) -> None:
     check_writable("destination", options.destination, is_folder=True)
     read = getattr(kt.convert, options.format)
     with spinner("converting"):
-        translator = read(options.source, **_arguments(read, options))
-    card = _converted_card(options.format, options.source, translator)
-    translator.save_to_preset(options.destination, card=card)
+        preset = read(options.source, **_arguments(read, options))
+    card = _converted_card(options.format, options.source, preset)
+    save_preset(options.destination, dataclasses.replace(preset, card=card))
     logger.info(f"The preset is in {options.destination}.")
 
 
@@ -82,21 +84,21 @@ def _arguments(read: Callable[..., Any], options: Options) -> dict[str, Any]:
     return arguments
 
 
-def _converted_card(form: str, source: str | Path, translator: "kt.Translator") -> str:
+def _converted_card(form: str, source: str | Path, preset: Preset) -> str:
     """Return the text of a model card, in Markdown.
 
     Args:
         form: the name of the format that the model was converted from.
         source: the source: a folder, or `hf://user/repository`.
-        translator: the `Translator`.
+        preset: the `Preset`.
     """
     from keras_transformer.convert.source_documents import read_documents
 
-    languages = [translator.metadata.get(side) for side in ("source", "target")]
+    languages = [preset.metadata.get(side) for side in ("source", "target")]
     known = [str(language) for language in languages if language]
     title = " to ".join(known) if len(known) == 2 else str(source).rstrip("/").split("/")[-1]
     documents = read_documents(source)
-    config = translator.model.config
+    config = preset.model.config
     sides = f"{config.vocabulary_size:,} tokens"
     if config.source_vocabulary_size is not None:
         sides = f"{config.source_vocabulary_size:,} source and {sides.replace(' ', ' target ')}"
@@ -106,6 +108,6 @@ def _converted_card(form: str, source: str | Path, translator: "kt.Translator") 
 - source: {source}, converted by keras_transformer {__version__}
 - license: {documents.license or "not named by the source"}
 - {layers[0]} and {layers[1]} layers, d_model {config.hidden_dim}, {config.num_heads} heads,
-  {translator.model.count_params():,} parameters, {sides}
-- search: {translator.search}
+  {preset.model.count_params():,} parameters, {sides}
+- search: {preset.search}
 {documents.license_section()}"""

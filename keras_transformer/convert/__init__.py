@@ -1,12 +1,13 @@
 """Converters of other libraries' models: `kt.convert`.
 
-Each function reads a folder or `hf://user/repository`, and runs no code of it.
+Each function reads a folder or `hf://user/repository`, runs no code of it, and returns a `Preset`:
+`kt.Translator.from_preset(preset)` is the translator.
 `keras-transformer convert FORMAT SOURCE DESTINATION` writes the result as a preset.
 
-- `marian`: Marian and OPUS-MT, in Marian's own form or HuggingFace's; returns a `Translator`.
-- `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form; returns a `Translator`.
-- `fsmt`: fairseq's models of WMT 2019 in HuggingFace's form; returns a `Translator`.
-- `ctranslate2`: any Transformer of CTranslate2, quantized or not; returns a `Translator`.
+- `marian`: Marian and OPUS-MT, in Marian's own form or HuggingFace's.
+- `m2m100`: M2M-100 and NLLB-200 in HuggingFace's form.
+- `fsmt`: fairseq's models of WMT 2019 in HuggingFace's form.
+- `ctranslate2`: any Transformer of CTranslate2, quantized or not.
 """
 
 from keras_transformer.namespace import load_on_demand

@@ -1,6 +1,7 @@
 """Models of other libraries, recognized by their files, and kept as presets in the user's cache."""
 
 import contextlib
+import dataclasses
 import difflib
 import hashlib
 import logging
@@ -8,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.convert.marian_files import CONVERTED, is_marian, repository_files
@@ -21,6 +22,7 @@ from keras_transformer.files import (
     temporary_folder,
     user_cache,
 )
+from keras_transformer.presets.format import Preset
 from keras_transformer.presets.location import (
     CONFIG,
     HUGGING_FACE,
@@ -28,6 +30,7 @@ from keras_transformer.presets.location import (
     download_repository,
     locate,
 )
+from keras_transformer.presets.storage import save_preset
 from keras_transformer.progress import spinner
 from keras_transformer.version import __version__
 
@@ -181,12 +184,12 @@ def _convert(
     logger.info("Converting %s. The result is kept in %s.", source, path)
     with opened as folder, spinner("converting"):
         try:
-            translator = _converters()[converter](folder)
+            preset = _converters()[converter](folder)
             card = _card(folder, source)
         except UserError as error:  # names the temporary folder of a download
             raise UserError(str(error).replace(str(folder), source)) from error
-        translator.metadata["converted_from"] = source
-        translator.save_to_preset(path, card)
+        metadata = {**preset.metadata, "converted_from": source}
+        save_preset(path, dataclasses.replace(preset, metadata=metadata, card=card))
     for other in conversions():
         if other.source == source and other.path != path:
             shutil.rmtree(other.path, ignore_errors=True)  # an earlier revision
@@ -209,10 +212,10 @@ def _card(folder: Path, source: str) -> str:
     return f"{card}\n{documents.license_section()}"
 
 
-def _converters() -> dict[str, Callable[[Path], Any]]:
+def _converters() -> dict[str, Callable[[Path], Preset]]:
     """Return the functions that read a folder, by the names of `format_of`.
 
-    Languages are chosen later: see `Translator.in_languages`.
+    Languages are chosen later: see `Preset.in_languages`.
     """
     from keras_transformer.convert.from_ctranslate2 import ctranslate2
     from keras_transformer.convert.from_fairseq import convert_m2m100, fsmt

@@ -17,6 +17,7 @@ from keras_transformer.convert.weights import (
     halves_to_interleaved,
     stack_mappings,
 )
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import (
     CONTROL,
     NORMAL,
@@ -25,11 +26,12 @@ from keras_transformer.data.sentencepiece_model import (
     reordered_proto,
 )
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.format import Preset
 from keras_transformer.reserved_ids import START_ID
-from keras_transformer.translation.translator import Translator
 
 FILES = (("model.bin", "*.json", "*.txt", "*.md", "*.spm", "*.model"),)
 _SOURCE, _TARGET = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
@@ -61,7 +63,7 @@ def ctranslate2(
     source_prefix: Sequence[str] = (),
     target_prefix: Sequence[str] = (),
     source_end: bool | None = None,
-) -> Translator:
+) -> Preset:
     """Convert a CTranslate2 model of encoder and decoder.
 
     Text is split by the SentencePiece models of the folder (`tokenizer.spm`, or `source.spm` and
@@ -72,7 +74,8 @@ def ctranslate2(
     int8 or int16 become floats.
 
     ```python
-    translator = kt.convert.ctranslate2("aren-transliteration")
+    preset = kt.convert.ctranslate2("aren-transliteration")
+    translator = kt.Translator.from_preset(preset)
     translator(["آ ت ز م و ن"])  # ["a t z m o n"]
     ```
 
@@ -86,7 +89,7 @@ def ctranslate2(
             Models converted from HuggingFace need it, but do not add it.
 
     Returns:
-        A `Translator`.
+        A `Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such model, it is damaged, or it has parts that `Transformer` does
@@ -107,14 +110,14 @@ def ctranslate2(
     if files.config["add_source_bos"]:
         source_prefix = (files.config["bos_token"], *source_prefix)
     is_one = source_side.tokenizer.proto == target_side.tokenizer.proto
-    return Translator(
-        model,
+    preprocessor = TranslationPreprocessor(
         target_side.tokenizer,
-        source_tokenizer=None if is_one else source_side.tokenizer,
+        target_side.tokenizer if is_one else source_side.tokenizer,
         source_prefix=source_side.pieces_of(source_prefix),
         target_prefix=target_side.pieces_of(target_prefix),
         source_end=files.config["add_source_eos"] if source_end is None else source_end,
     )
+    return Preset(model=model, preprocessor=preprocessor, search=BeamSearch())
 
 
 def _tables(

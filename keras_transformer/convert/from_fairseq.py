@@ -19,11 +19,12 @@ from keras_transformer.convert.weights import (
 )
 from keras_transformer.data.language_selection import language_tokens
 from keras_transformer.data.moses_tokenizer import MosesTokenizer
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.format import Preset
 from keras_transformer.reserved_ids import PAD_ID
-from keras_transformer.translation.translator import Translator
 
 # FSMT
 
@@ -36,11 +37,12 @@ _SOURCE, _TARGET, _MERGES = "vocab-src.json", "vocab-tgt.json", "merges.txt"
 _PAD, _START, _END, _UNKNOWN = _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 
 
-def fsmt(source: str | Path) -> Translator:
+def fsmt(source: str | Path) -> Preset:
     """Convert an FSMT model, such as `facebook/wmt19-en-de`, in HuggingFace's form.
 
     ```python
-    translator = kt.convert.fsmt("hf://facebook/wmt19-en-de")
+    preset = kt.convert.fsmt("hf://facebook/wmt19-en-de")
+    translator = kt.Translator.from_preset(preset)
     translator(["A dog runs."])
     ```
 
@@ -58,7 +60,7 @@ def fsmt(source: str | Path) -> Translator:
             `vocab-src.json`, `vocab-tgt.json` and `merges.txt`; or `hf://user/repository`.
 
     Returns:
-        A `Translator`.
+        A `Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such folder, repository or network; if a file is missing, damaged
@@ -91,12 +93,15 @@ def fsmt(source: str | Path) -> Translator:
             (order, target_ids, languages["target"]),
         )
     )
-    return Translator(
-        model,
+    preprocessor = TranslationPreprocessor(
         tokenizer,
-        source_tokenizer=source_tokenizer,
-        metadata=languages,
+        source_tokenizer,
         target_prefix=forced_prefix(folder, order, tokenizer.tokens),
+    )
+    return Preset(
+        model=model,
+        preprocessor=preprocessor,
+        metadata=languages,
         search=generation_search(folder, order.rows),
     )
 
@@ -157,11 +162,12 @@ def _fsmt_tables(folder: HFCheckpoint) -> tuple[str, str, str]:
 
 def m2m100(
     source: str | Path, source_language: str | None = None, target_language: str | None = None
-) -> Translator:
+) -> Preset:
     """Convert an M2M-100 or NLLB-200 model in HuggingFace's form.
 
     ```python
-    translator = kt.convert.m2m100("hf://facebook/m2m100_418M", "en", "de")
+    preset = kt.convert.m2m100("hf://facebook/m2m100_418M", "en", "de")
+    translator = kt.Translator.from_preset(preset)
     translator(["A dog runs."])
 
     kt.convert.m2m100("hf://facebook/nllb-200-distilled-600M", "eng_Latn", "deu_Latn")
@@ -189,7 +195,7 @@ def m2m100(
             `tgt_lang`.
 
     Returns:
-        A `Translator`.
+        A `Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such folder, repository or network; if a file is missing, damaged
@@ -201,7 +207,7 @@ def m2m100(
     return convert_m2m100(source).in_languages(source_language, target_language)
 
 
-def convert_m2m100(source: str | Path) -> Translator:
+def convert_m2m100(source: str | Path) -> Preset:
     """Convert an M2M-100 or NLLB-200 model with the folder's languages, if it names them."""
     folder = open_checkpoint(source)
     folder.check_type("m2m_100")
@@ -214,10 +220,9 @@ def convert_m2m100(source: str | Path) -> Translator:
     model = _build_model(folder, names, order, order, normalize_first=True, needless=TABLES)
     known = {side: code for side, code in languages.items() if code in tokens}
     prefixes: dict[str, Any] = {f"{side}_prefix": (tokens[code],) for side, code in known.items()}
-    return Translator(
-        model,
-        tokenizer,
-        **prefixes,
+    return Preset(
+        model=model,
+        preprocessor=TranslationPreprocessor(tokenizer, **prefixes),
         metadata={
             **known,
             **language_tokens(

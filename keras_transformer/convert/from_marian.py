@@ -26,15 +26,16 @@ from keras_transformer.convert.weights import (
     shared_table_names,
     stack_mappings,
 )
-from keras_transformer.data.language_selection import language_tokens
+from keras_transformer.data.language_selection import language_tokens, selectable_languages
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.format import Preset
 from keras_transformer.presets.location import CONFIG, HUGGING_FACE, download_repository
 from keras_transformer.reserved_ids import PAD_ID, START_ID
-from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +48,13 @@ _LOGITS_BIAS = "final_logits_bias"
 _SPECIAL_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 
-def marian(source: str | Path, target_language: str | None = None) -> Translator:
+def marian(source: str | Path, target_language: str | None = None) -> Preset:
     """Convert a Marian model, such as OPUS-MT, in HuggingFace's form or in Marian's own.
 
     ```python
-    translator = kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-de")
-    translator = kt.convert.marian("opus-2021-02-22.zip")
+    preset = kt.convert.marian("hf://Helsinki-NLP/opus-mt-en-de")
+    preset = kt.convert.marian("opus-2021-02-22.zip")
+    translator = kt.Translator.from_preset(preset)
     translator(["A dog runs."])
     translator.save_to_preset("opus_mt_en_de")
 
@@ -94,25 +96,25 @@ def marian(source: str | Path, target_language: str | None = None) -> Translator
             `"deu"` stands for the token `>>deu<<`, which then begins every source.
 
     Returns:
-        A `Translator`.
+        A `Preset`, which `kt.Translator.from_preset` accepts.
 
     Raises:
         UserError: if there is no such folder, repository or network; if a file is missing, damaged
             or of another model; if an option of the model or the language is not supported.
     """
-    translator = convert_marian(source)
+    preset = convert_marian(source)
     if target_language is not None:
-        return translator.in_languages(target_lang=target_language)
-    if codes := translator.languages("target_lang"):
+        return preset.in_languages(target_lang=target_language)
+    if codes := selectable_languages(preset.metadata, "target_lang"):
         logger.warning(
             "%s translates into several languages. Select one with `target_language`: %s",
             source,
             ", ".join(codes),
         )
-    return translator
+    return preset
 
 
-def convert_marian(source: str | Path) -> Translator:
+def convert_marian(source: str | Path) -> Preset:
     """Convert a Marian model without selecting a language: see `marian`."""
     is_remote = str(source).startswith(HUGGING_FACE)
     if is_remote and not (download_repository(str(source), [CONFIG]) / CONFIG).is_file():
@@ -127,11 +129,14 @@ def convert_marian(source: str | Path) -> Translator:
     languages = folder.tokenizer_config
     metadata = {"source": languages.get("source_lang"), "target": languages.get("target_lang")}
     tokens = _language_tokens(source_side.pieces)
-    return Translator(
-        model,
+    preprocessor = TranslationPreprocessor(
         target_side.tokenizer(),
-        source_tokenizer=source_side.tokenizer(),
+        source_side.tokenizer(),
         target_prefix=forced_prefix(folder, target_side.order, target_side.pieces),
+    )
+    return Preset(
+        model=model,
+        preprocessor=preprocessor,
         metadata={
             **{name: language for name, language in metadata.items() if language},
             **language_tokens(target_lang=("source_prefix", tokens)),

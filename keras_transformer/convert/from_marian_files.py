@@ -25,6 +25,7 @@ from keras_transformer.convert.weights import (
     stack_mappings,
 )
 from keras_transformer.data.language_selection import language_tokens
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.sentencepiece_model import parse_proto, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.beam_search import BeamSearch
@@ -34,7 +35,7 @@ from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.encoder_decoder import zero_embeddings
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import marian_wavelength
-from keras_transformer.translation.translator import Translator
+from keras_transformer.presets.format import Preset
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ _SEARCHES = {
 }
 
 
-def convert_marian_files(source: str | Path) -> Translator:
+def convert_marian_files(source: str | Path) -> Preset:
     """Convert a folder or a zip file with a model that Marian wrote: see `marian`."""
     with opened(Path(source)) as folder:
         files = read_files(folder)
@@ -86,10 +87,12 @@ def convert_marian_files(source: str | Path) -> Translator:
             if piece.startswith(">>") and piece.endswith("<<")
         }
         is_one = source_side.tokenizer.proto == target_side.tokenizer.proto
-        return Translator(
-            model,
-            target_side.tokenizer,
-            source_tokenizer=None if is_one else source_side.tokenizer,
+        return Preset(
+            model=model,
+            preprocessor=TranslationPreprocessor(
+                target_side.tokenizer,
+                target_side.tokenizer if is_one else source_side.tokenizer,
+            ),
             metadata={
                 "alignment": {"layer": parts.alignment_layer, "heads": [0]},
                 **language_tokens(target_lang=("source_prefix", tokens)),

@@ -53,6 +53,19 @@ def tokens_of(metadata: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, str
     return {"target_lang": ("source_prefix", tags)} if tags else {}
 
 
+def selectable_languages(metadata: Mapping[str, Any], option: str) -> list[str]:
+    """Return the languages of a model that can be selected.
+
+    Args:
+        metadata: the metadata of a `Translator`.
+        option: `"source_lang"` or `"target_lang"`.
+
+    Returns:
+        A list of codes, which is empty if the model has only one language on that side.
+    """
+    return list(tokens_of(metadata).get(option, ("", ()))[1])
+
+
 def select(
     preprocessor: TranslationPreprocessor, metadata: Mapping[str, Any], **languages: str | None
 ) -> tuple[TranslationPreprocessor, dict[str, Any]]:

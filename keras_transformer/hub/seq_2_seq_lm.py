@@ -23,8 +23,8 @@ from keras_transformer.hub.preprocessor import (
     TransformerSeq2SeqLMPreprocessor,
 )
 from keras_transformer.hub.samplers import as_search
+from keras_transformer.presets.format import search_from_config
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
-from keras_transformer.tasks.task import search_from_config
 
 # The largest number of source slots searched at once.
 _BATCH_TOKENS = 2048

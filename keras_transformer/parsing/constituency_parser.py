@@ -43,6 +43,7 @@ from keras_transformer.parsing.words import (
     read_words,
     tokenize_words,
 )
+from keras_transformer.presets.format import Preset
 from keras_transformer.presets.location import TAG_DICTIONARY
 from keras_transformer.progress import messages_shown, spinner
 from keras_transformer.reserved_ids import END_ID
@@ -190,19 +191,21 @@ class ConstituencyParser(Task):
         }
 
     @classmethod
-    def _parts_of(cls, config):
-        values = config.tag_dictionary
+    def _preset_arguments(cls, preset: Preset) -> dict[str, Any]:
+        arguments, values = super()._preset_arguments(preset), preset.tag_dictionary
         if values is None:
-            return super()._parts_of(config)
+            return arguments
         try:
             TagDictionary.from_dict(values)
         except UserError as error:
-            raise UserError(f"{config.path / TAG_DICTIONARY} is damaged: {error}") from error
-        return {"metadata": {**config.metadata, "tag_dictionary": values}}
+            path = TAG_DICTIONARY if preset.path is None else preset.path / TAG_DICTIONARY
+            raise UserError(f"{path} is damaged: {error}") from error
+        return {"metadata": {**preset.metadata, "tag_dictionary": values}}
 
-    def _preset_parts(self):
+    def to_preset(self) -> Preset:
         own = self._own_tag_dictionary
-        return {"tag_dictionary": None if own is None else own.to_dict()}
+        values = None if own is None else own.to_dict()
+        return dataclasses.replace(super().to_preset(), tag_dictionary=values)
 
     def _grammar(self, leaf_sets: Sequence[Sequence[int]]) -> TreeGrammar:
         return _GRAMMARS[self.symbols.linearization.order](

@@ -1,4 +1,4 @@
-"""The format of a preset: KerasHub's JSON files, and the dataclass that declares their contents.
+"""The format of a preset: what it holds, and KerasHub's JSON files that describe it.
 
 The files are JSON objects of Keras, each with the name of its class. They are read and written here
 without KerasHub, and no class that a file names is instantiated. The classes themselves are in
@@ -8,15 +8,19 @@ without KerasHub, and no class that a file names is instantiated. The classes th
 import dataclasses
 import datetime
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_transformer.data.language_selection import select
 from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.search import Search
+from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
 from keras_transformer.models.quantization import is_quantized, policy_of
-from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.location import (
     CONFIG,
     METADATA,
@@ -25,6 +29,9 @@ from keras_transformer.presets.location import (
     TASK,
 )
 from keras_transformer.version import __version__
+
+if TYPE_CHECKING:
+    from keras_transformer.models.transformer import Transformer
 
 PACKAGE = "keras_transformer"
 BACKBONE = "TransformerBackbone"
@@ -51,41 +58,69 @@ _OF_EVERY_MODEL = ("name", "trainable", "dtype", QUANTIZATION)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PresetConfig:
-    """The contents of a preset, except the weights and the model card.
+class Preset:
+    """A trained model and everything needed to use it.
+
+    `load_preset` reads one from a folder, the converters of `kt.convert` make one of another
+    library's model, and `kt.Translator.from_preset` accepts either.
 
     Attributes:
-        task: name of the class that uses the preset, such as `"Translator"`, or None.
-        backbone: name of the model's class in `keras_transformer.hub`. A preset stores the model's.
-        hyperparameters: the arguments of that class. A preset stores the model's.
-        dtype: the serialized dtype policy of the model, or None. A preset stores the model's.
+        model: the `Transformer`.
+        preprocessor: the `TranslationPreprocessor`.
+        search: the `Search`, or None for the task's default.
         metadata: dict of JSON values, such as the languages.
-        search: dict of JSON values that describe the task's search, or None.
-        preprocessor: the `TranslationPreprocessor`, or None if the folder has no tokenizer.
+        task: name of the class that uses the preset, such as `"Translator"`.
         tag_dictionary: a parser's tag dictionary as JSON values, or None.
-        path: the folder from which the preset was read.
+        card: text of the model card in Markdown, or None.
+        path: the folder from which the preset was read, or None.
     """
 
-    task: str | None = None
-    backbone: str = BACKBONE
-    hyperparameters: dict[str, Any] = dataclasses.field(default_factory=dict)
-    dtype: Any = None
+    model: "Transformer"
+    preprocessor: TranslationPreprocessor
+    search: Search | None = None
     metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
-    search: dict[str, Any] | None = None
-    preprocessor: TranslationPreprocessor | None = None
+    task: str | None = "Translator"
     tag_dictionary: Any = None
-    path: Path = Path()
+    card: str | None = None
+    path: Path | None = None
 
-    def to_files(self, model: Transformer, tokenizers: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON files of a preset, except the tokenizers' own.
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of outputs, and of sources if they have no other."""
+        return self.preprocessor.tokenizer
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        """The tokenizer of sources."""
+        return self.preprocessor.source_tokenizer
+
+    def in_languages(
+        self, source_lang: str | None = None, target_lang: str | None = None
+    ) -> "Preset":
+        """Return a preset of other languages, with the same model.
 
         Args:
-            model: the `Transformer`.
+            source_lang: the language to translate from, by the model's own code. None keeps it.
+            target_lang: the language to translate into. None keeps it.
+
+        Raises:
+            UserError: if the model does not have the language.
+        """
+        preprocessor, metadata = select(
+            self.preprocessor, self.metadata, source_lang=source_lang, target_lang=target_lang
+        )
+        return dataclasses.replace(self, preprocessor=preprocessor, metadata=metadata)
+
+    def to_files(self, tokenizers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON files of the preset, except the tokenizers' own.
+
+        Args:
             tokenizers: dict from `TOKENIZER` and `SOURCE_TOKENIZER` to the JSON of each tokenizer.
 
         Returns:
             A dict from the names of the files to JSON values.
         """
+        model = self.model
         config = {"name": "transformer_backbone", "trainable": True}
         config["dtype"] = _serialized_policy(policy_of(model))
         if is_quantized(model):
@@ -101,6 +136,61 @@ class PresetConfig:
         if self.tag_dictionary is not None:
             files[TAG_DICTIONARY] = self.tag_dictionary
         return files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PresetConfig:
+    """The contents of a preset's files, except the weights and the model card.
+
+    Attributes:
+        path: the folder from which the preset was read.
+        task: name of the class that uses the preset, such as `"Translator"`, or None.
+        backbone: name of the model's class in `keras_transformer.hub`.
+        hyperparameters: the arguments of that class.
+        dtype: the serialized dtype policy of the model, or None.
+        metadata: dict of JSON values, such as the languages.
+        search: dict of JSON values that describe the task's search, or None.
+        preprocessor: the `TranslationPreprocessor`, or None if the folder has no tokenizer.
+        tag_dictionary: a parser's tag dictionary as JSON values, or None.
+    """
+
+    path: Path
+    task: str | None = None
+    backbone: str = BACKBONE
+    hyperparameters: dict[str, Any] = dataclasses.field(default_factory=dict)
+    dtype: Any = None
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    search: dict[str, Any] | None = None
+    preprocessor: TranslationPreprocessor | None = None
+    tag_dictionary: Any = None
+
+    def make_search(self) -> Search | None:
+        """Return the search of the preset, or None if it has none.
+
+        Raises:
+            UserError: if an option of the search is wrong.
+        """
+        if self.search is None:
+            return None
+        try:
+            return search_from_config(self.search)
+        except (UserError, TypeError) as error:  # a value of another kind than the option's
+            raise UserError(f"Cannot make the search of {self.path}: {error}") from error
+
+
+def search_from_config(config: Any) -> Search:
+    """Return the search that a preset describes.
+
+    Args:
+        config: the JSON values that `serialize` returned for a `Search`.
+
+    Raises:
+        UserError: if they do not describe a search.
+    """
+    search = deserialize(config)
+    if not isinstance(search, Search):
+        raise UserError(f"Expected a search. Received: {config['class_name']}")
+    return search
 
 
 def hyperparameters_of(config: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +228,7 @@ def _preprocessor(model, tokenizers, preprocessor):
         "config_file": PREPROCESSOR,
         "encoder_sequence_length": length,
         "decoder_sequence_length": length,
-        **({} if preprocessor is None else preprocessor.get_config()),
+        **preprocessor.get_config(),
     }
     return serialized(PREPROCESSOR_CLASSES[model.backbone_name], config)
 
@@ -152,7 +242,7 @@ def _task(backbone, preprocessor, preset):
         "metadata": preset.metadata,
     }
     if preset.search is not None:
-        config["search"] = preset.search
+        config["search"] = serialize(preset.search)
     if preset.tag_dictionary is not None:
         config["has_tag_dictionary"] = True
     return serialized(TASK_CLASSES[backbone["class_name"]], config)

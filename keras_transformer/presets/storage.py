@@ -18,7 +18,7 @@ import importlib
 import os
 import shutil
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -27,13 +27,13 @@ from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write_folder, read_json
 from keras_transformer.models.quantization import as_policy_map, with_default_policy
-from keras_transformer.models.transformer import Transformer
 from keras_transformer.presets.format import (
     BACKBONE,
     MODEL_CLASSES,
     PACKAGE,
     PREPROCESSOR_CLASSES,
     TASK_CLASSES,
+    Preset,
     PresetConfig,
     check_objects,
     config_of,
@@ -62,6 +62,9 @@ from keras_transformer.weights.shards import (
 )
 from keras_transformer.weights.weights_file import narrow_weights, save_weights
 
+if TYPE_CHECKING:
+    from keras_transformer.models.transformer import Transformer
+
 # The classes of dtype policies that the JSON of a preset may name.
 _POLICIES = ("DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy", "DTypePolicyMap")
 # The name of a tokenizer's class in a preset -> its module, its Python name, and the file that its
@@ -72,39 +75,22 @@ _CLASSES = {
 }
 
 
-class Preset(NamedTuple):
-    """A loaded preset."""
-
-    model: Transformer
-    config: PresetConfig
-
-
-def save_preset(
-    path: str | Path,
-    model: Transformer,
-    config: PresetConfig,
-    card: str | None = None,
-    weights_dtype: str | None = None,
-) -> None:
+def save_preset(path: str | Path, preset: Preset, weights_dtype: str | None = None) -> None:
     """Write a preset folder: completely, or not at all.
 
     Args:
         path: the folder. An existing preset is replaced.
-        model: a `Transformer`.
-        config: everything else that the preset holds.
-        card: text of the model card, in Markdown. None keeps the card of the folder that is
-            replaced, if it has one; an empty string leaves none.
+        preset: the `Preset`. If its card is None, the card of the folder that is replaced is kept;
+            an empty card leaves none.
         weights_dtype: `"float16"` for a file of half the size. Defaults to the weights' own.
 
     Raises:
         UserError: if a tokenizer's class cannot be stored in a preset, the weights cannot be stored
             in that dtype, or `path` holds more than a preset.
     """
-    tokenizers, preprocessor = {}, config.preprocessor
-    if preprocessor is not None:
-        tokenizers[TOKENIZER] = preprocessor.tokenizer
-        if preprocessor.source_tokenizer is not preprocessor.tokenizer:
-            tokenizers[SOURCE_TOKENIZER] = preprocessor.source_tokenizer
+    tokenizers = {TOKENIZER: preset.tokenizer}
+    if preset.source_tokenizer is not preset.tokenizer:
+        tokenizers[SOURCE_TOKENIZER] = preset.source_tokenizer
     old_card = Path(path) / CARD
     with atomic_write_folder(path, PRESET) as folder:
         folder.mkdir()
@@ -112,13 +98,13 @@ def save_preset(
             name: _write_tokenizer(folder, name, tokenizer)
             for name, tokenizer in tokenizers.items()
         }
-        for name, values in config.to_files(model, written).items():
+        for name, values in preset.to_files(written).items():
             write_json(folder / name, values)
-        if card:
-            (folder / CARD).write_text(card, "utf-8")
-        elif card is None and old_card.is_file():
+        if preset.card:
+            (folder / CARD).write_text(preset.card, "utf-8")
+        elif preset.card is None and old_card.is_file():
             shutil.copyfile(old_card, folder / CARD)
-        save_weights(model, folder / WEIGHTS)
+        save_weights(preset.model, folder / WEIGHTS)
         if weights_dtype is not None:
             narrow_weights(folder / WEIGHTS, weights_dtype)
 
@@ -140,19 +126,41 @@ def load_preset(path: str | Path, task: str, dtype: DType = None) -> Preset:
     """
     path = locate(path)
     config = read_preset(path)
-    if config.task not in (None, task):
-        raise UserError(f"{path} must be a preset for {task}. Received: one for {config.task}")
+    validate_task(path, config.task, task)
     if config.preprocessor is None:
         require_file(path, f"{TOKENIZER}.json")
-    model = new_model(Transformer, config, dtype)
+    preprocessor: Any = config.preprocessor  # there is one if there is a tokenizer
+    model = new_model(object, config, dtype)
     check_vocabularies(config)
     load_folder_weights(model, path)
-    return Preset(model, config)
+    card = path / CARD
+    return Preset(
+        model=model,
+        preprocessor=preprocessor,
+        search=config.make_search(),
+        metadata=config.metadata,
+        task=config.task,
+        tag_dictionary=config.tag_dictionary,
+        card=card.read_text("utf-8", errors="replace") if card.is_file() else None,
+        path=path,
+    )
+
+
+def validate_task(name: Any, found: str | None, task: str) -> None:
+    """Raise a `UserError` if a preset is for another class than the one that uses it.
+
+    Args:
+        name: the preset, for the error.
+        found: the name of the class that the preset is for, or None for any.
+        task: the name of the class that uses it.
+    """
+    if found not in (None, task):
+        raise UserError(f"{name} must be a preset for {task}. Received: one for {found}")
 
 
 def load_model(
-    path: str | os.PathLike, model_class: type[Transformer], dtype: DType = None
-) -> Transformer:
+    path: str | os.PathLike, model_class: "type[Transformer]", dtype: DType = None
+) -> "Transformer":
     """Load only the model of a preset, which needs no tokenizer.
 
     Args:
@@ -248,11 +256,11 @@ def _tag_dictionary(path, task):
     return read_json(path / TAG_DICTIONARY)
 
 
-def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> Transformer:
+def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> "Transformer":
     """Return the model of a preset with random weights.
 
     Args:
-        model_class: `Transformer`, or a class derived from it.
+        model_class: `Transformer`, or a class derived from it; `object` for the preset's own class.
         config: the result of `read_preset`.
         dtype: dtype or dtype policy of the model.
 

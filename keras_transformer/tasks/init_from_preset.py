@@ -21,7 +21,6 @@ from keras_transformer.presets.storage import (
     new_model,
     read_preset,
 )
-from keras_transformer.tasks.task import search_of
 from keras_transformer.training.processes import Processes
 from keras_transformer.weights.shards import load_folder_weights
 
@@ -103,8 +102,7 @@ def initial_search(init: str | Path | None) -> Search | None:
     """Return the search of the preset that a training begins with, or None if there is none."""
     if init is None:
         return None
-    contents, path = initial_preset(init)
-    return search_of(path, contents)
+    return initial_preset(init)[0].make_search()
 
 
 def make_initial_model(

@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -10,12 +11,11 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import Constraint
 from keras_transformer.decoding.resolve_search import resolve_search
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.static_fields import deserialize, serialize
 from keras_transformer.errors import UserError
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.presets.format import PresetConfig
+from keras_transformer.presets.format import Preset
 from keras_transformer.presets.registry import listed
-from keras_transformer.presets.storage import load_preset, save_preset
+from keras_transformer.presets.storage import load_preset, save_preset, validate_task
 from keras_transformer.progress import spinner
 from keras_transformer.validation import check_strings, positive_integer
 
@@ -111,7 +111,7 @@ class Task:
     @classmethod
     def from_preset(
         cls,
-        path: str | Path,
+        path: str | Path | Preset,
         dtype: DType = None,
         search: Search | type[Search] | str | None = None,
         **options: Any,
@@ -121,8 +121,8 @@ class Task:
         Args:
             path: a preset folder such as `saved_models/multi30k_en_de`, its name in a checkout
                 (`"multi30k_en_de"`), or a repository: `"hf://user/repository"`,
-                `"kaggle://user/model/keras/variation"`.
-            dtype: dtype or dtype policy of the model.
+                `"kaggle://user/model/keras/variation"`; or a `Preset` that is in memory.
+            dtype: dtype or dtype policy of the model. It must be None for a `Preset`.
             search: as for the class. Defaults to the preset's own.
             **options: further arguments of the class, including options of the search.
 
@@ -131,12 +131,30 @@ class Task:
                 another task; if the repository does not exist or cannot be reached.
         """
         keep_in_user_folder()  # before the model is made: that compiles too
-        with spinner("loading"):
-            model, config = load_preset(path, cls.__name__, dtype=dtype)
-        search = resolve_search(search, search_of(path, config) or cls.default_search)
-        parts = {**cls._parts_of(config), **options}
-        preprocessor: Any = config.preprocessor  # `load_preset` requires one.
-        return cls(model, preprocessor, search=search, **parts)
+        if isinstance(path, Preset):
+            preset = path
+            validate_task("The model", preset.task, cls.__name__)
+            if dtype is not None:
+                raise UserError(
+                    "`dtype` must be None for a preset in memory, whose model has its dtype. "
+                    f"Received: dtype={dtype!r}"
+                )
+        else:
+            with spinner("loading"):
+                preset = load_preset(path, cls.__name__, dtype=dtype)
+        search = resolve_search(search, preset.search or cls.default_search)
+        arguments = {**cls._preset_arguments(preset), **options}
+        return cls(preset.model, preset.preprocessor, search=search, **arguments)
+
+    def to_preset(self) -> Preset:
+        """Return the parts of the task as a `Preset`, which shares the model."""
+        return Preset(
+            model=self.model,
+            preprocessor=self.preprocessor,
+            search=self.search,
+            metadata=self.metadata,
+            task=type(self).__name__,
+        )
 
     def save_to_preset(
         self, path: str | Path, card: str | None = None, weights_dtype: str | None = None
@@ -153,23 +171,13 @@ class Task:
         Raises:
             UserError: if `path` holds anything but a preset of this package.
         """
-        config = PresetConfig(
-            task=type(self).__name__,
-            metadata=self.metadata,
-            search=serialize(self.search),
-            preprocessor=self.preprocessor,
-            **self._preset_parts(),
-        )
-        save_preset(path, self.model, config, card, weights_dtype)
+        preset = dataclasses.replace(self.to_preset(), card=card)
+        save_preset(path, preset, weights_dtype)
 
     @classmethod
-    def _parts_of(cls, config):
-        """Return the task's arguments from a `PresetConfig`, except preprocessor and search."""
-        return {"metadata": config.metadata}
-
-    def _preset_parts(self):
-        """Return the further fields of the task's `PresetConfig`."""
-        return {}
+    def _preset_arguments(cls, preset: Preset) -> dict[str, Any]:
+        """Return the further arguments of the class that a preset holds."""
+        return {"metadata": preset.metadata}
 
     def search_batch(
         self,
@@ -220,39 +228,6 @@ class Task:
             )
         room = max_length - self.extra_length
         return min(self.preprocessor.max_source_length or room, room)
-
-
-def search_from_config(config: Any) -> Search:
-    """Return the search that a preset describes.
-
-    Args:
-        config: the JSON values that `serialize` returned for a `Search`.
-
-    Raises:
-        UserError: if they do not describe a search.
-    """
-    search = deserialize(config)
-    if not isinstance(search, Search):
-        raise UserError(f"Expected a search. Received: {config['class_name']}")
-    return search
-
-
-def search_of(path: str | Path, config: PresetConfig) -> Search | None:
-    """Return the search of a preset, or None if it has none.
-
-    Args:
-        path: the preset, for errors.
-        config: its `PresetConfig`.
-
-    Raises:
-        UserError: if an option of the search is wrong.
-    """
-    if config.search is None:
-        return None
-    try:
-        return search_from_config(config.search)
-    except (UserError, TypeError) as error:  # a value of another kind than the option's
-        raise UserError(f"Cannot make the search of {path}: {error}") from error
 
 
 def check_is_no_string(sentences: Any, verb: str) -> None:

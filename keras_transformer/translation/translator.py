@@ -16,7 +16,7 @@ from keras import ops
 
 from keras_transformer.annotations import DType, Tensor
 from keras_transformer.data.language_check import LanguageCheck
-from keras_transformer.data.language_selection import check_selected, select, tokens_of
+from keras_transformer.data.language_selection import check_selected, select, selectable_languages
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, without_surrogates
 from keras_transformer.data.tokenizer import Tokenizer
@@ -25,6 +25,7 @@ from keras_transformer.decoding.constraints import Constraint, ForcedPrefix
 from keras_transformer.decoding.search import Search
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.option_fields import from_keywords
+from keras_transformer.presets.format import Preset
 from keras_transformer.progress import messages_shown
 from keras_transformer.protection.patterns import compiled
 from keras_transformer.protection.spans import MarkedText
@@ -194,7 +195,7 @@ class Translator(Task):
     @classmethod
     def from_preset(
         cls,
-        path: str | Path,
+        path: str | Path | Preset,
         dtype: DType = None,
         search: Search | type[Search] | str | None = None,
         source_lang: str | None = None,
@@ -219,8 +220,9 @@ class Translator(Task):
         Args:
             path: a preset folder, its name, `"hf://user/repository"`,
                 `"kaggle://user/model/keras/variation"`; or the folder or `hf://` repository of
-                another library's model.
-            dtype: dtype or dtype policy of the model.
+                another library's model; or a preset in memory, which the functions of `kt.convert`
+                return.
+            dtype: dtype or dtype policy of the model. It must be None for a preset in memory.
             search: as for the class. Defaults to the preset's own.
             source_lang: the language to translate from, for a model with several.
             target_lang: the language to translate into: see `in_languages`.
@@ -234,7 +236,8 @@ class Translator(Task):
         """
         from keras_transformer.convert.conversion_cache import as_preset
 
-        translator = super().from_preset(as_preset(path), dtype, search, **options)
+        preset = path if isinstance(path, Preset) else as_preset(path)
+        translator = super().from_preset(preset, dtype, search, **options)
         if quantization is not None:
             translator.model.quantize(quantization)
         return translator.in_languages(source_lang, target_lang)
@@ -248,7 +251,7 @@ class Translator(Task):
         Returns:
             A list of codes, which is empty if the model has only one language on that side.
         """
-        return list(tokens_of(self.metadata).get(option, ("", ()))[1])
+        return selectable_languages(self.metadata, option)
 
     def in_languages(self, source_lang: str | None = None, target_lang: str | None = None) -> Self:
         """Return a translator of other languages, with the same model.

@@ -22,7 +22,10 @@ def test_preset_with_a_card(tmp_path, capsys):
     (source / "README.md").write_text("---\nlanguage: en\nlicense: cc-by-4.0\n---\n# A model\n")
     call("marian", source, preset)
     assert f"The preset is in {preset}." in capsys.readouterr().out
-    loaded, read = kt.Translator.from_preset(preset), kt.convert.marian(source)
+    loaded, read = (
+        kt.Translator.from_preset(preset),
+        kt.Translator.from_preset(kt.convert.marian(source)),
+    )
     assert loaded.search == read.search and loaded._encode(["the dog"]) == read._encode(["the dog"])
     weights = loaded.model.get_weights(), read.model.get_weights()
     assert all(map(np.array_equal, *weights)) and len(weights[0]) == len(weights[1])

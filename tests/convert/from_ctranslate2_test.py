@@ -43,7 +43,7 @@ def test_the_real_transliterator_gives_ctranslate2s_output_and_score(beam_size):
     import ctranslate2
 
     source = "آ ت ز م و ن"
-    translator = kt.convert.ctranslate2(DATA)
+    translator = kt.Translator.from_preset(kt.convert.ctranslate2(DATA))
     translator.search = kt.BeamSearch(beam_size=beam_size, alpha=0.0, extra_length=10)
     (result,) = ctranslate2.Translator(str(DATA), intra_threads=1).translate_batch(
         [source.split()], beam_size=beam_size, length_penalty=0, return_scores=True
@@ -62,7 +62,7 @@ def test_a_repetition_penalty_does_what_ctranslate2_does():
         5: "n e h a i g o u n",
         100: "n e h a i g o u r",
     }
-    translator = kt.convert.ctranslate2(DATA)
+    translator = kt.Translator.from_preset(kt.convert.ctranslate2(DATA))
     for penalty, output in expected.items():
         constraints = (kt.constraints.RepetitionPenalty(penalty),)
         translator.search = kt.BeamSearch(1, 0.0, constraints=constraints)
@@ -72,7 +72,7 @@ def test_a_repetition_penalty_does_what_ctranslate2_does():
 @needs_data
 def test_the_real_transliterator_gives_ctranslate2s_probabilities():
     assert_same_scores(
-        kt.convert.ctranslate2(DATA),
+        kt.Translator.from_preset(kt.convert.ctranslate2(DATA)),
         DATA,
         ["آ ت ز م و ن", "ل ن د ن", "ب"],
         ["a t z m o n", "l o n d o n", "b"],
@@ -81,7 +81,7 @@ def test_the_real_transliterator_gives_ctranslate2s_probabilities():
 
 @needs_data
 def test_as_a_preset(tmp_path):
-    kt.convert.ctranslate2(DATA).save_to_preset(tmp_path / "preset")
+    kt.Translator.from_preset(kt.convert.ctranslate2(DATA)).save_to_preset(tmp_path / "preset")
     assert kt.Translator.from_preset(tmp_path / "preset")(["آ ت ز م و ن"]) == ["a t z m o n"]
 
 
@@ -236,7 +236,7 @@ def test_each_kind_of_model_gives_ctranslate2s_probabilities(name, tmp_path):
     for change in changes:
         change(spec)
     save(spec, tmp_path / "model")
-    translator = kt.convert.ctranslate2(tmp_path / "model")
+    translator = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
     hyperparameters = translator.model.hyperparameters
     assert {name: hyperparameters[name] for name in expected} == pytest.approx(expected)
     is_shared = options.get("source") == SHARED
@@ -254,7 +254,7 @@ def test_what_is_quantized_is_what_it_computes_with(quantization, tmp_path):
     if "bfloat16" in quantization:
         pytest.importorskip("torch")  # CTranslate2 converts with it
     save(new_spec(tied=True, output_bias=False), tmp_path / "model", quantization)
-    translator = kt.convert.ctranslate2(tmp_path / "model")
+    translator = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
     assert translator.model.config.tie_weights
     sources, targets = ["w1 w2 w3 w4", "w5"], ["t1 t2", "t3 t4 t5"]
     assert_same_scores(translator, tmp_path / "model", sources, targets)
@@ -298,7 +298,7 @@ ROUND_TRIPS = {
 def test_there_and_back(name, tmp_path):
     before = kt.Translator(new_model(dropout=0.1, **ROUND_TRIPS[name]), tokenizer())
     export_ctranslate2(before, tmp_path / "model")
-    after = kt.convert.ctranslate2(tmp_path / "model")
+    after = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
     assert after.model.hyperparameters == pytest.approx(before.model.hyperparameters)
     for old, new in zip(before.model.weights, after.model.weights, strict=True):
         assert old.name == new.name
@@ -316,7 +316,7 @@ def test_the_first_version_of_the_format(tmp_path):
     spec = new_spec()
     folder = tmp_path / "model"
     save_first_version(spec, folder)
-    translator = kt.convert.ctranslate2(folder)
+    translator = kt.Translator.from_preset(kt.convert.ctranslate2(folder))
     assert translator.model.config.num_heads == 8  # it names no number
     assert not translator.preprocessor.source_end
     assert_same_scores(translator, folder, ["w1 w2 w3 w4", "w5"], ["t1 t2", "t3 t4 t5"])
@@ -336,7 +336,7 @@ def test_words_keep_their_spelling_there_and_back_and_there(words, tmp_path):
 
     options = {} if words is None else {"source": words, "target": words, "tied": True}
     save(new_spec(**options), tmp_path / "model")
-    translator = kt.convert.ctranslate2(tmp_path / "model")
+    translator = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
     export_ctranslate2(translator, tmp_path / "again")
     assert not [*(tmp_path / "again").glob("*.spm")]
     old, new = (
@@ -345,7 +345,7 @@ def test_words_keep_their_spelling_there_and_back_and_there(words, tmp_path):
     sources = [["w1", "w2", "unknown", "w4"], ["w5"]]
     for before, after in zip(*(x.translate_batch(sources, beam_size=1) for x in (old, new))):
         assert after.hypotheses == before.hypotheses
-    again = kt.convert.ctranslate2(tmp_path / "again")
+    again = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "again"))
     assert again._encode(["w1 w2 w9"]) == translator._encode(["w1 w2 w9"])
 
 
@@ -526,7 +526,9 @@ def test_a_start_token_that_the_user_gives(tmp_path):
     save(spec, tmp_path / "model")
     with pytest.raises(kt.UserError, match="`target_prefix`"):
         kt.convert.ctranslate2(tmp_path / "model")
-    translator = kt.convert.ctranslate2(tmp_path / "model", ("w3",), ("t1", "t2"))
+    translator = kt.Translator.from_preset(
+        kt.convert.ctranslate2(tmp_path / "model", ("w3",), ("t1", "t2"))
+    )
     assert translator.preprocessor.source_prefix == ("▁w3",)
     assert translator.preprocessor.target_prefix == ("▁t2",)
     # "t2" is scored here: only in a search it is given.

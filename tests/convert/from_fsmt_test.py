@@ -102,7 +102,7 @@ def rows_of(theirs, translator):
 @pytest.mark.parametrize("index", range(len(SHAPES)))
 def test_logits_equal_those_of_transformers(tmp_path, index):
     theirs, _ = make_folder(tmp_path / "m", index, seed=index)
-    translator = kt.convert.fsmt(tmp_path / "m")
+    translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     source_rows, target_rows = rows_of(theirs, translator)
     assert compare_logits(translator, theirs, target_rows, source_rows) < 1e-4
     config = translator.model.config
@@ -120,7 +120,7 @@ def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
 
     def share_of_ended(seed):
         theirs, tokenizer = make_folder(tmp_path / str(seed), index, seed, end=2.0)
-        translator = kt.convert.fsmt(tmp_path / str(seed))
+        translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / str(seed)))
         rows = rows_of(theirs, translator)
         return check_searches(theirs, tokenizer, translator, *rows, alpha)
 
@@ -133,7 +133,7 @@ def test_searches_give_the_outputs_and_scores_of_generate(tmp_path, index):
 def test_tokens_and_text_equal_those_of_their_tokenizer(tmp_path, languages):
     """Of text, tokens are those of their tokenizer; of tokens, text."""
     theirs, tokenizer = make_folder(tmp_path / "m", languages=languages)
-    translator = kt.convert.fsmt(tmp_path / "m")
+    translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     source_rows, target_rows = rows_of(theirs, translator)
     sentences = [*text(200), *text(200, side=1), *ODD_TEXT]
     ours = [source_rows[ids].tolist() for ids in translator.source_tokenizer.encode(sentences)]
@@ -154,7 +154,7 @@ def test_translation_is_theirs(tmp_path):
     theirs.generation_config.num_beams = 3
     theirs.generation_config.length_penalty = 0.8
     theirs.save_pretrained(tmp_path / "m")
-    translator = kt.convert.fsmt(tmp_path / "m")
+    translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     assert translator.search == kt.BeamSearch(3, alpha=0.8, length_penalty="power")
     assert translator.metadata == {"source": "en", "target": "de"}
     translator.search = dataclasses.replace(translator.search, extra_length=4)
@@ -210,7 +210,7 @@ def test_wrong_folders_are_refused_by_file_or_option(tmp_path):
 @ONCE
 def test_a_preset_holds_it(tmp_path):
     make_folder(tmp_path / "m", 0)
-    translator = kt.convert.fsmt(tmp_path / "m")
+    translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     translator.save_to_preset(tmp_path / "preset")
     again = kt.Translator.from_preset(tmp_path / "preset", extra_length=3)
     assert again.source_tokenizer.fingerprint() == translator.source_tokenizer.fingerprint()
@@ -223,7 +223,7 @@ def test_a_preset_holds_it(tmp_path):
 @ONCE
 def test_a_tag_is_its_token(tmp_path):
     make_folder(tmp_path / "m")
-    translator = kt.convert.fsmt(tmp_path / "m")
+    translator = kt.Translator.from_preset(kt.convert.fsmt(tmp_path / "m"))
     (plain,) = translator._encode(["the dog"])
     tag = translator.source_tokenizer.tokens[-1]
     (ids,) = translator.tagged(tag)._encode(["the dog"])

@@ -75,7 +75,7 @@ NLLB_LANGUAGES = ["ace_Arab", "deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans"]
 
 
 def convert(path, kind="m2m100"):
-    return kt.convert.m2m100(path, *LANGUAGES[kind])
+    return kt.Translator.from_preset(kt.convert.m2m100(path, *LANGUAGES[kind]))
 
 
 @pytest.mark.parametrize("index", range(len(SHAPES)))
@@ -161,7 +161,7 @@ def check_same_tokens(actual, expected):
 def test_languages_come_from_arguments_then_configurations(tmp_path):
     folder = tmp_path / "m"
     make_folder(folder)
-    translator = kt.convert.m2m100(folder)  # those of the tokenizer
+    translator = kt.Translator.from_preset(kt.convert.m2m100(folder))  # those of the tokenizer
     assert translator.metadata.items() >= {"source": "en", "target": "de"}.items()
     assert translator.preprocessor.source_prefix == ("__en__",)
     assert translator.preprocessor.target_prefix == ("__de__",)

@@ -54,7 +54,7 @@ def log_probs(model, source, target):
 
 
 def case(name):
-    translator = kt.convert.marian(CASES / name)
+    translator = kt.Translator.from_preset(kt.convert.marian(CASES / name))
     expected = json.loads((CASES / name / "expected.json").read_text("utf-8"))
     is_split = name == "opus"
 
@@ -149,7 +149,7 @@ OPTIONS = {
 
 
 def converted(reference, folder, **search):
-    return kt.convert.marian(reference.write(folder, **search))
+    return kt.Translator.from_preset(kt.convert.marian(reference.write(folder, **search)))
 
 
 def our_ids(tokenizer, token_ids):
@@ -231,7 +231,7 @@ def test_a_vocabulary_in_yaml_names_the_pieces_of_two_sentencepiece_models(tmp_p
     tokens = ["</s>", "<unk>", *reversed(TOKENS[2:])]  # another order than in the pieces' model
     lines = [f"{json.dumps(token, ensure_ascii=False)}: {i}\n" for i, token in enumerate(tokens)]
     (folder / "opus.vocab.yml").write_text("".join(lines), "utf-8")
-    translator = kt.convert.marian(folder)
+    translator = kt.Translator.from_preset(kt.convert.marian(folder))
     ids = [[tokens.index(piece) for piece in pieces] + [0] for pieces in ("▁abh", "▁cdea")]
     source, target = ([*row, END_ID] for row in translator.tokenizer.encode(["abh", "cdea"]))
     (actual,) = log_probs(translator.model, [source], [target])
@@ -336,8 +336,12 @@ def test_a_repository_may_have_marians_own_form(form, tmp_path, monkeypatch):
 def test_firefoxs_integers_are_read_as_the_floats_that_they_stand_for(tmp_path):
     options = OPTIONS["ssru"]
     reference = Reference(3, **options)
-    floats = kt.convert.marian(bin_folder(tmp_path / "floats", reference))
-    integers = kt.convert.marian(bin_folder(tmp_path / "int8", reference, matrices=0x10001))
+    floats = kt.Translator.from_preset(
+        kt.convert.marian(bin_folder(tmp_path / "floats", reference))
+    )
+    integers = kt.Translator.from_preset(
+        kt.convert.marian(bin_folder(tmp_path / "int8", reference, matrices=0x10001))
+    )
     for ours, exact in zip(integers.model.weights, floats.model.weights):
         ours, exact = map(ops.convert_to_numpy, (ours, exact))
         assert_close(ours, exact, atol=abs(exact).max() / 127 + 1e-6)

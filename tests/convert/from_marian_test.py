@@ -45,7 +45,7 @@ class Both:
     def __init__(self, folder, seed, **config):
         self.seed = seed
         self.theirs = write_folder(folder, seed, **config)
-        self.ours = kt.convert.marian(folder)
+        self.ours = kt.Translator.from_preset(kt.convert.marian(folder))
         self.source = self._our_ids(folder / "vocab.json", self.ours.source_tokenizer)
         target = folder / "target_vocab.json"
         target = target if target.is_file() else folder / "vocab.json"
@@ -231,7 +231,7 @@ def test_text_goes_in_and_comes_out(tmp_path):
     config = {**random_config(4), "vocab_size": 71, "decoder_vocab_size": 71, "has_start": False}
     model = write_folder(tmp_path, 4, generation={"num_beams": 3, "length_penalty": 0.5}, **config)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
-    translator = kt.convert.marian(tmp_path)
+    translator = kt.Translator.from_preset(kt.convert.marian(tmp_path))
     assert str(translator.search) == "beam 3, alpha 0.5"
     sentences = [source for source, _ in sentence_pairs(6, seed=9)]
     for sentence, translation in zip(sentences, translator(sentences)):
@@ -259,7 +259,7 @@ def test_target_language_is_the_first_source_token(several, caplog):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(several)
-    translator = kt.convert.marian(several, target_language="fra")
+    translator = kt.Translator.from_preset(kt.convert.marian(several, target_language="fra"))
     assert translator.preprocessor.source_prefix == (">>fra<<",)
     assert translator.metadata["target"] == "fra"
     ((their_ids,),) = [theirs([">>fra<< the dog"])["input_ids"]]
@@ -283,7 +283,7 @@ def test_tags_of_a_converted_model_are_its_tokens(several):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(several)
-    translator = kt.convert.marian(several, "deu")
+    translator = kt.Translator.from_preset(kt.convert.marian(several, "deu"))
     for tag in (">>deu<<", ">>fra<<"):
         (ids,) = translator.tagged(tag)._encode(["the dog"])
         (expected,) = theirs([f"{tag} the dog"])["input_ids"]
@@ -294,7 +294,7 @@ def test_tags_of_a_converted_model_are_its_tokens(several):
 
 @pytest.mark.once
 def test_training_refuses_tags_that_the_tokenizer_splits(several):
-    tokenizer = kt.convert.marian(several, "deu").source_tokenizer
+    tokenizer = kt.Translator.from_preset(kt.convert.marian(several, "deu")).source_tokenizer
     with pytest.raises(kt.UserError, match="'>>deu<<' is a token .* as ordinary text: ▁ <unk> d e"):
         check_tags_in_text(tokenizer, [">>deu<<"])
 

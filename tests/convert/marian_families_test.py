@@ -137,7 +137,7 @@ def test_translations_are_those_of_transformers(name, tmp_path, caplog):
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     caplog.clear()
     language = family.get("languages", [None])[-1]
-    ours = kt.convert.marian(tmp_path, target_language=language)
+    ours = kt.Translator.from_preset(kt.convert.marian(tmp_path, target_language=language))
     assert not [record for record in caplog.records if "keras_transformer" in record.name]
     assert ours.search.beam_size == (family.get("options") or family["generation"])["num_beams"]
     ours.search = dataclasses.replace(ours.search, extra_length=6)

@@ -18,9 +18,9 @@ def memory(entry):
         return next(int(line.split()[1]) for line in file if line.startswith(entry)) * 1024
 
 small, base, preset = sys.argv[1:]
-kt.convert.marian(small).save_to_preset(preset + ".small")
+kt.Translator.from_preset(kt.convert.marian(small)).save_to_preset(preset + ".small")
 before, begin = memory("VmRSS"), time.perf_counter()
-kt.convert.marian(base).save_to_preset(preset)
+kt.Translator.from_preset(kt.convert.marian(base)).save_to_preset(preset)
 seconds = time.perf_counter() - begin
 print(json.dumps({"peak": memory("VmHWM") - before, "seconds": seconds}))
 """

@@ -58,7 +58,7 @@ def test_marian_computes_what_the_model_computes(options, tmp_path):
     )[0, range(len(TARGET)), TARGET]
     assert_close(log_probs, reference.log_probs(SOURCE, TARGET), atol=1e-4)
     assert reference.arrays.keys() == arrays.keys()  # it needed no others
-    again = kt.convert.marian(tmp_path / "model")
+    again = kt.Translator.from_preset(kt.convert.marian(tmp_path / "model"))
     assert again.search.beam_size == 2 and again.search.alpha == 0.5
     weights = {weight.path: weight for weight in again.model.weights}
     for weight in ours.model.weights:  # `again` also has biases of zeros

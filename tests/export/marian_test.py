@@ -108,7 +108,7 @@ def test_same_in_transformers(options, tmp_path):
 def test_there_and_back(options, tmp_path):
     translator = new_translator(**options)
     export_marian(translator, tmp_path / "marian")
-    back = kt.convert.marian(tmp_path / "marian")
+    back = kt.Translator.from_preset(kt.convert.marian(tmp_path / "marian"))
     assert [w.path.split("/", 1)[-1] for w in back.model.weights] == [
         w.path.split("/", 1)[-1] for w in translator.model.weights
     ]
@@ -127,7 +127,7 @@ def test_converted_model_goes_back(tmp_path):
     theirs = write_folder(
         tmp_path / "a", vocabularies=[names], **{**config, "vocab_size": len(names)}
     )
-    translator = kt.convert.marian(tmp_path / "a", target_language="deu")
+    translator = kt.Translator.from_preset(kt.convert.marian(tmp_path / "a", target_language="deu"))
     translator.metadata["source"] = "eng"
     export_marian(translator, tmp_path / "b")
     again, their_tokenizer = load(tmp_path / "b")
@@ -218,7 +218,7 @@ def test_reserved_pieces_of_other_names(tmp_path):
     export_marian(translator, tmp_path / "model")
     _, theirs = load(tmp_path / "model")
     assert theirs(SENTENCES[0])["input_ids"] == translator._encode(SENTENCES[:1])[0]
-    again = kt.convert.marian(tmp_path / "model")
+    again = kt.Translator.from_preset(kt.convert.marian(tmp_path / "model"))
     assert again._encode(SENTENCES) == translator._encode(SENTENCES)
 
 

@@ -33,7 +33,9 @@ def served(tmp_path_factory):
     """A converted model of two vocabularies, and the folder of its SavedModel."""
     folder = tmp_path_factory.mktemp("serving")
     save(new_spec(num_layers=(1, 1)), folder / "ctranslate2")
-    translator = kt.convert.ctranslate2(folder / "ctranslate2", ("w7",), ("t3",))
+    translator = kt.Translator.from_preset(
+        kt.convert.ctranslate2(folder / "ctranslate2", ("w7",), ("t3",))
+    )
     translator.search = kt.BeamSearch(beam_size=2, extra_length=3)
     translator.export(folder / "saved_model")
     return translator, folder / "saved_model"

@@ -12,13 +12,14 @@ import pytest
 
 from keras_transformer.data.preprocessor import as_preprocessor
 from keras_transformer.data.tokenizer import Tokenizer
+from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.files import check_replaceable
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.presets import location, storage
-from keras_transformer.presets.format import PresetConfig
+from keras_transformer.presets.format import Preset
 from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.storage import load_preset
 from keras_transformer.translation.translator import Translator
@@ -46,8 +47,10 @@ def model():
 def save_preset(path, task, model, tokenizer, metadata, card=None, weights_dtype=None, **parts):
     further = {name: parts.pop(name) for name in ("search", "tag_dictionary") if name in parts}
     preprocessor = as_preprocessor(tokenizer, **parts)
-    config = PresetConfig(task=task, preprocessor=preprocessor, metadata=metadata, **further)
-    storage.save_preset(path, model, config, card, weights_dtype)
+    preset = Preset(
+        model=model, preprocessor=preprocessor, metadata=metadata, task=task, card=card, **further
+    )
+    storage.save_preset(path, preset, weights_dtype)
 
 
 def save(path, model, **metadata):
@@ -64,11 +67,12 @@ def test_a_saved_preset_loads_with_equal_logits_and_metadata(tmp_path, model):
     save(tmp_path / "preset", model, source="en", sizes=[1, 2])
     assert parts_of(tmp_path / "preset") == sorted(PARTS)
     assert (tmp_path / "preset" / "README.md").read_text("utf-8") == "# A card: größer\n"
-    loaded, config = load_preset(str(tmp_path / "preset"), "Test")
-    assert config.metadata == {"source": "en", "sizes": [1, 2]}
-    assert config.preprocessor.tokenizer.proto == tokenizer().proto
-    assert loaded.hyperparameters == model.hyperparameters
-    assert_close(loaded(INPUTS), model(INPUTS), atol=1e-6)
+    preset = load_preset(str(tmp_path / "preset"), "Test")
+    assert preset.metadata == {"source": "en", "sizes": [1, 2]}
+    assert preset.card == "# A card: größer\n"
+    assert preset.tokenizer.proto == tokenizer().proto
+    assert preset.model.hyperparameters == model.hyperparameters
+    assert_close(preset.model(INPUTS), model(INPUTS), atol=1e-6)
 
 
 @pytest.mark.once
@@ -86,12 +90,12 @@ def test_saves_no_optimizer(tmp_path):
 
 def test_loads_in_another_precision(tmp_path, model):
     save(tmp_path / "preset", model)
-    loaded, *_ = load_preset(tmp_path / "preset", "Test", dtype="mixed_bfloat16")
+    loaded = load_preset(tmp_path / "preset", "Test", dtype="mixed_bfloat16").model
     assert loaded.dtype_policy.name == "mixed_bfloat16"
     assert_close(loaded(INPUTS), model(INPUTS), atol=0.3)
     # The weights are kept in float32, so nothing is lost on the way back.
     save(tmp_path / "again", loaded)
-    again, *_ = load_preset(tmp_path / "again", "Test")
+    again = load_preset(tmp_path / "again", "Test").model
     assert_close(again(INPUTS), model(INPUTS), atol=1e-6)
 
 
@@ -168,7 +172,7 @@ def test_killed_while_saving_keeps_the_old_preset(tmp_path, model):
     with pytest.raises(Killed):
         save_preset(path, "Test", model, KilledWhileSaving(), {"source": "new"}, "")
     assert [entry.name for entry in tmp_path.iterdir()] == ["preset"]
-    assert load_preset(path, "Test").config.metadata == {"source": "old"}
+    assert load_preset(path, "Test").metadata == {"source": "old"}
 
 
 @pytest.mark.once
@@ -179,9 +183,9 @@ def test_replaces_the_old_preset(tmp_path, model):
         (path / "saved_model" / name).touch()
     other = randomize(new_model(), seed=1)
     save(path, other, source="new")
-    loaded, config = load_preset(path, "Test")
-    assert config.metadata == {"source": "new"}
-    assert_close(loaded(INPUTS), other(INPUTS), atol=1e-6)
+    preset = load_preset(path, "Test")
+    assert preset.metadata == {"source": "new"}
+    assert_close(preset.model(INPUTS), other(INPUTS), atol=1e-6)
     assert parts_of(path) == sorted(PARTS)
 
 
@@ -243,15 +247,26 @@ def test_metadata_may_have_any_names(tmp_path, model):
     metadata = {"task": "summaries", "model": "mine", "format": 1, "search": "deep", "metadata": []}
     save_preset(tmp_path / "preset", "Test", model, tokenizer(), metadata)
     preset = load_preset(tmp_path / "preset", "Test")
-    assert preset.config.metadata == metadata
-    assert preset.model.hyperparameters == model.hyperparameters and preset.config.search is None
+    assert preset.metadata == metadata
+    assert preset.model.hyperparameters == model.hyperparameters and preset.search is None
 
 
 @pytest.mark.once
 def test_keeps_a_search(tmp_path, model):
-    search = {"class_name": "BeamSearch", "config": {"beam_size": 8}}
+    search = BeamSearch(8)
     save_preset(tmp_path / "preset", "Test", model, tokenizer(), {}, search=search)
-    assert load_preset(tmp_path / "preset", "Test").config.search == search
+    assert load_preset(tmp_path / "preset", "Test").search == search
+
+
+def test_a_task_takes_a_preset_in_memory(model):
+    preset = Translator(model, tokenizer(), {"source": "en"}, search=BeamSearch(2)).to_preset()
+    translator = Translator.from_preset(preset, alpha=0.5)
+    assert translator.model is model and translator.metadata == {"source": "en"}
+    assert translator.search == BeamSearch(2, alpha=0.5)
+    with pytest.raises(UserError, match="`dtype` must be None .* dtype='float16'"):
+        Translator.from_preset(preset, dtype="float16")
+    with pytest.raises(UserError, match="for ConstituencyParser. Received: one for Translator"):
+        ConstituencyParser.from_preset(preset)
 
 
 TAG_DICTIONARY = TagDictionary([["NN", "DT"], ["DT"], ["."]], ["the a größer", ". 。"])
@@ -267,12 +282,12 @@ def test_tag_dictionary_has_a_file_of_its_own(tmp_path, model):
     path = save_with_tag_dictionary(tmp_path / "preset", model)
     assert not any("größer" in json.dumps(read(path / part)) for part in JSON)
     preset = load_preset(path, "Test")
-    assert preset.config.tag_dictionary == TAG_DICTIONARY.to_dict()
-    dictionary = TagDictionary.from_dict(preset.config.tag_dictionary)
+    assert preset.tag_dictionary == TAG_DICTIONARY.to_dict()
+    dictionary = TagDictionary.from_dict(preset.tag_dictionary)
     assert dictionary.kinds_of(["the", "größer", "。", "dog"]) == [1, 1, 2, 0]
     # A preset without one that takes its place leaves none.
     save(path, model)
-    assert load_preset(path, "Test").config.tag_dictionary is None
+    assert load_preset(path, "Test").tag_dictionary is None
     assert parts_of(path) == sorted(PARTS)
 
 
@@ -310,9 +325,9 @@ def test_a_tokenizer_of_the_source(tmp_path):
     path = tmp_path / "preset"
     save_preset(path, "Test", other, tokenizer(), {}, source_tokenizer=source, **prefixes)
     preset = load_preset(path, "Test")
-    assert preset.config.preprocessor.source_tokenizer.proto == source.proto
-    assert preset.config.preprocessor.tokenizer.proto == tokenizer().proto
-    loaded = preset.config.preprocessor
+    assert preset.preprocessor.source_tokenizer.proto == source.proto
+    assert preset.preprocessor.tokenizer.proto == tokenizer().proto
+    loaded = preset.preprocessor
     assert {name: getattr(loaded, name) for name in prefixes} == prefixes
     assert_close(preset.model(INPUTS), other(INPUTS), atol=1e-6)
     # Of two that are the same, one is kept.
@@ -725,7 +740,7 @@ def test_saved_on_one_backend_loads_on_another(tmp_path):
     )
     assert process.returncode == 0, process.stderr
     theirs = np.load(tmp_path / "outputs.npz")
-    model, *_ = load_preset(tmp_path / "preset", "Test")
+    model = load_preset(tmp_path / "preset", "Test").model
     assert_close(model(INPUTS), theirs["logits"], atol=1e-4)
     token_ids, scores = greedy_search(model, INPUTS["encoder_token_ids"], extra_length=5)
     assert to_numpy(token_ids).tolist() == theirs["token_ids"].tolist()
@@ -761,4 +776,4 @@ def test_a_dtype_that_does_not_hold_the_weights(tmp_path, dtype, value, expected
     model.weights[0].assign(np.full(model.weights[0].shape, value, "float32"))
     with pytest.raises(ValueError, match=expected):
         save_preset(path, "Test", model, tokenizer(), {}, weights_dtype=dtype)
-    assert load_preset(path, "Test").config.metadata == {"kept": 1}
+    assert load_preset(path, "Test").metadata == {"kept": 1}

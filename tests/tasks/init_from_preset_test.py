@@ -28,7 +28,7 @@ def marian(folder):
     names = vocabulary((spm(0), spm(1)), more=(">>deu<<", ">>fra<<"))
     config = {**random_config(2), "share_encoder_decoder_embeddings": True}
     write_folder(folder, vocabularies=[names], **{**config, "vocab_size": len(names)})
-    return kt.convert.marian(folder, target_language="fra")
+    return kt.Translator.from_preset(kt.convert.marian(folder, target_language="fra"))
 
 
 def m2m100(folder):
@@ -40,7 +40,7 @@ def m2m100(folder):
 def fsmt(folder):
     """Words as Moses has them, and a vocabulary a side."""
     from_fsmt_test.make_folder(folder)
-    return kt.convert.fsmt(folder)
+    return kt.Translator.from_preset(kt.convert.fsmt(folder))
 
 
 def log_loss(translator, pairs):

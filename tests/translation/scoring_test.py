@@ -161,7 +161,7 @@ def test_scores_of_ctranslate2():
     folder = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "data")) / "ctranslate2_aren"
     if not folder.is_dir():
         pytest.skip("no ctranslate2_aren in KERAS_TRANSFORMER_DATA")
-    translator = kt.convert.ctranslate2(folder)
+    translator = kt.Translator.from_preset(kt.convert.ctranslate2(folder))
     (score,) = translator.score(["آ ت ز م و ن"], ["a t z m o n"])
     # CTranslate2 4.8.5, float32: `Translator.score_batch`
     expected = [-0.106023, -0.06541, -0.056002, -0.447953, -0.230714, -0.092184, -0.063463]
