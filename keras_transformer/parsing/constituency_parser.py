@@ -1,5 +1,6 @@
 """The constituency parser: a model, its tokenizer and a search."""
 
+import dataclasses
 import functools
 import itertools
 import logging
