@@ -261,8 +261,13 @@ def own_translations(build, first, dataset, target):
         "--beam-size 5 --alpha 1"
     )
     reference = build.data / f"train{suffix}.{target}"
-    nearest = f"{translate} --n-best 5 --nearest-to {quoted(reference)}"
+    tokenize = " --tokenize none" if suffix else ""
+    nearest = (
+        "python recipes/translation/nearest_translations.py "
+        f"--references {quoted(reference)} --language {target}{tokenize}"
+    )
     best_dir, near_dir = f"{first}_best", f"{first}_near"
+    beams = f"{first}_beams.tsv"
     again = build.training(
         "translation",
         f"{first}_again",
@@ -277,7 +282,8 @@ def own_translations(build, first, dataset, target):
         *copies(build, best_dir, suffix, target),
         build.printed(f"{best_dir}/train.{target}", translate, source),
         *copies(build, near_dir, suffix, target),
-        build.printed(f"{near_dir}/train.{target}", nearest, source),
+        build.printed(beams, f"{translate} --n-best 5", source),
+        build.printed(f"{near_dir}/train.{target}", nearest, build.runs / beams),
         again,
     ]
 

@@ -412,16 +412,24 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
     assert last[1] != rows[0][2]
     references = tmp_path / "references.de"
     references.write_text("".join(f"{last.get(i, '')}\n" for i in (1, 2, 3)))
-    chosen = translate("--n-best", "3", "--nearest-to", references)
-    assert chosen == [last[1], "", last[3]]
-    for options, stdin, words in (
-        (["--nearest-to", references], lines, "--n-best"),
-        (["--n-best", "3", "--nearest-to", tmp_path / "none"], lines, "it does not exist"),
-        (["--n-best", "3", "--nearest-to", references], [*lines, "A dog."], "has 3 lines"),
-        (["--n-best", "3", "--nearest-to", references], lines[:2], "left over 1"),
+    options = ("--references", references, "--language", "de")
+
+    def chosen(table):
+        call(monkeypatch, "nearest_translations.py", *options, stdin=table)
+        return capsys.readouterr().out.splitlines()
+
+    table = "".join("\t".join(row) + "\n" for row in rows)
+    assert chosen(table) == [last[1], "", last[3]]
+    # Of two words there are no three in a row, which would make each BLEU 0. Of equally near
+    # translations, the first.
+    references.write_text("a b\na b\n")
+    assert chosen("1\t0\tx y\n1\t0\ta x\n1\t0\ta b\n2\t0\tx a\n2\t0\ta x\n") == ["a b", "x a"]
+    for table, words in (
+        ("3\t0\ta\n", "2 references and translations of line 3"),
+        ("a\n", "a number, a score"),
     ):
         with pytest.raises(SystemExit):
-            translate(*options, lines=stdin)
+            chosen(table)
         assert words in capsys.readouterr().err
 
 

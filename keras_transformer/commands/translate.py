@@ -17,8 +17,6 @@ import tyro
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, StreamOptions, given
 from keras_transformer.commands.score import note_findings
-from keras_transformer.data.corpora import DATASETS, bleu_tokenize
-from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.text_lines import line_windows
 from keras_transformer.documents.file_translation import (
     FORMATS,
@@ -26,7 +24,6 @@ from keras_transformer.documents.file_translation import (
     read_document,
     translate_file,
 )
-from keras_transformer.evaluation.bleu import nearest_translation
 
 
 @dataclass(kw_only=True)
@@ -80,9 +77,6 @@ class Options(StreamOptions):
     n_best: int | None = None
     """Print this number of translations per line: the line's number, the score and the translation,
     separated by tabs."""
-    nearest_to: Path | None = None
-    """File with one reference per line. Of the `n_best` translations, print only the one that is
-    nearest to the reference by sentence BLEU (sequence-level interpolation: Kim and Rush, 2016)."""
     check: bool = False
     """Also name the lines, on standard error, where something seems missing from the translation,
     repeated or changed."""
@@ -106,7 +100,7 @@ ALWAYS = ("min_length", "extra_length")
 _WITHOUT_EFFECT = ("sentences", "output", "quiet", "compilation_cache")
 # Options of lines, and their defaults. They have no effect on a file.
 _OF_LINES = {
-    **{"split": "preset", "markup": None, "n_best": None, "nearest_to": None, "check": False},
+    **{"split": "preset", "markup": None, "n_best": None, "check": False},
     "buffer_size": None,
 }
 
@@ -136,7 +130,6 @@ def main(options: Options) -> None:
 def _translate_lines(lines, translator, options):
     """Print the translations of windows of lines, each window as soon as it is translated."""
     num_results = 1 if options.n_best is None else options.n_best
-    references = None if options.nearest_to is None else References(options, translator)
     numbers = itertools.count(1)
     split = None if options.split == "none" else options.split
     with LineNotes() as notes:
@@ -150,17 +143,13 @@ def _translate_lines(lines, translator, options):
                 note_findings(notes, translator, read, best, first, split=split)
             first += len(texts)
             for results, number in zip(window, numbers):
-                for line in _printed(number, results, options, references):
+                for line in _printed(number, results, options):
                     print(line)
             sys.stdout.flush()
-    if references:
-        references.expect_end()
 
 
-def _printed(number, results, options, references):
+def _printed(number, results, options):
     """Return the lines to print for the translations of one line."""
-    if references:
-        return [references.nearest(number, results)]
     if options.n_best is None:
         # One line per input line, even if the search finds nothing.
         return [results[0][0] if results else ""]
@@ -236,42 +225,6 @@ def noted(windows, translator, notes, split):
             elif check.has_unknown:
                 notes.add("with characters that the vocabulary lacks", number)
         yield window
-
-
-class References:
-    """The lines of the file `nearest_to`, one per translated line."""
-
-    def __init__(self, options, translator):
-        if options.n_best is None:
-            raise kt.UserError("`nearest_to` chooses among the `n_best` translations: pass both.")
-        self.path = options.nearest_to
-        lines = read_lines(self.path)
-        self._lines = itertools.chain([next(lines)], lines)  # an unreadable file fails now
-        dataset = translator.metadata.get("dataset")
-        self._tokenize = bleu_tokenize(dataset) if dataset in DATASETS else None
-        self._language = translator.metadata.get("target")
-
-    def nearest(self, number, results):
-        """Return the translation of a line that is nearest to its reference."""
-        reference = next(self._lines, None)
-        if reference is None:
-            raise kt.UserError(
-                f"{self.path} has {number - 1:,} lines, and standard input has more. "
-                "Expected a reference for each line"
-            )
-        texts = [translation for translation, _ in results]
-        if not texts:
-            return ""
-        return nearest_translation(texts, reference, self._tokenize, self._language)
-
-    def expect_end(self):
-        """Raise a `UserError` if there are more references than lines."""
-        left = sum(1 for _ in self._lines)
-        if left:
-            raise kt.UserError(
-                f"{self.path} has more lines than standard input: left over {left:,}. Expected a "
-                "reference for each line; what was printed may be nearest to those of other lines"
-            )
 
 
 def search_options(options):

@@ -2,7 +2,6 @@
 
 - `score_translations`: computes BLEU, chrF, chrF++ and TER with sacreBLEU and its signatures, as
   `TranslationScores`. `tokenizer_of`: returns the tokenizer that fits a language.
-- `nearest_translation`: chooses the translation that is most similar to a reference.
 - `compare_translations`: compares two systems by paired bootstrap resampling, as `Comparison`.
 - `score_placeholders`: counts copied placeholders, as `PlaceholderScores`.
 - `score_text`: scores a `Translator` on a `ParallelText`. `describe_bleu`: formats the scores in

@@ -2,7 +2,6 @@
 from keras_transformer.evaluation.bleu import score_translations as score_translations
 from keras_transformer.evaluation.bleu import TranslationScores as TranslationScores
 from keras_transformer.evaluation.bleu import tokenizer_of as tokenizer_of
-from keras_transformer.evaluation.bleu import nearest_translation as nearest_translation
 from keras_transformer.evaluation.comparison import compare_translations as compare_translations
 from keras_transformer.evaluation.comparison import Comparison as Comparison
 from keras_transformer.evaluation.placeholders import score_placeholders as score_placeholders

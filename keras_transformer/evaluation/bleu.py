@@ -1,6 +1,5 @@
 """Scores of translations, computed by sacreBLEU and reported with its signatures."""
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -169,37 +168,6 @@ def score_translations(
     )
 
 
-def nearest_translation(
-    hypotheses: Sequence[str],
-    reference: str,
-    tokenize: str | None = None,
-    language: str | None = None,
-) -> str:
-    """Choose the translation of a sentence that is nearest to its reference, by BLEU.
-
-    A model that trains on these translations learns from both another model and people: the
-    sequence-level interpolation of Kim and Rush (2016). BLEU is computed for one sentence: n-grams
-    longer than it do not count, and counts of 0 are smoothed.
-
-    Args:
-        hypotheses: the translations, best first, such as the results of a beam.
-        reference: the reference.
-        tokenize: sacreBLEU's tokenizer, as for `score_translations`.
-        language: code of the translations' language.
-
-    Returns:
-        The translation; the first of equally near ones.
-
-    Raises:
-        UserError: if there is no translation, or if the tokenizer is unknown, does not fit the
-            language, or is not installed.
-    """
-    hypotheses = check_strings("hypotheses", hypotheses)
-    check_lengths(hypotheses, [])
-    bleu = _sentence_bleu(tokenize, language)
-    return max(hypotheses, key=lambda x: bleu.sentence_score(x, [reference]).score)
-
-
 def make_metrics(tokenize: str | None, language: str | None) -> dict[str, Any]:
     """Return sacreBLEU's metrics by their names in `TranslationScores`."""
     # Import sacreBLEU here: training does not need it.
@@ -214,12 +182,7 @@ def make_metrics(tokenize: str | None, language: str | None) -> dict[str, Any]:
     return {"bleu": bleu, "chrf": CHRF(), "chrf_plus_plus": CHRF(word_order=2), "ter": ter}
 
 
-@functools.cache  # A tokenizer may load a dictionary, and there is one call per sentence.
-def _sentence_bleu(tokenize: str | None, language: str | None) -> Any:
-    return _bleu(tokenize, language, effective_order=True)
-
-
-def _bleu(tokenize: str | None, language: str | None, effective_order: bool = False) -> Any:
+def _bleu(tokenize: str | None, language: str | None) -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize is not None:
@@ -227,7 +190,7 @@ def _bleu(tokenize: str | None, language: str | None, effective_order: bool = Fa
     tokenize = tokenize or tokenizer_of(language)
     try:
         # force: omit the warning about tokenized text if it is tokenized on purpose.
-        return BLEU(tokenize=tokenize, force=tokenize == "none", effective_order=effective_order)
+        return BLEU(tokenize=tokenize, force=tokenize == "none")
     except (RuntimeError, OSError) as error:
         raise UserError(_what_is_missing(tokenize, error)) from error
 

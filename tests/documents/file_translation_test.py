@@ -363,7 +363,6 @@ def test_the_report_has_one_line_for_all_unknown_letters_and_is_the_same_after_a
             ["a.txt", "-o", "c.txt", "--n-best", "2"],
             r"--n-best: expected without `-o`",
         ),
-        (["a.txt", "-o", "c.txt", "--nearest-to", "x"], "--nearest-to.*: expected without `-o`"),
         (["a.txt", "-o", "c.txt", "--split", "none"], "--split: expected without `-o`"),
         (["a.txt", "-o", "c.txt", "--markup", "html"], "--markup: expected without `-o`"),
         (["a.txt", "-o", "c.txt", "--check", "--buffer-size", "1"], "--check, --buffer-size.*:"),

@@ -9,7 +9,6 @@ import pytest
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation.bleu import (
     check_tokenizer,
-    nearest_translation,
     score_translations,
     tokenizer_of,
 )
@@ -123,22 +122,6 @@ def test_unequal_counts_and_unknown_tokenizers_are_refused(
     with pytest.raises(ValueError, match=message) as error:
         score_translations(hypotheses, references, tokenize)
     assert "\n" not in str(error.value)
-
-
-def test_the_nearest_translation_has_the_highest_smoothed_bleu():
-    reference = "Ein Hund rennt."
-    others = ["Der Hund läuft.", "Ein Hund rennt durch den Park."]
-    assert nearest_translation([*others, reference], reference) == reference
-    # Of two words there are no three in a row, which would make each BLEU 0.
-    assert nearest_translation(["x y", "a x", "a b"], "a b", tokenize="none") == "a b"
-    # Equally near ones: the first, which the model finds the likeliest.
-    assert nearest_translation(["x a", "a x"], "a b") == "x a"
-    # Chinese has no spaces between its words.
-    assert nearest_translation(["打印", "打开文件夹"], "打开文件", language="zh") == "打开文件夹"
-    with pytest.raises(UserError, match="at least one"):
-        nearest_translation([], reference)
-    with pytest.raises(UserError, match="zh"):
-        nearest_translation(["打开"], "打开", tokenize="13a", language="zh")
 
 
 @pytest.mark.parametrize(
