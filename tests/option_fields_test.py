@@ -59,7 +59,7 @@ PARSING = tuple(
     """
     --tags --tag-loss-weight --collapse-unary --no-collapse-unary
     --extra-trees
-    --extra-ratio --constituents --no-constituents --constituent-steps
+    --extra-ratio --constituents --no-constituents
     --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
     --tag-dictionary --extra-length
     --beam-size --alpha --val-sentences
@@ -94,7 +94,7 @@ ADDED = {
     *("decoder", "zero_start"),
 }
 OF_TREES = {
-    *("extra_ratio", "constituents", "constituent_steps", "tag_dictionary"),
+    *("extra_ratio", "constituents", "tag_dictionary"),
     *("deterministic_attention", "linearization", "tags", "tag_loss_weight"),
     *("extra_length", "beam_size", "alpha", "val_sentences"),
 }

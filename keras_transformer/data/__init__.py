@@ -22,8 +22,7 @@ Batches (section 5.1)
 
 - `TokenStore`: a tokenized corpus on disk.
 - `plan_batches`: the stage of a training, with `BatchingOptions`.
-- `TokenBatches`: batches with about equal numbers of tokens, for `fit`. `StagedBatches`: batches of
-  one text, followed by batches of another.
+- `TokenBatches`: batches with about equal numbers of tokens, for `fit`.
 """
 
 from keras_transformer.namespace import load_on_demand

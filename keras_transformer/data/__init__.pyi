@@ -24,4 +24,3 @@ from keras_transformer.data.preprocessor import TranslationPreprocessor as Trans
 from keras_transformer.data.token_store import TokenStore as TokenStore
 from keras_transformer.data.batching import plan_batches as plan_batches
 from keras_transformer.data.batching import TokenBatches as TokenBatches
-from keras_transformer.data.staged_batches import StagedBatches as StagedBatches

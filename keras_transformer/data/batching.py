@@ -8,7 +8,6 @@ import numpy as np
 
 from keras_transformer.data.batch_planner import BatchingOptions, EpochPlans
 from keras_transformer.data.prefetch import Prefetcher, infinite_dataset
-from keras_transformer.data.staged_batches import StagedBatches
 from keras_transformer.data.token_source import PlannedBatch, SampledTokens, Samplers, StoredTokens
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, START_ID
@@ -40,10 +39,9 @@ def plan_batches(
     num_replicas: int = 1,
     shard: tuple[int, int] = (0, 1),
     few_shapes_first: bool = True,
-    first: "tuple[TokenStore, int] | None" = None,
     samplers: Samplers | None = None,
     source_end: bool = True,
-) -> "tuple[TokenBatches | StagedBatches, TokenBatches]":
+) -> "tuple[TokenBatches, TokenBatches]":
     """Plan the batches of a training and its validation (section 5.1).
 
     Args:
@@ -56,42 +54,27 @@ def plan_batches(
         shard: `(i, n)`: the part of each batch that this process reads.
         few_shapes_first: whether the first epochs use few shapes, and more are added when they pay
             off.
-        first: tuple of a `TokenStore` and a number of updates: the text for the first updates,
-            before `train_store`. Its batches have their own shapes.
         samplers: samplers for the training text: see `TokenBatches`.
         source_end: whether sources end with the end token.
 
     Returns:
-        The tuple `(train_batches, val_batches)` of `TokenBatches`. With `first`, `train_batches`
-        are `StagedBatches`.
+        The tuple `(train_batches, val_batches)` of `TokenBatches`.
 
     Raises:
         UserError: as for `TokenBatches`.
     """
     alike = {"rows_multiple": num_replicas, "shard": shard, "source_end": source_end}
-
-    def planned(store):
-        batches = TokenBatches(
-            store,
-            options.batch_tokens,
-            options.num_shapes,
-            seed=seed,
-            accumulate=accumulate,
-            compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
-            samplers=samplers,
-            **alike,
-        )
-        _log_plan(batches)
-        return batches
-
-    if first:
-        first_store, updates = first
-        logger.info("For the first %d updates:", updates)
-        first_batches = planned(first_store)
-        logger.info("After them:")
-        train_batches = StagedBatches(first_batches, updates * accumulate, planned(train_store))
-    else:
-        train_batches = planned(train_store)
+    train_batches = TokenBatches(
+        train_store,
+        options.batch_tokens,
+        options.num_shapes,
+        seed=seed,
+        accumulate=accumulate,
+        compile_batches=_COMPILE_BATCHES if few_shapes_first else 0,
+        samplers=samplers,
+        **alike,
+    )
+    _log_plan(train_batches)
     val_batches = TokenBatches(
         val_store, options.batch_tokens, _VALIDATION_SHAPES, training=False, **alike
     )
@@ -285,14 +268,6 @@ class TokenBatches(keras.utils.PyDataset):
         """
         epoch, index = self.plans.position(steps)
         return epoch + index / self.plans.num_batches(epoch)
-
-    def passes(self, steps: int) -> "list[tuple[TokenBatches, float]]":
-        """Return how many epochs of the store the first batches take, as a list of one tuple.
-
-        Args:
-            steps: the number of batches.
-        """
-        return [(self, self.epochs(steps))]
 
     def target_tokens(self, steps: int) -> float:
         """Return the number of target tokens, end tokens included, in the first batches.

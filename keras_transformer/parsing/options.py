@@ -43,8 +43,6 @@ class TreeOptions:
     """Number of extra trees per tree of the treebank."""
     constituents: bool = False
     """Also train on each constituent as a sentence of its own, for small treebanks."""
-    constituent_steps: int = 0
-    """Train on constituents only in this number of first updates, and then only on whole trees."""
     deterministic_attention: bool = True
     """Add the vector of the next word to the decoder's input: see
     `kt.parsing.DeterministicAttention`. The paper's decoder only has learned attention."""
@@ -62,7 +60,7 @@ class TreeOptions:
             UserError: if an option is out of its range, or options contradict each other.
         """
         positive_number("extra_ratio", self.extra_ratio)
-        check_optional(whole_number, self, "constituent_steps", "tag_dictionary")
+        check_optional(whole_number, self, "tag_dictionary")
         check_choice("tags", self.tags, ("tree", "none"))
         weight = self.tag_loss_weight
         if weight is not None and (self.tags == "none" or not self.deterministic_attention):

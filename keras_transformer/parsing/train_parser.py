@@ -82,11 +82,8 @@ def train_parser(
     pairs = make_tree_pairs(train, options.trees, extra)
     val_pairs = TreePairs(val, linearization=pairs.linearization)
     tokenizer, symbols = make_tree_tokenizer(pairs, context)
-    # Constituents may be used in the first part of the training only.
-    steps = options.trees.constituent_steps
-    first = (pairs.with_constituents(), steps) if steps else None
     words = WordTokenizer(tokenizer)
-    batches = make_batches(pairs, val_pairs, words, context, symbols, first)
+    batches = make_batches(pairs, val_pairs, words, context, symbols)
 
     # Model (section 3), optimizer (5.3), regularization (5.4)
     sizes = parser_hyperparameters(tokenizer, symbols, options.trees)
@@ -169,17 +166,7 @@ def make_tree_pairs(
         train: a `Treebank`.
         options: `TreeOptions`.
         extra: a second `Treebank`, such as the output of another parser.
-
-    Raises:
-        UserError: if `constituent_steps` is negative, or `constituents` is set too.
     """
-    steps = options.constituent_steps
-    if steps < 0 or (steps and options.constituents):
-        raise UserError(
-            "`constituent_steps` must be 0 or larger, and 0 with `constituents`, which trains on "
-            f"constituents to the end. Received: constituents={options.constituents}, "
-            f"constituent_steps={steps}"
-        )
     return TreePairs(
         train,
         extra=extra,

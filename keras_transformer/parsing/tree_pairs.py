@@ -1,6 +1,5 @@
 """Trees as training pairs: the words that a parser reads, and the symbols that it predicts."""
 
-import copy
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -124,13 +123,6 @@ class TreePairs:
             for treebank in self._copies()
             for tree in treebank
         )
-
-    def with_constituents(self) -> "TreePairs":
-        """Return the pairs of the same trees and of their constituents."""
-        pairs = copy.copy(self)
-        pairs.constituents = True
-        vars(pairs).pop("_length", None)
-        return pairs
 
     @cached_property
     def survey(self) -> TreeSurvey:

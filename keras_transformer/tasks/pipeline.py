@@ -133,7 +133,6 @@ def make_batches(
     tokenizer: Any,
     context: TrainingContext,
     target_tokenizer: Any = None,
-    first: tuple[Any, int] | None = None,
     max_tokens: int | None = None,
     source_end: bool = True,
 ) -> Batches:
@@ -147,8 +146,6 @@ def make_batches(
         tokenizer: the `Tokenizer`.
         context: the `TrainingContext`.
         target_tokenizer: the tokenizer of the targets. Defaults to `tokenizer`.
-        first: tuple of pairs and a number of updates: the pairs to train on for that long, before
-            `train`. None: `train` from the beginning.
         max_tokens: leave out pairs with a sentence of more tokens. None: no limit.
         source_end: whether sources end with the end token.
 
@@ -170,8 +167,6 @@ def make_batches(
     context.check_settings({**context.settings, **fingerprints})
 
     texts = {"train": train, "val": val}
-    if first:
-        texts["first"], updates = first
     sampling = options.batching.subword_sampling
     samplers = _samplers(*tokenizers, sampling) if sampling else None
     stores = dict(zip(texts, _tokenize(texts, (*tokenizers, max_tokens), context)))
@@ -184,7 +179,6 @@ def make_batches(
         num_replicas=context.devices.num_replicas,
         shard=context.devices.shard,
         few_shapes_first=context.few_shapes_first,
-        first=(stores["first"], updates) if first else None,
         samplers=samplers,
         source_end=source_end,
     )

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,18 +35,18 @@ _BATCHES_PER_PROGRAM = 200
 
 
 class PlannedBatches(Protocol):
-    """The planned batches of a training, such as `TokenBatches` or `StagedBatches`."""
+    """The planned batches of a training, such as `TokenBatches`."""
 
     accumulate: int
     shapes: np.ndarray
+    tokens: Any  # `StoredTokens` or `SampledTokens`
+    plans: Any  # `EpochPlans`
 
     def pairs_of_step(self, step: int) -> np.ndarray: ...
 
     def stream(self, start_step: int = 0) -> Any: ...
 
     def epochs(self, steps: int) -> float: ...
-
-    def passes(self, steps: int) -> Sequence[tuple[Any, float]]: ...
 
     def target_tokens(self, steps: int) -> float: ...
 

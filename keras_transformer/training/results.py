@@ -55,7 +55,7 @@ def training_facts(
 
     Args:
         model: the trained model.
-        train_batches: its `TokenBatches`, or `StagedBatches`.
+        train_batches: its `TokenBatches`.
         context: the `TrainingContext`.
         fitted: the result of `fit`.
         hyperparameters: hyperparameters of the model and its training.
@@ -66,12 +66,10 @@ def training_facts(
     optimizer = model.optimizer
     batches = int(optimizer.batches.numpy())
     vocabulary_size = model.config.vocabulary_size
-
-    def flops(batches: Any) -> float:
-        sources, targets = batches.tokens.mean_lengths
-        counts = batches.plans.counts
-        return training_flops(hyperparameters, vocabulary_size, sources, targets, counts)
-
+    epochs = train_batches.epochs(batches)
+    sources, targets = train_batches.tokens.mean_lengths
+    counts = train_batches.plans.counts
+    flops = training_flops(hyperparameters, vocabulary_size, sources, targets, counts)
     target_tokens = train_batches.target_tokens(batches)
     return {
         "backend": keras.backend.backend(),
@@ -80,10 +78,8 @@ def training_facts(
         "skipped_updates": int(optimizer.num_skipped.numpy()),
         "parameters": model.count_params(),
         "hyperparameters": dict(hyperparameters),
-        "epochs": round(float(train_batches.epochs(batches)), 2),
-        "training_flops": sum(
-            epochs * flops(stage) for stage, epochs in train_batches.passes(batches) if epochs
-        ),
+        "epochs": round(float(epochs), 2),
+        "training_flops": epochs * flops,
         "seconds": round(time.time() - context.began + context.start.seconds),
         "seconds_of_fit": round(fitted.seconds),
         "target_tokens_per_second": round(float(target_tokens / fitted.seconds)),

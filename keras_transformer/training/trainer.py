@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class Batches(NamedTuple):
     """The planned training and validation batches."""
 
-    train: Any  # `TokenBatches` or `StagedBatches`
+    train: Any  # `TokenBatches`
     val: Any  # `TokenBatches`
     # Fingerprints of texts and tokenizers, which must not change when the training resumes.
     fingerprints: dict[str, Any]

@@ -227,7 +227,7 @@ def test_counts_of_tokens_are_of_an_epoch_and_not_of_the_store(tmp_path):
     store = TokenStore.build(tmp_path / "store", mixture, Words())
     training = TokenBatches(store, 500, 3)
     assert training.plans.counts.sum() == pytest.approx(25)
-    assert training.passes(len(training)) == [(training, 1)]
+    assert training.epochs(len(training)) == 1
     # Those of validation, whose epochs are all the same, are exact.
     validation = TokenBatches(store, 500, 3, training=False)
     batches = [validation.batch(epoch, i) for epoch in (0, 5) for i in range(len(validation))]

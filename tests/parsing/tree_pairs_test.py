@@ -80,9 +80,7 @@ def test_constituents_of_more_than_one_word():
     # They are no sentences for the vocabulary.
     assert list(pairs.sentences()) == ["the dog runs home .", "o"]
     whole = TreePairs(one)
-    assert len(whole) == 2 and list(whole.with_constituents()) == list(pairs)
-    assert len(whole.with_constituents()) == 4 and len(whole) == len(list(whole)) == 2
-    assert whole.with_constituents().fingerprint() == pairs.fingerprint()
+    assert len(whole) == len(list(whole)) == 2 and whole.fingerprint() != pairs.fingerprint()
 
 
 def test_a_unary_chain_over_a_word_is_no_constituent_of_more_than_one():

@@ -167,54 +167,6 @@ def test_a_training_that_is_at_its_end_comes_to_the_same(texts, tmp_path, choice
     assert not all(map(np.array_equal, first.model.get_weights(), checkpoint.get_weights()))
 
 
-@pytest.mark.slow
-def test_constituents_for_the_first_updates_stopped_and_resumed(texts, tmp_path, monkeypatch):
-    train, val = (
-        kt.parsing.Treebank.from_file(texts / f"{split}.mrg") for split in ("train", "val")
-    )
-    parsing = {"beam_size": 1, "extra_length": 30, "val_sentences": 1, "constituent_steps": 3}
-
-    def weights(name, **options):
-        seen.clear()
-        folder = tmp_path / name
-        kt.ConstituencyParser.train(
-            *(train, val), **{**SMALL, "output_dir": folder, **parsing, **options}
-        )
-        state = list_states(folder / "checkpoints")[-1]
-        model = kt.ConstituencyParser.from_preset(folder / "model").model
-        kt.training.load_weights(model, state)
-        return model.get_weights(), json.loads((folder / "results.json").read_text())
-
-    seen, batch = set(), kt.data.TokenBatches.batch
-
-    def watched(self, epoch, index):
-        if self.training:
-            seen.add(len(self.store))
-        return batch(self, epoch, index)
-
-    monkeypatch.setattr(kt.data.TokenBatches, "batch", watched)
-    whole, results = weights("whole", steps=5)
-    pairs = kt.parsing.TreePairs(train)
-    assert seen == {len(pairs), len(pairs.with_constituents())}
-    assert 0 < results["epochs"] < 5 and results["training_flops"] > 0
-    weights("parts", steps=2)
-    parts, again = weights("parts", steps=5, resume=True)
-    assert seen == {len(pairs), len(pairs.with_constituents())}
-    assert all(map(np.array_equal, whole, parts))
-    assert again["epochs"] == results["epochs"]
-    assert again["training_flops"] == results["training_flops"]
-    message = "Expected: constituent_steps=3. Received: constituent_steps=4."
-    with pytest.raises(kt.UserError, match=message):
-        weights("parts", steps=6, resume=True, constituent_steps=4)
-
-
-def test_constituents_to_the_end_or_at_first(texts, tmp_path):
-    train = kt.parsing.Treebank.from_file(texts / "val.mrg")
-    for options in ({"constituents": True, "constituent_steps": 3}, {"constituent_steps": -1}):
-        with pytest.raises(kt.UserError, match="`constituent_steps` must be .*steps=(3|-1)"):
-            kt.ConstituencyParser.train(train, train, output_dir=tmp_path, **options)
-
-
 SMALL_PARSER = {"beam_size": 1, "extra_length": 30, "val_sentences": 2}
 
 
