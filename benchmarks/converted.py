@@ -20,7 +20,7 @@ from timing import matrix_product_speed
 import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.corpora import load_parallel_text
-from keras_transformer.export.marian import export_marian
+from keras_transformer.export.to_hf_marian import export_marian
 from keras_transformer.export.tokenizer_files import pieces_of
 
 # A separate process, because only the tensorflow backend can write a SavedModel.

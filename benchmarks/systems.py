@@ -96,7 +96,7 @@ class CTranslate2:
     def __init__(self, model, pieces, search, threads):
         import ctranslate2
 
-        from keras_transformer.export.ctranslate2 import ctranslate2_spec
+        from keras_transformer.export.to_ctranslate2 import ctranslate2_spec
 
         self.name = f"CTranslate2 {ctranslate2.__version__}"
         self.pieces = pieces

@@ -33,7 +33,7 @@ SHARE_TO_FIND = 0.95
 # A file of the package -> pairs of what is there, once, and what is put in its place.
 FAULTS = {
     # Other people's models
-    "convert/weights.py": [
+    "convert/weight_mapping.py": [
         ("is_transposed else values\n        shape", "is_transposed else -values\n        shape"),
         ("np.take(values, np.argsort(order), axis)", "np.take(values, order, axis)"),
         ("reshape(2, -1).T.ravel()", "reshape(-1, 2).T.ravel()"),
@@ -462,7 +462,7 @@ FAULTS = {
         ("is_searched = has_tokens & ~", "is_searched = ~"),
         ("out_type=tf.int32, add_eos=add_eos", "out_type=tf.int32"),
     ],
-    "export/ctranslate2.py": [
+    "export/to_ctranslate2.py": [
         ("scale_embeddings = config.scale_embeddings", "scale_embeddings = False"),
     ],
 }

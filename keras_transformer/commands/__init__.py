@@ -34,7 +34,7 @@ COMMANDS = {
     "train": _Command("Train a model: train translation, train parsing", True),
     "score": _Command("Score given translations, line by line"),
     "evaluate": _Command("Score a model on a test set", True),
-    "export": _Command("Write a model as a SavedModel, CTranslate2, Marian or ONNX", True),
+    "export": _Command("Write a model as a SavedModel, CTranslate2 or Marian", True),
     "explain": _Command("Draw attention, alignment and beam for a sentence", True),
     "convert": _Command("Write another library's model as a preset"),
     "list": _Command("List the available presets", module="list_presets"),

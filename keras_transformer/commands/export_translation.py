@@ -15,10 +15,9 @@ class Options(ProgressOptions):
     """Model folder, such as runs/x/model, or hf://user/repository."""
     output: Path
     """Folder to write, such as runs/x/saved_model."""
-    format: Literal["saved_model", "ctranslate2", "marian", "marian_npz", "onnx"] = "saved_model"
+    format: Literal["saved_model", "ctranslate2", "marian", "marian_npz"] = "saved_model"
     """A TensorFlow SavedModel with tokenizer and search inside; CTranslate2; Marian for
-    HuggingFace's transformers; Marian's own files; or ONNX files of the encoder and a step of the
-    decoder."""
+    HuggingFace's transformers; or Marian's own files."""
     n_best: int | None = None
     """For a SavedModel: the number of translations that its signature n_best returns. Defaults to
     the beam size."""

@@ -1,4 +1,4 @@
-from keras_transformer.convert.from_marian import marian as marian
+from keras_transformer.convert.from_hf_marian import marian as marian
 from keras_transformer.convert.from_fairseq import m2m100 as m2m100
 from keras_transformer.convert.from_fairseq import fsmt as fsmt
 from keras_transformer.convert.from_ctranslate2 import ctranslate2 as ctranslate2

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer.convert.weights import assign_embeddings
+from keras_transformer.convert.weight_mapping import assign_embeddings
 from keras_transformer.data.sentencepiece_model import RESERVED
 from keras_transformer.errors import UserError, brief
 from keras_transformer.models.transformer import Transformer

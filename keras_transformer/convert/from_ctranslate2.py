@@ -11,7 +11,7 @@ from keras_transformer.convert.ctranslate2_architecture import Architecture, arc
 from keras_transformer.convert.ctranslate2_files import CTranslate2Files, Variables, read_files
 from keras_transformer.convert.embedding_tables import Tables, VocabPermutation, reserve
 from keras_transformer.convert.hf_checkpoint import find_folder
-from keras_transformer.convert.weights import (
+from keras_transformer.convert.weight_mapping import (
     assign,
     check_size,
     halves_to_interleaved,

@@ -8,7 +8,7 @@ from keras_transformer.convert.embedding_tables import Tables, VocabPermutation,
 from keras_transformer.convert.generation import forced_prefix, generation_option, generation_search
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.m2m_vocabulary import M2mVocabulary, read_vocabulary
-from keras_transformer.convert.weights import (
+from keras_transformer.convert.weight_mapping import (
     TABLES,
     TORCH_NORM_EPSILON,
     assign,

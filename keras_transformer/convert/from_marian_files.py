@@ -17,7 +17,7 @@ from keras_transformer.convert.marian_files import (
     read_yaml,
 )
 from keras_transformer.convert.marian_names import marian_name
-from keras_transformer.convert.weights import (
+from keras_transformer.convert.weight_mapping import (
     ACTIVATIONS,
     assign,
     check_size,

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformer.convert.embedding_tables import VocabPermutation
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint
-from keras_transformer.convert.weights import is_finite
+from keras_transformer.convert.weight_mapping import is_finite
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import (
     BannedTokens,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from keras_transformer.convert.weights import check_size, is_finite
+from keras_transformer.convert.weight_mapping import check_size, is_finite
 from keras_transformer.errors import UserError, brief
 from keras_transformer.files import read_json
 from keras_transformer.presets.location import HUGGING_FACE, download_repository

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.convert.weights import is_finite
+from keras_transformer.convert.weight_mapping import is_finite
 from keras_transformer.errors import UserError, brief
 from keras_transformer.files import open_zip, temporary_folder, user_cache
 from keras_transformer.presets.location import CONFIG, list_repository

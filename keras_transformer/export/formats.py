@@ -13,10 +13,9 @@ from keras_transformer.translation.translator import Translator
 # A format -> module of this package and its function of a translator, a path and options.
 _HOMES = {
     "saved_model": ("saved_model", "export_translator"),
-    "ctranslate2": ("ctranslate2", "export_ctranslate2"),
-    "marian": ("marian", "export_marian"),
-    "marian_npz": ("marian_npz", "export_marian_npz"),
-    "onnx": ("onnx", "export_onnx"),
+    "ctranslate2": ("to_ctranslate2", "export_ctranslate2"),
+    "marian": ("to_hf_marian", "export_marian"),
+    "marian_npz": ("to_marian", "export_marian_npz"),
 }
 
 
@@ -26,7 +25,7 @@ def export_as(translator: Translator, path: str | Path, format: str, **options: 
     Args:
         translator: a `Translator`.
         path: the folder to write, completely or not at all.
-        format: `"saved_model"`, `"ctranslate2"`, `"marian"`, `"marian_npz"` or `"onnx"`.
+        format: `"saved_model"`, `"ctranslate2"`, `"marian"` or `"marian_npz"`.
         **options: arguments of the function that writes the format.
 
     Raises:

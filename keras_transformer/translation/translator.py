@@ -353,11 +353,9 @@ class Translator(Task):
             num_results: for a SavedModel, the number of translations of its signature `n_best`.
             format: `"saved_model"`, for TensorFlow, with tokenizer and search inside;
                 `"ctranslate2"`, for CTranslate2; `"marian"`, for HuggingFace's class
-                `MarianMTModel`; `"marian_npz"`, for Marian itself; or `"onnx"`, the encoder and a
-                step of the decoder.
-            **options: arguments of the function that writes the format: `export_translator`,
-                `export_ctranslate2`, `export_marian`, `export_marian_npz` or `export_onnx` in the
-                module of `keras_transformer.export` with the name of the format.
+                `MarianMTModel`; or `"marian_npz"`, for Marian itself.
+            **options: arguments of the function that writes the format: see
+                `keras_transformer.export`.
 
         Raises:
             UserError: if there is no such format or option, or the format cannot hold the model.

@@ -6,7 +6,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.commands import main
 from tests.convert.from_m2m100_test import make_folder
-from tests.convert.marian_folder import random_config, write_folder
+from tests.convert.hf_marian_folder import random_config, write_folder
 
 pytestmark = pytest.mark.once
 pytest.importorskip("transformers")

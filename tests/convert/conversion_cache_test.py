@@ -9,12 +9,12 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.commands import main
-from keras_transformer.convert import from_marian
+from keras_transformer.convert import from_hf_marian
 from keras_transformer.convert.conversion_cache import as_preset, conversions
 from keras_transformer.files import temporary_folder
 from keras_transformer.presets.registry import card_of, summaries
+from tests.convert.hf_marian_folder import random_config, spm, vocabulary, write_folder
 from tests.convert.local_hub import local_hub
-from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
 from tests.convert.marian_reference import Reference
 
 pytestmark = pytest.mark.once
@@ -44,13 +44,13 @@ def opus(written, tmp_path):
 
 def count_conversions(monkeypatch):
     """Return a list that gets an item for each model that is converted from now on."""
-    converted, convert = [], from_marian.convert_marian
+    converted, convert = [], from_hf_marian.convert_marian
 
     def counted(folder):
         converted.append(folder)
         return convert(folder)
 
-    monkeypatch.setattr(from_marian, "convert_marian", counted)
+    monkeypatch.setattr(from_hf_marian, "convert_marian", counted)
     return converted
 
 

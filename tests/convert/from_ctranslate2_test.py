@@ -9,7 +9,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.convert.ctranslate2_files import _read_binary
-from keras_transformer.export.ctranslate2 import export_ctranslate2
+from keras_transformer.export.to_ctranslate2 import export_ctranslate2
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.translation.scoring import teacher_forced
 from tests.convert.ctranslate2_models import (

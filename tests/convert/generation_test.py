@@ -16,8 +16,8 @@ from keras_transformer.convert.hf_checkpoint import open_checkpoint
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.convert.from_marian_test import NEW_TOKENS, Both, check_same
-from tests.convert.marian_folder import random_config
+from tests.convert.from_hf_marian_test import NEW_TOKENS, Both, check_same
+from tests.convert.hf_marian_folder import random_config
 
 CONFIG = {**random_config(1), "has_start": False, "has_bias": True}
 PAD = CONFIG["vocab_size"] - 1

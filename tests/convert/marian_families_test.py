@@ -10,7 +10,7 @@ import json
 import pytest
 
 import keras_transformer as kt
-from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
+from tests.convert.hf_marian_folder import random_config, spm, vocabulary, write_folder
 from tests.helpers import assert_close
 from tests.small_corpus import sentence_pairs
 

@@ -32,7 +32,7 @@ def test_memory_is_a_few_times_the_weights(form, most, tmp_path):
     pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
 
-    from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
+    from tests.convert.hf_marian_folder import random_config, spm, vocabulary, write_folder
 
     names = vocabulary((spm(0), spm(1)), size=32000)
     base = {

@@ -7,7 +7,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.export.exported_folder import exported_folder
 from keras_transformer.presets.location import EXPORT_MARK
-from tests.export.marian_npz_test import translator
+from tests.export.to_marian_test import translator
 from tests.small_corpus import new_model, tokenizer
 
 pytestmark = pytest.mark.once
@@ -22,20 +22,20 @@ FOREIGN = {
 
 def test_an_export_replaces_an_earlier_one(tmp_path):
     for name in ("a", "b"):
-        with exported_folder(tmp_path / "model", "onnx", ["a", "b"]) as folder:
+        with exported_folder(tmp_path / "model", "marian_npz", ["a", "b"]) as folder:
             folder.mkdir()
             (folder / name).touch()
     assert {x.name for x in (tmp_path / "model").iterdir()} == {"b", EXPORT_MARK}
     mark = json.loads((tmp_path / "model" / EXPORT_MARK).read_text())
-    assert mark == {"library": "keras_transformer", "format": "onnx"}
+    assert mark == {"library": "keras_transformer", "format": "marian_npz"}
 
 
 @pytest.mark.parametrize("mark", ["", "[]", '{"format": "marian"}'])
 def test_an_export_to_another_format_is_not_replaced(tmp_path, mark):
     (tmp_path / "a").touch()
     (tmp_path / EXPORT_MARK).write_text(mark)
-    with pytest.raises(kt.UserError, match="an export to onnx that .* a folder with a, keras"):
-        with exported_folder(tmp_path, "onnx", ["a", "b"]):
+    with pytest.raises(kt.UserError, match="an export to .* a folder with a, keras"):
+        with exported_folder(tmp_path, "marian_npz", ["a", "b"]):
             pytest.fail("began")
 
 

@@ -15,7 +15,7 @@ from keras_transformer.training.processes import Processes
 from keras_transformer.untranslated import SYMBOLS
 from tests.convert import from_fsmt_test, from_m2m100_test
 from tests.convert.fairseq_folders import text
-from tests.convert.marian_folder import random_config, spm, vocabulary, write_folder
+from tests.convert.hf_marian_folder import random_config, spm, vocabulary, write_folder
 from tests.helpers import to_numpy
 from tests.parsing.small_trees import new_parser
 from tests.small_corpus import sentence_pairs, tokenizer

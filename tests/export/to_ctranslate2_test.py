@@ -12,7 +12,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.export.ctranslate2 import ctranslate2_converter, export_ctranslate2
+from keras_transformer.export.to_ctranslate2 import ctranslate2_converter, export_ctranslate2
 from keras_transformer.presets.location import EXPORT_MARK
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.decoding.search_functions import greedy_search

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from keras_transformer.convert.weights import (
+from keras_transformer.convert.weight_mapping import (
     ACTIVATIONS,
     TORCH_NORM_EPSILON,
     foreign_layout,

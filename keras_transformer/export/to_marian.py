@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.convert.marian_names import marian_name
-from keras_transformer.convert.weights import (
+from keras_transformer.convert.weight_mapping import (
     ACTIVATIONS,
     foreign_layout,
     halves_to_interleaved,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.convert.weights import (
+from keras_transformer.convert.weight_mapping import (
     assign,
     assign_embeddings,
     foreign_layout,

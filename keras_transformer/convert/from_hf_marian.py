@@ -17,7 +17,7 @@ from keras_transformer.convert.generation import (
 )
 from keras_transformer.convert.hf_checkpoint import HFCheckpoint, open_checkpoint
 from keras_transformer.convert.marian_files import is_marian, repository_files
-from keras_transformer.convert.weights import (
+from keras_transformer.convert.weight_mapping import (
     TABLES,
     TORCH_NORM_EPSILON,
     assign,

@@ -17,9 +17,9 @@ from keras_transformer.convert.generation import generation_search
 from keras_transformer.convert.hf_checkpoint import open_checkpoint
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.export.marian import _generation, export_marian
+from keras_transformer.export.to_hf_marian import _generation, export_marian
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
-from tests.convert.marian_folder import pieces_of, random_config, spm, vocabulary, write_folder
+from tests.convert.hf_marian_folder import pieces_of, random_config, spm, vocabulary, write_folder
 from tests.helpers import assert_close, some_slow
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 

@@ -14,7 +14,7 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer.data.preprocessor import check_tags_in_text
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
-from tests.convert.marian_folder import (
+from tests.convert.hf_marian_folder import (
     pieces_of,
     random_config,
     spm,
