@@ -405,7 +405,7 @@ FAULTS = {
         ("row.length <= cutoff_length", "row.length < cutoff_length"),
         ("row.crossing <= 2", "row.crossing < 2"),
     ],
-    "evaluation/bleu.py": [
+    "evaluation.py": [
         (
             'return [check_strings("references", given)]',
             'return [[x] for x in check_strings("references", given)]',

@@ -10,8 +10,12 @@ import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, given
 from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.text_files import read_lines, uncompressed_name
-from keras_transformer.evaluation.bleu import check_lengths, make_metrics, score_translations
-from keras_transformer.evaluation.comparison import compare_translations
+from keras_transformer.evaluation import (
+    compare_translations,
+    make_metrics,
+    score_translations,
+    validate_lengths,
+)
 from keras_transformer.files import atomic_write, check_writable, sibling_path
 
 
@@ -88,7 +92,7 @@ def main(options: Options) -> None:
     # Errors in these are raised before the search.
     make_metrics(*how[1:])
     others = None if options.against is None else [*read_lines(options.against)]
-    check_lengths(sources if others is None else others, references)
+    validate_lengths(sources if others is None else others, references)
 
     hypotheses = translator(sources, split=None)
     scores = score_translations(hypotheses, *how)

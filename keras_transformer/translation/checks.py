@@ -17,7 +17,7 @@ import numpy as np
 from keras_transformer.data.language_selection import check_selected
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, split_sentences
-from keras_transformer.evaluation.placeholders import placeholders
+from keras_transformer.evaluation import placeholders
 from keras_transformer.translation.scoring import teacher_forced
 from keras_transformer.translation.texts import tags_and_texts
 from keras_transformer.validation import check_one_per_source, check_strings

@@ -10,7 +10,7 @@ from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
 from keras_transformer.data.preprocessor import TranslationPreprocessor, check_tags_in_text
 from keras_transformer.data.reserved_symbols import with_symbols
 from keras_transformer.errors import UserError
-from keras_transformer.evaluation.bleu import TranslationScores, score_translations
+from keras_transformer.evaluation import TranslationScores, score_translations
 from keras_transformer.tasks.init_from_preset import (
     initial_preprocessor,
     initial_preset,

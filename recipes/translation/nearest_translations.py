@@ -16,7 +16,7 @@ from sacrebleu.metrics.bleu import BLEU
 import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.text_files import decode_lines, read_lines
-from keras_transformer.evaluation.bleu import check_tokenizer, tokenizer_of
+from keras_transformer.evaluation import bleu_tokenizer, validate_tokenizer
 
 
 @dataclass(kw_only=True)
@@ -30,8 +30,8 @@ class Options:
 
 
 def main(options: Options) -> None:
-    tokenize = options.tokenize or tokenizer_of(options.language)
-    check_tokenizer(tokenize, options.language)
+    tokenize = options.tokenize or bleu_tokenizer(options.language)
+    validate_tokenizer(tokenize, options.language)
     bleu = BLEU(tokenize=tokenize, force=tokenize == "none", effective_order=True)
     references = list(read_lines(options.references))
     translations = read_translations(len(references))

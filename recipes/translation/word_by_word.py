@@ -13,7 +13,7 @@ import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.data.reserved_symbols import most_probable
-from keras_transformer.evaluation.bleu import score_translations
+from keras_transformer.evaluation import score_translations
 
 
 @dataclass(kw_only=True)
