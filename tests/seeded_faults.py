@@ -420,7 +420,6 @@ FAULTS = {
         ("if name != STATE_GROUP:", "if True:"),
     ],
     "training/training_state.py": [
-        ('name != "facts" and not name.startswith("metrics/")', 'name != "facts"'),
         ("seal(path)", "pass"),
     ],
     "training/rolling_checkpoints.py": [

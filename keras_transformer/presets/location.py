@@ -21,8 +21,6 @@ SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/variables.*", "ass
 _CLASS_PREFIX = "keras_transformer>"  # of the registered names in a `config.json`
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
-# Names of presets -> their addresses on a hub, for an installed package without a checkout.
-PUBLISHED: dict[str, str] = {}
 # Only the files of a preset are downloaded; a repository may contain more.
 _FILES = (
     *(CARD, CONFIG, METADATA, PREPROCESSOR, TAG_DICTIONARY, TASK, WEIGHTS),
@@ -87,8 +85,6 @@ def locate(preset: str | os.PathLike) -> Path:
         return Path(preset)
     if name == Path(name).name and (saved_models() / name).is_dir():
         return saved_models() / name
-    if name in PUBLISHED:
-        return locate(PUBLISHED[name])
     raise UserError(f"There is no model folder {preset}.{_known_names(name)}")
 
 

@@ -15,11 +15,10 @@ logger = logging.getLogger(__name__)
 
 _MOST_LISTED = 8  # the largest number of entries of a list to show
 _SCORE = re.compile(r"\b(?:BLEU|F1) \d+(?:\.\d+)?")
-# Front matter, which hubs read: its fields, each with a value or a list of values. Cards of earlier
-# versions have the British spelling.
+# Front matter, which hubs read: its fields, each with a value or a list of values.
 _FRONT = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|$)", re.DOTALL)
-_LICENSE_FIELD = re.compile(r"^(license_name|licen[cs]e):(.*(?:\n *- .*)*)$", re.MULTILINE)
-_LICENSE_LINE = re.compile(r"^- licen[cs]e: *(.+)$", re.MULTILINE | re.IGNORECASE)
+_LICENSE_FIELD = re.compile(r"^(license_name|license):(.*(?:\n *- .*)*)$", re.MULTILINE)
+_LICENSE_LINE = re.compile(r"^- license: *(.+)$", re.MULTILINE | re.IGNORECASE)
 _LANGUAGE = re.compile(r"^language: *([\w-]+) *$", re.MULTILINE)
 
 
@@ -102,7 +101,7 @@ def license_in(card: str) -> str:
     """
     front = _FRONT.match(card)
     fields = dict(_LICENSE_FIELD.findall(front[1] if front else ""))
-    for name in ("license_name", "license", "licence"):
+    for name in ("license_name", "license"):
         values = re.split(r"[,\n]", fields.get(name, "").strip(" []"))
         values = [re.sub(r"\s#.*", "", value).strip("-'\" \t") for value in values]
         if found := ", ".join(filter(None, values)):

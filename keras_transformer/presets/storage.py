@@ -15,8 +15,10 @@ A preset is in KerasHub's format, with its file names and its JSON: see `keras_t
 """
 
 import importlib
+import math
 import os
 import shutil
+from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +54,10 @@ from keras_transformer.presets.location import (
     TOKENIZER,
     locate,
 )
-from keras_transformer.training.cost import least_parameters
+from keras_transformer.weights.model_shapes import weight_shapes
 from keras_transformer.weights.shards import (
     WEIGHTS,
-    count_folder_weights,
+    folder_shapes,
     load_folder_weights,
     require_file,
     weights_files,
@@ -222,11 +224,6 @@ def _check_form(path, config):
             f"{path} is not a preset, but a model of transformers "
             f"(model_type={config['model_type']!r}). `kt.Translator.from_preset` opens some."
         )
-    if {"format", "task", "model"} <= config.keys():
-        raise UserError(
-            f"{path} is a preset of form {config['format']!r}, which is not supported any more. "
-            "Rebuild it: train the model again."
-        )
 
 
 def _optional(path, part, class_name):
@@ -269,19 +266,13 @@ def new_model(model_class: type, config: PresetConfig, dtype: DType = None) -> "
             model with more weights than the preset has.
     """
     path, model_class = config.path, _model_class(config, model_class)
-    names = model_class.config_class.names()
-    # Translators of earlier versions also have the arguments of parsers, as null.
-    hyperparameters = {
-        name: value
-        for name, value in config.hyperparameters.items()
-        if value is not None or name in names
-    }
-    _check_activation(path, hyperparameters.get("activation"))
+    _validate_activation(path, config.hyperparameters.get("activation"))
     if config.dtype is not None:
         dtype = _policy(path, config.dtype, dtype)
-    _check_size(path, {**model_class.config_class.defaults(), **hyperparameters})
     try:
-        return model_class(**{**hyperparameters, "dtype": dtype})
+        arguments = model_class.config_class(**config.hyperparameters)
+        _validate_shapes(path, model_class, arguments)
+        return model_class(**arguments.to_dict(), dtype=dtype)
     except (TypeError, ValueError) as error:
         raise UserError(f"{path / CONFIG} does not describe a valid model: {error}") from error
 
@@ -331,7 +322,7 @@ def _is_policy(saved):
     return saved["class_name"] in _POLICIES and all(map(_is_policy, policies))
 
 
-def _check_activation(path, activation):
+def _validate_activation(path, activation):
     """Raise a `UserError` if an activation is neither Keras's nor registered."""
     if not isinstance(activation, dict):
         return
@@ -371,22 +362,29 @@ def check_vocabularies(config: PresetConfig) -> None:
             )
 
 
-def _check_size(path, hyperparameters):
-    """Compare the size of a model with the size of its weights, before it takes memory.
+def _validate_shapes(path, model_class, arguments):
+    """Compare the shapes of a model's matrices with those in its files, before it takes memory.
 
     Args:
         path: the preset folder.
-        hyperparameters: dict of the model's arguments in the preset.
+        model_class: the class of the model.
+        arguments: the model's configuration in the preset.
 
     Raises:
-        UserError: if the model has more weights than the files, or a file is damaged.
+        UserError: if the files lack a matrix of the model, or a file is damaged.
     """
-    least, found = least_parameters(hyperparameters), count_folder_weights(path)
-    if least > found:
+    found = folder_shapes(path)
+    try:
+        needed = Counter(weight_shapes(model_class, arguments, sum(map(math.prod, found))))
+        # Quantized models have further vectors.
+        missing = [shape for shape in needed - Counter(found) if len(shape) > 1]
+        if missing:
+            raise UserError(f"The files lack a matrix of shape {missing[0]}.")
+    except UserError as error:
         raise UserError(
             f"{path / CONFIG} and {weights_files(path)[0].name} must describe the same model. "
-            f"Received: a model of at least {least:,} weights, and files of {found:,}"
-        )
+            f"{error}"
+        ) from error
 
 
 def _write_tokenizer(folder, name, tokenizer):

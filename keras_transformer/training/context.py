@@ -129,19 +129,14 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
         options = fine_tuned_defaults(options, where, steps, start.run)
         tuned = fixed_settings(options)
         settings = {name: tuned.get(name, value) for name, value in settings.items()}
-    # Few shapes pay off if each has its own program from the beginning. Trainings of an earlier
-    # version used all shapes in each epoch, and resume that way.
-    few_shapes_first = start.run.get(
-        "few_shapes_first", start.step == 0 and keras.backend.backend() == "jax"
-    )
+    # Few shapes pay off if each has its own program from the beginning. A training that resumes on
+    # another backend keeps its batches.
+    few_shapes_first = start.run.get("few_shapes_first", keras.backend.backend() == "jax")
     settings = {
         **settings,
         "num_replicas": devices.num_replicas,
         "few_shapes_first": few_shapes_first,
     }
-    if settings.get("normalization", "") is None:
-        # The existing vocabulary determines it. Earlier versions recorded their default.
-        settings["normalization"] = start.run.get("normalization")
     context = TrainingContext(options, devices, start, settings, few_shapes_first, began, lock)
     context.check_settings(settings, steps=steps)
     return context

@@ -9,10 +9,6 @@
 - `facts`: JSON text of the other fields of `TrainingState`, as bytes, among them the sums of the
   metrics. They may be infinite, unlike all tensors.
 
-(Earlier versions also wrote `metrics/NAME/I`, the sums of the metrics, and a SHA-256 as an
-attribute of the group. They are ignored. States without sums resume with means over the rest of the
-epoch.)
-
 Like every weights file, it ends with a SHA-256, so that damage is detected.
 """
 
@@ -145,9 +141,7 @@ class TrainingState:
         """Return the tensors of the file other than the weights, in the order of the variables."""
         with h5py.File(self.path) as file:
             values = {
-                name: x[...]
-                for name, x in datasets(file[STATE_GROUP]).items()
-                if name != "facts" and not name.startswith("metrics/")
+                name: x[...] for name, x in datasets(file[STATE_GROUP]).items() if name != "facts"
             }
         for name in sorted(variables.keys() | values.keys()):
             shapes = [tuple(x[name].shape) if name in x else None for x in (values, variables)]

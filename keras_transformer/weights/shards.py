@@ -10,9 +10,9 @@ from keras_transformer.files import read_json
 from keras_transformer.weights.weights_file import (
     DAMAGE,
     checked_tensors,
-    count_weights,
     first_line,
     load_weights,
+    stored_shapes,
 )
 
 WEIGHTS = "model.weights.h5"
@@ -80,9 +80,9 @@ def load_folder_weights(model: keras.Model, folder: Path) -> None:
         ) from error
 
 
-def count_folder_weights(folder: Path) -> int:
-    """Return the number of all values in the weights of a model folder, without reading them."""
-    return sum(count_weights(path) for path in weights_files(folder))
+def folder_shapes(folder: Path) -> list[tuple[int, ...]]:
+    """Return the shapes of all tensors in the weights of a model folder, without reading them."""
+    return [shape for path in weights_files(folder) for shape in stored_shapes(path)]
 
 
 def _shards(path):

@@ -202,10 +202,10 @@ def checked_tensors(path: str | PathLike) -> Iterator[tuple[str, np.ndarray]]:
             yield name, values
 
 
-def count_weights(path: str | PathLike) -> int:
-    """Return the number of all values in a weights file, without reading them."""
+def stored_shapes(path: str | PathLike) -> list[tuple[int, ...]]:
+    """Return the shapes of all tensors in a weights file, without reading them."""
     with opened(path) as file:
-        return sum(math.prod(item.shape) for item in _weights(file).values())
+        return [item.shape for item in _weights(file).values()]
 
 
 def seal(path: str | PathLike) -> None:

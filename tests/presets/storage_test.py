@@ -363,21 +363,8 @@ def test_a_model_without_its_tokenizer(tmp_path, model):
     assert "tokenizer.json is missing" in message_of(path)
 
 
-# The forms of before the first release
-
-
 def read(path):
     return json.loads(path.read_text("utf-8"))
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("form", [1, 2])
-def test_a_removed_form_is_named_and_is_to_be_rebuilt(tmp_path, model, form):
-    path = save(tmp_path / "preset", model)
-    config = {"format": form, "task": "Test", "model": model.hyperparameters, "metadata": {}}
-    (path / "config.json").write_text(json.dumps(config), "utf-8")
-    message = message_of(path)
-    assert f"form {form}" in message and "Rebuild it" in message
 
 
 @pytest.mark.once
