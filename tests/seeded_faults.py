@@ -245,8 +245,8 @@ FAULTS = {
             "ops.maximum(state.coverage, SMALLEST_COVERAGE)",
         ),
         (
-            'is_start = ops.arange(beam, dtype="int32") < ',
-            'is_start = ops.arange(beam, dtype="int32") <= ',
+            "num_starts = beam if self.search.is_stochastic else 1",
+            "num_starts = beam",
         ),
         ("coverage=gather_rows(state.coverage, parents)", "coverage=state.coverage"),
         ("order = true_first(is_used)", "order = true_first(~is_used)"),
@@ -270,14 +270,9 @@ FAULTS = {
         ("self.penalty * log_probs, log_probs)", "log_probs / self.penalty, log_probs)"),
         ("ops.where(logits > 0, logits / self.penalty,", "ops.where(logits < 0, logits,"),
         ("ops.logical_and(mark(state, token_ids), token_ids != PAD_ID)", "mark(state, token_ids)"),
-        (
-            "ops.where(progress.step == 0, self.token_id",
-            "ops.where(progress.step >= 0, self.token_id",
-        ),
         ("index = ops.minimum(progress.step, ops.shape(state)[1] - 1)", "index = 0"),
         ("size = 1 << max(len(self.banned_token_ids) - 1, 0)", "size = 2 << max(0, 0)"),
-        ("gather_rows(history, parents), ops.expand_dims", "history, ops.expand_dims"),
-        ("ops.where(tokens == PAD_ID, history, more)", "more"),
+        ("gather_rows(history, parents)[..., :-1]", "history[..., :-1]"),
         ("== history[..., i : i + 1]", "== history[..., :1]"),
         ("return columns > 0", "return columns > 1"),
     ],
@@ -296,8 +291,8 @@ FAULTS = {
         ('keepdims=True), "int32") + number_words', 'keepdims=True), "int32") + numbers'),
     ],
     "decoding/resolve_search.py": [
-        ('"extra_length": length, "constraints": constraints', '"extra_length": length'),
-        ("check_names(options, type(found), also=_CONSTRAINT_OPTIONS)", "pass"),
+        ("            constraints=default.constraints,\n", ""),
+        ('validate_option_names(options, type(found), also=("min_length",))', "pass"),
     ],
     "decoding/batch_compaction.py": [
         (

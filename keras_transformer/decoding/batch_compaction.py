@@ -4,26 +4,24 @@ All steps compute on the whole batch and attend to the whole cache. So the cache
 and grows if outputs are long; and when half of the sentences have ended, they leave the batch.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.decoding.compilation import run_compiled
+from keras_transformer.decoding.compilation import is_traced, run_compiled
 from keras_transformer.decoding.search_loop import (
     SearchLoop,
     Sentences,
     State,
+    get_step_inputs,
     largest_capacity,
-    step_inputs_of,
     true_first,
 )
+from keras_transformer.decoding.search_policy import SearchPolicy
 from keras_transformer.reserved_ids import PAD_ID
-
-if TYPE_CHECKING:
-    from keras_transformer.decoding.search import Search
 
 # The cache begins with room for 32 steps, and grows by a factor when more than three quarters of it
 # are used: most outputs end long before their limit.
@@ -39,9 +37,9 @@ class Inputs(NamedTuple):
 
     encoder_token_ids: Tensor  # int32 (batch, source)
     per_example: list[dict[str, Tensor]]  # per constraint, int32 tensors (batch, ...) by name
+    numbers: Tensor  # int32 (batch, 1): numbers of the sentences; () if unused
     traced: dict[str, Any]  # of the search and its constraints, tensors for all sentences by name
     seed: Tensor  # int32
-    numbers: Tensor = ()  # int32 (batch, 1): numbers of the sentences; () if unused
 
 
 class Stage(NamedTuple):
@@ -55,7 +53,11 @@ class Stage(NamedTuple):
 
 
 def search_in_stages(
-    model: keras.Model, inputs: Inputs, static_part: "Search", num_results: int, extra_length: int
+    model: keras.Model,
+    inputs: Inputs,
+    static_part: SearchPolicy,
+    num_results: int,
+    extra_length: int,
 ) -> tuple[Tensor, Tensor]:
     """Search for the best outputs.
 
@@ -66,7 +68,7 @@ def search_in_stages(
     Args:
         model: a `Transformer`.
         inputs: `Inputs`.
-        static_part: the `Search` that programs are compiled for: `StaticFields.static_part`.
+        static_part: the `SearchPolicy` that programs are compiled for: `StaticFields.static_part`.
         num_results: the number of outputs per sentence.
         extra_length: the number of tokens by which an output may exceed its source: an integer.
 
@@ -84,23 +86,14 @@ def search_in_stages(
     return stage.token_ids[..., :length], stage.scores
 
 
-def _room(length):
+def _room(length: Any) -> Any:
     """Return the room for outputs of a length; on JAX one of few sizes, to compile few programs."""
     if keras.backend.backend() != "jax":
         return length
     return max(_FIRST_STEPS, 1 << (length - 1).bit_length())
 
 
-def is_traced(tensor: Tensor) -> bool:
-    """Return whether the tensor belongs to a JAX program that is being traced."""
-    if keras.backend.backend() != "jax":
-        return False
-    from jax.core import Tracer
-
-    return isinstance(tensor, Tracer)
-
-
-def _stages_one_by_one(model, inputs, length, **options):
+def _stages_one_by_one(model: keras.Model, inputs: Inputs, length: int, **options: Any) -> Stage:
     """Return the last stage, if Python can read the values."""
     stage = run_compiled(_first_stage, model, inputs, length=length, **options)
     inputs = _of_later_stages(inputs)
@@ -112,19 +105,23 @@ def _stages_one_by_one(model, inputs, length, **options):
     return stage
 
 
-def _stages_in_one_program(model, inputs, static_part, num_results):
+def _stages_in_one_program(
+    model: keras.Model, inputs: Inputs, static_part: SearchPolicy, num_results: int
+) -> Stage:
     """Return the last stage, if a loop may change the sizes."""
     length = ops.shape(inputs.encoder_token_ids)[1] + inputs.traced["extra_length"]
     stage = _first_stage(model, inputs, static_part, num_results, length)
 
-    def next_stage(stage):
+    def next_stage(stage: Stage) -> tuple[Stage]:
         return (_next_stage(model, stage, inputs, *_next_sizes(stage), static_part, num_results),)
 
     (stage,) = ops.while_loop(lambda stage: stage.num_unfinished > 0, next_stage, (stage,))
     return stage
 
 
-def _stages_of_one_batch_size(model, inputs, static_part, num_results, length):
+def _stages_of_one_batch_size(
+    model: keras.Model, inputs: Inputs, static_part: SearchPolicy, num_results: int, length: int
+) -> Stage:
     """Return the last stage, if sizes are fixed and values unknown."""
     stage = _first_stage(model, inputs, static_part, num_results, length, shrinks=False)
     size, capacity = _sizes(stage)
@@ -136,7 +133,7 @@ def _stages_of_one_batch_size(model, inputs, static_part, num_results, length):
     return stage
 
 
-def _of_later_stages(inputs):
+def _of_later_stages(inputs: Inputs) -> Inputs:
     """Return the inputs without the tensors that the first stage has put into its state."""
     return inputs._replace(encoder_token_ids=(), per_example=(), numbers=())
 
@@ -144,11 +141,11 @@ def _of_later_stages(inputs):
 def begin(
     model: keras.Model,
     inputs: Inputs,
-    static_part: "Search",
+    static_part: SearchPolicy,
     num_results: int,
     length: int | Tensor,
     steps: int | Tensor,
-) -> tuple[SearchLoop, Any]:
+) -> tuple[SearchLoop, State]:
     """Return the loop of a search, and the `State` before the first step.
 
     Args:
@@ -170,14 +167,21 @@ def begin(
         rows=ops.arange(ops.shape(token_ids)[0], dtype="int32"),
         token_ids=token_ids,
         caches=[layer["cross"] for layer in cache],
-        step_inputs=step_inputs_of(model).of_source(encoded, token_ids),
+        step_inputs=get_step_inputs(model).of_source(encoded, token_ids),
         keys=search.sentence_keys(token_ids, inputs.numbers, inputs.seed),
     )
-    loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
+    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
     return loop, loop.first_state([layer["self"] for layer in cache], length)
 
 
-def _first_stage(model, inputs, static_part, num_results, length, shrinks=True):
+def _first_stage(
+    model: keras.Model,
+    inputs: Inputs,
+    static_part: SearchPolicy,
+    num_results: int,
+    length: int | Tensor,
+    shrinks: bool = True,
+) -> Stage:
     steps = _smaller(_FIRST_STEPS, length)
     if model.config.max_length is not None:
         steps = _smaller(steps, model.config.max_length)
@@ -186,18 +190,27 @@ def _first_stage(model, inputs, static_part, num_results, length, shrinks=True):
     return _run(loop, state, all_token_ids, state.finished_scores, shrinks)
 
 
-def _next_stage(model, stage, inputs, size, capacity, static_part, num_results, shrinks=True):
+def _next_stage(
+    model: keras.Model,
+    stage: Stage,
+    inputs: Inputs,
+    size: int | Tensor,
+    capacity: int | Tensor,
+    static_part: SearchPolicy,
+    num_results: int,
+    shrinks: bool = True,
+) -> Stage:
     """Return the stage after `stage`, with `size` sentences and a cache of `capacity` positions."""
     search = static_part.bind(inputs.traced)
     sentences, state = with_batch_size(stage.sentences, stage.state, size)
-    loop = search.loop_class(search, num_results, model, sentences, inputs.seed)
+    loop = SearchLoop(search, num_results, model, sentences, inputs.seed)
     return _run(loop, with_capacity(state, capacity), stage.token_ids, stage.scores, shrinks)
 
 
-def _run(loop, state, token_ids, scores, shrinks):
+def _run(loop: SearchLoop, state: State, token_ids: Tensor, scores: Tensor, shrinks: bool) -> Stage:
     """Run the loop, and write the results into the rows of the sentences."""
 
-    def goes_on(state):
+    def goes_on(state: State) -> Tensor:
         num_unfinished = _num_unfinished(state)
         is_large = ops.logical_not(_can_be_halved(num_unfinished, state)) if shrinks else True
         return ops.logical_and(num_unfinished > 0, is_large)
@@ -217,7 +230,7 @@ def _run(loop, state, token_ids, scores, shrinks):
     )
 
 
-def _next_sizes(stage):
+def _next_sizes(stage: Stage) -> tuple[Tensor, Tensor]:
     """Return the batch size and the cache size of the next stage."""
     size, capacity = _sizes(stage)
     is_halved = _can_be_halved(stage.num_unfinished, stage.state)
@@ -225,43 +238,45 @@ def _next_sizes(stage):
     return ops.where(is_halved, size - size // 2, size), ops.where(is_halved, capacity, larger)
 
 
-def _can_be_halved(num_unfinished, state):
+def _can_be_halved(num_unfinished: Tensor, state: State) -> Tensor:
     """Return whether half of the batch has room for all unfinished sentences."""
     size, beam = ops.shape(state.scores)
     return ops.logical_and(2 * num_unfinished <= size, size * beam >= 2 * FEWEST_HYPOTHESES)
 
 
-def _num_unfinished(state):
+def _num_unfinished(state: State) -> Tensor:
     return ops.sum(ops.cast(_has_hypotheses(state), "int32"))
 
 
-def _sizes(stage):
+def _sizes(stage: Stage) -> tuple[Any, Any]:
     return ops.shape(stage.state.scores)[0], ops.shape(stage.state.ancestors)[-1]
 
 
-def _smaller(a, b):
+def _smaller(a: int | Tensor, b: int | Tensor) -> Any:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else ops.minimum(a, b)
 
 
-def _has_hypotheses(state):
+def _has_hypotheses(state: State) -> Tensor:
     """Return whether each sentence has a live hypothesis: bool `(batch,)`."""
     return ops.any(state.scores > -np.inf, axis=1)
 
 
-def with_batch_size(sentences: Sentences, state: Any, size: int | Tensor) -> tuple[Sentences, Any]:
+def with_batch_size(
+    sentences: Sentences, state: State, size: int | Tensor
+) -> tuple[Sentences, State]:
     """Keep `size` sentences, the ones with live hypotheses first."""
     if isinstance(size, int) and size == state.scores.shape[0]:
         return sentences, state
     rows = true_first(_has_hypotheses(state))[:size]
 
-    def of_rows(x):
+    def of_rows(x: Tensor) -> Tensor:
         # Scalars belong to all sentences.
         return ops.take(x, rows, axis=0) if len(x.shape) > 0 else x
 
     return keras.tree.map_structure(of_rows, (sentences, state))
 
 
-def with_capacity(state: Any, capacity: int | Tensor) -> Any:
+def with_capacity(state: State, capacity: int | Tensor) -> State:
     """Return the state with a larger cache."""
     caches = [
         (_padded(key, 3, capacity), _padded(value, 2, capacity)) for key, value in state.caches
@@ -269,7 +284,7 @@ def with_capacity(state: Any, capacity: int | Tensor) -> Any:
     return state._replace(ancestors=_padded(state.ancestors, 2, capacity), caches=caches)
 
 
-def _padded(x, axis, size):
+def _padded(x: Tensor, axis: int, size: int | Tensor) -> Tensor:
     """Pad the end of an axis with zeros up to a size."""
     shape = list(ops.shape(x))
     shape[axis] = size - shape[axis]

@@ -20,7 +20,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.search import check_logits
+from keras_transformer.decoding.search import validate_logits
 from keras_transformer.progress import bar
 
 # 1, 2, 3, 4, 6, 8, 12, 16, 24, ... up to the largest of int32.
@@ -87,7 +87,7 @@ def search_stream(
                     results[row] = found
                 progress.update(len(rows))
             if [] in results:
-                check_logits(model, token_ids[results.index([])])
+                validate_logits(model, token_ids[results.index([])])
             first_number += len(inputs)
             # The caller may print, or read a line, now.
             progress.clear()

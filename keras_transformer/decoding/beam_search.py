@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Candidates, Choose, Constraint, best_candidates
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.search_loop import RandomStep
+from keras_transformer.decoding.search_policy import RandomStep
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.errors import UserError
 from keras_transformer.validation import (
@@ -87,9 +87,14 @@ class BeamSearch(Search):
         factor = self.max_length_factor
         if factor is not None:
             factor = positive_number("max_length_factor", factor)
-        self._check_fields(
+        self._set_fields(
             beam_size=positive_integer("beam_size", self.beam_size),
-            alpha=check_alpha(self.alpha),
+            alpha=real_number(
+                "alpha",
+                self.alpha,
+                lambda x: 0 <= x <= _LARGEST_ALPHA,
+                f"a number from 0 to {_LARGEST_ALPHA}",
+            ),
             coverage_penalty=not_negative("coverage_penalty", self.coverage_penalty),
             max_length_factor=factor,
         )
@@ -113,9 +118,6 @@ class BeamSearch(Search):
     def beam_width(self, num_results: int) -> int:
         return self.beam_size
 
-    def initial_beams(self, num_results: int) -> int:
-        return 1  # the beam grows out of it
-
     def limits(self, lengths: Tensor) -> Tensor:
         limits = super().limits(lengths)
         if self.max_length_factor is None:
@@ -128,7 +130,10 @@ class BeamSearch(Search):
         return best_candidates(choose, scores)
 
     def penalized(self, scores: Tensor, length: Tensor) -> Tensor:
-        return penalize_length(scores, length, self.alpha, self.length_penalty)
+        if isinstance(self.alpha, float) and self.alpha == 0:
+            return scores
+        penalty = length_penalties[self.length_penalty]
+        return scores / penalty(ops.cast(length, "float32"), self.alpha)
 
 
 def gnmt(length: Tensor, alpha: float | Tensor) -> Tensor:
@@ -143,32 +148,3 @@ def power(length: Tensor, alpha: float | Tensor) -> Tensor:
 
 # Each penalty grows with the length |y|, which counts the end token: the search relies on it.
 length_penalties = {"gnmt": gnmt, "power": power}
-
-
-def penalize_length(
-    scores: Tensor, length: Tensor, alpha: float | Tensor, length_penalty: str = "gnmt"
-) -> Tensor:
-    """Divide log-probabilities by the penalties of their hypotheses' lengths.
-
-    Args:
-        scores: float32 tensor: log-probabilities.
-        length: int32 tensor that broadcasts to it: numbers of tokens, including the end token.
-        alpha: float, or float32 scalar tensor.
-        length_penalty: a key of `length_penalties`.
-
-    Returns:
-        Float32 tensor.
-    """
-    if isinstance(alpha, float) and alpha == 0:
-        return scores
-    return scores / length_penalties[length_penalty](ops.cast(length, "float32"), alpha)
-
-
-def check_alpha(alpha: Any) -> float:
-    """Return α as a Python float; raise a `UserError` unless it is a number from 0 to 10."""
-    return real_number(
-        "alpha",
-        alpha,
-        lambda x: 0 <= x <= _LARGEST_ALPHA,
-        f"a number from 0 to {_LARGEST_ALPHA}",
-    )

@@ -4,9 +4,9 @@ The compiled loop does not keep pruned hypotheses. Here its steps run one at a t
 is recorded after each step.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
@@ -17,9 +17,12 @@ from keras_transformer.decoding.batch_compaction import Inputs, begin
 from keras_transformer.decoding.candidates import Constraint
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.search_loop import without_unused
+from keras_transformer.decoding.search_loop import SearchLoop, Sentences, State
+from keras_transformer.decoding.search_policy import SearchPolicy
 from keras_transformer.errors import UserError
-from keras_transformer.reserved_ids import PAD_ID
+
+# The tokens of hypotheses -> their scores.
+Scores: TypeAlias = dict[tuple[int, ...], float]
 
 # The final status of a hypothesis.
 CONTINUED, FINISHED, LIVE, DROPPED = "continued", "finished", "live", "dropped"
@@ -86,17 +89,15 @@ def replay(
         UserError: if the search is stochastic and so has no beam, if there is not exactly one
             sentence, or if the search rejects an argument.
     """
-    search, token_ids, num_results, limits = search.checked(
+    search, token_ids, num_results, limits = search.validate_call(
         model, encoder_token_ids, num_results, constraints
     )
-    limit = _check(search, limits)
-    # Keep all finished hypotheses. `_steps` then decides when `num_results` of them are final.
-    room = limit * search.beam_width(num_results)
-    steps, finished = _steps(search, model, token_ids, num_results, limit, room)
+    limit = _length_limit(search, limits)
+    steps, finished = _steps(search, model, token_ids, num_results, limit)
     return _history(steps, finished, num_results)
 
 
-def _check(search, limits):
+def _length_limit(search: Search, limits: np.ndarray | None) -> int:
     """Return the length limit of the output."""
     if search.is_stochastic:
         raise UserError(
@@ -112,31 +113,40 @@ def _check(search, limits):
     return int(limits[0])
 
 
-def _steps(search, model, token_ids, num_results, limit, room):
-    """Return a dict of tokens -> log-probability of the live hypotheses per step, and a dict of
-    tokens -> score of the finished hypotheses.
+def _steps(
+    search: Search, model: keras.Model, token_ids: Tensor, num_results: int, limit: int
+) -> tuple[list[Scores], Scores]:
+    """Return the log-probabilities of the live hypotheses per step, and the scores of the finished
+    hypotheses.
     """
+    beam = search.beam_width(num_results)
     per_example, traced = search.per_example_tensors(), search.traced_tensors()
-    inputs = Inputs(token_ids, per_example, traced, search.seed_value())
-    options = {"static_part": search.static_part(), "num_results": room}
+    inputs = Inputs(token_ids, per_example, (), traced, search.seed_value())
+    # Keep all finished hypotheses. The loop below decides when `num_results` of them are final.
+    options = {"static_part": search.static_part(), "num_results": limit * beam}
     sentences, state = _run(_first_state, model, inputs, length=limit, **options)
     inputs = inputs._replace(encoder_token_ids=(), per_example=())
-    places, steps, goes_on = [()], [], True
+    places: list[list[tuple[int, ...]]] = [[()] * beam]
+    steps, goes_on = [], True
     while goes_on:
-        if int(state.used) + search.beam_width(num_results) > state.ancestors.shape[-1]:
-            state = _run(_without_unused, model, state)
         state = _run(_next_state, model, sentences, state, inputs, **options)
-        places, scores = search.loop_class.live_tokens(state, places), _array(state.scores)[0]
-        steps.append({places[i]: float(scores[i]) for i in np.flatnonzero(scores > -np.inf)})
+        parents, tokens = (_array(x)[0, len(steps)] for x in (state.parents, state.tokens))
+        live = [(*places[-1][parent], int(token)) for parent, token in zip(parents, tokens)]
+        scores = _array(state.scores)[0]
+        steps.append({live[i]: float(scores[i]) for i in np.flatnonzero(scores > -np.inf)})
+        places.append(live)
         finished = _array(state.finished_scores)[0]
         best = _array(search.penalized(ops.max(state.scores, axis=1), limit))
         goes_on = bool(steps[-1]) and best[0] > finished[num_results - 1]
-    tokens = _array(_run(_finished_tokens, model, sentences, state, inputs, **options))[0]
-    count = int(np.count_nonzero(finished > -np.inf))
-    return steps, dict(zip(map(_plain, tokens[:count]), finished.tolist()))
+    ends = zip(finished.tolist(), *(_array(x)[0].tolist() for x in state.ends))
+    return steps, {
+        (*places[step][parent], token): score
+        for score, step, parent, token in ends
+        if score > -np.inf
+    }
 
 
-def _history(steps, finished, num_results):
+def _history(steps: list[Scores], finished: Scores, num_results: int) -> BeamHistory:
     parents = {tokens[:-1] for tokens in (*finished, *(x for step in steps for x in step))}
     hypotheses = []
     for number, live in enumerate(steps, start=1):
@@ -147,15 +157,11 @@ def _history(steps, finished, num_results):
     return BeamHistory([*hypotheses, *ended], ended[:num_results], len(steps))
 
 
-def _plain(tokens):
-    return tuple(int(token) for token in tokens if token != PAD_ID)
-
-
-def _array(tensor) -> np.ndarray:
+def _array(tensor: Tensor) -> np.ndarray:
     return ops.convert_to_numpy(tensor)
 
 
-def _run(function, model, *tensors, **options):
+def _run(function: Callable, model: keras.Model, *tensors: Any, **options: Any) -> Any:
     """Call a program, compiled except on TensorFlow, whose programs do not have a static beam
     size.
     """
@@ -167,23 +173,20 @@ def _run(function, model, *tensors, **options):
 # Programs
 
 
-def _first_state(model, inputs, static_part, num_results, length):
+def _first_state(
+    model: keras.Model, inputs: Inputs, static_part: SearchPolicy, num_results: int, length: int
+) -> tuple[Sentences, State]:
     loop, state = begin(model, inputs, static_part, num_results, length, steps=length)
     return loop.sentences, state
 
 
-def _next_state(model, sentences, state, inputs, static_part, num_results):
-    return _loop(model, sentences, inputs, static_part, num_results).next_state(state)
-
-
-def _without_unused(model, state):
-    return without_unused(state)
-
-
-def _finished_tokens(model, sentences, state, inputs, static_part, num_results):
-    return _loop(model, sentences, inputs, static_part, num_results).finished_tokens(state)
-
-
-def _loop(model, sentences, inputs, static_part, num_results):
+def _next_state(
+    model: keras.Model,
+    sentences: Sentences,
+    state: State,
+    inputs: Inputs,
+    static_part: SearchPolicy,
+    num_results: int,
+) -> State:
     search = static_part.bind(inputs.traced)
-    return search.loop_class(search, num_results, model, sentences, inputs.seed)
+    return SearchLoop(search, num_results, model, sentences, inputs.seed).next_state(state)

@@ -29,8 +29,8 @@ class Sizes(NamedTuple):
 class Progress(NamedTuple):
     """The progress of a search."""
 
-    step: Tensor  # int32 scalar or (batch, beam): the number of tokens of the live hypotheses
-    tokens_left: Tensor  # int32 (batch, 1 or beam): the most tokens to come, the end token included
+    step: Tensor  # int32 scalar: the number of tokens of the live hypotheses
+    tokens_left: Tensor  # int32 (batch, 1): the most tokens to come, the end token included
 
 
 class Constraint(StaticFields):
@@ -63,7 +63,7 @@ class Constraint(StaticFields):
     scores_forced: bool = True
     max_length: int | None = None
 
-    def check(
+    def validate_inputs(
         self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
     ) -> None:
         """Raise a `UserError` if the constraint does not fit the model or the sentences.
@@ -208,24 +208,22 @@ def choose(
         logits = constraint.adjust_logits(logits, state, progress)
     token_ids = _only_token_ids(constraints, logits.shape[-1])
     normalizer = ops.logsumexp(logits, axis=-1, keepdims=True)
-    of_few = [c.num_forbidden is not None and count is not None for c in constraints]
     values = logits
     if len(token_ids) < logits.shape[-1]:
         values = ops.take(logits, token_ids, axis=-1)
+    early, late = _by_order(constraints, states, count)
     # The early subtraction is a pass over the whole vocabulary: only some constraints need it.
-    is_early = count is None or not all(of_few)
+    is_early = count is None or bool(early)
     if is_early:
         values = values - normalizer
-    for constraint, state, is_of_few in zip(constraints, states, of_few):
-        if not is_of_few:
-            values = constraint.allowed(values, token_ids, state, progress)
+    for constraint, state in early:
+        values = constraint.allowed(values, token_ids, state, progress)
     if count is not None:
-        more = sum(c.num_forbidden or 0 for c, is_of_few in zip(constraints, of_few) if is_of_few)
+        more = sum(constraint.num_forbidden or 0 for constraint, _ in late)
         values, token_ids = _likeliest(values, token_ids, logits.shape[1], count + more)
         values = values if is_early else values - normalizer
-        for constraint, state, is_of_few in zip(constraints, states, of_few):
-            if is_of_few:
-                values = constraint.allowed(values, token_ids, state, progress)
+    for constraint, state in late:
+        values = constraint.allowed(values, token_ids, state, progress)
     values = ops.where(token_ids > START_ID, values, -np.inf)
     forced, is_scored = _forced(constraints, states, progress)
     if forced is not None:
@@ -234,7 +232,18 @@ def choose(
     return ops.where(values > -np.inf, values, -np.inf), token_ids
 
 
-def _only_token_ids(constraints, vocabulary_size):
+def _by_order(
+    constraints: Sequence[Constraint], states: Sequence, count: int | None
+) -> tuple[list, list]:
+    """Return the pairs of constraint and state to apply to all tokens, and to the likeliest."""
+    early, late = [], []
+    for pair in zip(constraints, states):
+        is_late = count is not None and pair[0].num_forbidden is not None
+        (late if is_late else early).append(pair)
+    return early, late
+
+
+def _only_token_ids(constraints: Sequence[Constraint], vocabulary_size: int) -> np.ndarray:
     """Return the ids that all constraints allow at some step: a sorted int array."""
     token_ids = np.arange(vocabulary_size, dtype="int32")
     for constraint in constraints:
@@ -243,7 +252,9 @@ def _only_token_ids(constraints, vocabulary_size):
     return token_ids
 
 
-def _likeliest(values, token_ids, beam, count):
+def _likeliest(
+    values: Tensor, token_ids: np.ndarray, beam: int, count: int
+) -> tuple[Tensor, Tensor]:
     """Return the `count` largest values, plus one for each token that is never allowed."""
     size = len(token_ids)
     never = int((token_ids <= START_ID).sum())
@@ -254,7 +265,9 @@ def _likeliest(values, token_ids, beam, count):
     return ops.reshape(values, (-1, beam, count)), ops.reshape(indices, (-1, beam, count))
 
 
-def _forced(constraints, states, progress):
+def _forced(
+    constraints: Sequence[Constraint], states: Sequence, progress: Progress
+) -> tuple[Tensor | None, Any]:
     """Return the token that the first forcing constraint requires next (0 if none does, None if
     no constraint ever forces a token), and whether it is scored.
     """
@@ -273,7 +286,14 @@ def _forced(constraints, states, progress):
     return forced, is_scored
 
 
-def _with_forced(values, token_ids, forced, is_scored, logits, normalizer):
+def _with_forced(
+    values: Tensor,
+    token_ids: Tensor,
+    forced: Tensor,
+    is_scored: Any,
+    logits: Tensor,
+    normalizer: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Append the forced token, and forbid all other tokens where there is one."""
     forced = ops.broadcast_to(forced, ops.shape(logits)[:2])[..., None]
     forced_values = ops.take_along_axis(logits, forced, axis=-1) - normalizer
@@ -328,14 +348,14 @@ def gather_rows(x: Tensor, indices: Tensor) -> Tensor:
     return ops.take(ops.reshape(x, (batch * rows, *shape)), first + indices, axis=0)
 
 
-def _block_size(size, k):
+def _block_size(size: int, k: int) -> int | None:
     """Return the block size b that minimizes size / b + k b, or None if blocks save little."""
     cost = {b: size // b + k * b + size % b for b in range(2, size // k)}
     best = min(cost, key=lambda block: cost[block], default=None)
     return best if best is not None and cost[best] < size / 2 else None
 
 
-def _sorted_top_k(x, k):
+def _sorted_top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if keras.backend.backend() == "torch":
         # torch.topk returns equal numbers in any order.
         indices = ops.cast(ops.argsort(-x, axis=-1)[:, :k], "int32")

@@ -12,6 +12,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformer.annotations import Tensor
+
 logger = logging.getLogger(__name__)
 
 # model -> {(function, specification of tensors, options): program}, the most recently used last.
@@ -58,6 +60,15 @@ def run_compiled(function: Callable, model: keras.Model, *tensors: Any, **option
             programs.popitem(last=False)
         program = programs[key]
     return program(*tensors)
+
+
+def is_traced(tensor: Tensor) -> bool:
+    """Return whether the tensor belongs to a JAX program that is being traced."""
+    if keras.backend.backend() != "jax":
+        return False
+    from jax.core import Tracer
+
+    return isinstance(tensor, Tracer)
 
 
 def _call(function, model, options, *tensors):

@@ -4,8 +4,7 @@
 - `BannedTokens`, `NoUnknownToken`: tokens that an output must not contain.
 - `NoRepeatedNgrams`, `RepetitionPenalty`: against repetitions in an output.
 - `WordPenalty`: against long outputs.
-- `FirstToken`, `ForcedPrefix`: the beginning of outputs: one token for all, or one prefix per
-  sentence.
+- `ForcedPrefix`: the beginning of each output.
 - `Constraint`: the base class of new constraints.
 
 Probabilities are the model's own, except under a `RepetitionPenalty`: they are not normalized again
@@ -22,11 +21,11 @@ from keras import ops
 from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Constraint, Progress, Sizes, gather_rows
 from keras_transformer.decoding.static_fields import (
-    check_padding,
     hashable_rows,
+    known_values,
     per_example,
     traced,
-    values_of,
+    validate_padding,
 )
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
@@ -35,7 +34,6 @@ from keras_transformer.validation import integer, positive_integer, real_number
 __all__ = [
     "BannedTokens",
     "Constraint",
-    "FirstToken",
     "ForcedPrefix",
     "MaxLength",
     "MinLength",
@@ -71,7 +69,7 @@ class MinLength(Constraint):
         value = integer("min_length", self.min_length, 0, "an integer, 0 or larger")
         object.__setattr__(self, "min_length", value)
 
-    def check(
+    def validate_inputs(
         self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
     ) -> None:
         if limits is None:
@@ -88,7 +86,7 @@ class MinLength(Constraint):
         self, log_probs: Tensor, token_ids: Tensor, state: Any, progress: Progress
     ) -> Tensor:
         is_early = progress.step + 1 < self.min_length
-        is_early_end = ops.logical_and(token_ids == END_ID, is_early[..., None])
+        is_early_end = ops.logical_and(token_ids == END_ID, is_early)
         return ops.where(is_early_end, -np.inf, log_probs)
 
 
@@ -154,7 +152,7 @@ class BannedTokens(Constraint):
         token_ids[: len(self.banned_token_ids)] = self.banned_token_ids
         return {"banned_token_ids": token_ids}
 
-    def check(
+    def validate_inputs(
         self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
     ) -> None:
         size = model.config.vocabulary_size
@@ -172,7 +170,7 @@ class BannedTokens(Constraint):
             is_banned = ops.any(ops.expand_dims(token_ids, -1) == self.banned_token_ids, axis=-1)
         return ops.where(is_banned, -np.inf, log_probs)
 
-    def _error(self, expected):
+    def _error(self, expected: str) -> UserError:
         return UserError(
             f"`banned_token_ids` must be token ids: integers, {expected}, and not the end token "
             f"{END_ID}. Received: banned_token_ids={self.banned_token_ids}"
@@ -312,41 +310,6 @@ class WordPenalty(Constraint):
 
 @_register
 @dataclass(frozen=True, repr=False)
-class FirstToken(Constraint):
-    """All outputs begin with one token, such as a language token. It counts in length and score.
-
-    Args:
-        token_id: its id.
-
-    Raises:
-        UserError: if it is not the id of a token that outputs may contain.
-    """
-
-    token_id: int = traced("int32")
-    num_forbidden = 0
-
-    def __post_init__(self):
-        value = integer(
-            "token_id", self.token_id, END_ID, "the id of a token that outputs may contain"
-        )
-        object.__setattr__(self, "token_id", value)
-
-    def check(
-        self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
-    ) -> None:
-        size = model.config.vocabulary_size
-        if self.token_id >= size:
-            raise UserError(
-                f"`token_id` must be below {size}, the vocabulary size. "
-                f"Received: token_id={self.token_id}"
-            )
-
-    def forced(self, state: Any, progress: Progress) -> Tensor:
-        return ops.where(progress.step == 0, self.token_id, PAD_ID)
-
-
-@_register
-@dataclass(frozen=True, repr=False)
 class ForcedPrefix(Constraint):
     """Each output begins with its own prefix, which overrides the other constraints.
 
@@ -374,14 +337,14 @@ class ForcedPrefix(Constraint):
     def scores_forced(self) -> bool:
         return self.is_scored
 
-    def check(
+    def validate_inputs(
         self, model: keras.Model, encoder_token_ids: Tensor, limits: np.ndarray | None
     ) -> None:
-        _check_shape(self.prefix_token_ids, encoder_token_ids)
-        prefix = values_of(self.prefix_token_ids)
+        _validate_shape(self.prefix_token_ids, encoder_token_ids)
+        prefix = known_values(self.prefix_token_ids)
         if prefix is None or limits is None:
             return
-        _check_ids(prefix, model.config.vocabulary_size)
+        _validate_ids(prefix, model.config.vocabulary_size)
         is_token = prefix != PAD_ID
         limits = np.where(limits, limits, prefix.shape[1])  # a source without tokens has no output
         if (is_token.sum(axis=1) > limits).any():
@@ -402,11 +365,10 @@ class ForcedPrefix(Constraint):
 
     def forced(self, state: Tensor, progress: Progress) -> Tensor:
         index = ops.minimum(progress.step, ops.shape(state)[1] - 1)
-        # One index for all hypotheses of a sentence, or one per hypothesis.
-        return ops.take_along_axis(state, index + ops.zeros_like(state[:, :1]), axis=1)
+        return ops.expand_dims(ops.take(state, index, axis=1), 1)
 
 
-def _check_shape(prefix, encoder_token_ids):
+def _validate_shape(prefix: Any, encoder_token_ids: Tensor) -> None:
     shape = np.shape(prefix) if isinstance(prefix, tuple) else tuple(prefix.shape)
     batch = encoder_token_ids.shape[0]
     if batch == 0:
@@ -418,14 +380,14 @@ def _check_shape(prefix, encoder_token_ids):
         )
 
 
-def _check_ids(prefix, vocabulary_size):
+def _validate_ids(prefix: np.ndarray, vocabulary_size: int) -> None:
     wrong = prefix[(prefix < 0) | (prefix >= vocabulary_size) | (prefix == START_ID)]
     if len(wrong):
         raise UserError(
             f"`prefix_token_ids` must be token ids: below {vocabulary_size}, the vocabulary "
             f"size, and not the start token {START_ID}. Received: the id {wrong[0]}"
         )
-    check_padding("prefix_token_ids", prefix)
+    validate_padding("prefix_token_ids", prefix)
 
 
 # Token histories, for constraints on repetitions: the tokens of each hypothesis, the last first.
@@ -437,14 +399,13 @@ def longer(history: Tensor, parents: Tensor, tokens: Tensor) -> Tensor:
     Args:
         history: int32 tensor `(batch, beam, length)`, the last token first, padded with 0.
         parents: int32 tensor `(batch, beam)`.
-        tokens: int32 tensor `(batch, beam)`, 0 for an unchanged hypothesis.
+        tokens: int32 tensor `(batch, beam)`.
 
     Returns:
         Int32 tensor `(batch, beam, length)`.
     """
-    history, tokens = gather_rows(history, parents), ops.expand_dims(tokens, -1)
-    more = ops.concatenate([tokens, history[..., :-1]], axis=-1)
-    return ops.where(tokens == PAD_ID, history, more)
+    earlier = gather_rows(history, parents)[..., :-1]
+    return ops.concatenate([ops.expand_dims(tokens, -1), earlier], axis=-1)
 
 
 def followers(history: Tensor, count: int) -> Tensor:
@@ -490,6 +451,6 @@ def mark(tokens: Tensor, token_ids: Tensor) -> Tensor:
     return columns > 0
 
 
-def _shifted(history, count):
+def _shifted(history: Tensor, count: int) -> Tensor:
     """Shift a history by `count` tokens, and pad it with 0."""
     return ops.pad(history[..., count:], ((0, 0), (0, 0), (0, count)))

@@ -8,83 +8,53 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.decoding.batch_compaction import (
-    FEWEST_HYPOTHESES,
-    Inputs,
-    is_traced,
-    search_in_stages,
-)
-
-if TYPE_CHECKING:
-    from keras_transformer.decoding.search import Search
+from keras_transformer.decoding.compilation import is_traced
 
 
-def search_on_all_cores(
-    search: "Search",
-    model: keras.Model,
-    encoder_token_ids: Tensor,
-    num_results: int,
-    numbers: Tensor = (),
-) -> tuple[Tensor, Tensor]:
-    """Call `search_in_stages`, in parts if programs run on a CPU and the batch is large.
+def run_on_all_cores(
+    run: Callable[[Any], Any], model: keras.Model, batch: Any, most_parts: int
+) -> Any:
+    """Call a function of a batch, once per part of it if programs run on a CPU.
 
     Args:
-        search: a `Search`.
-        model: a `Transformer`.
-        encoder_token_ids: int32 tensor `(batch, source)`.
-        num_results: the number of outputs per sentence.
-        numbers: int32 tensor `(batch, 1)`: the number of each sentence in the call; or `()`.
+        run: function of a structure of tensors; returns a structure of tensors. The first axis of
+            all these tensors is the batch.
+        model: the Keras model that the function calls.
+        batch: a structure of tensors.
+        most_parts: the largest number of parts.
 
     Returns:
-        The pair `(token_ids, scores)` that `search_in_stages` returns.
+        The results of all parts, joined.
     """
-    per_example, traced = search.per_example_tensors(), search.traced_tensors()
-    inputs = Inputs(encoder_token_ids, per_example, traced, search.seed_value(), numbers)
-    run = functools.partial(
-        search_in_stages,
-        model,
-        static_part=search.static_part(),
-        num_results=num_results,
-        extra_length=search.extra_length,
-    )
-    num_parts = _num_parts(encoder_token_ids.shape[0], search.beam_width(num_results))
-    if num_parts < 2 or not _is_compiled_for_cpu(encoder_token_ids):
-        return run(inputs)
+    first = keras.tree.flatten(batch)[0]
+    size = first.shape[0]
+    num_parts = min(_num_cores(), size or 1, most_parts)
+    if num_parts < 2 or not _is_compiled_for_cpu(first):
+        return run(batch)
     enter_context = thread_context(model)
 
-    def run_part(encoder_token_ids, per_example, numbers):
-        part = inputs._replace(
-            encoder_token_ids=encoder_token_ids, per_example=per_example, numbers=numbers
-        )
+    def run_part(part: Any) -> Any:
         with enter_context():
             return run(part)
 
-    parts = _split((encoder_token_ids, per_example, numbers), num_parts)
     with ThreadPoolExecutor(num_parts) as threads:
-        token_ids, scores = zip(*threads.map(run_part, *zip(*parts)))
-    size = encoder_token_ids.shape[0]
-    return _join(token_ids)[:size], _join(scores)[:size]
-
-
-def _num_parts(batch_size, beam_size):
-    if batch_size is None:  # inside a program that is being traced
-        return 1
-    return min(_num_cores(), batch_size, batch_size * beam_size // FEWEST_HYPOTHESES)
+        parts = list(threads.map(run_part, _split(batch, num_parts)))
+    return keras.tree.map_structure(lambda *results: _join(results)[:size], *parts)
 
 
 @functools.cache
-def _num_cores():
+def _num_cores() -> int:
     """Return the number of cores that this process may use, within its container's quota."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -92,7 +62,7 @@ def _num_cores():
     return max(1, min(cores, _quota(Path("/sys/fs/cgroup"))))
 
 
-def _quota(cgroup):
+def _quota(cgroup: Path) -> int:
     """Return the CPU quota of a Linux control group in cores; a large number without a quota.
 
     Version 2 has a file `cpu.max`, "QUOTA PERIOD" or "max PERIOD"; version 1 has two files.
@@ -106,7 +76,7 @@ def _quota(cgroup):
     return sys.maxsize
 
 
-def _is_compiled_for_cpu(tensor):
+def _is_compiled_for_cpu(tensor: Tensor) -> bool:
     """Return whether a program would now run on CPU cores without holding Python's lock."""
     if keras.backend.backend() == "jax":
         import jax
@@ -124,25 +94,25 @@ def _is_compiled_for_cpu(tensor):
     return False
 
 
-def _split(tensors, num_parts):
+def _split(batch: Any, num_parts: int) -> list[Any]:
     """Split a batch into parts of equal shape, after padding it with empty sentences.
 
     Part i has the rows i, i + num_parts, ...: batches are often sorted by length.
     """
 
-    def padded(batch):
-        batch = ops.convert_to_numpy(batch)
-        missing = -len(batch) % num_parts
-        return np.pad(batch, [(0, missing), *[(0, 0)] * (batch.ndim - 1)])
+    def padded(x: Tensor) -> np.ndarray:
+        x = ops.convert_to_numpy(x)
+        missing = -len(x) % num_parts
+        return np.pad(x, [(0, missing), *[(0, 0)] * (x.ndim - 1)])
 
-    whole = keras.tree.map_structure(padded, tensors)
+    whole = keras.tree.map_structure(padded, batch)
     return [
         keras.tree.map_structure(lambda x, part=part: x[part::num_parts], whole)
         for part in range(num_parts)
     ]
 
 
-def _join(parts):
+def _join(parts: Sequence[Tensor]) -> Tensor:
     """Return the rows in their order before `_split`."""
     rows = ops.stack(parts, axis=1)
     return ops.reshape(rows, (-1, *rows.shape[2:]))
@@ -168,7 +138,7 @@ def thread_context(model: keras.Model) -> Callable[[], AbstractContextManager]:
     return contextlib.nullcontext
 
 
-def _thread_context_jax(model):
+def _thread_context_jax(model: keras.Model) -> Callable[[], AbstractContextManager]:
     import jax
 
     values = [(variable, variable.value) for variable in model.variables]
@@ -176,7 +146,7 @@ def _thread_context_jax(model):
     precision, device = config.jax_default_matmul_precision, config.jax_default_device
 
     @contextlib.contextmanager
-    def enter():
+    def enter() -> Iterator[None]:
         with (
             keras.StatelessScope(state_mapping=values),
             jax.default_matmul_precision(precision),
@@ -187,7 +157,7 @@ def _thread_context_jax(model):
     return enter
 
 
-def _thread_context_tensorflow(model):
+def _thread_context_tensorflow(model: keras.Model) -> Callable[[], AbstractContextManager]:
     import tensorflow as tf
 
     values = [(variable, variable.value) for variable in model.variables]
@@ -195,7 +165,7 @@ def _thread_context_tensorflow(model):
     device = tf.zeros(()).device  # the device of this thread's operations
 
     @contextlib.contextmanager
-    def enter():
+    def enter() -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             if is_scope:
                 stack.enter_context(keras.StatelessScope(state_mapping=values))

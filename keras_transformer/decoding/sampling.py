@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Candidates, Choose, Constraint, top_k
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.search_loop import RandomStep
+from keras_transformer.decoding.search_policy import RandomStep
 from keras_transformer.decoding.static_fields import traced
 from keras_transformer.layers.dropout import hash_bits
 from keras_transformer.reserved_ids import PAD_ID
@@ -57,7 +57,6 @@ class Sampling(Search):
     extra_length: int = traced("int32", 50)
     constraints: tuple[Constraint, ...] = ()
 
-    prunes = False  # samples do not compete
     is_stochastic = True
 
     def __post_init__(self):
@@ -71,7 +70,7 @@ class Sampling(Search):
         temperature = real_number(
             "temperature", self.temperature, lambda x: 0 < x < np.inf, "positive"
         )
-        self._check_fields(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        self._set_fields(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
 
     def __str__(self):
         limits = {"top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
@@ -79,9 +78,6 @@ class Sampling(Search):
         return ", ".join([f"samples, temperature {self.temperature}", *given])
 
     def beam_width(self, num_results: int) -> int:
-        return num_results
-
-    def initial_beams(self, num_results: int) -> int:
         return num_results
 
     def candidates(self, choose: Choose, scores: Tensor, random: RandomStep) -> Candidates:

@@ -10,20 +10,25 @@ share their first tokens, so the cache of a wide beam is hardly longer than its 
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import Tensor
-from keras_transformer.decoding.candidates import Progress, Sizes, choose, gather_rows, top_k
+from keras_transformer.decoding.candidates import (
+    Candidates,
+    Progress,
+    Sizes,
+    choose,
+    gather_rows,
+    top_k,
+)
+from keras_transformer.decoding.search_policy import RandomStep, SearchPolicy
 from keras_transformer.layers.multi_head_attention import Cache
 from keras_transformer.layers.tensor_ops import slice_update
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
-
-if TYPE_CHECKING:
-    from keras_transformer.decoding.search import Search
 
 # The smallest attention to a source token, summed over an output, in the coverage penalty.
 SMALLEST_COVERAGE = 1e-9
@@ -63,14 +68,6 @@ class State(NamedTuple):
     finished_scores: Tensor  # float32 (batch, num_results): penalized, the best first
     constraints: tuple[Any, ...]  # one state per constraint
     caches: list[Cache]  # one (key, value) per layer, of the outputs, as in `make_cache`
-
-
-class RandomStep(NamedTuple):
-    """The keys of a step's random numbers."""
-
-    keys: Tensor  # `Search.sentence_keys`
-    seed: Tensor  # int32 scalar
-    step: Tensor  # int32 scalar
 
 
 class StepInputs:
@@ -114,12 +111,12 @@ class StepInputs:
         Args:
             state: the data of the hypotheses before.
             parents: int32 tensor `(batch, beam)`: the hypotheses that are continued.
-            tokens: int32 tensor `(batch, beam)`: the new tokens; 0 for an unchanged hypothesis.
+            tokens: int32 tensor `(batch, beam)`: the new tokens.
         """
         return state
 
 
-def step_inputs_of(model: keras.Model) -> StepInputs:
+def get_step_inputs(model: keras.Model) -> StepInputs:
     """Return the `step_inputs` of a model, or the `StepInputs` without data."""
     return getattr(model, "step_inputs", None) or StepInputs()
 
@@ -128,7 +125,7 @@ class SearchLoop:
     """The loop of one search.
 
     Args:
-        search: a `Search` with bound tensors.
+        search: a `SearchPolicy` with bound tensors.
         num_results: the number of outputs per sentence.
         model: a `Transformer`.
         sentences: `Sentences`.
@@ -137,7 +134,7 @@ class SearchLoop:
 
     def __init__(
         self,
-        search: "Search",
+        search: SearchPolicy,
         num_results: int,
         model: keras.Model,
         sentences: Sentences,
@@ -150,12 +147,12 @@ class SearchLoop:
         self.seed = seed
         self.beam_size = search.beam_width(num_results)
         self.has_coverage = not isinstance(search.coverage_penalty, float)
-        self.step_inputs = step_inputs_of(model)
+        self.step_inputs = get_step_inputs(model)
         self.source_mask = sentences.token_ids != PAD_ID
         self.source_lengths = ops.sum(ops.cast(self.source_mask, "int32"), axis=1)
         self.limits = search.limits(self.source_lengths)
 
-    def first_state(self, caches: list[Cache], length: int | Tensor) -> Any:
+    def first_state(self, caches: list[Cache], length: int | Tensor) -> State:
         """Return the state before the first step: live hypotheses without tokens.
 
         A source without tokens has no live hypotheses.
@@ -170,7 +167,9 @@ class SearchLoop:
         batch, source = ops.shape(self.sentences.token_ids)
         beam, num_results = self.beam_size, self.num_results
         has_source = ops.expand_dims(self.source_lengths > 0, 1)
-        is_start = ops.arange(beam, dtype="int32") < self.search.initial_beams(num_results)
+        # Samples begin apart; a beam grows out of one hypothesis.
+        num_starts = beam if self.search.is_stochastic else 1
+        is_start = ops.arange(beam, dtype="int32") < num_starts
         nothing = ops.full((batch, beam), -np.inf, "float32")
         no_results = ops.full((batch, num_results), -np.inf, "float32")
         return State(
@@ -196,7 +195,7 @@ class SearchLoop:
             caches=caches,
         )
 
-    def run(self, state: Any, goes_on: Callable[[Any], Tensor]) -> Any:
+    def run(self, state: State, goes_on: Callable[[State], Tensor]) -> State:
         """Make steps until the cache is too small, or `goes_on` is false.
 
         Args:
@@ -207,20 +206,20 @@ class SearchLoop:
             `State`.
         """
         beam = self.beam_size
-        prunes = beam > 1 and self.search.prunes
+        prunes = beam > 1 and not self.search.is_stochastic
         capacity = ops.shape(state.ancestors)[-1]
         is_largest = capacity >= largest_capacity(state)
 
-        def has_room(state):
+        def has_room(state: State) -> Tensor:
             return goes_on(state) & (state.used + beam <= capacity)
 
-        def is_large_enough(state):
+        def is_large_enough(state: State) -> Tensor:
             return has_room(state) & (is_largest | (4 * state.used <= 3 * capacity))
 
-        def step_until_full(state):
+        def step_until_full(state: State) -> State:
             return _while_loop(has_room, self.next_state, state)
 
-        def step_and_compact(state):
+        def step_and_compact(state: State) -> tuple[State]:
             return (without_unused(step_until_full(state)),)
 
         if not prunes:
@@ -228,11 +227,11 @@ class SearchLoop:
         (state,) = ops.while_loop(is_large_enough, step_and_compact, (state,))
         return state
 
-    def finished_tokens(self, state: Any) -> Tensor:
+    def finished_tokens(self, state: State) -> Tensor:
         """Return the finished hypotheses, read backwards: int32 `(batch, num_results, length)`."""
         last = ops.max(state.ends.steps)
 
-        def read_one(reading):
+        def read_one(reading: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             step, hypotheses, outputs = reading
             tokens, parents = (
                 ops.take_along_axis(ops.take(x, step, axis=1), hypotheses, axis=1)
@@ -253,24 +252,7 @@ class SearchLoop:
         _, _, outputs = _while_loop(lambda reading: reading[0] >= 0, read_one, first)
         return outputs
 
-    @staticmethod
-    def live_tokens(state: Any, before: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the tokens of the hypothesis in each place of the beam of one sentence.
-
-        Args:
-            state: `State` of one sentence, with values.
-            before: the result of one step before: a list of tuples of token ids.
-
-        Returns:
-            A list of tuples of token ids.
-        """
-        step = int(state.step) - 1
-        before = before + [()] * (state.scores.shape[1] - len(before))
-        columns = (ops.convert_to_numpy(x)[0, step] for x in (state.parents, state.tokens))
-        pairs = zip(*(column.tolist() for column in columns))
-        return [(*before[parent], token) for parent, token in pairs]
-
-    def next_state(self, state: Any) -> Any:
+    def next_state(self, state: State) -> State:
         """Return the state one step later."""
         state, logits = self._decode(state)
         progress = Progress(state.step, ops.expand_dims(self.limits - state.step, 1))
@@ -283,7 +265,7 @@ class SearchLoop:
         is_end = ops.logical_or(candidates.tokens == END_ID, is_at_limit)
         return self._grow(self._finish(state, candidates, is_end), candidates, is_end)
 
-    def _decode(self, state):
+    def _decode(self, state: State) -> tuple[State, Tensor]:
         """Make one step of the decoder, for all live hypotheses."""
         positions = state.used + ops.expand_dims(ops.arange(self.beam_size, dtype="int32"), -1)
         is_new = ops.arange(ops.shape(state.ancestors)[-1], dtype="int32") == positions
@@ -310,7 +292,7 @@ class SearchLoop:
         )
         return state, logits
 
-    def _finish(self, state, candidates, is_end):
+    def _finish(self, state: State, candidates: Candidates, is_end: Tensor) -> State:
         """Merge the candidates that end, among the best `beam_size`, into the finished."""
         beam = self.beam_size
         parents, tokens = candidates.parents[:, :beam], candidates.tokens[:, :beam]
@@ -330,7 +312,7 @@ class SearchLoop:
         )
         return state._replace(ends=ends, finished_scores=scores)
 
-    def _grow(self, state, candidates, is_end):
+    def _grow(self, state: State, candidates: Candidates, is_end: Tensor) -> State:
         """Make the best candidates that do not end the next live hypotheses."""
         scores, best = top_k(ops.where(is_end, -np.inf, candidates.scores), self.beam_size)
         parents = ops.take_along_axis(candidates.parents, best, axis=1)
@@ -353,14 +335,14 @@ class SearchLoop:
             ),
         )
 
-    def _coverage(self, state):
+    def _coverage(self, state: State) -> Tensor:
         """Return β Σ_i log(min(Σ_j p_ij, 1)), `(batch, beam)`: Wu et al. (2016), Eq. 14."""
         covered = ops.log(ops.clip(state.coverage, SMALLEST_COVERAGE, 1.0))
         covered = ops.where(ops.expand_dims(self.source_mask, 1), covered, 0.0)
         return self.search.coverage_penalty * ops.sum(covered, axis=-1)
 
 
-def _while_loop(goes_on, step, state):
+def _while_loop(goes_on: Callable[[Any], Tensor], step: Callable[[Any], Any], state: Any) -> Any:
     """Apply `step` to a state, a structure of tensors, while `goes_on` is true."""
     if keras.backend.backend() == "torch":
         from keras_transformer.decoding.recorded_loop import recorded_loop
@@ -372,8 +354,8 @@ def _while_loop(goes_on, step, state):
 
 def largest_capacity(state: State) -> int | Tensor:
     """Return the cache size for all hypotheses of a sentence at the largest output length."""
-    _, *sizes = ops.shape(state.tokens)  # beam and length, in either order
-    return sizes[0] * sizes[1]
+    _, length, beam = ops.shape(state.tokens)
+    return length * beam
 
 
 def without_unused(state: State) -> State:
@@ -399,7 +381,7 @@ def true_first(mask: Tensor) -> Tensor:
     return ops.cast(ops.argsort(ops.where(mask, indices, indices + size)), "int32")
 
 
-def _gather_positions(x, positions):
+def _gather_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Return the vectors `(batch, num_heads, capacity, dim)` at positions `(batch, n)`."""
     batch, num_heads, capacity, dim = ops.shape(x)
     rows = ops.reshape(x, (batch * num_heads, capacity, dim))
@@ -407,5 +389,5 @@ def _gather_positions(x, positions):
     return ops.reshape(rows, (batch, num_heads, ops.shape(positions)[1], dim))
 
 
-def _swap(x):
+def _swap(x: Tensor) -> Tensor:
     return ops.swapaxes(x, -1, -2)

@@ -84,7 +84,7 @@ class StaticFields:
         """
         return self._with(tensors)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         """Return the call that makes it, without empty fields, with long tuples cut short."""
         fields = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
         shown = [f"{name}={_SHORT.repr(x)}" for name, x in fields.items() if x is not None]
@@ -103,7 +103,7 @@ class StaticFields:
         """
         return cls(**config)
 
-    def _values(self, kind):
+    def _values(self, kind: str) -> dict[str, Any]:
         """Return the fields of a kind that are not disabled: name -> value."""
         fields = [field for field in dataclasses.fields(self) if field.metadata.get("kind") == kind]
         values = {field: getattr(self, field.name) for field in fields}
@@ -113,10 +113,10 @@ class StaticFields:
             if value is ... or not (value is None or _equals(value, field.metadata["off"]))
         }
 
-    def _field(self, name):
+    def _field(self, name: str) -> dataclasses.Field:
         return next(field for field in dataclasses.fields(self) if field.name == name)
 
-    def _with(self, values):
+    def _with(self, values: Mapping[str, Any]) -> Self:
         new = object.__new__(type(self))  # without `__post_init__`: the values may be tensors
         for field in dataclasses.fields(self):
             value = values.get(field.name, getattr(self, field.name))
@@ -124,7 +124,7 @@ class StaticFields:
         return new
 
 
-def _equals(value, off):
+def _equals(value: Any, off: float | None) -> bool:
     return off is not None and isinstance(value, numbers.Number) and value == off
 
 
@@ -153,11 +153,11 @@ def deserialize(config: dict[str, Any]) -> Any:
             f"Unknown search or constraint {name!r}. Import the module that registers it with "
             "`keras.saving.register_keras_serializable` first."
         )
-    check_names(values, cls)
+    validate_option_names(values, cls)
     return cls.from_config(values)
 
 
-def check_names(options: Iterable[str], cls: type, also: Iterable[str] = ()) -> None:
+def validate_option_names(options: Iterable[str], cls: type, also: Iterable[str] = ()) -> None:
     """Raise a `UserError` if an option is neither a field of a dataclass nor one of `also`."""
     known = [*(field.name for field in dataclasses.fields(cls)), *also]
     for name in options:
@@ -169,7 +169,7 @@ def check_names(options: Iterable[str], cls: type, also: Iterable[str] = ()) -> 
             )
 
 
-def check_padding(name: str, token_ids: np.ndarray) -> None:
+def validate_padding(name: str, token_ids: np.ndarray) -> None:
     """Raise a `UserError` if a row has padding before a token.
 
     Args:
@@ -186,7 +186,7 @@ def check_padding(name: str, token_ids: np.ndarray) -> None:
         )
 
 
-def integers(name: str, values: Any) -> Tensor:
+def validate_integers(name: str, values: Any) -> Tensor:
     """Return integers as an array, or as the tensor that was passed.
 
     Args:
@@ -229,16 +229,16 @@ def hashable_rows(name: str, values: Any) -> Any:
     """
     if values is None:
         return None
-    values = integers(name, values)
-    array = values_of(values)
+    values = validate_integers(name, values)
+    array = known_values(values)
     return values if array is None else _as_tuples(array.tolist())
 
 
-def _as_tuples(values):
+def _as_tuples(values: Any) -> Any:
     return tuple(map(_as_tuples, values)) if isinstance(values, list) else values
 
 
-def values_of(tensor: Any) -> np.ndarray | None:
+def known_values(tensor: Any) -> np.ndarray | None:
     """Return the values of a tensor as an array; None for None or while a program is compiled."""
     if tensor is None:
         return None

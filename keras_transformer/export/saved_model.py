@@ -63,7 +63,7 @@ def export_translator(
             SavedModel.
     """
     num_results = num_results or translator.search.most_results or 1
-    translator.search.check_num_results(num_results)
+    translator.search.validate_num_results(num_results)
     save_module(functools.partial(_translation_module, num_results=num_results), translator, path)
 
 

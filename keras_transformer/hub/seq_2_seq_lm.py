@@ -12,9 +12,9 @@ from keras_transformer.decoding.batched_search import batches_by_length, pad_to_
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
 from keras_transformer.decoding.static_fields import (
-    check_padding,
-    integers,
     serialize,
+    validate_integers,
+    validate_padding,
 )
 from keras_transformer.errors import UserError
 from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
@@ -36,7 +36,7 @@ class _NoEnd(MinLength):
     def __init__(self):
         super().__init__(2**30)
 
-    def check(self, model, encoder_token_ids, limits):
+    def validate_inputs(self, model, encoder_token_ids, limits):
         """Accept every limit."""
 
 
@@ -198,10 +198,10 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 padding before a token.
         """
         source, prompts = (
-            ops.convert_to_numpy(integers(name, inputs[name]))
+            ops.convert_to_numpy(validate_integers(name, inputs[name]))
             for name in ("encoder_token_ids", "decoder_token_ids")
         )
-        check_padding("encoder_token_ids", source)
+        validate_padding("encoder_token_ids", source)
         mask = inputs.get("decoder_padding_mask")
         is_given = prompts != PAD_ID if mask is None else ops.convert_to_numpy(mask)
         prompts = np.where(is_given, prompts, PAD_ID)[:, 1:]

@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.candidates import Constraint, Progress, Sizes, gather_rows
-from keras_transformer.decoding.static_fields import hashable_rows, per_example, values_of
+from keras_transformer.decoding.static_fields import hashable_rows, known_values, per_example
 from keras_transformer.errors import UserError
 from keras_transformer.reserved_ids import END_ID
 
@@ -118,7 +118,7 @@ class TreeGrammar(Constraint):
         """
         return dataclasses.replace(self, num_words=num_words, word_kinds=word_kinds)
 
-    def check(
+    def validate_inputs(
         self, model: "Transformer", encoder_token_ids: Tensor, limits: np.ndarray | None
     ) -> None:
         size = model.config.vocabulary_size
@@ -253,7 +253,7 @@ def _check_num_words(num_words: Any, encoder_token_ids: Tensor, limits: np.ndarr
             "`num_words` must have the shape (batch,), one number per source. "
             f"Received: shape={shape} for {encoder_token_ids.shape[0]} sources"
         )
-    words = values_of(num_words)
+    words = known_values(num_words)
     if words is None or limits is None:
         return
     # An output needs a leaf per word, a constituent around several words, and the end token. A
@@ -269,7 +269,7 @@ def _check_num_words(num_words: Any, encoder_token_ids: Tensor, limits: np.ndarr
 
 
 def _check_kinds(word_kinds: Any, num_words: Any, num_sets: int) -> None:
-    kinds, words = values_of(word_kinds), values_of(num_words)
+    kinds, words = known_values(word_kinds), known_values(num_words)
     if kinds is None or words is None or not len(words):
         return
     most = max(words)

@@ -19,7 +19,7 @@ from keras_transformer.decoding.batched_search import (
 )
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.decoding.search_loop import SMALLEST_COVERAGE
-from keras_transformer.decoding.static_fields import integers
+from keras_transformer.decoding.static_fields import validate_integers
 from keras_transformer.errors import UserError
 from keras_transformer.layers.multi_head_attention import recorded_attention
 from keras_transformer.models.losses import logit_of
@@ -200,7 +200,7 @@ def _ids(name, rows, encode, size):
 
 
 def _checked_ids(name, row, size):
-    ids = ops.convert_to_numpy(integers(name, row)).ravel().tolist()
+    ids = ops.convert_to_numpy(validate_integers(name, row)).ravel().tolist()
     while ids and ids[-1] == PAD_ID:
         ids.pop()
     if wrong := [i for i in ids if not 0 < i < size]:

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.decoding import batch_compaction, search_loop
-from keras_transformer.decoding.beam_search import penalize_length
+from keras_transformer.decoding.beam_search import BeamSearch
 from tests.decoding.comparison import (
     END,
     EVERYTHING,
@@ -91,7 +91,8 @@ def test_penalties_by_hand():
 @pytest.mark.parametrize("length_penalty", ["gnmt", "power"])
 def test_scores_of_the_largest_alpha_are_finite_and_ordered(length_penalty):
     lengths = ops.arange(1, 1001, dtype="int32")
-    scores = to_numpy(penalize_length(ops.full((1000,), -0.01), lengths, 10.0, length_penalty))
+    search = BeamSearch(alpha=10.0, length_penalty=length_penalty)
+    scores = to_numpy(search.penalized(ops.full((1000,), -0.01), lengths))
     assert (scores[1:] > scores[:-1]).all() and (scores < 0).all()
 
 
@@ -224,10 +225,9 @@ def test_a_full_cache_drops_what_is_not_needed(monkeypatch, options):
 
 
 def test_coverage_chooses_between_the_hypotheses_compared():
-    options = {name: value for name, value in FULL.items() if name != "return_attention"}
     model = narrow_model(SEED)
-    with_coverage = reference(model, **options)
-    without = reference(model, **{**options, "coverage_penalty": 0.0})
+    with_coverage = reference(model, **FULL)
+    without = reference(model, **{**FULL, "coverage_penalty": 0.0})
     assert any(a.results[0].tokens != b.results[0].tokens for a, b in zip(with_coverage, without))
 
 
@@ -251,17 +251,16 @@ def test_fewer_results_are_the_first_of_more():
 
 def test_results_are_sorted_and_distinct():
     for seed in FEW_SEEDS:
-        token_ids, scores, _ = search(narrow_model(seed), **FULL)
+        token_ids, scores = search(narrow_model(seed), **FULL)
         assert (scores[:, :-1] >= scores[:, 1:]).all()
         for results in token_ids[:-1].tolist():
             assert len({tuple(each) for each in results}) == len(results)
 
 
 def test_output_is_tokens_then_end_then_padding():
-    token_ids, scores, attention = search(narrow_model(SEED), **FULL)
+    token_ids, scores = search(narrow_model(SEED), **FULL)
     assert token_ids.dtype == "int32" and token_ids.shape == (6, 4, LENGTH)
     assert scores.dtype == "float32" and scores.shape == (6, 4)
-    assert attention.dtype == "float32" and attention.shape == (6, 4, 2, 2, LENGTH, 6)
     for results, limit in zip(token_ids.tolist(), LIMITS):
         for result in results:
             tokens = without_padding(result)
@@ -270,30 +269,20 @@ def test_output_is_tokens_then_end_then_padding():
             assert len(tokens) == limit or tokens[-1] == END
 
 
-def test_attention_of_a_token_sums_to_one():
-    token_ids, _, attention = search(narrow_model(SEED), **FULL)
-    # (batch, results, length) -> the same for each layer and head
-    is_token = np.broadcast_to((token_ids != PAD)[:, :, None, None], attention.shape[:-1])
-    assert_close(attention.sum(-1), is_token)
-    assert not attention[~is_token].any()
-    assert not attention.transpose(0, 5, 1, 2, 3, 4)[SOURCE == PAD].any()
-
-
 def test_neighbours_and_padding_change_nothing():
     model = narrow_model(SEED)
-    options = {name: value for name, value in FULL.items() if name != "return_attention"}
-    assert all(each.margin > MARGIN for each in reference(model, **options))
-    token_ids, scores = search(model, **options)
+    assert all(each.margin > MARGIN for each in reference(model, **FULL))
+    token_ids, scores = search(model, **FULL)
 
     order = [3, 5, 0, 5, 4, 1, 2]
     wider = np.pad(SOURCE[order], ((0, 0), (0, 3)))
-    other_ids, other_scores = search(model, wider, **options)
+    other_ids, other_scores = search(model, wider, **FULL)
     assert other_ids[:, :, :LENGTH].tolist() == token_ids[order].tolist()
     assert not other_ids[:, :, LENGTH:].any()
     assert_close(other_scores, scores[order], atol=1e-4)
 
     # Alone, and without any padding.
-    alone_ids, alone_scores = search(model, SOURCE[3:4, :4], **options)
+    alone_ids, alone_scores = search(model, SOURCE[3:4, :4], **FULL)
     assert alone_ids.tolist() == token_ids[3:4, :, :8].tolist()
     assert_close(alone_scores, scores[3:4], atol=1e-4)
 
@@ -404,25 +393,20 @@ def test_pre_norm_and_free_sizes_equal_reference():
         assert_equals_reference(narrow_model(seed, **options), **FULL)
 
 
-def test_bfloat16_gives_sorted_float32_scores_and_attention_that_sums_to_one():
+def test_bfloat16_gives_sorted_float32_scores():
     model = randomize(model_of(dtype="mixed_bfloat16", num_layers=1), seed=1)
-    token_ids, scores, attention = search(model, **FULL)
+    token_ids, scores = search(model, **FULL)
     assert scores.dtype == "float32" and np.isfinite(scores).all()
     assert (scores[:, :-1] >= scores[:, 1:]).all()
     assert ((output_lengths(token_ids) > 0) == (np.array(LIMITS) > 0)[:, None]).all()
     assert (output_lengths(token_ids) <= np.array(LIMITS)[:, None]).all()
-    assert attention.dtype == "float32"
-    # bfloat16 has 8 bits.
-    is_token = np.broadcast_to((token_ids != PAD)[:, :, None, None], attention.shape[:-1])
-    assert_close(attention.sum(-1), is_token, atol=0.02)
 
 
 @pytest.mark.parametrize("rows", [0, 6])
 def test_nothing_to_translate(rows):
-    token_ids, scores, attention = search(narrow_model(SEED), np.zeros((rows, 6), "int32"), **FULL)
+    token_ids, scores = search(narrow_model(SEED), np.zeros((rows, 6), "int32"), **FULL)
     assert token_ids.shape == (rows, 4, LENGTH) and not token_ids.any()
     assert scores.shape == (rows, 4) and not scores.any()
-    assert attention.shape == (rows, 4, 2, 2, LENGTH, 6) and not attention.any()
 
 
 # By hand: a model whose next token depends on the last one alone, by any table

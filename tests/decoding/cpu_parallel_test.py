@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.decoding import cpu_parallel
+from keras_transformer.decoding import search as search_module
 from tests.decoding.comparison import without_padding
 from tests.decoding.compiled_search_test import EXPECTED, SCORES
 from tests.decoding.search_functions import beam_search
@@ -31,10 +32,10 @@ def searches(monkeypatch):
         calls.append((threading.get_ident(), tuple(inputs.encoder_token_ids.shape)))
         return search(model, inputs, **options)
 
-    search = cpu_parallel.search_in_stages
-    monkeypatch.setattr(cpu_parallel, "search_in_stages", counted)
+    search = search_module.search_in_stages
+    monkeypatch.setattr(search_module, "search_in_stages", counted)
     monkeypatch.setattr(cpu_parallel, "_num_cores", lambda: NUM_CORES)
-    monkeypatch.setattr(cpu_parallel, "FEWEST_HYPOTHESES", 1)
+    monkeypatch.setattr(search_module, "FEWEST_HYPOTHESES", 1)
     return calls
 
 
@@ -69,19 +70,19 @@ def test_parts_give_what_the_whole_gives(name, searches, monkeypatch):
 @COMPILED
 def test_parts_run_at_the_same_time(searches, monkeypatch):
     meeting = threading.Barrier(NUM_CORES, timeout=600)
-    search = cpu_parallel.search_in_stages
+    search = search_module.search_in_stages
 
     def meeting_first(*args, **options):
         meeting.wait()  # until all parts are here
         return search(*args, **options)
 
-    monkeypatch.setattr(cpu_parallel, "search_in_stages", meeting_first)
+    monkeypatch.setattr(search_module, "search_in_stages", meeting_first)
     beam_search(shared_model(), ROWS, extra_length=EXTRA_LENGTH)
     assert len({thread for thread, _ in searches}) == NUM_CORES
 
 
 def test_a_small_batch_stays_whole(searches, monkeypatch):
-    monkeypatch.setattr(cpu_parallel, "FEWEST_HYPOTHESES", 11)
+    monkeypatch.setattr(search_module, "FEWEST_HYPOTHESES", 11)
     beam_search(shared_model(), ROWS, beam_size=4, extra_length=EXTRA_LENGTH)
     assert len(searches) == 1  # two parts would have 10 hypotheses each
 

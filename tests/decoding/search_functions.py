@@ -2,7 +2,7 @@
 
 from keras_transformer import BeamSearch, Sampling
 from keras_transformer.decoding.constraints import BannedTokens, ForcedPrefix, MinLength
-from keras_transformer.decoding.search import check_constraints
+from keras_transformer.decoding.search_policy import validate_constraints
 
 
 def beam_search(model, encoder_token_ids, beam_size=4, alpha=0.6, extra_length=50, **options):
@@ -21,10 +21,8 @@ def sample(model, encoder_token_ids, **options):
 
 
 def _call(search_class, model, encoder_token_ids, options, **fields):
-    call = {
-        name: options.pop(name) for name in ("num_results", "return_attention") if name in options
-    }
-    constraints = [*check_constraints(options.pop("constraints", ()))]
+    num_results = options.pop("num_results", 1)
+    constraints = [*validate_constraints(options.pop("constraints", ()))]
     if options.get("min_length", 0) != 0:
         constraints.append(MinLength(options["min_length"]))
     if options.get("prefix_token_ids") is not None:
@@ -35,4 +33,4 @@ def _call(search_class, model, encoder_token_ids, options, **fields):
     for name in ("min_length", "prefix_token_ids", "banned_token_ids"):
         options.pop(name, None)
     search = search_class(**fields, **options)
-    return search(model, encoder_token_ids, constraints=tuple(constraints), **call)
+    return search(model, encoder_token_ids, constraints=tuple(constraints), num_results=num_results)

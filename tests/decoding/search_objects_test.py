@@ -24,7 +24,6 @@ ALL = (
     constraints.NoRepeatedNgrams(2),
     constraints.RepetitionPenalty(1.2),
     constraints.RepetitionPenalty(1.2, applies_to="log_probs"),
-    constraints.FirstToken(9),
     constraints.MaxLength(7),
 )
 BEAM = kt.BeamSearch(3, 0.8, "power", 0.1, EXTRA_LENGTH, ALL)
@@ -107,8 +106,8 @@ def test_search_from_what_users_pass():
     assert resolve_search(SAMPLING, default, seed=5) == kt.Sampling(
         0.7, 4, 0.9, 5, EXTRA_LENGTH, ALL
     )
-    limited = resolve_search(None, kt.BeamSearch(), min_length=2, banned_token_ids=[7, 5])
-    assert limited.constraints == ALL[:2]
+    limited = resolve_search(None, kt.BeamSearch(), min_length=2)
+    assert limited.constraints == ALL[:1]
 
 
 def outputs(search, model, **options):

@@ -24,7 +24,6 @@ SEARCHES = {
         beam_search,
         {
             "constraints": (
-                constraints.FirstToken(4),
                 constraints.NoRepeatedNgrams(2),
                 constraints.RepetitionPenalty(1.3),
                 constraints.RepetitionPenalty(1.3, applies_to="log_probs"),
@@ -35,7 +34,6 @@ SEARCHES = {
             **_FREE,
         },
     ),
-    "attention": (beam_search, {"return_attention": True, **_FREE}),
     "sample": (sample, {"num_results": 2, "seed": 3, **_FREE}),
     "grammar": (
         beam_search,

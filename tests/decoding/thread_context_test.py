@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.decoding import batch_compaction, cpu_parallel
+from keras_transformer.decoding import search as search_module
 from tests.decoding.comparison import new_model
 from tests.decoding.search_functions import beam_search, greedy_search, sample
 from tests.decoding.sentences import EXTRA_LENGTH, SOURCE
@@ -22,7 +23,7 @@ def scores_of(model):
 @pytest.fixture(params=[1, 2])
 def num_parts(request, monkeypatch):
     monkeypatch.setattr(cpu_parallel, "_num_cores", lambda: request.param)
-    monkeypatch.setattr(cpu_parallel, "FEWEST_HYPOTHESES", 1)
+    monkeypatch.setattr(search_module, "FEWEST_HYPOTHESES", 1)
     return request.param
 
 
@@ -70,13 +71,13 @@ def setting():
 @pytest.mark.skipif(keras.backend.backend() == "torch", reason="its searches use one thread")
 def test_settings_of_the_backend(num_parts, monkeypatch):
     seen = []
-    search = cpu_parallel.search_in_stages
+    search = search_module.search_in_stages
 
     def noted(*args, **options):
         seen.append(setting())
         return search(*args, **options)
 
-    monkeypatch.setattr(cpu_parallel, "search_in_stages", noted)
+    monkeypatch.setattr(search_module, "search_in_stages", noted)
     model = randomize(new_model(), seed=1)
     with another_setting():
         expected = setting()
@@ -86,7 +87,7 @@ def test_settings_of_the_backend(num_parts, monkeypatch):
 
 def test_entering_surroundings_compiles_nothing_anew(monkeypatch):
     model = randomize(new_model(), seed=1)
-    monkeypatch.setattr(cpu_parallel, "FEWEST_HYPOTHESES", 1)
+    monkeypatch.setattr(search_module, "FEWEST_HYPOTHESES", 1)
     monkeypatch.setattr(batch_compaction, "FEWEST_HYPOTHESES", 100)
     monkeypatch.setattr(cpu_parallel, "_num_cores", lambda: 1)
     greedy_search(model, ROWS[:2], extra_length=1)
@@ -102,7 +103,7 @@ def test_floatx_is_float16():
     try:
         model = randomize(new_model(), seed=1)
         options = {"extra_length": EXTRA_LENGTH, "coverage_penalty": 0.2}
-        token_ids, scores, _ = beam_search(model, ROWS, return_attention=True, **options)
+        token_ids, scores = beam_search(model, ROWS, **options)
         _, sample_scores = sample(model, ROWS, extra_length=EXTRA_LENGTH, top_p=0.9)
     finally:
         keras.config.set_floatx("float32")

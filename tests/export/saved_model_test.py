@@ -93,7 +93,7 @@ def test_constraints_and_a_search_that_draws(translator, tmp_path):
     import tensorflow as tf
 
     rules = (
-        kt.constraints.FirstToken(7),
+        kt.constraints.MaxLength(6),
         kt.constraints.NoRepeatedNgrams(1),
         kt.constraints.RepetitionPenalty(1.5),
         kt.constraints.NoUnknownToken(),

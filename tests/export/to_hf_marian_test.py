@@ -256,13 +256,13 @@ def test_searches_come_back(tmp_path, caplog):
     ):
         assert there_and_back(search) == search
     assert not caplog.records
-    others = (rules.FirstToken(5), rules.RepetitionPenalty(2.0), rules.NoUnknownToken())
+    others = (rules.ForcedPrefix([[5]]), rules.RepetitionPenalty(2.0), rules.NoUnknownToken())
     with caplog.at_level(logging.WARNING):
         _, banned = there_and_back(
             kt.BeamSearch(2, 0, "power", 0.2, constraints=others)
         ).constraints
     assert banned == rules.BannedTokens((UNKNOWN_ID,))
     (record,) = caplog.records
-    for name in ("FirstToken(token_id=5)", "RepetitionPenalty", "coverage_penalty=0.2"):
+    for name in ("ForcedPrefix", "RepetitionPenalty", "coverage_penalty=0.2"):
         assert name in record.getMessage()
     assert "NoUnknownToken" not in record.getMessage()
