@@ -147,7 +147,7 @@ def _group_of(field: dataclasses.Field[Any]) -> type | None:
 
 
 def check_options(options: Any) -> None:
-    """Validate a dataclass of options and its nested dataclasses with their methods `check`.
+    """Validate a dataclass of options and its nested dataclasses with their methods `validate`.
 
     Args:
         options: a dataclass instance.
@@ -158,5 +158,5 @@ def check_options(options: Any) -> None:
     for field in dataclasses.fields(options):
         if dataclasses.is_dataclass(value := getattr(options, field.name)):
             check_options(value)
-    if hasattr(options, "check"):
-        options.check()
+    if hasattr(options, "validate"):
+        options.validate()

@@ -56,7 +56,7 @@ def main(options: Options) -> None:
         ) from error
     from keras_transformer.translation.translator import Translator
 
-    options.check()
+    options.validate()
     with _listen(options.host, options.port) as listener:  # fails before the model is loaded
         translator = Translator.from_preset(
             options.model,

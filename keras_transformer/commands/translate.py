@@ -20,9 +20,9 @@ from keras_transformer.commands.score import note_findings
 from keras_transformer.data.text_lines import line_windows
 from keras_transformer.documents.file_translation import (
     FORMATS,
-    check_target,
     read_document,
     translate_file,
+    validate_target,
 )
 
 
@@ -175,7 +175,7 @@ def _document(options):
         names = ", ".join(f"`{name}`" for name in given)
         raise kt.UserError(f"{names}: expected without `-o`, because files do not use it.")
     document = read_document(options.sentences[0], options.encoding)
-    check_target(document, options.output, options.target_lang, _settings(options), "-o")
+    validate_target(document, options.output, options.target_lang, _settings(options), "-o")
     return document
 
 

@@ -29,7 +29,7 @@ class BatchingOptions:
     exponent of a segmentation's probability (Kudo, 2018; 0.2, for example). 0: always use the same
     segmentation."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:

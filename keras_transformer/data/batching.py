@@ -160,7 +160,7 @@ class TokenBatches(keras.utils.PyDataset):
             else StoredTokens(store)
         )
         source_lengths, target_lengths = self.tokens.lengths
-        _check(self.tokens.lengths, batch_tokens, rows_multiple, shard)
+        _validate_sizes(self.tokens.lengths, batch_tokens, rows_multiple, shard)
         self.store = store
         self.training = training
         self.seed = seed
@@ -320,7 +320,7 @@ def _sum(lengths):
     return round(float(lengths.sum(dtype="float64")))
 
 
-def _check(lengths, batch_tokens, rows_multiple, shard):
+def _validate_sizes(lengths, batch_tokens, rows_multiple, shard):
     if rows_multiple % shard[1]:
         raise UserError(
             f"`rows_multiple` must be a multiple of {shard[1]}, the number of processes that share "

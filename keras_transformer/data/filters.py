@@ -44,7 +44,7 @@ class FilterOptions:
     check_scripts: bool = False
     """Remove pairs if less than half of the letters of one side are in a script of its language."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:
@@ -91,7 +91,7 @@ def _filter(
         results = [_filter(part, options, seen) for part in text.texts]
         total = sum((Counter(left_out) for _, left_out in results), Counter())
         return Mixture([filtered for filtered, _ in results], text.ratios), dict(total)
-    _check(text, options)
+    _validate_text(text, options)
     if looks_swapped(text, *_languages(text)):
         logger.warning(
             "%r looks swapped: its sources look like %s, and its targets like %s.",
@@ -181,8 +181,8 @@ def _languages(text: ParallelText) -> tuple[str, str]:
     return text.source_language, text.target_language
 
 
-def _check(text: ParallelText, options: FilterOptions) -> None:
-    options.check()
+def _validate_text(text: ParallelText, options: FilterOptions) -> None:
+    options.validate()
     if options.check_scripts:
         unknown = [name for name in _languages(text) if language_code(name) not in SCRIPTS]
         if unknown:

@@ -13,12 +13,12 @@ from keras_transformer.data.catalog_entries import CREDITS, catalog_entries
 from keras_transformer.data.text_files import (
     Pair,
     Pairs,
-    check_folder,
     find_files,
     read_lines,
     readable,
     swap_sides,
     tab_separated_pairs,
+    validate_folder,
 )
 from keras_transformer.data.train_val_split import with_held_out
 from keras_transformer.errors import UserError
@@ -182,7 +182,7 @@ def _code(language: str) -> str:
 def _folder(data_dir: Path | None) -> Path:
     if data_dir is None:
         data_dir = SYSTEM
-    check_folder(data_dir)
+    validate_folder(data_dir)
     own = data_dir / "catalogs"
     return own if own.is_dir() else data_dir
 

@@ -35,7 +35,7 @@ def language_tokens(**tokens: tuple[str, Mapping[str, str]]) -> dict[str, Any]:
     return {_TOKENS: found} if found else {}
 
 
-def tokens_of(metadata: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, str]]]:
+def language_tokens_in(metadata: Mapping[str, Any]) -> dict[str, tuple[str, dict[str, str]]]:
     """Return the tokens that select the languages of a model.
 
     Args:
@@ -63,7 +63,7 @@ def selectable_languages(metadata: Mapping[str, Any], option: str) -> list[str]:
     Returns:
         A list of codes, which is empty if the model has only one language on that side.
     """
-    return list(tokens_of(metadata).get(option, ("", ()))[1])
+    return list(language_tokens_in(metadata).get(option, ("", ()))[1])
 
 
 def select(
@@ -83,7 +83,7 @@ def select(
     Raises:
         UserError: if the model does not have a language.
     """
-    tokens, metadata = tokens_of(metadata), dict(metadata)
+    tokens, metadata = language_tokens_in(metadata), dict(metadata)
     for option, language in languages.items():
         if language is None:
             continue
@@ -93,7 +93,7 @@ def select(
                 f"{option}={reprlib.repr(language)}"
             )
         if option not in tokens:
-            _check_only_language(option, language, metadata)
+            _validate_only_language(option, language, metadata)
             continue
         side, names = tokens[option]
         found = matching_language(language, names)
@@ -111,7 +111,7 @@ def select(
     return preprocessor, metadata
 
 
-def check_selected(preprocessor: TranslationPreprocessor, metadata: Mapping[str, Any]) -> None:
+def validate_selected(preprocessor: TranslationPreprocessor, metadata: Mapping[str, Any]) -> None:
     """Raise a `UserError` if a model that was converted needs a language, and none is selected."""
     for option, (side, names) in metadata.get(_TOKENS, {}).items():
         if not getattr(preprocessor, side):
@@ -153,7 +153,7 @@ def _language(code: str) -> str:
     return "yue" if code.lower().startswith("yue") else language_code(code)
 
 
-def _check_only_language(option, language, metadata):
+def _validate_only_language(option, language, metadata):
     known = metadata.get(_OPTIONS[option])
     if known is None or matching_language(language, [known]):
         return

@@ -118,7 +118,7 @@ class MosesTokenizer:
             "SentencePiece tokenizer."
         )
 
-    def ids_of(self, symbols: Iterable[str]) -> list[int]:
+    def tokens_to_ids(self, symbols: Iterable[str]) -> list[int]:
         """Return the ids of tokens.
 
         Args:
@@ -146,7 +146,7 @@ class MosesTokenizer:
         """
         return [self._encode(sentence) for sentence in sentences]
 
-    def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
+    def ids_to_tokens(self, token_ids: Iterable[int]) -> list[str]:
         """Return the tokens with these ids: a list of strings.
 
         Args:

@@ -98,7 +98,7 @@ class TranslationPreprocessor:
         values = {"source_tokenizer": self.source_tokenizer if own else self.tokenizer}
         for name, value in {**values, **prefixes, "source_end": bool(self.source_end)}.items():
             object.__setattr__(self, name, value)
-        _check_max_source_length(self.max_source_length, len(self.source_prefix))
+        _validate_max_source_length(self.max_source_length, len(self.source_prefix))
 
     def get_config(self) -> dict[str, Any]:
         """Return the JSON values of the attributes, except the tokenizers."""
@@ -127,7 +127,7 @@ class TranslationPreprocessor:
         names = ("source_prefix", "target_prefix", "source_end", "max_source_length")
         return cls(**tokenizers, **{name: config[name] for name in names if name in config})
 
-    def check_prefixes(self) -> None:
+    def validate_prefixes(self) -> None:
         """Check the tokens of the prefixes.
 
         Raises:
@@ -143,18 +143,18 @@ class TranslationPreprocessor:
     @property
     def source_prefix_ids(self) -> list[int]:
         """The ids of `source_prefix`."""
-        return list(self.source_tokenizer.ids_of(list(self.source_prefix)))
+        return list(self.source_tokenizer.tokens_to_ids(list(self.source_prefix)))
 
     @property
     def target_prefix_ids(self) -> list[int]:
         """The ids of `target_prefix`."""
-        return list(self.tokenizer.ids_of(list(self.target_prefix)))
+        return list(self.tokenizer.tokens_to_ids(list(self.target_prefix)))
 
     @functools.cached_property
     def has_symbols(self) -> bool:
         """Whether both vocabularies have the reserved symbols that stand for placeholders."""
         try:
-            return all(x.ids_of(SYMBOLS) for x in (self.tokenizer, self.source_tokenizer))
+            return all(x.tokens_to_ids(SYMBOLS) for x in (self.tokenizer, self.source_tokenizer))
         except UserError:
             return False
 
@@ -255,7 +255,7 @@ class TranslationPreprocessor:
         if text not in self._tags:
             tokenizer = self.source_tokenizer
             try:
-                is_token = bool(tokenizer.ids_of([text]))
+                is_token = bool(tokenizer.tokens_to_ids([text]))
             except UserError:
                 is_token = False
             self._tags[text] = is_token and _finds([text], _tokens_in_text(tokenizer, [text]))
@@ -293,28 +293,17 @@ class TranslationPreprocessor:
         texts = self.tokenizer.decode([ids[len(self.target_prefix) :] for ids in outputs])
         return [without_breaks(text, source) for text in texts]
 
-    def check_sources(
-        self, sentences: Sequence[str], max_length: int | None = None
+    def check_source_ids(
+        self, token_ids: Iterable[list[int]], max_length: int | None = None
     ) -> list[SourceCheck]:
         """Return which parts of sentences a model does not read.
 
         Args:
-            sentences: list of strings.
+            token_ids: the result of `token_ids`.
             max_length: as for `encode_sources`.
 
         Returns:
             A list of `SourceCheck`.
-        """
-        return self.check_ids(self.token_ids(sentences), max_length)
-
-    def check_ids(
-        self, token_ids: Iterable[list[int]], max_length: int | None = None
-    ) -> list[SourceCheck]:
-        """Return which parts of sentences a model does not read: see `check_sources`.
-
-        Args:
-            token_ids: the result of `token_ids`.
-            max_length: as for `encode_sources`.
         """
         room, is_unknown = self.room(max_length), self.source_tokenizer.is_unknown
         return [
@@ -344,7 +333,7 @@ def _extended(tokenizer):
     """Return a tokenizer with the reserved symbols after its own tokens."""
     if not isinstance(tokenizer, Tokenizer):
         raise UserError("Reserved symbols require a vocabulary of SentencePiece.")
-    tokens = [*tokenizer.tokens_of(range(tokenizer.vocabulary_size)), *SYMBOLS]
+    tokens = [*tokenizer.ids_to_tokens(range(tokenizer.vocabulary_size)), *SYMBOLS]
     return Tokenizer(reordered_proto(tokenizer.proto, [*dict.fromkeys(tokens)]))
 
 
@@ -373,7 +362,7 @@ def _tokens(name, tokens):
     return tokens
 
 
-def _check_max_source_length(value, prefix_length):
+def _validate_max_source_length(value, prefix_length):
     if value is None:
         return
     shortest = prefix_length + 2
@@ -406,12 +395,12 @@ def tag_tokens(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> 
     Raises:
         UserError: if a tag is not a token of the vocabulary.
     """
-    tokenizer.ids_of(list(tags))
+    tokenizer.tokens_to_ids(list(tags))
     in_text = _tokens_in_text(tokenizer, tags)
     return in_text if _finds(tags, in_text) else tuple(tags)
 
 
-def check_tags_in_text(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> None:
+def validate_tags(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[str]) -> None:
     """Raise a `UserError` if a tag in a text would not be tokenized as itself.
 
     Args:
@@ -421,7 +410,7 @@ def check_tags_in_text(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[s
     Raises:
         UserError: if a tag is not a token of the vocabulary, or the tokenizer splits it in a text.
     """
-    tokenizer.ids_of(list(tags))
+    tokenizer.tokens_to_ids(list(tags))
     for tag in tags:
         tokens = _tokens_in_text(tokenizer, [tag])
         if not _finds([tag], tokens):
@@ -434,7 +423,7 @@ def check_tags_in_text(tokenizer: "Tokenizer | MosesTokenizer", tags: Sequence[s
 
 def _tokens_in_text(tokenizer, tags):
     (token_ids,) = tokenizer.encode([" ".join(tags)])
-    return tuple(tokenizer.tokens_of(token_ids))
+    return tuple(tokenizer.ids_to_tokens(token_ids))
 
 
 def _finds(tags, tokens):
@@ -457,7 +446,7 @@ class PrefixedTokenizer:
     def __init__(self, tokenizer: "Tokenizer | MosesTokenizer", prefix: Iterable[str]):
         self.tokenizer = tokenizer
         self.prefix = tuple(prefix)
-        self._ids = tokenizer.ids_of(list(prefix))
+        self._ids = tokenizer.tokens_to_ids(list(prefix))
 
     @property
     def vocabulary_size(self) -> int:

@@ -34,7 +34,7 @@ _MAGIC_LENGTH = 10
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\v\f\r"})
 
 
-def check_folder(data_dir: Path) -> None:
+def validate_folder(data_dir: Path) -> None:
     """Raise a `UserError` if the folder `data_dir` does not exist."""
     if not data_dir.is_dir():
         raise UserError(
@@ -65,7 +65,7 @@ def corpus_folders(data_dir: Path | None, corpus: str) -> list[Path]:
     """
     if data_dir is None:
         return []
-    check_folder(data_dir)
+    validate_folder(data_dir)
     # The corpus's own folder comes first: a train.en next to it may belong to another corpus.
     return [data_dir / corpus, data_dir]
 

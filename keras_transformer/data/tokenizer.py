@@ -59,7 +59,7 @@ class VocabularyOptions:
     byte_fallback: bool = False
     """Read and produce characters outside the vocabulary as the bytes of their UTF-8."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:
@@ -314,7 +314,7 @@ class Tokenizer:
         pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
         return {i for i, piece in enumerate(pieces) if piece and not piece.strip(_SPACE)}
 
-    def ids_of(self, symbols: Sequence[str]) -> list[int]:
+    def tokens_to_ids(self, symbols: Sequence[str]) -> list[int]:
         """Return the ids of strings that are one token each, such as user-defined symbols.
 
         Args:
@@ -351,7 +351,7 @@ class Tokenizer:
         """
         return self._processor.encode([*map(without_surrogates, sentences)])
 
-    def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
+    def ids_to_tokens(self, token_ids: Iterable[int]) -> list[str]:
         """Return the tokens with these ids, as the vocabulary spells them: a list of strings.
 
         Args:

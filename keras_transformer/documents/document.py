@@ -235,7 +235,7 @@ def marked(text: str, start: int = 0) -> MarkedText:
     return MarkedText(plain + text[last:], tuple(spans))
 
 
-def check_lines(part: TextPart, pattern: str = r"[^\n]", name: str = "line") -> None:
+def validate_lines(part: TextPart, pattern: str = r"[^\n]", name: str = "line") -> None:
     """Raise a `UserError` for a line that is longer than the longest unit."""
     if found := re.search(rf"{pattern}{{{LONGEST_UNIT + 1}}}", part.text):
         problem = f"a {name} of over {LONGEST_UNIT:,} characters. Expected a shorter one"

@@ -155,7 +155,7 @@ def translate_file(
         given or (metadata[side] if is_language_code(metadata.get(side)) else None)
         for side, given in (("source", source_lang), ("target", target_lang))
     )
-    check_target(document, target, target_lang)
+    validate_target(document, target, target_lang)
     memory = _Memory(target, [settings, target_lang, source_lang])
     units = {_key(unit): unit for unit in document.units}
     known = {key: unit for key, unit in units.items() if memory.get(unit)}
@@ -178,7 +178,7 @@ def translate_file(
     )
 
 
-def check_target(
+def validate_target(
     document: Document,
     target: Path,
     target_lang: str | None = None,

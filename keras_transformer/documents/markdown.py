@@ -8,7 +8,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from keras_transformer.documents.document import TextDocument, check_lines, required
+from keras_transformer.documents.document import TextDocument, required, validate_lines
 from keras_transformer.documents.text_part import LONGEST_UNIT, TextPart, Unit
 from keras_transformer.protection.spans import MarkedText, Span
 
@@ -83,7 +83,7 @@ class _MarkdownPart(TextPart):
         self._blocks: dict[int, _Block] = {}
         self._cell_stop = self._row_stop = 0
         self._plain = text.replace("\0", "\ufffd")  # as the parser reads it
-        check_lines(self)
+        validate_lines(self)
         front = _FRONT_MATTER.match(text)
         self.skipped["in front matter"] += bool(front)
         start = begin = front.end() if front else 0

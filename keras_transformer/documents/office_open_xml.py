@@ -18,7 +18,7 @@ from keras_transformer.documents.markup import (
 )
 from keras_transformer.documents.text_part import Edit, TextPart, Unit, splice
 from keras_transformer.documents.xml_events import xml_events
-from keras_transformer.documents.zipped import ZippedDocument, check_depth
+from keras_transformer.documents.zipped import ZippedDocument, validate_depth
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText, Span
 
@@ -346,7 +346,7 @@ class _Reader:
 
     def _open_paragraph(self, element: _Element, _: Any) -> None:
         depth, place = len(self.paragraphs), element.event.stop
-        check_depth(self.part, element.event, depth)
+        validate_depth(self.part, element.event, depth)
         del self.fields[depth + 1 :]
         self.fields += [0] if len(self.fields) == depth else []
         field = _Piece(place, place, is_break=True) if self.fields[depth] else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from keras_transformer.documents.markup import Event, Rules, add_units
 from keras_transformer.documents.text_part import Edit, TextPart
 from keras_transformer.documents.xml_events import xml_events
-from keras_transformer.documents.zipped import ZippedDocument, check_depth
+from keras_transformer.documents.zipped import ZippedDocument, validate_depth
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
 
@@ -123,7 +123,7 @@ def _streams(part: TextPart, events: Iterable[Event], inline: set[int]) -> list[
             opened.append((event, stream))
             if stream.depth and _is_nested(event):
                 streams.append(stream := _Stream(stream.level + 1))
-                check_depth(part, event, stream.level)
+                validate_depth(part, event, stream.level)
                 continue
         elif event.kind == "end":
             start, outer = opened.pop()

@@ -141,7 +141,7 @@ class ZippedDocument(Document):
                         shutil.copyfileobj(old, file)
 
 
-def check_depth(part: TextPart, event: Event, depth: int) -> None:
+def validate_depth(part: TextPart, event: Event, depth: int) -> None:
     """Raise an error if a text is in too many others, which each have a copy of it."""
     if depth > _DEEPEST:
         raise part.error(event.start, f"texts within texts, more than {_DEEPEST} deep.")

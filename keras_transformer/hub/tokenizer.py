@@ -41,13 +41,13 @@ class TransformerTokenizer(keras_hub.tokenizers.SentencePieceTokenizer):
             setattr(self, name, self.get_vocabulary()[token_id])
             setattr(self, f"{name}_id", token_id)
 
-    def ids_of(self, tokens: list[str]) -> list[int]:
+    def tokens_to_ids(self, tokens: list[str]) -> list[int]:
         """Return the ids of strings that are one token each.
 
         Raises:
             UserError: if a string is not a token of the vocabulary.
         """
-        return Tokenizer(self.proto).ids_of(tokens) if tokens else []
+        return Tokenizer(self.proto).tokens_to_ids(tokens) if tokens else []
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

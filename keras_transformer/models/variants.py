@@ -109,7 +109,7 @@ class ModelOptions:
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Dtype of the computation; weights are float32. With float16 the loss is scaled."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:

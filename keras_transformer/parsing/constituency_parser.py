@@ -464,7 +464,7 @@ class ConstituencyParser(Task):
         Returns:
             A list of strings.
         """
-        return self.tokenizer.tokens_of(token_ids)
+        return self.tokenizer.ids_to_tokens(token_ids)
 
     def tree_of(self, sentence: Sentence, token_ids: Sequence[int]) -> "Tree":
         """Return the tree over a sentence's words from the ids of an output, repaired if necessary.

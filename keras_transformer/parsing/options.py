@@ -53,7 +53,7 @@ class TreeOptions:
     """Rules that split raw text into words, which must match the words of the trees. Defaults to
     craft for the dataset of that name, else to treebank, the Penn Treebank's rules."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check the options.
 
         Raises:
@@ -85,7 +85,7 @@ class ParsingOptions:
     val_sentences: int = 500
     """Number of validation sentences to parse at each interval."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check the options.
 
         Raises:

@@ -59,7 +59,7 @@ def _parsing_module(parser: "ConstituencyParser") -> tuple[Any, dict[str, Any]]:
 
     module: Any = tf.Module()
     module.tokenizer = string_tokenizer(parser.tokenizer, add_eos=False)
-    tokens_of = word_tokenizer(module.tokenizer, parser.source_tokenizer.starts_word)
+    ids_to_tokens = word_tokenizer(module.tokenizer, parser.source_tokenizer.starts_word)
     module.kinds = kinds_table(parser.tag_dictionary)
     write = tree_writer(parser.symbols)
 
@@ -80,7 +80,7 @@ def _parsing_module(parser: "ConstituencyParser") -> tuple[Any, dict[str, Any]]:
             )
             return write(token_ids[:, 0], batch_words)[:, None], scores
 
-        token_ids = tokens_of(words)
+        token_ids = ids_to_tokens(words)
         is_searched = num_words > 0
         if (limit := parser.source_limit()) is not None:
             is_searched &= token_ids.row_lengths() <= limit
@@ -104,7 +104,7 @@ def word_tokenizer(tokenizer: Any, starts_word: np.ndarray) -> Callable[[Any], A
     """
     import tensorflow as tf
 
-    def tokens_of(words):
+    def ids_to_tokens(words):
         tokens = tokenizer.tokenize(words.flat_values)
         starts = tf.gather(tf.constant(starts_word, "int32"), tokens.flat_values)
         starts = tokens.with_flat_values(starts)
@@ -113,7 +113,7 @@ def word_tokenizer(tokenizer: Any, starts_word: np.ndarray) -> Callable[[Any], A
         token_ids = words.with_flat_values(tokenizer.tokenize(counted)).merge_dims(1, 2)
         return tf.concat([token_ids, tf.fill([words.nrows(), 1], END_ID)], axis=1)
 
-    return tokens_of
+    return ids_to_tokens
 
 
 def kinds_table(tag_dictionary: TagDictionary | None) -> Any:

@@ -65,13 +65,13 @@ class WordTokenizer:
         split = [sentence.split(" ") for sentence in sentences]
         return self.encode_words([[word for word in words if word] for words in split])
 
-    def tokens_of(self, token_ids: Iterable[int]) -> list[str]:
+    def ids_to_tokens(self, token_ids: Iterable[int]) -> list[str]:
         """Return the tokens of ids.
 
         Args:
             token_ids: iterable of ids.
         """
-        return self.tokenizer.tokens_of(token_ids)
+        return self.tokenizer.ids_to_tokens(token_ids)
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[list[int]]:
         """Encode sentences that are split into words, without start and end tokens.
@@ -122,7 +122,7 @@ class TreeSymbols:
             if linearization.step_of(symbol)[0] is None:
                 raise UserError(f"{symbol!r} is not a symbol of the linearization {linearization}.")
         self._by_label = linearization.by_label(self.symbols)
-        self.ids = tokenizer.ids_of(self.symbols)
+        self.ids = tokenizer.tokens_to_ids(self.symbols)
         self.vocabulary_size = max(self.ids, default=UNKNOWN_ID) + 1
         self._ids = dict(zip(self.symbols, self.ids))
         self._symbols = {token_id: symbol for symbol, token_id in self._ids.items()}

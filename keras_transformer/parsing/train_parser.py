@@ -286,7 +286,7 @@ def validation_parser(
     Raises:
         UserError: if an option is out of its range.
     """
-    options.check()
+    options.validate()
     scored = copy.copy(parser)
     scored.search = options.search()
     # Except with learned positions, every sentence gets a tree.

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
 from keras_transformer.data.corpora import built_in_corpus
-from keras_transformer.data.text_files import check_folder, find_files, missing_files
+from keras_transformer.data.text_files import find_files, missing_files, validate_folder
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.trees import clean_tree, parse_trees, read_trees, to_bracketed
 from keras_transformer.progress import bar
@@ -256,7 +256,7 @@ def find_penn_treebank(split: str, data_dir: Path | None) -> list[Path]:
 
 def _files_below(data_dir: Path) -> list[tuple[str, Path]]:
     """Return the numbers and paths of the Wall Street Journal's files, sorted."""
-    check_folder(data_dir)
+    validate_folder(data_dir)
     found = []
     visited: set[str] = set()
     for folder, folders, names in os.walk(data_dir, followlinks=True):

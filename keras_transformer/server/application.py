@@ -62,7 +62,7 @@ def application(translator: Translator, options: ServerOptions | None = None) ->
         UserError: if an option is out of its range.
     """
     options = options or ServerOptions()
-    options.check()
+    options.validate()
     server = _Server(translator, options)
     cors = Middleware(
         CORSMiddleware,

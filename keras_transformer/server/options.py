@@ -33,7 +33,7 @@ class ServerOptions:
     """Origins whose pages may use the server from a browser, such as https://example.org; * for
     all. Defaults to none."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Raise a `UserError` if an option is out of its range."""
         for name, value in vars(self).items():
             if isinstance(value, int) and name.startswith(("max_", "file_", "body_", "shutdown_")):

@@ -112,7 +112,7 @@ def make_tokenizer(
     def proto():
         if init := context.options.run.init:
             tokenizer = initial_preprocessor(init).tokenizer
-            tokenizer.ids_of(list(user_defined_symbols))  # raises an error if it lacks one
+            tokenizer.tokens_to_ids(list(user_defined_symbols))  # raises an error if it lacks one
         else:
             tokenizer = write_tokenizer(
                 sentences,

@@ -58,7 +58,7 @@ class Task:
     ):
         changes = {x: options.pop(x) for x in self.preprocessor_options if x in options}
         self.preprocessor = as_preprocessor(preprocessor, **changes)
-        self.preprocessor.check_prefixes()
+        self.preprocessor.validate_prefixes()
         positive_integer("batch_tokens", batch_tokens)
         keep_in_user_folder()
         self.model = model

@@ -42,7 +42,7 @@ class TrainingOptions:
     # perplexity, or None if they are not known before `fit`.
     scores = None
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check the options.
 
         Raises:

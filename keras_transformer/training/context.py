@@ -108,7 +108,7 @@ def make_context(options: Any, settings: dict) -> TrainingContext:
             another training or is used by a running one, or another process has other options.
     """
     where, steps = options.run, options.fitting.steps
-    where.check()
+    where.validate()
     if where.init is not None:
         steps = getattr(steps, "fine_tuned", lambda _, steps: steps)(where, steps)
     began = time.time()

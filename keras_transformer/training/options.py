@@ -59,7 +59,7 @@ class RunOptions:
     this rank, such as 8, next to its frozen weights. The trained model contains their sum. The
     matrices of the last update are also written alone, to model.lora.h5."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:
@@ -96,7 +96,7 @@ class DeviceOptions:
     process_id: int = mutable_on_resume(0)
     """Index of this process, from 0. Only process 0 writes checkpoints, logs and the model."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:
@@ -129,7 +129,7 @@ class OptimizerOptions:
     skip_nonfinite: bool = False
     """Skip, and count, updates whose gradient is infinite or not a number."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:
@@ -154,7 +154,7 @@ class FitOptions:
     """Batches that Keras trains on before it handles logs, checkpoints and signals (JAX,
     TensorFlow). Use several if the device takes only a few milliseconds per step."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:
@@ -182,7 +182,7 @@ class CheckpointOptions:
     """End the training if this number of intervals brings no better validation, by `keep_best` or
     else val_loss. 0: never."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Validate the options.
 
         Raises:

@@ -127,8 +127,8 @@ def fit(
         TrainingStopped: after SIGTERM or Ctrl-C, once the checkpoint is written.
     """
     options, kept = context.options.fitting, context.options.checkpoints
-    options.check()
-    kept.check()
+    options.validate()
+    kept.validate()
     scores = scores or {}
     check_choice_of_checkpoints(kept, scores, model.optimizer.inner_optimizer.use_ema)
     num_batches = options.steps * batches.train.accumulate

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from keras_transformer.data.language_selection import check_selected
+from keras_transformer.data.language_selection import validate_selected
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, split_sentences
 from keras_transformer.evaluation import placeholders
@@ -123,7 +123,7 @@ def check_pairs(
     sources = check_strings("sources", sources)
     translations = check_strings("translations", translations)
     check_one_per_source("translations", sources, translations)
-    check_selected(translator.preprocessor, translator.metadata)
+    validate_selected(translator.preprocessor, translator.metadata)
     checks = []
     for window in in_windows(zip(sources, translations)):
         checks += _check_window(translator, window, few_shapes, split)

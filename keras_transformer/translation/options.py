@@ -17,9 +17,9 @@ class TranslatorVocabularyOptions(VocabularyOptions):
     """Size of a vocabulary of the source's own: the other is then the target's. Without it both
     share one, as in the paper."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Raise a `UserError` as `VocabularyOptions` do."""
-        super().check()
+        super().validate()
         check_optional(positive_integer, self, "source_vocabulary_size")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_transformer.data.language_selection import check_selected
+from keras_transformer.data.language_selection import validate_selected
 from keras_transformer.decoding.batched_search import (
     FEW_SIZES,
     SIZES,
@@ -162,7 +162,7 @@ def pair_ids(
     """
     text, model = translator.preprocessor, translator.model
     prefix = text.target_prefix_ids
-    check_selected(text, translator.metadata)
+    validate_selected(text, translator.metadata)
     encode = functools.partial(text.encode_sources, max_length=translator.source_limit())
     sources, targets = _rows("sources", sources), _rows("targets", targets)
     check_one_per_source("targets", sources, targets)

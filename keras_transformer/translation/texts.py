@@ -238,7 +238,7 @@ def _units(
 def _prepared(translator, text, part, found, pairs, same_ends) -> PreparedText:
     preprocessor, limit = translator.preprocessor, translator.source_limit()
     token_ids = [ids for _, rows in pairs for ids in rows]
-    checks = preprocessor.check_ids(token_ids, limit)
+    checks = preprocessor.check_source_ids(token_ids, limit)
     is_divided = any(unit.is_divided for unit, _ in pairs)
     has_unknown = any(check.has_unknown for check in checks)
     unknown = "".join(sorted({*"".join(x for _, x in found)})) if has_unknown else ""

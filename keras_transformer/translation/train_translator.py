@@ -7,7 +7,7 @@ from typing import Any
 from keras_transformer.data.filters import filter_pairs
 from keras_transformer.data.mixtures import Mixture
 from keras_transformer.data.parallel_text import ParallelText, as_parallel_text
-from keras_transformer.data.preprocessor import TranslationPreprocessor, check_tags_in_text
+from keras_transformer.data.preprocessor import TranslationPreprocessor, validate_tags
 from keras_transformer.data.reserved_symbols import with_symbols
 from keras_transformer.errors import UserError
 from keras_transformer.evaluation import TranslationScores, score_translations
@@ -160,7 +160,7 @@ def make_preprocessor(text: ParallelText, context: TrainingContext) -> Translati
                     "`protect` must be left out with `lora`, which does not train new symbols."
                 )
             preprocessor = preprocessor.with_symbols()
-        check_tags_in_text(preprocessor.source_tokenizer, text.tags)
+        validate_tags(preprocessor.source_tokenizer, text.tags)
         # As in `Translator.tagged`, the tags of the text replace the prefix.
         return replace(preprocessor, source_prefix=()) if text.is_tagged else preprocessor
     options, symbols = context.options.vocabulary, SYMBOLS if context.options.protect else ()

@@ -16,7 +16,11 @@ from keras import ops
 
 from keras_transformer.annotations import DType, Tensor
 from keras_transformer.data.language_check import LanguageCheck
-from keras_transformer.data.language_selection import check_selected, select, selectable_languages
+from keras_transformer.data.language_selection import (
+    select,
+    selectable_languages,
+    validate_selected,
+)
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, without_surrogates
 from keras_transformer.data.tokenizer import Tokenizer
@@ -362,7 +366,7 @@ class Translator(Task):
         """
         from keras_transformer.export.formats import export_as
 
-        check_selected(self.preprocessor, self.metadata)
+        validate_selected(self.preprocessor, self.metadata)
         if num_results is not None:
             options["num_results"] = num_results
         export_as(self, path, format, **options)
@@ -675,7 +679,7 @@ class Translator(Task):
         Args:
             token_ids: iterable of ids, without padding.
         """
-        return self.tokenizer.tokens_of(token_ids)
+        return self.tokenizer.ids_to_tokens(token_ids)
 
     def score(
         self,
@@ -792,7 +796,7 @@ class Translator(Task):
 
     def _search_windows(self, windows, num_results, total, first_number=0, few_shapes=False):
         prepared_windows, num_results = deque(), positive_integer("num_results", num_results)
-        check_selected(self.preprocessor, self.metadata)
+        validate_selected(self.preprocessor, self.metadata)
 
         def sentences():
             first = first_number
@@ -840,7 +844,7 @@ class Translator(Task):
         return dict(zip(source_ids, links))
 
     def _encode(self, sentences):
-        check_selected(self.preprocessor, self.metadata)
+        validate_selected(self.preprocessor, self.metadata)
         return self.preprocessor.encode_sources(sentences, self.source_limit())
 
     def _decode(self, source, outputs, same_end=False):

@@ -153,7 +153,7 @@ def task_attention(
         task.model,
         source,
         target,
-        plain_tokens(task.source_tokenizer.tokens_of(source)),
+        plain_tokens(task.source_tokenizer.ids_to_tokens(source)),
         plain_tokens(task.output_tokens(target)),
     )
 

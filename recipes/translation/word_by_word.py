@@ -58,7 +58,7 @@ def learn(pairs, tokenizer, iterations):
     """Return a dict from each source word to its most probable target piece."""
     sources = [words_of(source) for source, _ in pairs]
     pieces = tokenizer.encode([target for _, target in pairs])
-    return most_probable(sources, [tokenizer.tokens_of(ids) for ids in pieces], iterations)
+    return most_probable(sources, [tokenizer.ids_to_tokens(ids) for ids in pieces], iterations)
 
 
 def look_up(source, dictionary):

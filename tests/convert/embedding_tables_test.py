@@ -141,7 +141,7 @@ def test_text_is_split_as_before(model_type):
     # Longer ones of another language, which would be found in the text, and a language's name.
     mixed = [">>deu<<", "▁the▁d", *names[::-1], "th", "▁over", "s▁", "ndog"]
     new = Tokenizer(reordered_proto(proto, [*RESERVED, *dict.fromkeys(mixed)]))
-    assert new.ids_of([">>deu<<"]) == [4]
+    assert new.tokens_to_ids([">>deu<<"]) == [4]
     before = sentencepiece.SentencePieceProcessor(model_proto=proto)
     after = sentencepiece.SentencePieceProcessor(model_proto=new.proto)
     for sentence in TEXT:

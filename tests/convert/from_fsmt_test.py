@@ -227,4 +227,4 @@ def test_a_tag_is_its_token(tmp_path):
     (plain,) = translator._encode(["the dog"])
     tag = translator.source_tokenizer.tokens[-1]
     (ids,) = translator.tagged(tag)._encode(["the dog"])
-    assert ids == [*translator.source_tokenizer.ids_of([tag]), *plain]
+    assert ids == [*translator.source_tokenizer.tokens_to_ids([tag]), *plain]

@@ -12,7 +12,7 @@ import sentencepiece
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.data.preprocessor import check_tags_in_text
+from keras_transformer.data.preprocessor import validate_tags
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.convert.hf_marian_folder import (
     pieces_of,
@@ -71,7 +71,7 @@ class Both:
 
 def _id(tokenizer, piece):
     try:
-        return tokenizer.ids_of([piece])[0]
+        return tokenizer.tokens_to_ids([piece])[0]
     except ValueError:  # the start token, which has a name of ours
         return START_ID
 
@@ -266,7 +266,7 @@ def test_target_language_is_the_first_source_token(several, caplog):
     plain = theirs(["the dog"])["input_ids"][0]
     assert their_ids[1:] == plain
     (ids,) = translator._encode(["the dog"])
-    assert ids[0] == translator.source_tokenizer.ids_of([">>fra<<"])[0]
+    assert ids[0] == translator.source_tokenizer.tokens_to_ids([">>fra<<"])[0]
     plain = kt.convert.marian(several).preprocessor.encode_sources(["the dog"])
     assert ids[1:] == plain[0]
     with caplog.at_level(logging.WARNING):
@@ -287,7 +287,9 @@ def test_tags_of_a_converted_model_are_its_tokens(several):
     for tag in (">>deu<<", ">>fra<<"):
         (ids,) = translator.tagged(tag)._encode(["the dog"])
         (expected,) = theirs([f"{tag} the dog"])["input_ids"]
-        assert translator.source_tokenizer.tokens_of(ids) == theirs.convert_ids_to_tokens(expected)
+        assert translator.source_tokenizer.ids_to_tokens(ids) == theirs.convert_ids_to_tokens(
+            expected
+        )
     with pytest.raises(kt.UserError, match="no token '>>spa<<'"):
         translator.tagged(">>spa<<")
 
@@ -296,7 +298,7 @@ def test_tags_of_a_converted_model_are_its_tokens(several):
 def test_training_refuses_tags_that_the_tokenizer_splits(several):
     tokenizer = kt.Translator.from_preset(kt.convert.marian(several, "deu")).source_tokenizer
     with pytest.raises(kt.UserError, match="'>>deu<<' is a token .* as ordinary text: ▁ <unk> d e"):
-        check_tags_in_text(tokenizer, [">>deu<<"])
+        validate_tags(tokenizer, [">>deu<<"])
 
 
 # What is wrong

@@ -60,7 +60,7 @@ def case(name):
 
     def encode(tokenizer, texts):
         if is_split:
-            return [[*tokenizer.ids_of(text.split()), END_ID] for text in texts]
+            return [[*tokenizer.tokens_to_ids(text.split()), END_ID] for text in texts]
         return [[*ids, END_ID] for ids in tokenizer.encode(texts)]
 
     return translator, expected, encode
@@ -154,7 +154,7 @@ def converted(reference, folder, **search):
 
 def our_ids(tokenizer, token_ids):
     pieces = {0: END_ID, 1: 3}
-    return [pieces.get(i) or tokenizer.ids_of([TOKENS[i]])[0] for i in token_ids]
+    return [pieces.get(i) or tokenizer.tokens_to_ids([TOKENS[i]])[0] for i in token_ids]
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)

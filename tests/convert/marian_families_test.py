@@ -147,7 +147,7 @@ def test_translations_are_those_of_transformers(name, tmp_path, caplog):
         (ids,) = ours._encode([sentence])
         names = {i: name for name, i in tokenizer.encoder.items()}
         expected = [names[i] for i in batch["input_ids"][0].tolist()]
-        assert ours.source_tokenizer.tokens_of(ids) == expected
+        assert ours.source_tokenizer.ids_to_tokens(ids) == expected
         found = theirs.generate(
             **batch,
             max_new_tokens=len(ids) - 1 + ours.extra_length,

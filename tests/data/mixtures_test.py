@@ -83,9 +83,9 @@ def test_a_tag_is_one_token_before_those_of_the_sentence(model_type, normalizati
         normalization=normalization,
     )
     tagged, plain = tokenizer.encode(["<2de> <bt> dog 7", "dog 7"])
-    prefix = tokenizer.ids_of(tokenizer.tokens("<2de> <bt>"))
+    prefix = tokenizer.tokens_to_ids(tokenizer.tokens("<2de> <bt>"))
     assert tagged == [*prefix, *plain]
-    assert {*tokenizer.ids_of(["<2de>", "<bt>"])} < {*prefix}
+    assert {*tokenizer.tokens_to_ids(["<2de>", "<bt>"])} < {*prefix}
 
 
 def test_parts_are_filtered_each_by_its_own_languages():

@@ -83,9 +83,9 @@ def test_unknown_and_reserved_tokens():
     assert tokenizer.is_unknown([3, 3]) and not tokenizer.is_unknown([])
     assert tokenizer.decode([[1, *ids, 2, 0]]) == ["⁇ the ⁇"]
     assert tokenizer.encode(["", "  "]) == [[], []]
-    assert tokenizer.ids_of(["</s>", "do"]) == [2, TOKENS.index("do")]
+    assert tokenizer.tokens_to_ids(["</s>", "do"]) == [2, TOKENS.index("do")]
     with pytest.raises(kt.UserError, match="no token 'cat'"):
-        tokenizer.ids_of(["cat"])
+        tokenizer.tokens_to_ids(["cat"])
     with pytest.raises(kt.UserError, match="SavedModel"):
         _ = tokenizer.proto
 

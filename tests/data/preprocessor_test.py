@@ -17,16 +17,16 @@ pytestmark = pytest.mark.once
 TEXT = "the dog sees a house"
 
 
-def ids_of(text):
+def tokens_to_ids(text):
     return tokenizer().encode([text])[0]
 
 
 def test_a_source_is_prefix_tokens_and_end():
-    the = tokenizer().ids_of(["▁the"])
+    the = tokenizer().tokens_to_ids(["▁the"])
     preprocessor = TranslationPreprocessor(tokenizer(), source_prefix=["▁the"])
-    assert preprocessor.encode_sources([TEXT]) == [[*the, *ids_of(TEXT), END_ID]]
+    assert preprocessor.encode_sources([TEXT]) == [[*the, *tokens_to_ids(TEXT), END_ID]]
     without_end = dataclasses.replace(preprocessor, source_end=False)
-    assert without_end.encode_sources([TEXT]) == [[*the, *ids_of(TEXT)]]
+    assert without_end.encode_sources([TEXT]) == [[*the, *tokens_to_ids(TEXT)]]
     assert (preprocessor.num_added, without_end.num_added) == (2, 1)
 
 
@@ -57,15 +57,15 @@ def test_the_shorter_limit_cuts_and_keeps_prefix_and_end(own, of_model):
         tokenizer(), source_prefix=["▁the"], max_source_length=own
     )
     (ids,) = preprocessor.encode_sources([TEXT], of_model)
-    assert ids == [*tokenizer().ids_of(["▁the"]), *ids_of(TEXT)[:3], END_ID]
-    (check,) = preprocessor.check_sources([TEXT], of_model)
+    assert ids == [*tokenizer().tokens_to_ids(["▁the"]), *tokens_to_ids(TEXT)[:3], END_ID]
+    (check,) = preprocessor.check_source_ids(preprocessor.token_ids([TEXT]), of_model)
     assert check.is_cut and not check.is_unknown
 
 
 def test_a_translation_is_decoded_without_its_prefix():
     preprocessor = TranslationPreprocessor(tokenizer(), target_prefix=["▁the"])
     (ids,) = preprocessor.encode_targets([TEXT])
-    assert ids == [*tokenizer().ids_of(["▁the"]), *ids_of(TEXT), END_ID]
+    assert ids == [*tokenizer().tokens_to_ids(["▁the"]), *tokens_to_ids(TEXT), END_ID]
     assert preprocessor.decode([[*ids, 0, 0]]) == [TEXT]
 
 

@@ -91,7 +91,7 @@ def test_a_vocabulary_with_symbols_splits_other_text_as_before():
     assert reserved.tokenizer is reserved.source_tokenizer
     assert reserved.tokenizer.encode(sentences) == tokenizer.encode(sentences)
     size = tokenizer.vocabulary_size
-    assert reserved.tokenizer.ids_of(SYMBOLS) == [*range(size, size + len(SYMBOLS))]
+    assert reserved.tokenizer.tokens_to_ids(SYMBOLS) == [*range(size, size + len(SYMBOLS))]
     text = f"a {SYMBOLS[0]} tree, {SYMBOLS[9]}."
     (ids,) = reserved.tokenizer.encode([text])
     assert [x for x in ids if x >= size] == [size, size + 9]

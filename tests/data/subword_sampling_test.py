@@ -118,7 +118,7 @@ def test_the_sentences_stay_the_same(kind):
 @BOTH
 def test_what_is_always_one_token_is_never_split(kind):
     vocabulary = tokenizer(kind)
-    (tag,) = vocabulary.ids_of(["<2de>"])
+    (tag,) = vocabulary.tokens_to_ids(["<2de>"])
     ids = vocabulary.encode(["<2de> the dog runs <2de> house"] * 200)
     sampler = vocabulary.sampler({"bpe": 1.0, "unigram": 0.05}[kind])
     assert all(tokens.count(tag) == 2 for tokens in sampler(ids, 1))

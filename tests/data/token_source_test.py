@@ -42,7 +42,7 @@ def texts(epoch):
     ]
 
 
-def tokens_of(epoch):
+def ids_to_tokens(epoch):
     """Pair -> the target's token ids in an epoch."""
     rows = [row[row > 0].tolist() for _, target, _ in epoch for row in target]
     return dict(zip(texts(epoch), rows, strict=True))
@@ -60,7 +60,7 @@ def test_every_pair_is_in_each_epoch_in_other_tokens(store, samplers):
         rows = texts(found)
         padding = len(rows) - len(PAIRS)
         assert sorted(rows) == sorted(PAIRS + [("", "")] * padding)
-    tokens, others = tokens_of(first), tokens_of(second)
+    tokens, others = ids_to_tokens(first), ids_to_tokens(second)
     assert np.mean([tokens[pair] != others[pair] for pair in PAIRS]) > 0.8
     counts = [sum((x[1] > 0).sum() for x in found) for found in (first, second, epoch(plain, 0))]
     assert min(counts[:2]) > 1.1 * counts[2]

@@ -254,7 +254,7 @@ def test_with_identity_spaces_are_as_they_are():
 @pytest.mark.parametrize("odd", ["\u4e2d" * 2_000, "a\u2585 \u4e2d", "a\0 \u4e2d"])
 def test_no_line_is_left_out_of_a_vocabulary_in_silence(odd):
     tokenizer = Tokenizer.train([*["a dog"] * 9, odd], 12, normalization="identity")
-    assert tokenizer.ids_of(["\u4e2d"])
+    assert tokenizer.tokens_to_ids(["\u4e2d"])
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])

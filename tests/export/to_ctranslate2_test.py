@@ -305,7 +305,7 @@ def test_a_model_of_two_vocabularies_keeps_its_probabilities(tmp_path):
 @needs_ctranslate2
 def test_tokenizer_that_is_no_sentencepiece_model(tmp_path):
     class Words:
-        def ids_of(self, symbols):
+        def tokens_to_ids(self, symbols):
             return []
 
     with pytest.raises(kt.UserError, match="Received: Words"):

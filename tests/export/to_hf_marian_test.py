@@ -198,7 +198,7 @@ def test_a_target_prefix_is_the_first_generated_token(tmp_path):
     export_marian(translator, tmp_path / "marian")
     model, theirs = load(tmp_path / "marian")
     output = model.generate(**theirs(["the cat"], return_tensors="pt"), max_new_tokens=9)
-    assert output[0, 1] == tokenizer().ids_of(["▁dog"])[0]
+    assert output[0, 1] == tokenizer().tokens_to_ids(["▁dog"])[0]
 
 
 def test_reserved_pieces_of_other_names(tmp_path):

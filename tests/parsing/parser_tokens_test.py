@@ -55,7 +55,7 @@ def test_sentences_without_words_have_no_tokens():
 def test_all_pieces_that_begin_a_word():
     pieces = [tokenizer().decode([[4, i]])[0] for i in tokenizer().word_start_ids]
     assert len(pieces) > 20
-    ids = tokenizer().ids_of(symbols())
+    ids = tokenizer().tokens_to_ids(symbols())
     assert not {*ids} & {*tokenizer().word_start_ids}
 
 
@@ -97,7 +97,7 @@ class Names:
         self.pieces = ["pad", "start", "end", "unknown", *reversed(symbols)]
         self.vocabulary_size = len(self.pieces)
 
-    def ids_of(self, symbols):
+    def tokens_to_ids(self, symbols):
         return [self.pieces.index(symbol) for symbol in symbols]
 
 

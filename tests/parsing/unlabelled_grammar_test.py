@@ -21,7 +21,7 @@ def parser():
 
 def test_the_grammar_is_that_of_the_linearization(parser):
     opening, closing = parser.symbols.brackets()
-    (closer,) = parser.tokenizer.ids_of([")"])
+    (closer,) = parser.tokenizer.tokens_to_ids([")"])
     assert len(opening) > 3 and closing == (closer,) * len(opening)
     assert parser.grammar.closing_ids == closing
 

@@ -58,7 +58,7 @@ def test_the_bytes_of_waiting_requests_are_bounded_and_given_back():
     ],
 )
 def test_an_option_out_of_its_range_is_named(options, words):
-    assert words in error_of(ServerOptions(**options).check)
+    assert words in error_of(ServerOptions(**options).validate)
 
 
 def test_pages_of_named_origins_alone_may_ask_from_a_browser():

@@ -90,7 +90,7 @@ def test_without_bytes_what_is_covered_comes_back_and_the_rest_is_unknown():
 
 def is_token(tokenizer, character):
     try:
-        return bool(tokenizer.ids_of([character]))
+        return bool(tokenizer.tokens_to_ids([character]))
     except kt.UserError:
         return False
 

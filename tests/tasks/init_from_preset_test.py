@@ -104,7 +104,7 @@ def test_begins_with_a_converted_model(convert, tmp_path):
 def test_a_prefix_is_part_of_what_is_stored_and_never_sampled(tmp_path):
     plain = tokenizer()
     prefixed = PrefixedTokenizer(plain, ["▁the"])
-    (first,) = plain.ids_of(["▁the"])
+    (first,) = plain.tokens_to_ids(["▁the"])
     sentences = [source for source, _ in sentence_pairs(20)]
     ids = prefixed.encode(sentences)
     assert ids == [[first, *rest] for rest in plain.encode(sentences)]

@@ -62,5 +62,5 @@ def test_symbols_are_read_and_written_without_a_pass_for_links(monkeypatch):
     many = " and ".join(f"{{x{i}}}" for i in range(13))
     assert translator(many) == many
     # A symbol that the source does not have is nothing.
-    ids = translator.tokenizer.ids_of(["▁", SYMBOLS[3]])
+    ids = translator.tokenizer.tokens_to_ids(["▁", SYMBOLS[3]])
     assert translator._decode("a dog", [(ids, 0.0)]) == [("", 0.0)]

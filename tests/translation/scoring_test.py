@@ -29,7 +29,7 @@ def new_translator(search="gnmt", prefix=(), **options):
     return Translator(new_model(**options), text, search=SEARCHES.get(search, search))
 
 
-def ids_of(translator, sources=SOURCES):
+def tokens_to_ids(translator, sources=SOURCES):
     return translator.preprocessor.encode_sources(sources)
 
 
@@ -43,7 +43,7 @@ def ids_of(translator, sources=SOURCES):
 )
 def test_score_of_the_ids_that_a_search_returned_is_the_search_s(search, prefix):
     translator = new_translator(search, prefix)
-    sources = ids_of(translator)
+    sources = tokens_to_ids(translator)
     width = max(map(len, sources))
     batch = np.array([ids + [0] * (width - len(ids)) for ids in sources])
     token_ids, scores = map(to_numpy, translator.search_batch(batch, 3))
@@ -59,7 +59,9 @@ def test_score_of_a_text_is_the_score_of_its_ids():
     translations = [text for text, _ in translator.translate(SOURCES)]
     targets = translator.preprocessor.encode_targets(translations)
     by_text = translator.score(SOURCES, translations)
-    for text, ids, target in zip(by_text, translator.score(ids_of(translator), targets), targets):
+    for text, ids, target in zip(
+        by_text, translator.score(tokens_to_ids(translator), targets), targets
+    ):
         assert_close(text.token_log_probs, ids.token_log_probs)
         assert len(text.token_log_probs) == len(target)
         assert math.isclose(text.perplexity, math.exp(-np.mean(ids.token_log_probs)), rel_tol=1e-5)

@@ -47,9 +47,13 @@ def searched(translator, text, search):
     """The ids and the score of a text, by a search without a translator."""
     (ids,) = source_tokenizer().encode([text])
     source = np.zeros((1, 16), "int32")  # one shape: few programs
-    source_ids = [*source_tokenizer().ids_of(translator.preprocessor.source_prefix), *ids, END_ID]
+    source_ids = [
+        *source_tokenizer().tokens_to_ids(translator.preprocessor.source_prefix),
+        *ids,
+        END_ID,
+    ]
     source[0, : len(source_ids)] = source_ids
-    prefix = target_tokenizer().ids_of(translator.preprocessor.target_prefix)
+    prefix = target_tokenizer().tokens_to_ids(translator.preprocessor.target_prefix)
     constraints = (kt.constraints.ForcedPrefix([prefix]),) if prefix else ()
     token_ids, scores = search(translator.model, source, constraints=constraints)
     return source_ids, to_numpy(token_ids)[0, 0], float(scores[0, 0])
@@ -89,7 +93,7 @@ def test_n_best_and_samples_begin_with_the_prefix():
         translator = new_translator(search=search)
         batch = np.array([[7, 8, END_ID], [9, END_ID, 0], [0, 0, 0]], "int32")
         token_ids, _ = translator.search_batch(batch, count)
-        prefix = target_tokenizer().ids_of(PREFIXES["target_prefix"])
+        prefix = target_tokenizer().tokens_to_ids(PREFIXES["target_prefix"])
         assert (to_numpy(token_ids)[:2, :, :2] == prefix).all()
         assert not to_numpy(token_ids)[2].any()
         _, (token_ids, _) = translator.search_sentence("the dog", count)
@@ -187,7 +191,7 @@ def test_saved_model_gives_what_python_gives(saved_model):
 @on_tensorflow
 def test_a_tokenizer_without_a_proto_is_not_exported(tmp_path):
     class Words:
-        def ids_of(self, symbols):
+        def tokens_to_ids(self, symbols):
             return []
 
     with pytest.raises(kt.UserError, match="needs a SentencePiece tokenizer.*Words"):

@@ -320,7 +320,7 @@ def generate(split: str, size: int, seed: int = 0) -> Iterator[SyntheticExample]
         UserError: If `split` is unknown or `size` is negative; while iterating, if the grammar has
             no more sentences for the split within `MAX_TRIES` samples.
     """
-    _check(split, size)
+    _validate_request(split, size)
     return _examples(split, size, _samples(seed))
 
 
@@ -342,7 +342,7 @@ def generate_splits(
         UserError: As `generate`.
     """
     for split, size in sizes.items():
-        _check(split, size)
+        _validate_request(split, size)
     samples = tee(_samples(seed), len(sizes))
     return {
         split: tuple(_examples(split, size, copy))
@@ -350,7 +350,7 @@ def generate_splits(
     }
 
 
-def _check(split: str, size: int) -> None:
+def _validate_request(split: str, size: int) -> None:
     if split not in SPLITS:
         raise UserError(f"`split` must be one of 'train', 'val', 'test'. Received: split={split!r}")
     if size < 0:

@@ -33,7 +33,7 @@ class Names:
         self.pieces = ["pad", "start", "end", "unknown", *symbols]
         self.vocabulary_size = len(self.pieces)
 
-    def ids_of(self, symbols):
+    def tokens_to_ids(self, symbols):
         return [self.pieces.index(symbol) for symbol in symbols]
 
 
