@@ -19,7 +19,7 @@ from keras_transformer.option_fields import (
     mutable_on_resume,
     option_names,
 )
-from keras_transformer.parsing.options import ParserTrainingOptions, TreeOptions
+from keras_transformer.parsing.parser_options import ParserTrainingOptions, TreeOptions
 from keras_transformer.parsing.train_parser import make_linearization
 from keras_transformer.tasks.pipeline import begin_training
 from keras_transformer.tasks.training_options import TrainingOptions

@@ -19,9 +19,9 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.corpora import bleu_tokenize, load_parallel_text
 from keras_transformer.evaluation import score_translations
+from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.evalb import Parameters, evaluate_trees
 from keras_transformer.parsing.treebanks import load_treebank
-from keras_transformer.parsing.trees import to_bracketed
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = sorted(path.parent for path in (ROOT / "saved_models").glob("*/config.json"))

@@ -342,16 +342,16 @@ FAULTS = {
         ("while len(programs) > _MOST_PROGRAMS:", "while len(programs) > _MOST_PROGRAMS + 9:"),
     ],
     # Trees
-    "parsing/trees/linearization.py": [
+    "parsing/linearization.py": [
         ("closing.get(label, closing.get(None))", "closing.get(label)"),
         ("openings = 0 if step == LEAF else", "openings = 0 if step != OPEN else"),
     ],
-    "parsing/trees/traversal.py": [
+    "parsing/traversal.py": [
         ("waiting[-1][0] == depth:", "waiting[-1][0] >= depth:"),
         ("if label not in (None, open_label):", "if False:"),
         ("if self._was_opener or not children:", "if not children:"),
     ],
-    "parsing/trees/tree_repair.py": [
+    "parsing/tree_repair.py": [
         ("readings[num_closed] = num_closed - 1", "readings[num_closed] = num_closed"),
         ("return {1: 0, 0: 1}", "return {1: 1, 0: 1}"),
         ("while len(self.open) > 2:", "while len(self.open) > 1:"),
@@ -365,15 +365,13 @@ FAULTS = {
         ("ops.cumsum(starts, axis=1) - 1, -1)", "ops.cumsum(starts, axis=1), -1)"),
         ("ops.maximum(ops.sum(weights, axis=1), 1)[..., None]", "1.0"),
         ("[*self.word_start_ids, self.end_id]", "self.word_start_ids"),
-    ],
-    "parsing/word_tagger.py": [
         ("-self.loss_weight * ops.sum(", "-ops.sum("),
     ],
     "parsing/word_tags.py": [
         ("len(self.leaf_sets or [()])", "len(self.leaf_sets)"),
         ("enumerate(words, start=1)", "enumerate(words)"),
     ],
-    "parsing/trees/cleaning.py": [
+    "parsing/brackets.py": [
         ('r".[^-=|]*"', 'r".[^-|]*"'),
     ],
     # EVALB

@@ -11,9 +11,10 @@ from pathlib import Path
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, OneTreeOptions
 from keras_transformer.files import atomic_write, check_writable, sibling_path
+from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.evalb import Parameters, evaluate_trees
+from keras_transformer.parsing.traversal import tagged_words
 from keras_transformer.parsing.treebanks import load_treebank
-from keras_transformer.parsing.trees import tagged_words, to_bracketed
 from keras_transformer.validation import positive_integer
 
 

@@ -9,7 +9,8 @@ import tyro
 import keras_transformer as kt
 from keras_transformer.command_line import CommonOptions, ParserSearchOptions
 from keras_transformer.files import check_writable
-from keras_transformer.parsing.trees import clean_tree, tagged_words
+from keras_transformer.parsing.brackets import clean_tree
+from keras_transformer.parsing.traversal import tagged_words
 from keras_transformer.visualization.trees import load_svgling
 
 

@@ -11,8 +11,8 @@ from typing import Literal
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, OneTreeOptions, StreamOptions, given
 from keras_transformer.data.text_lines import line_windows
-from keras_transformer.parsing.trees import tagged_words, to_bracketed
-from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, walk
+from keras_transformer.parsing.brackets import to_bracketed
+from keras_transformer.parsing.traversal import CLOSE, LEAF, tagged_words, walk
 from keras_transformer.visualization.trees import load_svgling, trees_svg
 
 

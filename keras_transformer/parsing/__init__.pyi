@@ -1,15 +1,15 @@
 # Corpora
-from keras_transformer.parsing.options import ParserTrainingOptions as ParserTrainingOptions
-from keras_transformer.parsing.options import ParsingOptions as ParsingOptions
-from keras_transformer.parsing.options import TreeOptions as TreeOptions
+from keras_transformer.parsing.parser_options import ParserTrainingOptions as ParserTrainingOptions
+from keras_transformer.parsing.parser_options import ParsingOptions as ParsingOptions
+from keras_transformer.parsing.parser_options import TreeOptions as TreeOptions
 from keras_transformer.parsing.treebanks import Treebank as Treebank
 from keras_transformer.parsing.treebanks import load_treebank as load_treebank
-from keras_transformer.parsing.tree_pairs import TreePairs as TreePairs
+from keras_transformer.parsing.treebanks import TreePairs as TreePairs
 from keras_transformer.parsing.parser_tokens import TreeSymbols as TreeSymbols
-from keras_transformer.parsing.trees import parse_trees as parse_trees
-from keras_transformer.parsing.trees import read_trees as read_trees
-from keras_transformer.parsing.trees import to_bracketed as to_bracketed
-from keras_transformer.parsing.trees import consensus as consensus
+from keras_transformer.parsing.brackets import parse_trees as parse_trees
+from keras_transformer.parsing.brackets import read_trees as read_trees
+from keras_transformer.parsing.brackets import to_bracketed as to_bracketed
+from keras_transformer.parsing.tree_consensus import consensus as consensus
 from keras_transformer.parsing.word_tags import TagDictionary as TagDictionary
 from keras_transformer.parsing.words import tokenize_words as tokenize_words
 from keras_transformer.parsing.parser_tokens import WordTokenizer as WordTokenizer
@@ -19,7 +19,7 @@ from keras_transformer.parsing.deterministic_attention import (
     DeterministicAttention as DeterministicAttention,
 )
 from keras_transformer.parsing.parser_transformer import ParserTransformer as ParserTransformer
-from keras_transformer.parsing.word_tagger import WordTagger as WordTagger
+from keras_transformer.parsing.deterministic_attention import WordTagger as WordTagger
 from keras_transformer.parsing.tree_grammar import TreeGrammar as TreeGrammar
 from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar as InOrderTreeGrammar
 

@@ -20,10 +20,13 @@ from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import UserError
 from keras_transformer.option_fields import from_keywords
-from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
-from keras_transformer.parsing.parses import (
+from keras_transformer.parsing.brackets import escape
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS, Linearization
+from keras_transformer.parsing.parser_tokens import (
     Output,
     Parse,
+    TreeSymbols,
+    WordTokenizer,
     consensus_parse,
     log_probabilities,
     no_parse,
@@ -31,11 +34,6 @@ from keras_transformer.parsing.parses import (
     parses_from_outputs,
 )
 from keras_transformer.parsing.tree_grammar import InOrderTreeGrammar, TreeGrammar
-from keras_transformer.parsing.trees import (
-    LABELLED_BRACKETS,
-    Linearization,
-    escape,
-)
 from keras_transformer.parsing.word_tags import TagDictionary, WordTags
 from keras_transformer.parsing.words import (
     DEFAULT_WORD_TOKENIZER,
@@ -268,7 +266,7 @@ class ConstituencyParser(Task):
                 any training without `resume` or `overwrite`.
             TrainingStopped: after SIGTERM or Ctrl-C, once a checkpoint is written.
         """
-        from keras_transformer.parsing.options import ParserTrainingOptions
+        from keras_transformer.parsing.parser_options import ParserTrainingOptions
         from keras_transformer.parsing.train_parser import train_parser
 
         training_options: Any = from_keywords(ParserTrainingOptions, options)

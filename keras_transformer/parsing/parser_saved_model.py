@@ -14,8 +14,8 @@ from keras_transformer.export.saved_model import (
     string_tokenizer,
     text_signature,
 )
+from keras_transformer.parsing.brackets import escape
 from keras_transformer.parsing.parser_tokens import PLACEHOLDER, TreeSymbols
-from keras_transformer.parsing.trees import escape
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.reserved_ids import END_ID
 

@@ -12,8 +12,11 @@ from keras_transformer.errors import UserError
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.encoder_decoder import Decoder
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.parsing.deterministic_attention import DeterministicAttention, NextWordInputs
-from keras_transformer.parsing.word_tagger import WordTagger
+from keras_transformer.parsing.deterministic_attention import (
+    DeterministicAttention,
+    NextWordInputs,
+    WordTagger,
+)
 from keras_transformer.validation import positive_number
 
 

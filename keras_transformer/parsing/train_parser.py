@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
+from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.evalb import EvalbScores, Parameters, evaluate_trees
-from keras_transformer.parsing.options import (
+from keras_transformer.parsing.linearization import InOrderBrackets, LabelledBrackets, Linearization
+from keras_transformer.parsing.parser_options import (
     ParserTrainingOptions,
     ParsingOptions,
     TreeOptions,
 )
 from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
 from keras_transformer.parsing.parser_transformer import ParserTransformer
-from keras_transformer.parsing.tree_pairs import TreePairs
-from keras_transformer.parsing.treebanks import Treebank
-from keras_transformer.parsing.trees import (
-    InOrderBrackets,
-    LabelledBrackets,
-    Linearization,
-    tagged_words,
-    to_bracketed,
-)
+from keras_transformer.parsing.traversal import tagged_words
+from keras_transformer.parsing.treebanks import Treebank, TreePairs
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.parsing.words import DEFAULT_WORD_TOKENIZER, WORD_TOKENIZERS
 from keras_transformer.tasks.init_from_preset import initial_preset, initial_search

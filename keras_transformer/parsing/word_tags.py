@@ -12,7 +12,7 @@ from keras_transformer.decoding.batched_search import padded_size
 from keras_transformer.decoding.compilation import run_compiled
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.parser_tokens import TreeSymbols
-from keras_transformer.parsing.trees import tagged_words
+from keras_transformer.parsing.traversal import tagged_words
 from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees import escape
+from keras_transformer.parsing.brackets import escape
 from keras_transformer.validation import check_choice
 
 DEFAULT_WORD_TOKENIZER = "treebank"

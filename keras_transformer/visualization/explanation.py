@@ -10,7 +10,8 @@ from keras import ops
 from keras_transformer.decoding.beam_trace import replay
 from keras_transformer.errors import UserError
 from keras_transformer.files import atomic_write
-from keras_transformer.parsing.trees import tagged_words, to_bracketed
+from keras_transformer.parsing.brackets import to_bracketed
+from keras_transformer.parsing.traversal import tagged_words
 from keras_transformer.reserved_ids import PAD_ID
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.visualization.attention import (

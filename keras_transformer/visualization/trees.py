@@ -19,7 +19,7 @@ from keras_transformer.parsing.evalb.evaluate import (
     find_differences,
 )
 from keras_transformer.parsing.evalb.parameters import Parameters
-from keras_transformer.parsing.trees.traversal import is_leaf
+from keras_transformer.parsing.traversal import is_leaf
 from keras_transformer.visualization import svg
 from keras_transformer.visualization.style import LIGHT, ending_of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import keras_transformer as kt
 from keras_transformer.command_line import run
-from keras_transformer.parsing.trees import unescape
+from keras_transformer.parsing.brackets import unescape
 
 CORPORA = (
     *("linnaeus", "BC2GM", "AnatEM", "BC5CDR", "NCBI-disease", "BioNLP13CG", "BioNLP11EPI"),

@@ -6,16 +6,11 @@ import pytest
 from nltk import Tree
 
 import keras_transformer as kt
+from keras_transformer.parsing.brackets import parse_trees, to_bracketed, unescape
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS, LabelledBrackets
 from keras_transformer.parsing.train_parser import validation_parser
-from keras_transformer.parsing.trees import (
-    LABELLED_BRACKETS,
-    LabelledBrackets,
-    consensus,
-    parse_trees,
-    to_bracketed,
-    unescape,
-)
+from keras_transformer.parsing.tree_consensus import consensus
 from keras_transformer.parsing.word_tags import TagDictionary
 from keras_transformer.parsing.words import read_words
 from tests.parsing.small_trees import (

@@ -7,7 +7,7 @@ import pytest
 
 from keras_transformer.errors import UserError
 from keras_transformer.parsing import InOrderTreeGrammar
-from keras_transformer.parsing.trees import InOrderBrackets
+from keras_transformer.parsing.linearization import InOrderBrackets
 from tests.decoding.search_functions import beam_search, sample
 from tests.helpers import to_numpy
 from tests.parsing.small_trees import new_parser_of, short_sentences

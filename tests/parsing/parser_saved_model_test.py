@@ -2,9 +2,10 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.parsing.brackets import to_bracketed
+from keras_transformer.parsing.linearization import InOrderBrackets
 from keras_transformer.parsing.parser_saved_model import kinds_table, tree_writer
 from keras_transformer.parsing.parser_tokens import TreeSymbols
-from keras_transformer.parsing.trees import InOrderBrackets, to_bracketed
 from keras_transformer.parsing.word_tags import TagDictionary
 from tests.parsing.small_trees import (
     new_parser,

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS
 from keras_transformer.parsing.parser_tokens import TreeSymbols, WordTokenizer
-from keras_transformer.parsing.trees import LABELLED_BRACKETS
 from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
 from tests.parsing.small_trees import symbols, tokenizer, trees
 

@@ -7,11 +7,11 @@ from nltk import Tree
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.parsing.constituency_parser import ConstituencyParser
-from keras_transformer.parsing.options import TreeOptions
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS
+from keras_transformer.parsing.parser_options import TreeOptions
 from keras_transformer.parsing.parser_tokens import TreeSymbols
 from keras_transformer.parsing.parser_transformer import ParserTransformer
 from keras_transformer.parsing.train_parser import parser_hyperparameters
-from keras_transformer.parsing.trees import LABELLED_BRACKETS
 from keras_transformer.parsing.word_tags import TagDictionary
 from tests.helpers import randomize
 

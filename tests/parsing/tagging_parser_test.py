@@ -6,7 +6,7 @@ import pytest
 from nltk import Tree
 
 import keras_transformer as kt
-from keras_transformer.parsing.trees import LABELLED_BRACKETS
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS
 from tests.helpers import to_numpy
 from tests.parsing.small_trees import (
     new_parser,

@@ -1,14 +1,10 @@
 import pytest
 from nltk import Tree
 
-from keras_transformer.parsing.tree_pairs import TreePairs, survey_trees
-from keras_transformer.parsing.treebanks import Treebank
-from keras_transformer.parsing.trees import (
-    LABELLED_BRACKETS,
-    LabelledBrackets,
-    parse_trees,
-    tagged_words,
-)
+from keras_transformer.parsing.brackets import parse_trees
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS, LabelledBrackets
+from keras_transformer.parsing.traversal import tagged_words
+from keras_transformer.parsing.treebanks import Treebank, TreePairs, survey_trees
 from keras_transformer.parsing.word_tags import count_tags
 
 pytestmark = pytest.mark.once

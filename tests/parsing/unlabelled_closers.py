@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.parsing.trees import LABELLED_BRACKETS, Linearization
-from keras_transformer.parsing.trees.traversal import CLOSE
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS, Linearization
+from keras_transformer.parsing.traversal import CLOSE
 
 
 @keras.saving.register_keras_serializable(package="tests")

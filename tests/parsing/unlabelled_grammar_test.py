@@ -6,7 +6,7 @@ import pytest
 from nltk import Tree
 
 import keras_transformer as kt
-from keras_transformer.parsing.trees import parse_trees, to_bracketed
+from keras_transformer.parsing.brackets import parse_trees, to_bracketed
 from tests.helpers import to_numpy
 from tests.parsing.small_trees import new_parser_of, short_sentences
 from tests.parsing.unlabelled_closers import UnlabelledClosers

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from keras_transformer.parsing.brackets import unescape
 from keras_transformer.parsing.treebanks import load_treebank
-from keras_transformer.parsing.trees import unescape
 from keras_transformer.parsing.words import tokenize_words
 
 CORPORA = Path(os.environ.get("KERAS_TRANSFORMER_DATA", "/nowhere"))

@@ -8,7 +8,7 @@ import pytest
 from nltk import Tree
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees import consensus
+from keras_transformer.parsing.tree_consensus import consensus
 
 pytestmark = pytest.mark.once
 

@@ -5,7 +5,7 @@ import gzip
 import pytest
 from nltk import Tree
 
-from keras_transformer.parsing.trees import (
+from keras_transformer.parsing.brackets import (
     escape,
     parse_trees,
     read_trees,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, OPEN, TOP_DOWN, new_builder, walk
+from keras_transformer.parsing.traversal import CLOSE, LEAF, OPEN, TOP_DOWN, new_builder, walk
 
 if TYPE_CHECKING:
     from nltk import Tree

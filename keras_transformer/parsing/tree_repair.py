@@ -32,13 +32,13 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees.cleaning import TOP
-from keras_transformer.parsing.trees.linearization import (
+from keras_transformer.parsing.brackets import TOP
+from keras_transformer.parsing.linearization import (
     LABELLED_BRACKETS,
     UNKNOWN_TAG,
     Linearization,
 )
-from keras_transformer.parsing.trees.traversal import (
+from keras_transformer.parsing.traversal import (
     CLOSE,
     IN_ORDER,
     LEAF,

@@ -10,17 +10,15 @@ import pytest
 from nltk import Tree
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees import (
+from keras_transformer.parsing.brackets import clean_tree, read_trees, to_bracketed
+from keras_transformer.parsing.linearization import (
     InOrderBrackets,
     LabelledBrackets,
     Linearization,
-    clean_tree,
     most_openings,
-    read_trees,
-    repair,
-    to_bracketed,
 )
-from keras_transformer.parsing.trees.traversal import LEAF, walk
+from keras_transformer.parsing.traversal import LEAF, walk
+from keras_transformer.parsing.tree_repair import repair
 from tests.parsing.small_trees import symbols_of, trees
 from tests.parsing.unlabelled_closers import UnlabelledClosers
 

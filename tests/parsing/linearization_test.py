@@ -6,15 +6,11 @@ import pytest
 from nltk import Tree
 
 from keras_transformer.errors import UserError
+from keras_transformer.parsing.brackets import to_bracketed
+from keras_transformer.parsing.linearization import LabelledBrackets, Linearization
 from keras_transformer.parsing.parser_tokens import TreeSymbols
-from keras_transformer.parsing.tree_pairs import TreePairs
-from keras_transformer.parsing.treebanks import Treebank
-from keras_transformer.parsing.trees import (
-    LabelledBrackets,
-    Linearization,
-    repair,
-    to_bracketed,
-)
+from keras_transformer.parsing.tree_repair import repair
+from keras_transformer.parsing.treebanks import Treebank, TreePairs
 from tests.parsing.small_trees import trees
 from tests.parsing.unlabelled_closers import UnlabelledClosers
 

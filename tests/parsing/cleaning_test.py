@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.parsing.trees import clean_label, clean_tree, parse_trees, to_bracketed
+from keras_transformer.parsing.brackets import clean_label, clean_tree, parse_trees, to_bracketed
 
 pytestmark = pytest.mark.once
 

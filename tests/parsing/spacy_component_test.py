@@ -3,11 +3,11 @@ import sys
 
 import pytest
 
-from keras_transformer.parsing.trees import parse_trees, to_bracketed
+from keras_transformer.parsing.brackets import parse_trees, to_bracketed
 from tests.parsing.small_trees import new_parser
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
-from keras_transformer.parsing.spacy import NAME, ParserComponent  # noqa: E402
+from keras_transformer.parsing.spacy_component import NAME, ParserComponent  # noqa: E402
 
 TEXTS = ["The dog runs. He  sees (it)!", "", "\n ", "A cat sleeps."]
 TREE = "(S (NP (DT The) (NN dog)) (VP (VBZ runs) (NP (NP (PRP it)))) (. .))"
@@ -18,7 +18,7 @@ class _Parser:
     """One that gives the same tree over any five words, and over any three."""
 
     def parse(self, sentences):
-        from keras_transformer.parsing.parses import Parse
+        from keras_transformer.parsing.parser_tokens import Parse
 
         trees = {len(tree.leaves()): tree for tree in parse_trees([TREE, SHORT])}
         return iter([Parse(trees.get(len(x)), 0.0, {}) for x in sentences])
@@ -152,7 +152,9 @@ def test_a_doc_without_trees():
 @pytest.mark.slow
 @pytest.mark.once
 def test_a_missing_spacy_is_reported_with_its_extra():
-    program = "import sys; sys.modules['spacy'] = None; import keras_transformer.parsing.spacy"
+    program = (
+        "import sys; sys.modules['spacy'] = None; import keras_transformer.parsing.spacy_component"
+    )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "pip install spacy" in ended.stderr.splitlines()[-1]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import keras
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees.brackets import text_around
-from keras_transformer.parsing.trees.traversal import (
+from keras_transformer.parsing.brackets import text_around
+from keras_transformer.parsing.traversal import (
     CLOSE,
     IN_ORDER,
     LEAF,

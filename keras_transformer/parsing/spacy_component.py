@@ -2,7 +2,7 @@
 
 ```python
 import spacy
-import keras_transformer.parsing.spacy
+import keras_transformer.parsing.spacy_component
 
 nlp = spacy.blank("en")
 nlp.add_pipe("sentencizer")
@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.trees.traversal import CLOSE, LEAF, walk
+from keras_transformer.parsing.traversal import CLOSE, LEAF, walk
 
 try:
     from spacy.language import Language
@@ -224,7 +224,7 @@ def _labels(span: Span) -> tuple[str, ...]:
 
 
 def _parse_string(span: Span) -> str | None:
-    from keras_transformer.parsing.trees import escape
+    from keras_transformer.parsing.brackets import escape
 
     nodes = _inside(span)
     if not nodes or nodes[0][:2] != _characters(span):

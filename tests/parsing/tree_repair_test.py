@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.parsing.trees import LABELLED_BRACKETS, repair, to_bracketed
-from keras_transformer.parsing.trees.traversal import walk
+from keras_transformer.parsing.brackets import to_bracketed
+from keras_transformer.parsing.linearization import LABELLED_BRACKETS
+from keras_transformer.parsing.traversal import walk
+from keras_transformer.parsing.tree_repair import repair
 
 pytestmark = pytest.mark.once
 

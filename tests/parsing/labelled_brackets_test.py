@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 from nltk import Tree
 
-from keras_transformer.parsing.trees import (
+from keras_transformer.parsing.brackets import clean_tree, parse_trees, read_trees
+from keras_transformer.parsing.linearization import (
     LABELLED_BRACKETS,
     LabelledBrackets,
-    clean_tree,
     most_openings,
-    parse_trees,
-    read_trees,
 )
 
 pytestmark = pytest.mark.once
