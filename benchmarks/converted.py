@@ -20,8 +20,8 @@ from timing import matrix_product_speed
 import keras_transformer as kt
 from keras_transformer.command_line import run
 from keras_transformer.data.corpora import load_parallel_text
+from keras_transformer.export.exported_folder import token_pieces
 from keras_transformer.export.to_hf_marian import export_marian
-from keras_transformer.export.tokenizer_files import pieces_of
 
 # A separate process, because only the tensorflow backend can write a SavedModel.
 _EXPORT = """
@@ -110,7 +110,7 @@ def main(options):
             constraints=(kt.constraints.MinLength(search.length),),
         )
         translator.save_to_preset(folder / "preset")
-        export_marian(translator, folder / "again")  # in our order of tokens
+        export_marian(translator.to_preset(), folder / "again")  # in our order of tokens
         subprocess.run(
             [sys.executable, "-c", _EXPORT, folder / "preset", folder / "saved_model"],
             env={**os.environ, "KERAS_BACKEND": "tensorflow"},
@@ -171,7 +171,7 @@ def write_marian(path, vocabulary_size):
     for side, name in enumerate(("source", "target")):
         tokenizer = kt.data.Tokenizer.train([pair[side] for pair in text], 500)
         (path / f"{name}.spm").write_bytes(tokenizer.proto)
-        names.update(dict.fromkeys(pieces_of(tokenizer)))
+        names.update(dict.fromkeys(token_pieces(tokenizer)))
     names = [name for name in names if name not in ("<pad>", "<s>")]
     names += [f"more{i}" for i in range(vocabulary_size - 1 - len(names))] + ["<pad>"]
     ids = {name: i for i, name in enumerate(names)}

@@ -1,14 +1,21 @@
-"""Exported folders, each with a mark by which the next export may replace it."""
+"""Exported folders: their mark, by which the next export may replace one, and their tokenizers."""
 
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
 from keras_transformer.files import FolderKind, atomic_write_folder, read_json
-from keras_transformer.presets.format import write_json
+from keras_transformer.models.config import TransformerConfig
+from keras_transformer.presets.format import Preset, write_json
 from keras_transformer.presets.location import EXPORT_MARK
+
+TOKENIZER_FILES = "tokenizer.spm", "source.spm", "target.spm"
+_SPACE = "▁"  # SentencePiece's mark before a word
+# A text that every normalization or other treatment of spaces changes, and its plain tokens.
+_ODD_TEXT, _SPLIT_AT_SPACES = "  Ａ ½  b ", "▁Ａ▁½▁b"
 
 
 @contextlib.contextmanager
@@ -17,7 +24,7 @@ def exported_folder(path: str | Path, format: str, names: Sequence[str]) -> Iter
 
     Args:
         path: the folder.
-        format: name of the format, as in `formats.export_as`.
+        format: name of the format, as in `formats.export`.
         names: patterns of the files that the format has, as in `FolderKind`.
 
     Raises:
@@ -30,9 +37,86 @@ def exported_folder(path: str | Path, format: str, names: Sequence[str]) -> Iter
         write_json(folder / EXPORT_MARK, {"library": "keras_transformer", "format": format})
 
 
-def _is_marked(folder, format):
+def _is_marked(folder: Path, format: str) -> bool:
     try:
         mark = read_json(folder / EXPORT_MARK)
     except (UserError, OSError):
         return False
     return isinstance(mark, dict) and mark.get("format") == format
+
+
+# Options of the layers that only this package and Marian have.
+_LAYER_OPTIONS = (
+    *("decoder_type", "feed_forward_depth", "decoder_feed_forward_depth", "embedding_steps"),
+    *("sublayer_steps", "final_steps", "normalize_keys"),
+)
+
+
+def validate_layers(config: TransformerConfig, format_name: str) -> None:
+    """Raise a `UserError` if the layers differ from the paper's in more than their norms' place.
+
+    Args:
+        config: the `TransformerConfig`.
+        format_name: name of the format, for the error.
+    """
+    defaults = config.defaults()
+    for name in _LAYER_OPTIONS:
+        if (value := getattr(config, name)) != defaults[name]:
+            raise UserError(
+                f"{format_name} only supports {name}={defaults[name]!r}. "
+                f"Received a model with {name}={value!r}"
+            )
+
+
+def validate_tokenizers(preset: Preset) -> None:
+    """Raise a `UserError` if a tokenizer is not a SentencePiece model."""
+    for tokenizer in (preset.source_tokenizer, preset.tokenizer):
+        if not hasattr(tokenizer, "proto"):
+            raise UserError(
+                f"Exporting needs SentencePiece tokenizers. Received: {type(tokenizer).__name__}"
+            )
+
+
+def token_pieces(tokenizer: Tokenizer) -> list[str]:
+    """Return the tokens in the order of their ids."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
+    return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def word_tokens(tokenizer: Tokenizer) -> list[str] | None:
+    """Return the tokens in the order of their ids, if the tokenizer only splits text at spaces.
+
+    Such a tokenizer represents a foreign vocabulary of words. Its tokens keep their original
+    spelling, without SentencePiece's mark of a space.
+
+    Args:
+        tokenizer: a tokenizer with a `proto`.
+
+    Returns:
+        A list of strings; None for any other tokenizer.
+    """
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
+    words = token_pieces(tokenizer)
+    is_special = (processor.is_control, processor.is_unknown, processor.is_unused)
+    for i, piece in enumerate(words):
+        if any(is_kind(i) for is_kind in is_special):
+            continue
+        if len(piece) < 2 or not piece.startswith(_SPACE):
+            return None  # a part of a word
+        words[i] = piece.removeprefix(_SPACE)
+    is_plain = processor.normalize(_ODD_TEXT) == _SPLIT_AT_SPACES
+    return words if is_plain and len({*words}) == len(words) else None
+
+
+def save_tokenizers(preset: Preset, folder: Path) -> None:
+    """Write `tokenizer.spm`, or `source.spm` and `target.spm` if each side has its own."""
+    source, target = preset.source_tokenizer, preset.tokenizer
+    if source.proto == target.proto:
+        target.save(folder / "tokenizer.spm")
+    else:
+        source.save(folder / "source.spm")
+        target.save(folder / "target.spm")

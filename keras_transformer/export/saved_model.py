@@ -1,6 +1,5 @@
 """A TensorFlow SavedModel with tokenizer and search inside: strings in, strings out."""
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,16 @@ import keras
 from keras import ops
 
 from keras_transformer.annotations import Shape, Tensor
+from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import BREAKS
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.batched_search import SIZES, rows_of_sizes
+from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.errors import UserError
 from keras_transformer.export.exported_folder import exported_folder
+from keras_transformer.presets.format import Preset
 from keras_transformer.presets.location import SAVED_MODEL
 from keras_transformer.reserved_ids import END_ID, PAD_ID
-from keras_transformer.translation.translator import Translator
 
 # The white space of `str.isspace`, and the empty text, as an expression of RE2, whose own class of
 # white space is smaller.
@@ -28,8 +29,14 @@ _BULLET = rf"(?:{WHITE_SPACE}(?:[-*+•◦▪‣·–—]|\(?(?:\d{{1,3}}|[a-z])
 _LINE_END = b"\xff"  # in no text, which is UTF-8
 
 
-def export_translator(
-    translator: Translator, path: str | Path, num_results: int | None = None
+def export_saved_model(
+    preset: Preset,
+    path: str | Path,
+    num_results: int | None = None,
+    *,
+    search_batch: Callable,
+    source_limit: int | None,
+    batch_tokens: int,
 ) -> None:
     """Write a SavedModel that translates, with these signatures:
 
@@ -52,27 +59,35 @@ def export_translator(
     loads the model only needs to import `tensorflow` and `tensorflow_text`.
 
     Args:
-        translator: a `Translator`.
+        preset: the `Preset` of a `Translator`.
         path: the folder to write, completely or not at all.
         num_results: the number of translations that `n_best` returns. Defaults to the `beam_size`
             of a beam search, and to 1 for sampling.
+        search_batch: the translator's own function.
+        source_limit: the largest number of tokens of a source, or None.
+        batch_tokens: the largest number of source slots translated at once.
 
     Raises:
         UserError: on another backend than TensorFlow, if the search returns fewer results, a
             tokenizer is not a SentencePiece model, or `path` contains other files than a
             SavedModel.
     """
-    num_results = num_results or translator.search.most_results or 1
-    translator.search.validate_num_results(num_results)
-    save_module(functools.partial(_translation_module, num_results=num_results), translator, path)
+    search = preset.search or BeamSearch()
+    num_results = num_results or search.most_results or 1
+    search.validate_num_results(num_results)
+
+    def module():
+        return _translation_module(preset, num_results, search_batch, source_limit, batch_tokens)
+
+    save_module(module, preset.model, path)
 
 
-def save_module(make_module: Callable, task: Any, path: str | Path) -> None:
+def save_module(make_module: Callable, model: keras.Model, path: str | Path) -> None:
     """Write a SavedModel, completely or not at all.
 
     Args:
-        make_module: function of `task` that returns a `tf.Module` and its signatures.
-        task: the task to export.
+        make_module: function that returns a `tf.Module` and its signatures.
+        model: the model whose weights the module uses.
         path: the folder to write.
 
     Raises:
@@ -87,9 +102,9 @@ def save_module(make_module: Callable, task: Any, path: str | Path) -> None:
     import tensorflow as tf
 
     with exported_folder(path, "saved_model", SAVED_MODEL) as folder:
-        module, signatures = make_module(task)
+        module, signatures = make_module()
         # A SavedModel contains the attributes of its module.
-        module.weights = [variable.value for variable in task.model.variables]
+        module.weights = [variable.value for variable in model.variables]
         tf.saved_model.save(module, str(folder), signatures=signatures)
 
 
@@ -102,34 +117,38 @@ def text_signature(
     return {"input_signature": [tf.TensorSpec(shape, dtype, name=name)], "autograph": False}
 
 
-def _translation_module(translator, num_results):
+def _translation_module(
+    preset: Preset,
+    num_results: int,
+    search_batch: Callable,
+    source_limit: int | None,
+    batch_tokens: int,
+) -> tuple[Any, dict[str, Any]]:
     import tensorflow as tf
 
     module: Any = tf.Module()
-    module.tokenizer = string_tokenizer(translator.tokenizer)
+    module.tokenizer = string_tokenizer(preset.tokenizer)
     module.source_tokenizer = module.tokenizer
-    if translator.source_tokenizer is not translator.tokenizer:
-        module.source_tokenizer = string_tokenizer(translator.source_tokenizer)
-    target_prefix = translator.preprocessor.target_prefix
+    if preset.source_tokenizer is not preset.tokenizer:
+        module.source_tokenizer = string_tokenizer(preset.source_tokenizer)
+    target_prefix = preset.preprocessor.target_prefix
 
     def search_texts(text, num_results, numbers=None):
         def search(batch, rows):
             chosen = rows if numbers is None else tf.gather(numbers, rows)
-            token_ids, scores = translator.search_batch(batch, num_results, sentence_numbers=chosen)
+            token_ids, scores = search_batch(batch, num_results, sentence_numbers=chosen)
             texts = _detokenize(module.tokenizer, token_ids[:, :, len(target_prefix) :])
             return without_breaks(texts, tf.gather(text, rows)), scores
 
         token_ids = module.source_tokenizer.tokenize(text)
         has_tokens = token_ids.row_lengths() > 1  # more than the end token
         is_searched = has_tokens & ~tf.strings.regex_full_match(text, WHITE_SPACE)
-        token_ids = _sources(translator, token_ids)
-        return search_in_batches(
-            token_ids, is_searched, search, translator.batch_tokens, num_results
-        )
+        token_ids = _sources(preset.preprocessor, source_limit, token_ids)
+        return search_in_batches(token_ids, is_searched, search, batch_tokens, num_results)
 
     @tf.function(**text_signature())
     def translate(text):
-        if translator.metadata.get("split", "sentences") is None:
+        if preset.metadata.get("split", "sentences") is None:
             translations, scores = search_texts(text, 1)
             return {"translation": translations[:, 0], "score": scores[:, 0]}
         lines = _lines(text)
@@ -152,8 +171,8 @@ def _translation_module(translator, num_results):
 
     @tf.function(**text_signature("int32", (None, None), "token_ids"))
     def search(token_ids):
-        token_ids = _checked(translator.model, token_ids)
-        output_ids, scores = translator.search_batch(token_ids, 1)
+        token_ids = _checked(preset.model, token_ids)
+        output_ids, scores = search_batch(token_ids, 1)
         return {"token_ids": output_ids[:, 0], "score": scores[:, 0]}
 
     module.functions = [translate, n_best, search]
@@ -220,12 +239,11 @@ def string_tokenizer(tokenizer: Tokenizer, add_eos: bool = True) -> Any:
     )
 
 
-def _sources(translator, token_ids):
+def _sources(preprocessor: TranslationPreprocessor, limit: int | None, token_ids: Any) -> Any:
     """Return the ids that the model reads, from ragged ids that end with the end token.
 
     They have the prefix, are cut, and have no end token if sources have none.
     """
-    limit, preprocessor = translator.source_limit(), translator.preprocessor
     token_ids = _after(preprocessor.source_prefix_ids, token_ids)
     if preprocessor.source_end:
         return _cut(token_ids, limit)

@@ -4,24 +4,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from keras import ops
+
 from keras_transformer.errors import UserError
-from keras_transformer.export.ctranslate2_weights import head_dim, set_decoder, set_encoder
-from keras_transformer.export.exported_folder import exported_folder
-from keras_transformer.export.formats import check_layers
-from keras_transformer.export.tokenizer_files import (
+from keras_transformer.export.exported_folder import (
     TOKENIZER_FILES,
-    check_protos,
-    pieces_of,
+    exported_folder,
     save_tokenizers,
-    words_of,
+    token_pieces,
+    validate_layers,
+    validate_tokenizers,
+    word_tokens,
 )
+from keras_transformer.layers import SinePositionEncoding
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.presets.format import Preset
 from keras_transformer.reserved_ids import END_ID, START_ID, UNKNOWN_ID
-from keras_transformer.translation.translator import Translator
 
 _FILES = [
-    *("model.bin", "config.json", "vmap.txt", *TOKENIZER_FILES),
+    *("model.bin", "config.json", *TOKENIZER_FILES),
     *(
         f"{side}_vocabulary.{end}"
         for side in ("shared", "source", "target")
@@ -30,16 +33,16 @@ _FILES = [
 ]
 # Names of activations, in Keras and in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+# Sinusoids have no last position, but CTranslate2 needs a table: its own have another layout.
+_SINE_POSITIONS = 2048
 
 
 def export_ctranslate2(
-    translator: Translator,
+    preset: Preset,
     path: str | Path,
     quantization: str | None = None,
-    vmap: str | Path | None = None,
-    force: bool = True,
 ) -> None:
-    """Write a CTranslate2 model folder, with `ctranslate2.converters.Converter`.
+    """Write a CTranslate2 model folder, with CTranslate2's own specification.
 
     The folder also gets `tokenizer.spm`, which splits text into the model's tokens, or `source.spm`
     and `target.spm` if each side has its own:
@@ -63,65 +66,40 @@ def export_ctranslate2(
     tokens, or the number of learned positions.
 
     Args:
-        translator: a `Translator`, on any backend.
+        preset: the `Preset`, on any backend.
         path: the folder to write, completely or not at all.
         quantization: the type in which CTranslate2 stores the weights, such as `"int8"`,
             `"int8_float32"`, `"float16"` or `"bfloat16"`. Defaults to float32.
-        vmap: path of a vocabulary map, a file with which CTranslate2 can compute the logits of only
-            the likely tokens of a sentence. It is copied into the folder.
-        force: whether to replace an existing folder.
 
     Raises:
         UserError: if the package `ctranslate2` is not installed; if CTranslate2 has no such
             `quantization`, lacks the model's activation, or cannot hold a model that is quantized
-            or has an `attention_window`; if model and tokenizer have different vocabularies; if the
-            file `vmap` does not exist; if `path` exists and `force` is false, or it contains other
-            files.
+            or has an `attention_window`; if model and tokenizer have different vocabularies; if
+            `path` contains other files.
     """
-    # Before any computation.
-    _check_options(path, quantization, vmap, force)
-    check_protos(translator)
-    converter = ctranslate2_converter(translator)
+    _validate_quantization(quantization)
+    validate_tokenizers(preset)
+    tokenizers = preset.source_tokenizer, preset.tokenizer
+    source, target = map(word_tokens, tokenizers)
+    are_pieces = source is None or target is None
+    if source is None or target is None:
+        source, target = map(token_pieces, tokenizers)
     with exported_folder(path, "ctranslate2", _FILES) as folder:
-        converter.convert(
-            str(folder), vmap=None if vmap is None else str(vmap), quantization=quantization
+        spec = ctranslate2_spec(
+            preset.model, target, source, preset.preprocessor.source_end, quantization
         )
-        if _words(translator) is None:
-            save_tokenizers(translator, folder)
-
-
-def ctranslate2_converter(translator: Translator) -> Any:
-    """Return the `ctranslate2.converters.Converter` of a translator.
-
-    Args:
-        translator: a `Translator`.
-
-    Raises:
-        UserError: if the package `ctranslate2` is not installed.
-    """
-    _specs()
-    from ctranslate2.converters import Converter
-
-    class TranslatorConverter(Converter):
-        def _load(self):
-            source, target = _words(translator) or map(pieces_of, _tokenizers(translator))
-            return _new_spec(translator.model, target, source, translator.preprocessor.source_end)
-
-    return TranslatorConverter()
-
-
-def _tokenizers(translator):
-    return translator.source_tokenizer, translator.tokenizer
-
-
-def _words(translator):
-    """Return both sides' tokens if they are words between spaces, or None."""
-    words = [words_of(tokenizer) for tokenizer in _tokenizers(translator)]
-    return None if None in words else words
+        folder.mkdir()
+        spec.save(str(folder))
+        if are_pieces:
+            save_tokenizers(preset, folder)
 
 
 def ctranslate2_spec(
-    model: Transformer, pieces: Sequence[str], source_pieces: Sequence[str] | None = None
+    model: Transformer,
+    pieces: Sequence[str],
+    source_pieces: Sequence[str] | None = None,
+    source_end: bool = True,
+    quantization: str | None = None,
 ) -> Any:
     """Return the `ctranslate2.specs.TransformerSpec` of a model, ready to be saved.
 
@@ -129,6 +107,8 @@ def ctranslate2_spec(
         model: a `Transformer`.
         pieces: list of strings, the tokens in the order of their ids.
         source_pieces: the tokens of the source, if it has its own vocabulary.
+        source_end: whether sources end with the end token.
+        quantization: as for `export_ctranslate2`.
 
     Returns:
         A `TransformerSpec` that holds copies of the weights.
@@ -136,13 +116,7 @@ def ctranslate2_spec(
     Raises:
         UserError: as `export_ctranslate2`.
     """
-    spec = _new_spec(model, pieces, source_pieces or pieces)
-    spec.validate()
-    spec.optimize()  # Stores repeated arrays, such as the tied embeddings, once.
-    return spec
-
-
-def _new_spec(model, pieces, source_pieces, source_end=True):
+    source_pieces = source_pieces or pieces
     transformer_spec = _specs().transformer_spec
     config = model.config
     _check_model(model, pieces, source_pieces)
@@ -150,8 +124,8 @@ def _new_spec(model, pieces, source_pieces, source_end=True):
         transformer_spec.TransformerEncoderSpec(**_options(config, model.encoder)),
         transformer_spec.TransformerDecoderSpec(**_options(config, model.decoder)),
     )
-    set_encoder(spec.encoder, model.encoder)
-    set_decoder(spec.decoder, model.decoder, config)
+    _set_encoder(spec.encoder, model.encoder)
+    _set_decoder(spec.decoder, model.decoder, config)
     spec.decoder.start_from_zero_embedding = config.zero_start
     for stack_spec in (spec.encoder, spec.decoder):
         stack_spec.pre_norm = config.normalize_first
@@ -163,6 +137,9 @@ def _new_spec(model, pieces, source_pieces, source_end=True):
     spec.config.bos_token = spec.config.decoder_start_token = pieces[START_ID]
     spec.config.eos_token = pieces[END_ID]
     spec.config.unk_token = pieces[UNKNOWN_ID]
+    spec.validate()
+    # Repeated arrays, such as the tied embeddings, are stored once.
+    spec.optimize(quantization=quantization)
     return spec
 
 
@@ -178,17 +155,13 @@ def _specs():
     return specs
 
 
-def _check_options(path, quantization, vmap, force):
+def _validate_quantization(quantization: str | None) -> None:
     accepted = _specs().model_spec.ACCEPTED_MODEL_TYPES
     if quantization is not None and quantization not in accepted:
         raise UserError(
             f"`quantization` must be one of CTranslate2's: {', '.join(accepted)}. "
             f"Received: quantization={quantization!r}"
         )
-    if vmap is not None and not Path(vmap).is_file():
-        raise UserError(f"`vmap` must be an existing file. Received: vmap={str(vmap)!r}")
-    if not force and Path(path).exists():
-        raise UserError(f"{path} exists. Pass `force=True` to replace it.")
 
 
 def _check_model(model, pieces, source_pieces):
@@ -200,7 +173,7 @@ def _check_model(model, pieces, source_pieces):
                 "Model and tokenizer must have the same vocabulary. Received: a model of "
                 f"{size} tokens, a tokenizer of {len(tokens)}"
             )
-    check_layers(config, "CTranslate2")
+    validate_layers(config, "CTranslate2")
     # An activation that is not a string is the user's own function, serialized.
     if config.activation not in list(_ACTIVATIONS):
         raise UserError(
@@ -233,5 +206,113 @@ def _options(config, stack):
         # Only a pre-norm stack is made with a norm at its end: which it is, is set afterwards.
         "pre_norm": stack.layer_norm is not None,
         "activation": activation,
-        "head_dim": head_dim(stack.layers[0].self_attention),
+        "head_dim": _head_dim(stack.layers[0].self_attention),
     }
+
+
+# Weights in the layout of the specification
+
+
+def _set_encoder(spec: Any, encoder: Any) -> None:
+    """Fill a `TransformerEncoderSpec` with the weights of an `Encoder`."""
+    _set_embeddings(spec, spec.embeddings[0], encoder)
+    for layer_spec, layer in zip(spec.layer, encoder.layers):
+        _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm)
+        _set_feed_forward(layer_spec.ffn, layer)
+
+
+def _set_decoder(spec: Any, decoder: Any, config: Any) -> None:
+    """Fill a `TransformerDecoderSpec` with the weights of a `Decoder`."""
+    _set_embeddings(spec, spec.embeddings, decoder)
+    spec.projection.weight = spec.embeddings.weight
+    if not config.tie_weights:
+        spec.projection.weight = _array(decoder.token_embedding.reverse_embeddings).T
+    if config.output_bias:
+        spec.projection.bias = _array(decoder.output_bias.bias)
+    for layer_spec, layer in zip(spec.layer, decoder.layers):
+        _set_attention(layer_spec.self_attention, layer.self_attention, layer.self_attention_norm)
+        _set_attention(layer_spec.attention, layer.cross_attention, layer.cross_attention_norm)
+        _set_feed_forward(layer_spec.ffn, layer)
+
+
+def _set_embeddings(spec, embeddings_spec, stack):
+    """Set embeddings, positions, and the norm after the stack, if there is one."""
+    embeddings_spec.weight = _array(stack.token_embedding.embeddings)
+    spec.position_encodings.encodings = _positions(stack)
+    if stack.layer_norm is not None:
+        _set_norm(spec.layer_norm, stack.layer_norm)
+
+
+def _positions(stack):
+    """Return the table that is added to the embeddings, `(positions, hidden_dim)`."""
+    if not isinstance(stack.position_encoding, SinePositionEncoding):
+        return _array(stack.position_encoding.embeddings)
+    # The layer's output for zeros, in float32 independent of the model's dtype.
+    config = {**stack.position_encoding.get_config(), "dtype": "float32"}
+    sinusoids = SinePositionEncoding.from_config(config)
+    return _array(sinusoids(ops.zeros((1, _SINE_POSITIONS, stack.token_embedding.output_dim)))[0])
+
+
+def _set_attention(spec, attention, norm):
+    """Set one attention sub-layer.
+
+    CTranslate2's keys and values have one size. If ours have two, the smaller is padded with zeros,
+    which change neither the products of queries and keys nor the output.
+    """
+    _set_norm(spec.layer_norm, norm)
+    spec.queries_scale = np.float32(attention.key_dim**-0.5)
+    size = _head_dim(attention)
+    query, key, value = (
+        _projection(dense, attention.num_heads, size)
+        for dense in (attention.query_dense, attention.key_dense, attention.value_dense)
+    )
+    # Self-attention is one matrix and the output's; cross-attention has the queries' apart.
+    fused = [[query, key, value]] if len(spec.linear) == 2 else [[query], [key, value]]
+    for linear_spec, parts in zip(spec.linear, fused):
+        weights, biases = zip(*parts)
+        linear_spec.weight = np.concatenate(weights)
+        if attention.use_bias:
+            linear_spec.bias = np.concatenate(biases)
+    weight, bias = _dense(attention.output_dense)
+    # (hidden_dim, num_heads * value_dim)
+    spec.linear[-1].weight = _fill_heads(weight, attention.num_heads, size)
+    if attention.use_bias:
+        spec.linear[-1].bias = bias
+
+
+def _projection(dense, num_heads, size):
+    """Return weight `(num_heads * size, hidden_dim)` and bias of a projection to heads."""
+    weight, bias = _dense(dense)
+    weight = _fill_heads(weight.T, num_heads, size).T
+    return weight, None if bias is None else _fill_heads(bias[None], num_heads, size)[0]
+
+
+def _fill_heads(x, num_heads, size):
+    """Pad each head with zeros, from `(rows, num_heads * s)` to `(rows, num_heads * size)`."""
+    heads = x.reshape(len(x), num_heads, -1)
+    zeros = np.zeros((len(x), num_heads, size - heads.shape[-1]), x.dtype)
+    return np.concatenate([heads, zeros], axis=-1).reshape(len(x), num_heads * size)
+
+
+def _head_dim(attention: Any) -> int:
+    """Return the size of a head in CTranslate2, which is the same for keys and values."""
+    return max(attention.key_dim, attention.value_dim)
+
+
+def _set_feed_forward(spec, layer):
+    _set_norm(spec.layer_norm, layer.feed_forward_norm)
+    spec.linear_0.weight, spec.linear_0.bias = _dense(layer.feed_forward.intermediate_dense)
+    spec.linear_1.weight, spec.linear_1.bias = _dense(layer.feed_forward.output_dense)
+
+
+def _set_norm(spec, norm):
+    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+
+
+def _dense(layer):
+    """Return weight `(outputs, inputs)`, the transpose of Keras's kernel, and bias or None."""
+    return _array(layer.kernel).T, _array(layer.bias) if layer.use_bias else None
+
+
+def _array(x):
+    return np.asarray(ops.convert_to_numpy(x), "float32")

@@ -26,12 +26,14 @@ from keras_transformer.decoding.constraints import (
 )
 from keras_transformer.decoding.sampling import Sampling
 from keras_transformer.errors import UserError
-from keras_transformer.export.exported_folder import exported_folder
-from keras_transformer.export.formats import check_layers
-from keras_transformer.export.tokenizer_files import pieces_of
+from keras_transformer.export.exported_folder import (
+    exported_folder,
+    token_pieces,
+    validate_layers,
+)
 from keras_transformer.models.quantization import is_quantized
+from keras_transformer.presets.format import Preset
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
-from keras_transformer.translation.translator import Translator
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ _FIXED = {
 }
 
 
-def export_marian(translator: Translator, path: str | Path) -> None:
+def export_marian(preset: Preset, path: str | Path) -> None:
     """Write a Marian folder for HuggingFace's transformers (float32).
 
     ```python
@@ -77,7 +79,7 @@ def export_marian(translator: Translator, path: str | Path) -> None:
     source prefix is not written: the text must begin with it, as in `">>deu<< A dog runs."`.
 
     Args:
-        translator: a `Translator`, on any backend.
+        preset: the `Preset`, on any backend.
         path: the folder to write, completely or not at all.
 
     Raises:
@@ -91,20 +93,20 @@ def export_marian(translator: Translator, path: str | Path) -> None:
             "A Marian folder is written with the package `safetensors`, which cannot be imported "
             f"here ({error}). Install it: pip install safetensors"
         ) from error
-    _check(translator)
+    _check(preset)
     with exported_folder(path, "marian", _FILES) as folder:
         folder.mkdir()
         # PyTorch's: transformers asks where a file comes from.
-        save_file(_weights(translator.model), folder / "model.safetensors", {"format": "pt"})
-        _write_tokenizers(folder, translator)
-        _write_json(folder / "config.json", _config(translator.model))
-        _write_json(folder / "generation_config.json", _generation(translator))
+        save_file(_weights(preset.model), folder / "model.safetensors", {"format": "pt"})
+        _write_tokenizers(folder, preset)
+        _write_json(folder / "config.json", _config(preset.model))
+        _write_json(folder / "generation_config.json", _generation(preset))
 
 
-def _check(translator):
-    model = translator.model
+def _check(preset):
+    model = preset.model
     config = model.config
-    check_layers(config, "Marian in transformers")
+    validate_layers(config, "Marian in transformers")
     for name, value in _FIXED.items():
         if getattr(config, name, None) != value:
             _refuse(name, getattr(config, name, None), value)
@@ -128,17 +130,17 @@ def _check(translator):
         raise UserError(
             "Cannot export a quantized model to transformers. Export the model in floats."
         )
-    if not translator.preprocessor.source_end:
+    if not preset.preprocessor.source_end:
         raise UserError(
             "Marian's tokenizer in transformers ends every source with the end token. Received a "
             "translator with source_end=False"
         )
-    if len(translator.preprocessor.target_prefix) > 1:
+    if len(preset.preprocessor.target_prefix) > 1:
         raise UserError(
             "`generate` of transformers can force only one first token. Received a translator "
-            f"with target_prefix={translator.preprocessor.target_prefix!r}"
+            f"with target_prefix={preset.preprocessor.target_prefix!r}"
         )
-    for tokenizer in (translator.source_tokenizer, translator.tokenizer):
+    for tokenizer in (preset.source_tokenizer, preset.tokenizer):
         if not isinstance(tokenizer, Tokenizer):
             raise UserError(
                 "Marian's tokenizer needs SentencePiece models. Received a translator with "
@@ -233,11 +235,11 @@ def _ids():
     }
 
 
-def _generation(translator):
+def _generation(preset):
     options = {**_ids(), "bad_words_ids": [[PAD_ID], [START_ID]], "max_length": _POSITIONS}
-    if translator.preprocessor.target_prefix:
-        (options["forced_bos_token_id"],) = translator.preprocessor.target_prefix_ids
-    search = translator.search
+    if preset.preprocessor.target_prefix:
+        (options["forced_bos_token_id"],) = preset.preprocessor.target_prefix_ids
+    search = preset.search or BeamSearch()
     options |= _strategy(search)
     left_out = [x for x in search.constraints if not _add_constraint(options, x)]
     if search.extra_length != BeamSearch().extra_length:  # to which a converter sets it
@@ -296,18 +298,16 @@ def _add_constraint(options, constraint):
     return True
 
 
-def _write_tokenizers(folder, translator):
-    sides = {"source": translator.source_tokenizer, "target": translator.tokenizer}
+def _write_tokenizers(folder, preset):
+    sides = {"source": preset.source_tokenizer, "target": preset.tokenizer}
     for side, tokenizer in sides.items():
         tokenizer.save(folder / f"{side}.spm")
-    is_separate = translator.model.config.source_vocabulary_size is not None
+    is_separate = preset.model.config.source_vocabulary_size is not None
     files = {"vocab.json": "source"} | ({"target_vocab.json": "target"} if is_separate else {})
     for name, side in files.items():
         _write_json(folder / name, _vocabulary(sides[side]))
-    pieces = pieces_of(translator.tokenizer)
-    languages = {
-        f"{side}_lang": translator.metadata[side] for side in sides if side in translator.metadata
-    }
+    pieces = token_pieces(preset.tokenizer)
+    languages = {f"{side}_lang": preset.metadata[side] for side in sides if side in preset.metadata}
     _write_json(
         folder / "tokenizer_config.json",
         {
@@ -321,7 +321,7 @@ def _write_tokenizers(folder, translator):
 
 
 def _vocabulary(tokenizer):
-    return {piece: i for i, piece in enumerate(pieces_of(tokenizer))}
+    return {piece: i for i, piece in enumerate(token_pieces(tokenizer))}
 
 
 def _write_json(path, values):

@@ -20,14 +20,16 @@ from keras_transformer.convert.weight_mapping import (
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import NoUnknownToken, WordPenalty
 from keras_transformer.errors import UserError
-from keras_transformer.export.exported_folder import exported_folder
-from keras_transformer.export.tokenizer_files import check_protos
+from keras_transformer.export.exported_folder import (
+    exported_folder,
+    validate_tokenizers,
+)
 from keras_transformer.layers.transformer_layer import POST_NORM, PRE_NORM
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.quantization import is_quantized
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.variants import marian_wavelength
-from keras_transformer.translation.translator import Translator
+from keras_transformer.presets.format import Preset
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ _FIXED = {
 }
 
 
-def export_marian_npz(translator: Translator, path: str | Path) -> None:
+def export_marian_npz(preset: Preset, path: str | Path) -> None:
     """Write a folder that Marian runs: `marian-decoder -c FOLDER/decoder.yml` (float32).
 
     The folder has `model.npz`, `decoder.yml`, and `vocab.spm` or `source.spm` and `target.spm`.
@@ -57,7 +59,7 @@ def export_marian_npz(translator: Translator, path: str | Path) -> None:
     the text must begin with it.
 
     Args:
-        translator: a `Translator`, on any backend. Its model was trained with `zero_start`, or
+        preset: the `Preset`, on any backend. Its model was trained with `zero_start`, or
             converted from Marian.
         path: the folder to write, completely or not at all.
 
@@ -65,19 +67,19 @@ def export_marian_npz(translator: Translator, path: str | Path) -> None:
         UserError: if Marian cannot compute the model: with another start embedding, other positions
             or norms; or if it is quantized, or `path` contains other files.
     """
-    _check(translator)
-    model = translator.model
-    names = _vocabulary_names(translator)
+    _check(preset)
+    model = preset.model
+    names = _vocabulary_names(preset)
     with exported_folder(path, "marian_npz", _FILES) as folder:
         folder.mkdir()
         _write_npz(folder / _MODEL, _arrays(model), _yaml(_options(model)))
-        for name, tokenizer in zip(names, (translator.source_tokenizer, translator.tokenizer)):
+        for name, tokenizer in zip(names, (preset.source_tokenizer, preset.tokenizer)):
             tokenizer.save(folder / name)
-        (folder / _DECODER).write_text(_yaml(_search(translator, names)), "utf-8")
+        (folder / _DECODER).write_text(_yaml(_search(preset, names)), "utf-8")
 
 
-def _check(translator):
-    config = translator.model.config
+def _check(preset):
+    config = preset.model.config
     for name, (value, reason) in _FIXED.items():
         if (actual := getattr(config, name, value)) != value:
             _refuse(name, actual, value, reason)
@@ -94,15 +96,15 @@ def _check(translator):
         _refuse("normalize_keys", True, False, reason)
     if config.activation not in ("relu", "silu", "gelu"):
         _refuse("activation", config.activation, "relu", "it also has silu and gelu")
-    if is_quantized(translator.model):
+    if is_quantized(preset.model):
         raise UserError("Cannot export a quantized model to Marian. Export the model in floats.")
-    if not translator.preprocessor.source_end or translator.preprocessor.target_prefix:
+    if not preset.preprocessor.source_end or preset.preprocessor.target_prefix:
         raise UserError(
             "Marian ends every source with the end token, and begins outputs without a prefix. "
-            f"Received: source_end={translator.preprocessor.source_end}, "
-            f"target_prefix={translator.preprocessor.target_prefix!r}"
+            f"Received: source_end={preset.preprocessor.source_end}, "
+            f"target_prefix={preset.preprocessor.target_prefix!r}"
         )
-    check_protos(translator)
+    validate_tokenizers(preset)
 
 
 def _refuse(name, value, expected, reason):
@@ -192,15 +194,15 @@ def _options(model: Transformer) -> dict[str, Any]:
     }
 
 
-def _vocabulary_names(translator):
-    if translator.source_tokenizer is translator.tokenizer:
+def _vocabulary_names(preset):
+    if preset.source_tokenizer is preset.tokenizer:
         return "vocab.spm", "vocab.spm"
     return "source.spm", "target.spm"
 
 
-def _search(translator, names):
+def _search(preset, names):
     """Return the options of `decoder.yml`."""
-    search = translator.search
+    search = preset.search or BeamSearch()
     options: dict[str, Any] = {
         "relative-paths": True,
         "models": [_MODEL],

@@ -1,5 +1,6 @@
 """Export of a parser as a TensorFlow SavedModel, from sentences to bracketed trees."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ def export_parser(parser: "ConstituencyParser", path: str | Path) -> None:
             "A SavedModel requires a search constrained to trees, because repairs run only in "
             "Python. Received: a parser with constrained=False"
         )
-    save_module(_parsing_module, parser, path)
+    save_module(functools.partial(_parsing_module, parser), parser.model, path)
 
 
 def _parsing_module(parser: "ConstituencyParser") -> tuple[Any, dict[str, Any]]:

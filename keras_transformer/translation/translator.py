@@ -364,12 +364,16 @@ class Translator(Task):
         Raises:
             UserError: if there is no such format or option, or the format cannot hold the model.
         """
-        from keras_transformer.export.formats import export_as
+        from keras_transformer.export.formats import export
 
         validate_selected(self.preprocessor, self.metadata)
         if num_results is not None:
             options["num_results"] = num_results
-        export_as(self, path, format, **options)
+        if format == "saved_model":
+            options["search_batch"] = self.search_batch
+            options["source_limit"] = self.source_limit()
+            options["batch_tokens"] = self.batch_tokens
+        export(self.to_preset(), path, format, **options)
 
     def _parts(self):
         parts, tokenizers = super()._parts(), {}

@@ -9,7 +9,6 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.convert.ctranslate2_files import _read_binary
-from keras_transformer.export.to_ctranslate2 import export_ctranslate2
 from keras_transformer.reserved_ids import END_ID
 from keras_transformer.translation.scoring import teacher_forced
 from tests.convert.ctranslate2_models import (
@@ -297,7 +296,7 @@ ROUND_TRIPS = {
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_there_and_back(name, tmp_path):
     before = kt.Translator(new_model(dropout=0.1, **ROUND_TRIPS[name]), tokenizer())
-    export_ctranslate2(before, tmp_path / "model")
+    before.export(tmp_path / "model", format="ctranslate2")
     after = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
     assert after.model.hyperparameters == pytest.approx(before.model.hyperparameters)
     for old, new in zip(before.model.weights, after.model.weights, strict=True):
@@ -337,7 +336,7 @@ def test_words_keep_their_spelling_there_and_back_and_there(words, tmp_path):
     options = {} if words is None else {"source": words, "target": words, "tied": True}
     save(new_spec(**options), tmp_path / "model")
     translator = kt.Translator.from_preset(kt.convert.ctranslate2(tmp_path / "model"))
-    export_ctranslate2(translator, tmp_path / "again")
+    translator.export(tmp_path / "again", format="ctranslate2")
     assert not [*(tmp_path / "again").glob("*.spm")]
     old, new = (
         ctranslate2.Translator(str(tmp_path / name), intra_threads=1) for name in ("model", "again")
@@ -513,7 +512,7 @@ def test_folders_that_are_not_whole(folder, tmp_path):
 @pytest.mark.once
 def test_pieces_without_their_sentencepiece_model(tmp_path):
     path = tmp_path / "model"
-    export_ctranslate2(kt.Translator(new_model(), tokenizer()), path)
+    kt.Translator(new_model(), tokenizer()).export(path, format="ctranslate2")
     (path / "tokenizer.spm").unlink()
     with pytest.raises(kt.UserError, match=r"Add it as tokenizer\.spm"):
         kt.convert.ctranslate2(path)

@@ -47,18 +47,18 @@ def saved_model(translator, tmp_path_factory):
 def test_only_a_saved_model_of_ours_is_replaced_by_another(translator, tmp_path):
     import tensorflow as tf
 
-    def make_module(task):
+    def make_module():
         return tf.Module(), None
 
     for _ in range(2):
-        save_module(make_module, translator, tmp_path / "saved_model")
+        save_module(make_module, translator.model, tmp_path / "saved_model")
     (tmp_path / "saved_model" / "assets" / "wedding.jpg").touch()
     with pytest.raises(kt.UserError, match="a folder that also has assets/wedding.jpg"):
-        save_module(make_module, translator, tmp_path / "saved_model")
+        save_module(make_module, translator.model, tmp_path / "saved_model")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "saved_model.pb").touch()
     with pytest.raises(kt.UserError, match="an export to saved_model that .* with saved_model.pb"):
-        save_module(make_module, translator, tmp_path / "other")
+        save_module(make_module, translator.model, tmp_path / "other")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.export.to_ctranslate2 import ctranslate2_converter, export_ctranslate2
 from keras_transformer.presets.location import EXPORT_MARK
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from tests.decoding.search_functions import greedy_search
@@ -62,7 +61,7 @@ def exported(translator, tmp_path):
     import ctranslate2
     import sentencepiece
 
-    export_ctranslate2(translator, tmp_path / "model")
+    translator.export(tmp_path / "model", format="ctranslate2")
     return (
         ctranslate2.Translator(str(tmp_path / "model"), compute_type="float32", intra_threads=1),
         sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / "tokenizer.spm")),
@@ -123,7 +122,7 @@ def test_sentences_of_a_thousand_tokens_keep_their_probabilities(tmp_path):
     import ctranslate2
 
     translator = kt.Translator(new_model(), tokenizer())
-    export_ctranslate2(translator, tmp_path / "model")
+    translator.export(tmp_path / "model", format="ctranslate2")
     model = ctranslate2.Translator(str(tmp_path / "model"), intra_threads=1)
     source, target = np.random.default_rng(0).integers(4, 60, (2, 1000)).tolist()
     pieces = json.loads((tmp_path / "model" / "shared_vocabulary.json").read_text())
@@ -138,8 +137,8 @@ def test_a_bfloat16_policy_exports_the_float32_weights(tmp_path):
     import ctranslate2
 
     model = new_model(dtype="mixed_bfloat16")
-    export_ctranslate2(kt.Translator(model, tokenizer()), tmp_path / "mixed")
-    export_ctranslate2(kt.Translator(new_model(), tokenizer()), tmp_path / "float32")
+    kt.Translator(model, tokenizer()).export(tmp_path / "mixed", format="ctranslate2")
+    kt.Translator(new_model(), tokenizer()).export(tmp_path / "float32", format="ctranslate2")
     tokens = [["▁the", "▁dog"]], [["▁a", "▁cat"]]
     mixed, float32 = (
         ctranslate2.Translator(str(tmp_path / name), intra_threads=1).score_batch(*tokens)[0]
@@ -153,7 +152,7 @@ def test_a_bfloat16_policy_exports_the_float32_weights(tmp_path):
 def test_written_whole_or_not_at_all(tmp_path, monkeypatch):
     translator = kt.Translator(new_model(), tokenizer())
     path = tmp_path / "model"
-    export_ctranslate2(translator, path)
+    translator.export(path, format="ctranslate2")
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     names = {"model.bin", "config.json", "shared_vocabulary.json", "tokenizer.spm", EXPORT_MARK}
     assert names == set(before)
@@ -164,7 +163,7 @@ def test_written_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(translator.tokenizer, "save", fail)
     translator.model.set_weights([weight + 1 for weight in translator.model.get_weights()])
     with pytest.raises(OSError, match="no space left"):
-        export_ctranslate2(translator, path)
+        translator.export(path, format="ctranslate2")
     assert before == {file.name: file.read_bytes() for file in path.iterdir()}
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
 
@@ -179,7 +178,7 @@ def double(x):
 def test_activation_that_ctranslate2_does_not_have(activation, tmp_path):
     translator = kt.Translator(new_model(activation=activation), tokenizer())
     with pytest.raises(ValueError, match="relu, gelu, silu"):
-        export_ctranslate2(translator, tmp_path / "model")
+        translator.export(tmp_path / "model", format="ctranslate2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -193,7 +192,9 @@ def test_activation_that_ctranslate2_does_not_have(activation, tmp_path):
 )
 def test_model_that_ctranslate2_cannot_run(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        export_ctranslate2(kt.Translator(new_model(**options), tokenizer()), tmp_path / "model")
+        kt.Translator(new_model(**options), tokenizer()).export(
+            tmp_path / "model", format="ctranslate2"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -203,7 +204,7 @@ def test_a_quantized_model_cannot_be_exported(tmp_path):
     model = new_model()
     model.quantize("int8")
     with pytest.raises(ValueError, match="Cannot export a quantized model"):
-        export_ctranslate2(kt.Translator(model, tokenizer()), tmp_path / "model")
+        kt.Translator(model, tokenizer()).export(tmp_path / "model", format="ctranslate2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -211,7 +212,7 @@ def test_a_quantized_model_cannot_be_exported(tmp_path):
 def test_tokenizer_of_another_vocabulary(tmp_path):
     translator = kt.Translator(new_model(vocabulary_size=61), tokenizer())
     with pytest.raises(ValueError, match="a model of 61 tokens, a tokenizer of 60"):
-        export_ctranslate2(translator, tmp_path / "model")
+        translator.export(tmp_path / "model", format="ctranslate2")
 
 
 # Options of its converter
@@ -226,7 +227,7 @@ def test_int8_export_is_smaller_and_close_to_the_model(tmp_path):
     small = ctranslate2.Translator(str(model), compute_type="float32", intra_threads=1)
     sizes = {}
     for quantization in (None, "int8"):
-        export_ctranslate2(translator, tmp_path / "other", quantization=quantization)
+        translator.export(tmp_path / "other", quantization=quantization, format="ctranslate2")
         sizes[quantization] = (tmp_path / "other" / "model.bin").stat().st_size
     assert (model / "model.bin").stat().st_size == sizes["int8"] < sizes[None]
     sources, targets = [[5, 6, 7, 8]], [[9, 10]]
@@ -239,33 +240,18 @@ def test_int8_export_is_smaller_and_close_to_the_model(tmp_path):
 
 
 @needs_ctranslate2
-def test_converter_of_ctranslate2_itself(tmp_path):
-    converter = ctranslate2_converter(kt.Translator(new_model(), tokenizer()))
-    converter.convert(str(tmp_path / "model"), quantization="float16")
-    assert {"model.bin", "config.json"} <= {file.name for file in (tmp_path / "model").iterdir()}
-    with pytest.raises(RuntimeError, match="already exists"):
-        converter.convert(str(tmp_path / "model"))
-
-
-@needs_ctranslate2
-def test_options_go_to_ctranslate2s_converter_and_wrong_ones_are_refused(tmp_path):
+def test_wrong_options_are_refused_before_anything_is_written(tmp_path):
     translator, path = kt.Translator(new_model(), tokenizer()), tmp_path / "model"
-    (tmp_path / "map").write_text("\n\tthe\n", "utf-8")
     for options, message in (
         ({"quantization": "int3"}, "int8_float32.* Received: quantization='int3'"),
-        ({"vmap": tmp_path / "none"}, "must be an existing file"),
-        ({"n_best": 3}, "`quantization`, `vmap`, `force`"),
+        ({"n_best": 3}, "It has `quantization`"),
     ):
         with pytest.raises(kt.UserError, match=message):
             translator.export(path, format="ctranslate2", **options)
     assert not path.exists()
-    translator.export(path, format="ctranslate2", vmap=tmp_path / "map", force=False)
-    assert (path / "vmap.txt").read_bytes() == (tmp_path / "map").read_bytes()
-    with pytest.raises(kt.UserError, match="exists. Pass `force=True`"):
-        translator.export(path, format="ctranslate2", force=False)
 
 
-def test_format_that_is_not_there(tmp_path):
+def test_an_unknown_format_is_refused(tmp_path):
     with pytest.raises(kt.UserError, match="\"ctranslate2\".* Received: format='tflite'"):
         kt.Translator(new_model(), tokenizer()).export(tmp_path, format="tflite")
 
@@ -283,7 +269,7 @@ def test_a_model_of_two_vocabularies_keeps_its_probabilities(tmp_path):
     translator = kt.Translator(
         model, tokenizer(), source_tokenizer=source_tokenizer, source_end=False
     )
-    export_ctranslate2(translator, tmp_path / "model")
+    translator.export(tmp_path / "model", format="ctranslate2")
     source, target = (
         sentencepiece.SentencePieceProcessor(str(tmp_path / "model" / f"{side}.spm"))
         for side in ("source", "target")
@@ -309,7 +295,7 @@ def test_tokenizer_that_is_no_sentencepiece_model(tmp_path):
             return []
 
     with pytest.raises(kt.UserError, match="Received: Words"):
-        export_ctranslate2(kt.Translator(new_model(), Words()), tmp_path / "model")
+        kt.Translator(new_model(), Words()).export(tmp_path / "model", format="ctranslate2")
 
 
 # A trained model
@@ -328,7 +314,7 @@ def test_same_translations_of_multi30k(beam_size, tmp_path):
     preset = Path(__file__).parents[2] / "saved_models" / "multi30k_tok_en_de"
     search = kt.BeamSearch(beam_size, alpha=0.0)
     translator = kt.Translator.from_preset(preset, search=search)
-    export_ctranslate2(translator, tmp_path / "model")
+    translator.export(tmp_path / "model", format="ctranslate2")
     theirs = ctranslate2.Translator(str(tmp_path / "model"), compute_type="float32")
     lines = (DATA / "test_2016_flickr.lc.norm.tok.en").read_text("utf-8").splitlines()
     assert len(lines) == 1000
@@ -356,5 +342,5 @@ def test_a_missing_ctranslate2_is_reported_with_its_install_command(tmp_path, mo
     for module in ("ctranslate2", "ctranslate2.specs"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ValueError, match="pip install ctranslate2"):
-        export_ctranslate2(kt.Translator(new_model(), tokenizer()), tmp_path / "model")
+        kt.Translator(new_model(), tokenizer()).export(tmp_path / "model", format="ctranslate2")
     assert list(tmp_path.iterdir()) == []

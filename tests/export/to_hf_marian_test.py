@@ -17,7 +17,7 @@ from keras_transformer.convert.generation import generation_search
 from keras_transformer.convert.hf_checkpoint import open_checkpoint
 from keras_transformer.data.sentencepiece_model import RESERVED, reordered_proto
 from keras_transformer.data.tokenizer import Tokenizer
-from keras_transformer.export.to_hf_marian import _generation, export_marian
+from keras_transformer.export.to_hf_marian import _generation
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID, UNKNOWN_ID
 from tests.convert.hf_marian_folder import pieces_of, random_config, spm, vocabulary, write_folder
 from tests.helpers import assert_close, some_slow
@@ -70,7 +70,7 @@ def test_same_in_transformers(options, tmp_path):
     torch = pytest.importorskip("torch")
 
     translator = new_translator(**options)
-    export_marian(translator, tmp_path / "marian")
+    translator.export(tmp_path / "marian", format="marian")
     model, theirs = load(tmp_path / "marian")
     assert theirs(SENTENCES)["input_ids"] == translator._encode(SENTENCES)
 
@@ -107,7 +107,7 @@ def test_same_in_transformers(options, tmp_path):
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
 def test_there_and_back(options, tmp_path):
     translator = new_translator(**options)
-    export_marian(translator, tmp_path / "marian")
+    translator.export(tmp_path / "marian", format="marian")
     back = kt.Translator.from_preset(kt.convert.marian(tmp_path / "marian"))
     assert [w.path.split("/", 1)[-1] for w in back.model.weights] == [
         w.path.split("/", 1)[-1] for w in translator.model.weights
@@ -129,7 +129,7 @@ def test_converted_model_goes_back(tmp_path):
     )
     translator = kt.Translator.from_preset(kt.convert.marian(tmp_path / "a", target_language="deu"))
     translator.metadata["source"] = "eng"
-    export_marian(translator, tmp_path / "b")
+    translator.export(tmp_path / "b", format="marian")
     again, their_tokenizer = load(tmp_path / "b")
     assert again.config.vocab_size == theirs.config.vocab_size + 1
     assert (their_tokenizer.source_lang, their_tokenizer.target_lang) == ("eng", "deu")
@@ -165,7 +165,7 @@ def test_converted_model_goes_back(tmp_path):
 def test_what_marian_lacks(options, tmp_path):
     name = next(iter(options))
     with pytest.raises(kt.UserError, match=re.escape(f"{name}={options[name]!r}")):
-        export_marian(new_translator(**options), tmp_path / "marian")
+        new_translator(**options).export(tmp_path / "marian", format="marian")
     assert [*tmp_path.iterdir()] == []
 
 
@@ -174,28 +174,28 @@ def test_a_quantized_model_cannot_be_exported(tmp_path):
     quantized = new_translator()
     quantized.model.quantize("int8")
     with pytest.raises(kt.UserError, match="quantized"):
-        export_marian(quantized, tmp_path / "marian")
+        quantized.export(tmp_path / "marian", format="marian")
 
 
 def test_two_forced_tokens(tmp_path):
     prefix = ("▁the", "▁dog")
     forced = kt.Translator(new_model(), tokenizer(), target_prefix=prefix)
     with pytest.raises(kt.UserError, match="can force only one first token"):
-        export_marian(forced, tmp_path / "marian")
+        forced.export(tmp_path / "marian", format="marian")
     assert [*tmp_path.iterdir()] == []
 
 
 def test_sources_without_an_end_token(tmp_path):
     endless = kt.Translator(new_model(), tokenizer(), source_end=False)
     with pytest.raises(kt.UserError, match="source_end=False"):
-        export_marian(endless, tmp_path / "marian")
+        endless.export(tmp_path / "marian", format="marian")
 
 
 def test_a_target_prefix_is_the_first_generated_token(tmp_path):
     translator = kt.Translator(
         new_model(), tokenizer(), target_prefix=("▁dog",), beam_size=1, alpha=0.0, extra_length=5
     )
-    export_marian(translator, tmp_path / "marian")
+    translator.export(tmp_path / "marian", format="marian")
     model, theirs = load(tmp_path / "marian")
     output = model.generate(**theirs(["the cat"], return_tensors="pt"), max_new_tokens=9)
     assert output[0, 1] == tokenizer().tokens_to_ids(["▁dog"])[0]
@@ -215,7 +215,7 @@ def test_reserved_pieces_of_other_names(tmp_path):
     named = Tokenizer(proto.getvalue())
     model = new_model(vocabulary_size=named.vocabulary_size)
     translator = kt.Translator(model, named, extra_length=8)
-    export_marian(translator, tmp_path / "model")
+    translator.export(tmp_path / "model", format="marian")
     _, theirs = load(tmp_path / "model")
     assert theirs(SENTENCES[0])["input_ids"] == translator._encode(SENTENCES[:1])[0]
     again = kt.Translator.from_preset(kt.convert.marian(tmp_path / "model"))
@@ -224,7 +224,7 @@ def test_reserved_pieces_of_other_names(tmp_path):
 
 def test_another_length_penalty_is_exported_with_a_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        export_marian(new_translator(kt.BeamSearch(2, 0.6)), tmp_path / "gnmt")
+        new_translator(kt.BeamSearch(2, 0.6)).export(tmp_path / "gnmt", format="marian")
     assert "length penalty 'gnmt'" in caplog.text
     written = json.loads((tmp_path / "gnmt" / "generation_config.json").read_text())
     assert written["num_beams"] == 2 and written["eos_token_id"] == END_ID
@@ -234,14 +234,14 @@ def test_searches_come_back(tmp_path, caplog):
     """With the constraints that transformers has; a warning names the others."""
     rules = kt.constraints
     translator = new_translator()
-    export_marian(translator, tmp_path / "model")
+    translator.export(tmp_path / "model", format="marian")
     assert f"extra_length={translator.search.extra_length}" in caplog.text
     caplog.clear()
     folder = open_checkpoint(tmp_path / "model")
 
     def there_and_back(search):
         translator.search = search
-        options = _generation(translator)
+        options = _generation(translator.to_preset())
         (folder.path / "generation_config.json").write_text(json.dumps(options))
         return generation_search(folder, np.arange(60))
 
