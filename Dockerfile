@@ -7,7 +7,7 @@
 # The user's cache (converted models, compiled programs) is kept with -v NAME:/home/user/.cache.
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE keras_transformer_command.py ./
 COPY keras_transformer keras_transformer
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 

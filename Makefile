@@ -127,7 +127,7 @@ docs: .venv-docs/installed
 	touch $@
 
 # As a user would: a wheel, in an environment outside the checkout that has nothing else.
-$(DEMO)/installed: pyproject.toml $(shell find keras_transformer -type f -not -name "*.pyc")
+$(DEMO)/installed: pyproject.toml $(shell find keras_transformer* -type f -not -name "*.pyc")
 	rm -rf build
 	$(PYTHON) -m venv --clear $(DEMO)
 	$(DEMO)/bin/pip wheel --quiet --no-deps --wheel-dir $(DEMO)/wheel .

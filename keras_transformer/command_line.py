@@ -1,6 +1,7 @@
 """The common parts of all commands: options, one-line messages, and memory settings."""
 
 import contextlib
+import difflib
 import errno
 import io
 import itertools
@@ -14,20 +15,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from keras_transformer.compilation_cache import keep_compiled_programs
 from keras_transformer.errors import INTERRUPT_STATUS, TrainingStopped, UserError, ended_by_pipe
 from keras_transformer.memory import keep_freed_memory
 from keras_transformer.option_fields import all_fields, mutable_on_resume
 from keras_transformer.progress import progress_shown
-from keras_transformer.startup import (
-    SCRIPTS,
-    import_keras,
-    raise_interrupts,
-    silence_warnings_of_replicas,
-)
 
+_COMMAND = "keras-transformer"
 _NUMBERS_TOLD = 5
 
 # System errors that are caused by the given paths, and by the disks they are on.
@@ -104,7 +100,7 @@ def run(
     arguments: Sequence[str] | None = None,
     prog: str | None = None,
 ) -> None:
-    """Parse the command line into a dataclass, import Keras, and call `main` with the options.
+    """Parse the command line into a dataclass, and call `main` with the options.
 
     An argument `@FILE` is replaced by the options in a file, where `#` begins a comment. If an
     option is given twice, the last value counts.
@@ -123,14 +119,12 @@ def run(
         main: function with one argument, the options.
         options_class: a dataclass; a `CommonOptions` if the command trains or searches. Its fields
             are the options, and their docstrings are the help. Fields of a nested dataclass are
-            options like the others. Its module must not import Keras, so that the help of a
-            command appears at once.
+            options like the others.
         arguments: the words of the command line after the command. Defaults to the process's.
         prog: the command, for its help. Defaults to the script's name.
     """
     import tyro
 
-    raise_interrupts()
     keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not a notebook's
@@ -139,17 +133,14 @@ def run(
     try:
         words = sys.argv[1:] if arguments is None else arguments
         words = list(itertools.chain.from_iterable(map(_expand, words)))
-        _check_values(words)
+        _validate_words(words, names)
         options = tyro.cli(
             options_class,
             prog=prog,
-            description=sys.modules[main.__module__].__doc__,
+            description=main.__doc__ or sys.modules[main.__module__].__doc__,
             args=words,
             config=(tyro.conf.OmitArgPrefixes,),
         )
-        if (getattr(getattr(options, "devices", None), "replicas", None) or 1) > 1:
-            silence_warnings_of_replicas()
-        import_keras()
         if getattr(options, "compilation_cache", None):
             keep_compiled_programs(options.compilation_cache)
         quiet = getattr(options, "quiet", False)
@@ -276,44 +267,24 @@ def given(options: Any, *names: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-@dataclass(kw_only=True)
-class ParserSearchOptions:
-    """Search options of every command that parses."""
-
-    beam_size: int | None = None
-    """Live hypotheses per sentence. Defaults, like `alpha` and `extra_length`, to the value saved
-    with the model, or else to that of section 6.3: 21."""
-    alpha: float | None = None
-    """Strength of the length penalty. Section 6.3: 0.3."""
-    extra_length: int | None = None
-    """The most tokens by which a tree may be longer than its sentence. Section 6.3: 300."""
-
-    def search(self) -> dict[str, Any]:
-        """Return the options that were given a value, as arguments of a `ConstituencyParser`."""
-        return given(self, "beam_size", "alpha", "extra_length")
-
-
-@dataclass(kw_only=True)
-class OneTreeOptions(ParserSearchOptions):
-    """Options of every command that returns one tree per sentence."""
-
-    decision: Literal["best", "consensus"] | None = None
-    """Return the best tree of the beam, or the one that most of them agree on. Defaults to the
-    value saved with the model, or else to best."""
-
-    def search(self) -> dict[str, Any]:
-        """Return the options of `ParserSearchOptions` and the decision."""
-        return {**super().search(), **given(self, "decision")}
-
-
-def _check_values(arguments: Sequence[str]) -> None:
-    """Raise an error for options with an empty value, such as a shell variable that is not set.
+def _validate_words(words: Sequence[str], names: Mapping[str, str]) -> None:
+    """Raise an error for unknown options, and for an empty value, as of an unset shell variable.
 
     As a path, an empty value would be the current folder.
     """
-    for option, value in zip(arguments, [*arguments[1:], None]):
-        if option.startswith("--") and (value == "" or option.endswith("=")):
-            raise UserError(f"{option.removesuffix('=')} must have a value. Received: an empty one")
+    known = [flag.replace("_", "-") for name in names for flag in (f"--{name}", f"--no-{name}")]
+    for word, following in zip(words, [*words[1:], None]):
+        if word == "--":  # no options follow
+            return
+        if not word.startswith("--") or word == "--help":
+            continue
+        flag, is_joined, value = word.partition("=")
+        if flag.replace("_", "-") not in known:
+            near = difflib.get_close_matches(flag, known, n=1, cutoff=0.0)
+            similar = f" The most similar one is {near[0]}." if near else ""
+            raise UserError(f"There is no option {flag}.{similar}")
+        if (value if is_joined else following) == "":
+            raise UserError(f"{flag} must have a value. Received: an empty one")
 
 
 def _expand(argument: str) -> list[str]:
@@ -345,6 +316,6 @@ def this_command() -> str:
 def _program(python):
     """Return the words that start this process's program, before its arguments."""
     script = Path(sys.argv[0])
-    if script.name in SCRIPTS or script.parts[-2:] == ("keras_transformer", "__main__.py"):
-        return [SCRIPTS[0]]
+    if script.stem == _COMMAND or script.parts[-2:] == ("keras_transformer", "__main__.py"):
+        return [_COMMAND]
     return [python, sys.argv[0]]

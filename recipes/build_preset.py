@@ -117,6 +117,8 @@ def run_stage(stage):
     command = shlex.split(stage.command)
     if command[0] == "python":
         command[0] = sys.executable
+    elif command[0] == "keras-transformer":
+        command[:1] = [sys.executable, "-m", "keras_transformer"]
     environment = {"KERAS_BACKEND": "tensorflow", **os.environ}
     with contextlib.ExitStack() as stack:
         stdin = stdout = None
@@ -155,9 +157,9 @@ class Builder:
         self.data_arg = quoted(self.data)
         self.runs_arg = quoted(self.runs)
 
-    def training(self, recipe, name, arguments):
+    def training(self, task, name, arguments):
         """Return the stage that trains `runs/NAME/model`."""
-        command = f"python recipes/{recipe}/train.py --output-dir {self.runs_arg}/{name} --resume "
+        command = f"keras-transformer train {task} --output-dir {self.runs_arg}/{name} --resume "
         words = shlex.split(command + arguments)
         for i, word in enumerate(words[:-1]):
             if word in SCALED:
@@ -183,7 +185,7 @@ class Builder:
         return Stage(output, path, write)
 
 
-# Translation: `translation/train.py`, and for most models translations by an earlier model
+# Translation: `train translation`, and for most models translations by an earlier model
 
 
 def translation_plan(options):
@@ -257,7 +259,7 @@ def own_translations(build, first, dataset, target):
     suffix = dataset.removeprefix("multi30k")  # "" or ".lc.norm.tok"
     source = build.data / f"train{suffix}.en"
     translate = (
-        f"python recipes/translation/translate.py --model {build.runs_arg}/{first}/model "
+        f"keras-transformer translate --model {build.runs_arg}/{first}/model "
         "--beam-size 5 --alpha 1"
     )
     reference = build.data / f"train{suffix}.{target}"
@@ -316,7 +318,7 @@ def preset_stage(build, run_name, alpha):
     return Stage("preset", output, save)
 
 
-# Parsing: `parsing/train.py` on CRAFT's trees, other gold trees and silver trees
+# Parsing: `train parsing` on CRAFT's trees, other gold trees and silver trees
 
 _COMMON = (
     "--dataset craft --precision mixed_bfloat16 --tag-loss-weight 0.5 --subword-sampling 0.1 "

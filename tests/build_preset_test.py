@@ -33,7 +33,7 @@ def test_the_plan_of_each_committed_preset_is_printed(driver, preset, tmp_path, 
     folders = {"data_dir": Path("data"), "output_dir": tmp_path}
     driver.main(driver.Options(preset=preset, **folders, dry_run=True))
     plan = capsys.readouterr().out
-    assert str(tmp_path / preset) in plan and "train.py" in plan
+    assert str(tmp_path / preset) in plan and "keras-transformer train" in plan
     assert not any(tmp_path.iterdir())
 
 

@@ -10,11 +10,9 @@ import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from keras_transformer import startup
 from keras_transformer.command_line import (
     CommonOptions,
     LineNotes,
@@ -27,8 +25,6 @@ from keras_transformer.models.variants import get_variant
 from tests.helpers import MODULES_ALONE
 
 pytestmark = pytest.mark.once
-
-FOLDER = Path(startup.__file__).parent
 
 
 @dataclass
@@ -177,31 +173,6 @@ def test_ctrl_c_ends_in_silence(monkeypatch, capsys):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert exit_of(capsys, run_with, monkeypatch, main, "--variant", "x") == (130, [])
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.parametrize(
-    ("argv", "orig_argv", "expected"),
-    [
-        (["{root}/recipes/translation/translate.py"], [], signal.SIG_DFL),
-        (["-m"], ["python", "-m", "keras_transformer.convert", "x"], signal.SIG_DFL),
-        (["-m"], ["python", "-um", "keras_transformer", "list"], signal.SIG_DFL),
-        (["-m"], ["python", "-X", "dev", "-mkeras_transformer"], signal.SIG_DFL),
-        (["-m"], ["python", "-m", "pytest"], signal.default_int_handler),
-        (["{root}/tests/mine.py"], [], signal.default_int_handler),
-        ([""], [], signal.default_int_handler),
-    ],
-)
-def test_ctrl_c_ends_a_command_while_libraries_are_imported(monkeypatch, argv, orig_argv, expected):
-    monkeypatch.setattr(sys, "argv", [x.format(root=FOLDER.parent) for x in argv])
-    monkeypatch.setattr(sys, "orig_argv", orig_argv)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        startup.end_commands_on_interrupt()
-        assert signal.getsignal(signal.SIGINT) == expected
-        startup.raise_interrupts()
-        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -113,8 +113,9 @@ def options_class(words):
     if words[0] == "python" and words[1:3] == ["-m", "keras_transformer"]:
         words = ["keras-transformer", *words[3:]]
     if words[0] == "keras-transformer":
-        module, used = select(words[1:])
-        return module.Options, words[1 + used :]
+        command, used = select(words[1:])
+        assert command is not None
+        return command.__annotations__["options"], words[1 + used :]
     if words[1] == "-m":
         path = ROOT / words[2].replace(".", "/")
         path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
@@ -153,8 +154,6 @@ def test_options_of_commands(page, words, monkeypatch):
     elif words[0] == "pip":
         for extra in re.findall(r"\[(\w+)\]", words[2]):
             assert re.search(rf"^{extra} = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
-    elif words[:2] == ["keras-transformer", "completion"]:
-        assert words[2] in ("bash", "zsh")
     elif (
         words[0] in ("python", "keras-transformer")
         and not PLAIN & {*words[1:3]}
@@ -179,7 +178,7 @@ def test_each_script_that_is_named_is_run_by_a_test():
         for page, words in COMMANDS
         if words[0] == "python" and words[1][0] != "-" and "docs/experiments/" not in page
     }
-    assert len(scripts) > 8
+    assert len(scripts) > 1
     for script in scripts:
         assert f'"{Path(script).name}"' in tests, script
 

@@ -98,12 +98,12 @@ def wait_for(condition, seconds=60):
 
 
 @contextlib.contextmanager
-def conversation(script, *arguments):
-    """A script in a process of its own, which is written to and read from in turns.
+def conversation(*words):
+    """A Python process, which is written to and read from in turns.
 
     One that does not answer in ten minutes is ended, so that reading from it does not wait forever.
     """
-    command = [sys.executable, script, *arguments]
+    command = [sys.executable, *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         timer = threading.Timer(600, process.kill)
         timer.start()

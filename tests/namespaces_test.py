@@ -105,7 +105,6 @@ MAY_PRINT = (
     "commands/",
     "command_line.py",
     "parsing/evalb/__main__.py",
-    "startup.py",
     "training/progress.py",
 )
 # Options of the compilers of the backends.

@@ -2,16 +2,14 @@
 
 import dataclasses
 import re
-import runpy
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 import pytest
 
 from keras_transformer.command_line import flags_of, name_flags
-from keras_transformer.commands import translate
+from keras_transformer.commands import main
+from keras_transformer.commands.translate import TranslateOptions
 from keras_transformer.errors import UserError
 from keras_transformer.option_fields import (
     fixed_settings,
@@ -28,9 +26,7 @@ from keras_transformer.validation import positive_integer, positive_number
 
 pytestmark = pytest.mark.once
 
-RECIPES = Path(__file__).parent.parent / "recipes"
-
-# The flags of both `train.py`: files of options and scripts of users hold them.
+# The flags of both trainings: files of options and scripts of users hold them.
 COMMON = tuple(
     """
     --quiet --no-quiet --compilation-cache --init --lora --output-dir --data-dir --variant --scale
@@ -67,12 +63,11 @@ PARSING = tuple(
 )
 
 
-@pytest.mark.parametrize(("recipe", "flags"), [("translation", TRANSLATION), ("parsing", PARSING)])
-def test_flags_of_train(recipe, flags, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["train.py", "--help"])
+@pytest.mark.parametrize(("task", "flags"), [("translation", TRANSLATION), ("parsing", PARSING)])
+def test_flags_of_train(task, flags, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
-        runpy.run_path(str(RECIPES / recipe / "train.py"), run_name="__main__")
+        main(["train", task, "--help"])
     # A flag begins a line, in a box where the terminal can draw one; its negation follows it.
     printed = capsys.readouterr().out
     found = re.findall(r"^[│ ]? (--[a-z][a-z-]*)(?:, (--no-[a-z-]+))?", printed, re.MULTILINE)
@@ -157,7 +152,7 @@ def test_a_string_in_place_of_a_number_is_shown_as_a_string(value):
 
 
 def test_flags_have_the_names_of_the_command_line():
-    flags = flags_of(translate.Options)
+    flags = flags_of(TranslateOptions)
     assert (flags["output"], flags["source_lang"]) == ("-o", "--source-lang")
     assert "sentences" not in flags  # positional
 

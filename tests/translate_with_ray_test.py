@@ -16,14 +16,15 @@ pytestmark = [pytest.mark.once, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = 12
+SCRIPT = ROOT / "recipes" / "translation" / "translate_with_ray.py"
 
 
-def start(script, lines, output, *options):
+def start(words, lines, output, *options):
     arguments = ["--model", ROOT / "saved_models" / "multi30k_en_de", "--beam-size", "1"]
     arguments += ["--alpha", "0", "--buffer-size", "20", *options]
     with open(lines, "rb") as source, open(output, "wb") as target:
         return subprocess.Popen(
-            [sys.executable, ROOT / "recipes" / "translation" / script, *arguments],
+            [sys.executable, *words, *arguments],
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
             stdin=source,
             stdout=target,
@@ -56,9 +57,9 @@ def test_the_lines_of_a_killed_worker_are_done_again(tmp_path):
     lines = tmp_path / "lines"
     lines.write_text("".join(f"{sentence}\n" for sentence in sentences), "utf-8")
     expected, output = tmp_path / "expected", tmp_path / "output"
-    assert start("translate.py", lines, expected).wait(300) == 0
+    assert start(["-m", "keras_transformer", "translate"], lines, expected).wait(300) == 0
     # In two parts.
-    driver = start("translate_with_ray.py", lines, output, "--blocks", str(BLOCKS // 2 + 1))
+    driver = start([SCRIPT], lines, output, "--blocks", str(BLOCKS // 2 + 1))
     try:
         while driver.poll() is None and not (busy := workers_of(driver.pid)):
             time.sleep(0.02)
@@ -75,9 +76,8 @@ def test_the_lines_of_a_killed_worker_are_done_again(tmp_path):
     [(["--model", "nowhere"], "nowhere"), (["--model", "x", "--blocks", "0"], "--blocks")],
 )
 def test_what_is_wrong_is_said_in_one_line(options, word):
-    script = ROOT / "recipes" / "translation" / "translate_with_ray.py"
     done = subprocess.run(
-        [sys.executable, script, *options],
+        [sys.executable, SCRIPT, *options],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         input="A dog runs.\n",
         capture_output=True,

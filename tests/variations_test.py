@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tyro
 
+from keras_transformer.commands import main
 from keras_transformer.data.synthetic import generate
 from keras_transformer.models.variants import (
     get_hyperparameters,
@@ -37,8 +38,12 @@ def test_a_row_of_the_table(tmp_path, monkeypatch):
     ]
 
     def run_here(command, check):
-        monkeypatch.setattr(sys, "argv", [str(argument) for argument in command[1:]])
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        script, *words = map(str, command[1:])
+        monkeypatch.setattr(sys, "argv", [script, *words])
+        if script == "-m":
+            main(words[1:])
+        else:
+            runpy.run_path(script, run_name="__main__")
 
     # The training is real, but not in a process of its own, which would import all again.
     monkeypatch.setattr(subprocess, "run", run_here)
@@ -80,13 +85,8 @@ def test_options_of_the_paper(monkeypatch, name, steps, average, vocabulary_size
     read = []
     monkeypatch.setattr(tyro, "cli", keep(read, tyro.cli))
     file = RECIPE / "options" / f"{name}.txt"
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        [str(RECIPE / "train.py"), f"@{file}", "--output-dir", "/nowhere/x", "--seed", "7"],
-    )
     with pytest.raises(SystemExit):  # there is no data
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        main(["train", "translation", f"@{file}", "--output-dir", "/nowhere/x", "--seed", "7"])
     (options,) = read
     assert (options.fitting.steps, options.checkpoints.average) == (steps, average)
     assert options.vocabulary.vocabulary_size == vocabulary_size

@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def main(path):
-    tracked = subprocess.check_output(["git", "ls-files", "keras_transformer"], cwd=ROOT, text=True)
+    tracked = subprocess.check_output(
+        ["git", "ls-files", "keras_transformer*"], cwd=ROOT, text=True
+    )
     missing, unexpected = differences(zipfile.ZipFile(path).namelist(), tracked.splitlines())
     for kind, names in (("missing", missing), ("unexpected", unexpected)):
         for name in names:

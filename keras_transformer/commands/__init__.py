@@ -1,47 +1,50 @@
-"""The command `keras-transformer`: its subcommands, one module each.
+"""The Transformer of "Attention Is All You Need" for Keras 3.
 
-The first words select a module, which is imported then. Modules of commands import Keras only in
-`main`, after the options have been read, so that their help appears at once.
+`keras-transformer COMMAND --help` lists the options of a command. The environment variable
+KERAS_BACKEND selects tensorflow (the default), jax or torch.
 """
 
 import dataclasses
 import difflib
-import importlib
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Union
 
-from keras_transformer.errors import UserError, ended_by_pipe
+from keras_transformer.command_line import run
+from keras_transformer.commands import (
+    convert,
+    evaluate,
+    explain,
+    export,
+    list_presets,
+    parse,
+    serve,
+    train,
+    translate,
+)
+from keras_transformer.errors import UserError
 from keras_transformer.presets.location import task_of
 from keras_transformer.version import __version__
 
 PROGRAM = "keras-transformer"
-_TASKS = ("translation", "parsing")
-
-
-class _Command(NamedTuple):
-    """A subcommand."""
-
-    summary: str
-    # Whether there is a module for each task. The task is the next word, or that of `--model`.
-    has_tasks: bool = False
-    module: str | None = None  # the module, if it is not named like the command
-
-
-COMMANDS = {
-    "translate": _Command("Translate lines, or the given sentences"),
-    "parse": _Command("Parse lines into constituency trees"),
-    "train": _Command("Train a model: train translation, train parsing", True),
-    "score": _Command("Score given translations, line by line"),
-    "evaluate": _Command("Score a model on a test set", True),
-    "export": _Command("Write a model as a SavedModel, CTranslate2 or Marian", True),
-    "explain": _Command("Draw attention, alignment and beam for a sentence", True),
-    "convert": _Command("Write another library's model as a preset"),
-    "list": _Command("List the available presets", module="list_presets"),
-    "info": _Command("Describe a preset"),
-    "serve": _Command("Serve a model over HTTP, with a page to type in"),
-    "cache": _Command("List or clear converted models"),
-    "completion": _Command("Print a completion script for bash or zsh"),
+# A command is a function with one argument, the options. The task of a command with a task is the
+# next word, or that of `--model`.
+COMMANDS: dict[str, Any] = {
+    "translate": translate.translate,
+    "parse": parse.parse,
+    "train": {"translation": train.train_translation, "parsing": train.train_parsing},
+    "score": evaluate.score_lines,
+    "evaluate": {
+        "translation": evaluate.evaluate_translation,
+        "parsing": evaluate.evaluate_parsing,
+    },
+    "export": {"translation": export.export_translation, "parsing": export.export_parsing},
+    "explain": {"translation": explain.explain_translation, "parsing": explain.explain_parsing},
+    "convert": convert.convert,
+    "list": list_presets.list_presets,
+    "info": list_presets.describe_preset,
+    "serve": serve.serve,
+    "cache": list_presets.manage_cache,
 }
 
 
@@ -52,123 +55,89 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: the words after the command. Defaults to the process's.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    first = words[0] if words else "--help"
-    with ended_by_pipe():
-        if first in ("--help", "-h"):
-            print(_help())
-            return
-        if first == "--version":
-            print(f"{PROGRAM} {__version__}")
-            return
-        if first == "completion":
-            _print_completion(words[1:])
-            return
+    if words == ["--version"]:
+        print(f"{PROGRAM} {__version__}")
+        return
     try:
-        module, used = select(words)
+        command, used = select(words)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    from keras_transformer.command_line import run
-
-    run(module.main, module.Options, words[used:], " ".join([PROGRAM, *words[:used]]))
-
-
-def _help() -> str:
-    width = max(map(len, COMMANDS))
-    rows = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            f"usage: {PROGRAM} COMMAND [options]",
-            "",
-            'The Transformer of "Attention Is All You Need" for Keras 3.',
-            "",
-            *rows,
-            "",
-            f"{PROGRAM} COMMAND --help lists the options of a command. KERAS_BACKEND selects",
-            "tensorflow (the default), jax or torch.",
-        ]
-    )
+    if command is None:
+        _print_help(words)
+    else:
+        run(command, _options_class(command), words[used:], " ".join([PROGRAM, *words[:used]]))
 
 
-def select(words: Sequence[str]) -> tuple[Any, int]:
-    """Return the module of a command.
+def select(words: Sequence[str]) -> tuple[Callable[[Any], None] | None, int]:
+    """Return the function of a command.
 
     Args:
         words: the words after `keras-transformer`.
 
     Returns:
-        The tuple of the module and the number of words that select it.
+        The tuple of the function and the number of words that select it. The function is None if
+        the words ask for the help of several commands, or for a completion script.
 
     Raises:
         UserError: if there is no such command.
     """
-    name = words[0]
-    if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS)
-        raise UserError(
-            f"Unknown command {name!r}. Expected one of: {', '.join(COMMANDS)}."
-            + (f" Did you mean {close[0]}?" if close else "")
-        )
-    command, used = COMMANDS[name], 1
-    module = command.module or name
-    if command.has_tasks:
-        task = words[1] if len(words) > 1 and words[1] in _TASKS else None
-        used += task is not None
-        module = f"{name}_{task or _task_of_model(name, words)}"
-    return importlib.import_module(f"{__name__}.{module}"), used
+    table, used = COMMANDS, 0
+    while isinstance(table, dict):
+        word = words[used] if used < len(words) else "--help"
+        if word in table:
+            table, used = table[word], used + 1
+        elif word in ("-h", "--help") or word.startswith("--tyro-"):
+            return None, used
+        elif used and words[0] != "train":
+            table = table[_task_of_model(words)]
+        else:
+            near = difflib.get_close_matches(word, table, n=1)
+            raise UserError(
+                f"Unknown command: {' '.join([PROGRAM, *words[:used], word])}. Expected "
+                f"{', '.join(table)}." + (f" Did you mean {near[0]}?" if near else "")
+            )
+    return table, used
 
 
-def _task_of_model(name: str, words: Sequence[str]) -> str:
-    """Return the task of the model that the options name."""
-    if name == "train":
-        raise UserError(f"Expected `{PROGRAM} train translation` or `{PROGRAM} train parsing`.")
-    model = _value_of("--model", words)
-    is_parser = model is not None and task_of(model) == "ConstituencyParser"
-    return _TASKS[is_parser]
+def _task_of_model(words: Sequence[str]) -> str:
+    """Return the task of the model that the option `--model` names."""
+    for word, following in zip(words, [*words[1:], ""]):
+        option, is_joined, value = word.partition("=")
+        if option == "--model":
+            is_parser = task_of(value if is_joined else following) == "ConstituencyParser"
+            return "parsing" if is_parser else "translation"
+    return "translation"
 
 
-def _value_of(option: str, words: Sequence[str]) -> str | None:
-    for index, word in enumerate(words):
-        if word == option:
-            return next(iter(words[index + 1 :]), None)
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return None
+def _options_class(command: Callable[[Any], None]) -> type:
+    return command.__annotations__["options"]
 
 
-def _print_completion(words: Sequence[str]) -> None:
-    """Print a script that completes commands and options in a shell."""
-    if list(words) not in (["bash"], ["zsh"]):
-        print(
-            f"Expected a shell: {PROGRAM} completion bash, or zsh. For bash:\n"
-            f'  eval "$({PROGRAM} completion bash)"',
-            file=sys.stderr,
-        )
-        sys.exit(2)
+def _print_help(words: Sequence[str]) -> None:
+    """Print the help of several commands, or a completion script."""
     import tyro
 
     tyro.cli(
-        _all_options(),
+        _subcommands(COMMANDS),
         prog=PROGRAM,
-        args=["--tyro-print-completion", *words],
+        description=__doc__,
+        args=words or ["--help"],
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
     )
 
 
-def _all_options() -> Any:
-    """Return the union of the options of all commands, which tyro reads as subcommands."""
+def _subcommands(commands: Mapping[str, Any]) -> Any:
+    """Return the union of the options of commands, which tyro reads as subcommands."""
     import tyro
 
-    def options(module: str, name: str) -> Any:
-        found = importlib.import_module(f"{__name__}.{module}").Options
-        return Annotated[found, tyro.conf.subcommand(name)]
-
     kinds = []
-    for name, command in COMMANDS.items():
-        if command.has_tasks:
-            tasks = [options(f"{name}_{task}", task) for task in _TASKS]
-            group = dataclasses.make_dataclass(name.title(), [("task", Union[*tasks])])
-            kinds.append(Annotated[group, tyro.conf.subcommand(name)])
-        elif name != "completion":
-            kinds.append(options(command.module or name, name))
+    for name, command in commands.items():
+        if isinstance(command, dict):
+            kind = dataclasses.make_dataclass(name, [("task", _subcommands(command))])
+            description = f"{name.capitalize()} a model for {' or '.join(command)}."
+        else:
+            kind = _options_class(command)
+            description = (command.__doc__ or "").partition("\n")[0]
+        kinds.append(Annotated[kind, tyro.conf.subcommand(name, description=description)])
     return Union[*kinds]

@@ -1,4 +1,4 @@
-"""Write another library's model as a preset, which `from_preset` loads on any backend."""
+"""The command that writes another library's model as a preset."""
 
 import dataclasses
 import inspect
@@ -36,10 +36,8 @@ class CTranslate2Options:
     """Of ctranslate2: whether sources end with the end token. Defaults to the model's option."""
 
 
-@dataclass
-class Options(ProgressOptions):
-    """Options of the command."""
-
+@dataclass(kw_only=True)
+class ConvertOptions(ProgressOptions):
     format: Annotated[str, tyro.conf.Positional]
     """Format of the model: marian, m2m100, fsmt or ctranslate2."""
     source: Annotated[str, tyro.conf.Positional]
@@ -54,8 +52,8 @@ class Options(ProgressOptions):
     ctranslate2: CTranslate2Options = field(default_factory=CTranslate2Options)
 
 
-def main(options: Options) -> None:
-    """Convert a model, and write the preset with its card."""
+def convert(options: ConvertOptions) -> None:
+    """Write another library's model as a preset with a card, which `from_preset` loads."""
     if options.format not in _FORMATS:
         raise UserError(f"Unknown format {options.format!r}. Expected {', '.join(_FORMATS)}.")
     if options.destination.exists():
@@ -69,7 +67,7 @@ def main(options: Options) -> None:
     logger.info(f"The preset is in {options.destination}.")
 
 
-def _arguments(read: Callable[..., Any], options: Options) -> dict[str, Any]:
+def _arguments(read: Callable[..., Any], options: ConvertOptions) -> dict[str, Any]:
     """Return the options that were given, after checking that the format has them."""
     arguments = given(options, "source_language", "target_language")
     names = (x.name for x in dataclasses.fields(CTranslate2Options))

@@ -1,15 +1,16 @@
-"""Parse sentences, one per line, from standard input to trees on standard output."""
+"""The command that parses sentences, and options of a parser."""
 
 import json
 import math
 import re
 import sys
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import keras_transformer as kt
-from keras_transformer.command_line import LineNotes, OneTreeOptions, StreamOptions, given
+from keras_transformer.command_line import LineNotes, StreamOptions, given
 from keras_transformer.data.text_lines import line_windows
 from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.traversal import CLOSE, LEAF, tagged_words, walk
@@ -17,9 +18,50 @@ from keras_transformer.visualization.trees import load_svgling, trees_svg
 
 
 @dataclass(kw_only=True)
-class Options(OneTreeOptions, StreamOptions):
+class ParserOptions:
+    """Options of every command that loads a parser."""
+
     model: str
     """Model folder, such as runs/x/model, or hf://user/repository."""
+    beam_size: int | None = None
+    """Live hypotheses per sentence. Defaults, like `alpha` and `extra_length`, to the value saved
+    with the model, or else to that of section 6.3: 21."""
+    alpha: float | None = None
+    """Strength of the length penalty. Section 6.3: 0.3."""
+    extra_length: int | None = None
+    """The most tokens by which a tree may be longer than its sentence. Section 6.3: 300."""
+
+    def search(self) -> dict[str, Any]:
+        """Return the options that were given a value, as arguments of a `ConstituencyParser`."""
+        return given(self, "beam_size", "alpha", "extra_length")
+
+
+@dataclass(kw_only=True)
+class OneTreeOptions(ParserOptions):
+    """Options of every command that returns one tree per sentence."""
+
+    decision: Literal["best", "consensus"] | None = None
+    """Return the best tree of the beam, or the one that most of them agree on. Defaults to the
+    value saved with the model, or else to best."""
+    tag_dictionary: bool = True
+    """Limit the tags of words to the model's tag dictionary."""
+    constrained: bool = True
+    """Limit the search to trees. Otherwise outputs are repaired, and repairs are counted."""
+
+    def load(self, **others: Any) -> "kt.ConstituencyParser":
+        """Return the parser. `others` are further arguments of `from_preset`."""
+        return kt.ConstituencyParser.from_preset(
+            self.model,
+            constrained=self.constrained,
+            tag_dictionary=self.tag_dictionary,
+            **self.search(),
+            **given(self, "decision"),
+            **others,
+        )
+
+
+@dataclass(kw_only=True)
+class ParseOptions(OneTreeOptions, StreamOptions):
     format: Literal["brackets", "pretty", "svg", "json"] = "brackets"
     """Brackets, one tree per line; a drawing in text; one SVG picture of all trees, below one
     another; or JSON, one line per sentence, with its trees, spans, tags, scores and repairs."""
@@ -34,10 +76,6 @@ class Options(OneTreeOptions, StreamOptions):
     """Number of trees per sentence. In brackets, each line then has the number of the sentence's
     line, the score and the tree, separated by tabs. More than one are results of the beam, without
     a consensus."""
-    tag_dictionary: bool = True
-    """Limit the tags of words to the model's tag dictionary."""
-    constrained: bool = True
-    """Limit the search to trees. Otherwise outputs are repaired, and repairs are counted."""
     batch_tokens: int | None = None
     """Largest number of tokens, including padding, that are parsed at once. Defaults to 1024."""
     dtype: Literal["float32", "bfloat16", "mixed_bfloat16", "float16", "mixed_float16"] | None = (
@@ -46,30 +84,28 @@ class Options(OneTreeOptions, StreamOptions):
     """Dtype policy of the model. Defaults to the policy it was saved with."""
 
 
-def main(options: Options) -> None:
-    check(options)
-    parser = kt.ConstituencyParser.from_preset(
-        options.model,
-        **options.search(),
-        **given(options, "batch_tokens", "dtype"),
-        max_source_length=options.max_source_length,
-        constrained=options.constrained,
-        tag_dictionary=options.tag_dictionary,
+def parse(options: ParseOptions) -> None:
+    """Parse sentences, one per line, from standard input to trees on standard output."""
+    _validate(options)
+    parser = options.load(
+        max_source_length=options.max_source_length, **given(options, "batch_tokens", "dtype")
     )
-    drawn = []  # trees of the picture, which is written at the end
-    write = writer(options, drawn)
     lines = line_windows(sys.stdin.buffer, "standard input", options.buffer_size)
     repairs, numbers = Counter(), deque()  # line numbers of the sentences
-    windows = sentences_of(lines, options, numbers)
+    windows = _read_sentences(lines, options, numbers)
     num_results = 1 if options.num_results is None else options.num_results
+    drawn = []  # trees of the picture, which is written at the end
     with LineNotes() as notes:
         for window in parser.parse_windows(windows, num_results):
-            for parse in window:
+            for result in window:
                 number = numbers.popleft()
-                write(parse, number)
-                if parse.is_too_long:
+                if options.format == "svg":
+                    drawn += [result.tree] if result.tree else []
+                else:
+                    _print_result(result, number, options)
+                if result.is_too_long:
                     notes.add("too long for a tree", number)
-                repairs += sum((each.repairs for each in parse.others), parse.repairs)
+                repairs += sum((each.repairs for each in result.others), result.repairs)
             sys.stdout.flush()
     if drawn:
         print(trees_svg(drawn))
@@ -78,7 +114,7 @@ def main(options: Options) -> None:
         print(f"repairs: {counts}", file=sys.stderr)
 
 
-def check(options):
+def _validate(options: ParseOptions) -> None:
     forms = ("tokenized", "tagged", "split_sentences")
     if sum(getattr(options, name) for name in forms) > 1:
         raise kt.UserError(
@@ -94,11 +130,13 @@ def check(options):
         load_svgling()  # raises an error for a missing package before anything is parsed
 
 
-def sentences_of(windows, options, numbers):
+def _read_sentences(
+    windows: Iterable[list[str]], options: ParseOptions, numbers: deque[int]
+) -> Iterator[list[Any]]:
     """Yield the sentences of windows of lines, and append their line numbers to `numbers`."""
     number, read = 0, str
     if options.tokenized or options.tagged:
-        read = tagged_words_of_line if options.tagged else words_of_line
+        read = _split_tagged_words if options.tagged else _split_words
     for window in windows:
         sentences = []
         for line in window:
@@ -110,14 +148,14 @@ def sentences_of(windows, options, numbers):
         yield sentences
 
 
-def words_of_line(line):
+def _split_words(line: str) -> list[str]:
     # Other white space than ASCII's belongs to words, as in trees.
     return [word for word in re.split(r"\s+", line, flags=re.ASCII) if word]
 
 
-def tagged_words_of_line(line):
+def _split_tagged_words(line: str) -> list[tuple[str, str]]:
     pairs = []
-    for item in words_of_line(line):
+    for item in _split_words(line):
         word, _, tag = item.rpartition("/")
         if not (word and tag):
             raise kt.UserError(f"`tagged` needs words with tags: dog/NN. Received: {item!r}")
@@ -125,7 +163,27 @@ def tagged_words_of_line(line):
     return pairs
 
 
-def facts(parse):
+def _print_result(parse: Any, number: int, options: ParseOptions) -> None:
+    """Print a `Parse` of the line with this number."""
+    parses = [parse, *parse.others] if parse.tree else []
+    draw = kt.visualization.tree_text if options.format == "pretty" else to_bracketed
+    if options.format == "json":
+        values = {
+            "line": number,
+            "words": [word for word, _ in tagged_words(parse.tree)] if parse.tree else [],
+            "parses": list(map(_to_json, parses)),
+            "is_too_long": parse.is_too_long,
+        }
+        print(json.dumps(values, ensure_ascii=False))
+    elif options.num_results is None:
+        # Print an empty line for a sentence that has no words or is too long.
+        print(draw(parse.tree) if parse.tree else "")
+    else:
+        for each in parses:
+            print(number, f"{each.score:.4f}", draw(each.tree), sep="\t")
+
+
+def _to_json(parse: Any) -> dict[str, Any]:
     """Return a `Parse` as JSON values. A span has the words from `start` to `end - 1`."""
     spans, around, num_words = [], [], 0
     for step, node in walk(parse.tree):
@@ -143,36 +201,3 @@ def facts(parse):
         "spans": spans,
         "repairs": parse.repairs,
     }
-
-
-def writer(options, drawn):
-    """Return a function that prints a `Parse` with its line number, or adds its tree to `drawn`."""
-    draw = FORMATS.get(options.format, str)
-
-    def write_json(parse, number):
-        parses = [parse, *parse.others] if parse.tree else []
-        words = [word for word, _ in tagged_words(parse.tree)] if parse.tree else []
-        values = {"line": number, "words": words, "parses": list(map(facts, parses))}
-        print(json.dumps({**values, "is_too_long": parse.is_too_long}, ensure_ascii=False))
-
-    def write_n_best(parse, number):
-        for each in [parse, *parse.others] if parse.tree else []:
-            print(number, f"{each.score:.4f}", draw(each.tree), sep="\t")
-
-    def write_tree(parse, number):
-        # Print an empty line for a sentence that has no words or is too long.
-        print(draw(parse.tree) if parse.tree else "")
-
-    def add_tree(parse, number):
-        if parse.tree:
-            drawn.append(parse.tree)
-
-    if options.format == "json":
-        return write_json
-    if options.format == "svg":
-        return add_tree
-    return write_tree if options.num_results is None else write_n_best
-
-
-# Functions from a tree to text.
-FORMATS = {"brackets": to_bracketed, "pretty": lambda tree: kt.visualization.tree_text(tree)}

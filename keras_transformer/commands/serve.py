@@ -1,7 +1,4 @@
-"""Serve a model over HTTP: LibreTranslate's requests, and a page to type in.
-
-The server listens on this machine only, unless `--host` tells it otherwise.
-"""
+"""The command that serves a model over HTTP."""
 
 import ipaddress
 import os
@@ -9,30 +6,27 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
-from typing import Literal
 
 import tyro
 
 from keras_transformer.command_line import CommonOptions, given
+from keras_transformer.commands.translate import PrecisionOptions
 from keras_transformer.errors import UserError
 from keras_transformer.progress import progress_shown
 from keras_transformer.server.options import ServerOptions
+from keras_transformer.translation.translator import Translator
 
 _MORE_CONNECTIONS = 100
 
 
 @dataclass(kw_only=True)
-class Options(ServerOptions, CommonOptions):
+class ServeOptions(PrecisionOptions, ServerOptions, CommonOptions):
     model: tyro.conf.Positional[str]
     """Model folder; a name that `keras-transformer list` prints; or hf://user/repository."""
     host: str = "127.0.0.1"
     """Address to listen on: by default this machine only; 0.0.0.0 for all networks."""
     port: int = 5000
     """Port to listen on; 0 for any free one."""
-    dtype: str | None = None
-    """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
-    quantization: Literal["int8"] | None = None
-    """Quantize the weights."""
     beam_size: int | None = None
     """Live hypotheses per sentence. Defaults to the search that the model was saved with."""
     max_source_length: int | None = 1024
@@ -40,7 +34,11 @@ class Options(ServerOptions, CommonOptions):
     longer line is answered with status 400."""
 
 
-def main(options: Options) -> None:
+def serve(options: ServeOptions) -> None:
+    """Serve a model over HTTP: LibreTranslate's requests, and a page to type in.
+
+    The server listens on this machine only, unless `--host` selects another address.
+    """
     try:
         import iso639  # noqa: F401
         import python_multipart  # noqa: F401
@@ -54,15 +52,12 @@ def main(options: Options) -> None:
             f"The server needs the package {error.name}, which this package's extra `serve` "
             "installs: pip install starlette uvicorn python-multipart iso639-lang"
         ) from error
-    from keras_transformer.translation.translator import Translator
-
     options.validate()
     with _listen(options.host, options.port) as listener:  # fails before the model is loaded
         translator = Translator.from_preset(
             options.model,
-            dtype=options.dtype,
-            quantization=options.quantization,
             max_source_length=options.max_source_length,
+            **options.precision(),
             **given(options, "beam_size"),
         )
         directions = Directions(translator)

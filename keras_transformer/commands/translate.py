@@ -1,22 +1,19 @@
-"""Translate the given sentences, or the lines of standard input, to standard output.
-
-With `-o`, translate a file: text, Markdown, HTML, subtitles, catalogs, XLIFF or Word.
-"""
+"""The command that translates sentences, lines and files, and options of a translator."""
 
 import itertools
 import os
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 import keras_transformer as kt
 from keras_transformer.command_line import LineNotes, StreamOptions, given
-from keras_transformer.commands.score import note_findings
 from keras_transformer.data.text_lines import line_windows
 from keras_transformer.documents.file_translation import (
     FORMATS,
@@ -24,10 +21,65 @@ from keras_transformer.documents.file_translation import (
     translate_file,
     validate_target,
 )
+from keras_transformer.translation.checks import KINDS
 
 
 @dataclass(kw_only=True)
-class Options(StreamOptions):
+class TranslatorOptions:
+    """Options of every command that loads a translator."""
+
+    model: str
+    """Model folder, such as runs/x/model; a name that `keras-transformer list` prints; or
+    hf://user/repository. Models of OPUS-MT, NLLB-200, M2M-100, FSMT and CTranslate2 are converted,
+    and kept in the user's cache."""
+    source_lang: str | None = None
+    """Language to translate from, by the model's code, for a model with several."""
+    target_lang: str | None = None
+    """Language to translate into, by the model's code, for a model with several."""
+    tag: tuple[str, ...] | None = None
+    """Tags before each source, such as <2fr>, for a model that was trained with them. Without tags
+    after it, each line contains its own. Defaults to the tags that the model was saved with."""
+
+    def load(self, **others: Any) -> "kt.Translator":
+        """Return the translator. `others` are further arguments of `Translator.from_preset`."""
+        languages = given(self, "source_lang", "target_lang")
+        translator = kt.Translator.from_preset(self.model, **languages, **others)
+        return translator if self.tag is None else translator.tagged(*self.tag)
+
+
+@dataclass(kw_only=True)
+class PrecisionOptions:
+    """Options of the numbers that a model computes with."""
+
+    dtype: str | None = None
+    """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
+    quantization: Literal["int8"] | None = None
+    """Quantize the weights."""
+
+    def precision(self) -> dict[str, Any]:
+        """Return the options that were given a value."""
+        return given(self, "dtype", "quantization")
+
+
+@dataclass(kw_only=True)
+class PenaltyOptions:
+    """Penalties of the score of a translation."""
+
+    alpha: float | None = None
+    """Strength of the length penalty. Defaults, like the next two options, to the search that the
+    model was saved with. Without a saved search: 0.6."""
+    length_penalty: Literal["gnmt", "power"] | None = None
+    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without a saved search: gnmt."""
+    coverage_penalty: float | None = None
+    """Strength of the coverage penalty. Without a saved search: 0."""
+
+    def penalties(self) -> dict[str, Any]:
+        """Return the options that were given a value."""
+        return given(self, "alpha", "length_penalty", "coverage_penalty")
+
+
+@dataclass(kw_only=True)
+class TranslateOptions(TranslatorOptions, PrecisionOptions, PenaltyOptions, StreamOptions):
     sentences: tyro.conf.Positional[tuple[str, ...]] = ()
     """Sentences to translate. Defaults to the lines of standard input. With -o: the file."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
@@ -37,14 +89,6 @@ class Options(StreamOptions):
     interrupted run continues with the same options."""
     encoding: str | None = None
     """With -o: the encoding of a text file that declares none. Defaults to UTF-8."""
-    model: str
-    """Model folder, such as runs/x/model; a name that `keras-transformer list` prints; or
-    hf://user/repository. Models of OPUS-MT, NLLB-200, M2M-100, FSMT and CTranslate2 are converted,
-    and kept in the user's cache."""
-    source_lang: str | None = None
-    """Language to translate from, by the model's code, for a model with several."""
-    target_lang: str | None = None
-    """Language to translate into, by the model's code, for a model with several."""
     split: Literal["preset", "sentences", "lines", "none"] = "preset"
     """Translate a text sentence by sentence, line by line, or as it is. The model's preset says
     what it was trained on: sentences, unless it says otherwise."""
@@ -54,22 +98,9 @@ class Options(StreamOptions):
     protect: tuple[str, ...] = ()
     """Regular expressions of further parts that are not translated, all after one --protect. The
     names i18next and laravel stand for the placeholders of these libraries."""
-    dtype: str | None = None
-    """Dtype policy of the model, such as bfloat16. Defaults to the policy it was saved with."""
-    quantization: Literal["int8"] | None = None
-    """Quantize the weights."""
-    tag: tuple[str, ...] | None = None
-    """Tags before each source, such as <2fr>, for a model that was trained with them. Without tags
-    after it, each line contains its own. Defaults to the tags that the model was saved with."""
     beam_size: int | None = None
-    """Live hypotheses per sentence (section 6.1). This option and the next ones default to the
-    search that the model was saved with. Without a saved search: 4."""
-    alpha: float | None = None
-    """Strength of the length penalty. Without a saved search: 0.6."""
-    length_penalty: Literal["gnmt", "power"] | None = None
-    """((5 + |y|) / 6)^alpha, or |y|^alpha. Without a saved search: gnmt."""
-    coverage_penalty: float | None = None
-    """Strength of the coverage penalty. Without a saved search: 0."""
+    """Live hypotheses per sentence (section 6.1). Defaults to the search that the model was saved
+    with. Without a saved search: 4."""
     min_length: int | None = None
     """Smallest number of tokens of a translation, including the end token."""
     extra_length: int | None = None
@@ -99,27 +130,35 @@ ALWAYS = ("min_length", "extra_length")
 # Options that do not change the translations.
 _WITHOUT_EFFECT = ("sentences", "output", "quiet", "compilation_cache")
 # Options of lines, and their defaults. They have no effect on a file.
-_OF_LINES = {
-    **{"split": "preset", "markup": None, "n_best": None, "check": False},
+_LINE_OPTIONS = {
+    "split": "preset",
+    "markup": None,
+    "n_best": None,
+    "check": False,
     "buffer_size": None,
 }
 
 
-def main(options: Options) -> None:
+def translate(options: TranslateOptions) -> None:
+    """Translate the given sentences, or the lines of standard input, to standard output.
+
+    With `-o`, translate a file: text, Markdown, HTML, subtitles, catalogs, XLIFF or Word.
+    """
     document = _document(options)
     lines = given_or_read(options) if document is None else iter(())
-    translator = kt.Translator.from_preset(
-        options.model,
-        **given(options, "source_lang", "target_lang", "dtype", "quantization"),
+    translator = options.load(
         max_source_length=options.max_source_length,
+        **options.precision(),
         **search_options(options),
     )
-    if options.tag is not None:
-        translator = translator.tagged(*options.tag)
     translator = translator.protecting(options.markup, options.protect)
     if document is not None and options.output is not None:
         report = translate_file(
-            *(document, options.output, translator, options.target_lang, options.source_lang),
+            document,
+            options.output,
+            translator,
+            options.target_lang,
+            options.source_lang,
             settings=_settings(options),
         )
         print(f"{options.output}: {report}", file=sys.stderr)
@@ -171,7 +210,7 @@ def _document(options):
         raise kt.UserError(
             f"`-o` must be given with one file. Received: {len(options.sentences)} files"
         )
-    if given := [name for name, value in _OF_LINES.items() if getattr(options, name) != value]:
+    if given := [name for name, value in _LINE_OPTIONS.items() if getattr(options, name) != value]:
         names = ", ".join(f"`{name}`" for name in given)
         raise kt.UserError(f"{names}: expected without `-o`, because files do not use it.")
     document = read_document(options.sentences[0], options.encoding)
@@ -184,7 +223,7 @@ def _settings(options):
     return {
         name: str(value)
         for name, value in vars(options).items()
-        if name not in (*_WITHOUT_EFFECT, *_OF_LINES) and value not in (None, False, ())
+        if name not in (*_WITHOUT_EFFECT, *_LINE_OPTIONS) and value not in (None, False, ())
     }
 
 
@@ -208,7 +247,7 @@ def _decoded(number, sentence):
 
 def noted(windows, translator, notes, split):
     """Yield prepared windows, and note lines that are not translated completely or as they are."""
-    number, language, is_warned = 0, translator.language_votes(), False
+    number, language, is_warned = 0, translator.language_check(), False
     for window in windows:
         if not is_warned and (message := language.add_all(window)):
             warnings.warn(message, UserWarning, stacklevel=1)
@@ -237,3 +276,17 @@ def search_options(options):
     if options.sample:
         return {"search": "random", **given(options, *SAMPLING, *ALWAYS)}
     return given(options, *BEAM, *ALWAYS)
+
+
+def note_findings(
+    notes: LineNotes,
+    translator: "kt.Translator",
+    sources: Sequence[str],
+    translations: Sequence[str],
+    first_number: int,
+    **how: Any,
+) -> None:
+    """Note the lines whose translations have findings, by the kinds of the findings."""
+    for number, check in enumerate(translator.check(sources, translations, **how), first_number):
+        for kind in dict.fromkeys(finding.kind for finding in check.findings):
+            notes.add(KINDS[kind], number)

@@ -79,7 +79,7 @@ class ParsingOptions:
     extra_length: int = 300
     """Number of tokens by which a tree may exceed its sentence (section 6.3)."""
     beam_size: int = 4
-    """Beam size of the search. `evaluate.py` uses the paper's 21."""
+    """Beam size of the search. `evaluate parsing` uses the paper's 21."""
     alpha: float = 0.3
     """Strength of the length penalty (section 6.3)."""
     val_sentences: int = 500

@@ -1,6 +1,6 @@
 """Train rows of Table 3 and print them in the paper's columns.
 
-The options after `--` are passed to train.py for all rows:
+The options after `--` are passed to `keras-transformer train translation` for all rows:
 
     variations.py --rows base heads_1 layers_2 --output-dir runs/table3 -- --dataset synthetic \\
         --scale 0.125 --steps 2000
@@ -21,13 +21,13 @@ from keras_transformer.files import atomic_write, check_writable
 from keras_transformer.models.variants import get_variant
 from keras_transformer.visualization.runs import COLUMNS, table_sizes
 
-TRAIN = Path(__file__).parent / "train.py"
+TRAIN = [sys.executable, "-m", "keras_transformer", "train", "translation"]
 
 
 @dataclass
 class Options:
     train_options: tyro.conf.Positional[list[str]]
-    """Options of train.py for all rows, after `--`."""
+    """Options of the training for all rows, after `--`."""
     output_dir: Path
     """Folder for table.md and for the runs, each in a folder named after its row."""
     rows: list[str] = field(default_factory=lambda: ["base"])
@@ -47,8 +47,7 @@ def main(options):
         folder = options.output_dir / name
         # A finished row is only evaluated again, and a killed one resumes.
         command = [
-            sys.executable,
-            TRAIN,
+            *TRAIN,
             *options.train_options,
             "--variant",
             name,

@@ -6,46 +6,26 @@ import shlex
 import subprocess
 import sys
 
-import keras
 import pytest
 
 import keras_transformer as kt
 from keras_transformer.commands import COMMANDS, main, select
 
 pytestmark = pytest.mark.once
-# With a task or without, each command has one module per row.
-ROWS = [
-    [name, *task]
-    for name, command in COMMANDS.items()
-    if name != "completion"
-    for task in ([("translation",), ("parsing",)] if command.has_tasks else [()])
-]
-IN_A_PROCESS = """
-import sys
-sys.argv = ["keras-transformer"]
-from keras_transformer import commands
-for words in {rows}:
-    module, used = commands.select(words)
-    assert used == len(words) and module.main and module.__doc__
-    module.Options
-heavy = {{"keras", "tensorflow", "jax", "torch", "matplotlib", "sacrebleu", "nltk"}}
-print(sorted(heavy & {{*sys.modules}}))
-"""
 
 
-def run_python(script):
-    return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ}
-    )
+def test_each_command_selects_its_function_and_has_a_summary():
+    for name, command in COMMANDS.items():
+        for words, function in (
+            [([name, task], function) for task, function in command.items()]
+            if isinstance(command, dict)
+            else [([name], command)]
+        ):
+            assert select([*words, "--model", "x"]) == (function, len(words))
+            assert function.__doc__.partition("\n")[0].endswith(".")
 
 
-def test_options_of_all_commands_are_there_without_importing_keras():
-    process = run_python(IN_A_PROCESS.format(rows=ROWS))
-    assert (process.stdout, process.stderr) == ("[]\n", "")
-
-
-def test_all_names_are_imported_and_registered_in_other_programs():
-    assert keras.saving.get_registered_object("keras_transformer>Transformer") is kt.Transformer
+def test_other_programs_find_all_names():
     assert {*kt.__all__} <= {*vars(kt)}
 
 
@@ -53,8 +33,7 @@ def test_all_names_are_imported_and_registered_in_other_programs():
                                              ("craft_parser", "parsing")])  # fmt: skip
 def test_the_task_is_that_of_the_model_if_it_is_not_given(model, task):
     for words in (["evaluate", "--model", model], ["export", f"--model={model}"]):
-        module, used = select(words)
-        assert module.__name__ == f"keras_transformer.commands.{words[0]}_{task}" and used == 1
+        assert select(words) == (COMMANDS[words[0]][task], 1)
 
 
 @pytest.mark.parametrize("words", [["translate", "--model", "multi30k_en_de"],
@@ -72,24 +51,39 @@ def test_a_line_of_standard_input_that_is_too_long_is_one_line(words, monkeypatc
     )
 
 
-def test_a_training_needs_its_task():
-    with pytest.raises(kt.UserError, match="`keras-transformer train translation`"):
-        select(["train", "--dataset", "x"])
-
-
-def test_an_unknown_command_is_one_line_that_names_the_nearest(capsys):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["tranlate"], "Did you mean translate?", id="command"),
+        pytest.param(["train", "parse"], "Did you mean parsing?", id="task"),
+        pytest.param(["train", "--steps", "3"], "Expected translation, parsing.", id="no task"),
+        pytest.param(
+            ["translate", "--modle", "x"],
+            "There is no option --modle. The most similar one is --model.",
+            id="option",
+        ),
+        pytest.param(
+            ["train", "parsing", "--batchtokens=3"],
+            "The most similar one is --batch-tokens.",
+            id="option with a value",
+        ),
+    ],
+)
+def test_an_unknown_word_is_one_line_that_names_the_nearest(words, message, capsys):
     with pytest.raises(SystemExit) as error:
-        main(["tranlate"])
+        main(words)
     output = capsys.readouterr()
     assert error.value.code == 2 and output.out == ""
-    assert output.err.count("\n") == 1 and output.err.endswith("Did you mean translate?\n")
+    assert output.err.startswith("error: ") and output.err.endswith(f"{message}\n")
+    assert output.err.count("\n") == 1
 
 
 def test_help_lists_each_command_and_its_own_help_names_it(capsys):
     for words in ([], ["--help"]):
-        main(words)
+        with pytest.raises(SystemExit):
+            main(words)
         output = capsys.readouterr().out
-        assert all(f"\n  {name} " in output for name in COMMANDS)
+        assert all(f" {name} " in output for name in COMMANDS)
     with pytest.raises(SystemExit):
         main(["train", "parsing", "--help"])
     assert "usage: keras-transformer train parsing" in capsys.readouterr().out
@@ -99,7 +93,7 @@ def test_help_lists_each_command_and_its_own_help_names_it(capsys):
 
 def test_bash_completes_commands_and_options(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        main(["completion", "bash"])
+        main(["--tyro-print-completion", "bash"])
     (tmp_path / "completion.sh").write_text(capsys.readouterr().out)
 
     def completed(*words):
@@ -119,13 +113,57 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     assert completed("train", "pars") == ["parsing"]
 
 
-def test_zsh_has_a_completion_too_and_another_shell_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["completion", "zsh"])
-    assert capsys.readouterr().out.startswith("#compdef keras-transformer")
-    with pytest.raises(SystemExit) as error:
-        main(["completion", "fish"])
-    assert error.value.code == 2
+@pytest.mark.parametrize(
+    ("backend", "blocked", "cause"),
+    [
+        pytest.param("tensorflw", None, "tensorflw", id="unknown"),
+        pytest.param("jax", "jax", "jax", id="not installed"),
+    ],
+)
+def test_a_backend_that_cannot_be_imported_is_one_line(backend, blocked, cause):
+    script = f"""
+import os, sys
+os.environ["KERAS_BACKEND"] = {backend!r}
+sys.modules[{blocked!r}] = None
+import keras_transformer_command
+keras_transformer_command.main()
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    (line,) = process.stderr.splitlines()
+    assert process.returncode == 2 and line.startswith(
+        "error: Cannot import Keras with its backend"
+    )
+    assert cause in line and "KERAS_BACKEND must be an installed backend" in line
+
+
+def test_ctrl_c_ends_the_command_in_silence_while_the_package_is_imported(tmp_path):
+    # A module in Keras's place gets the signal when it is imported.
+    (tmp_path / "keras.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    script = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background process
+import keras_transformer_command
+sys.path.insert(0, sys.argv[1])
+keras_transformer_command.main()
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert (process.returncode, process.stdout, process.stderr) == (130, "", "")
+
+
+def test_the_command_lets_tensorflow_log_warnings_but_no_information(tmp_path):
+    (tmp_path / "keras.py").write_text(
+        "import os, sys\nsys.exit(os.environ['TF_CPP_MIN_LOG_LEVEL'])\n"
+    )
+    script = "import sys, keras_transformer_command; sys.path.insert(0, sys.argv[1]); "
+    command = [sys.executable, "-c", f"{script} keras_transformer_command.main()", str(tmp_path)]
+    environment = {**os.environ}
+    for level, expected in ((None, "1"), ("0", "0")):
+        environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+        if level:
+            environment["TF_CPP_MIN_LOG_LEVEL"] = level
+        process = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert process.stderr == f"{expected}\n"
 
 
 def test_python_m_is_the_same_command_and_is_named_like_it():

@@ -1,8 +1,7 @@
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.commands import main
-from keras_transformer.presets import location
+from keras_transformer.commands import list_presets, main
 from keras_transformer.presets.location import saved_models
 from keras_transformer.presets.registry import (
     details,
@@ -59,7 +58,7 @@ def test_list_of_a_folder_warns_of_what_is_no_preset(capsys, tmp_path):
 
 
 def test_list_without_a_checkout_names_what_was_converted(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(location, "saved_models", lambda: tmp_path / "none")
+    monkeypatch.setattr(list_presets, "saved_models", lambda: tmp_path / "none")
     status, _, errors = run(capsys, "list")
     assert status == 2 and "only in a checkout" in errors
     source, path = "hf://user/opus", tmp_path / "cache/keras-transformer/converted/opus"

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 pytest.importorskip("starlette", reason="the extra `serve` is not installed")
-from keras_transformer.commands.serve import Options, _address, main
+from keras_transformer.commands.serve import ServeOptions, _address, serve
 from keras_transformer.translation.translator import Translator
 from tests.helpers import error_of, wait_for
 from tests.server.running import get, post, translation
@@ -76,13 +76,13 @@ def test_a_port_in_use_and_a_wrong_address_are_one_line(tmp_path):
     # Both fail before a model is looked for.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        error = error_of(main, Options(model="none", port=port))
+        error = error_of(serve, ServeOptions(model="none", port=port))
         assert f"`port={port}`: address already in use" in error
-    assert "`host=192.0.2.1`" in error_of(main, Options(model="none", host="192.0.2.1"))
+    assert "`host=192.0.2.1`" in error_of(serve, ServeOptions(model="none", host="192.0.2.1"))
     for host in ("a..b", f"{'a' * 64}.org", "\udcff"):
-        assert "Cannot listen on" in error_of(main, Options(model="none", host=host))
-    assert "`port=70000`" in error_of(main, Options(model="none", port=70_000))
-    assert "max_sentences=0" in error_of(main, Options(model="none", max_sentences=0))
+        assert "Cannot listen on" in error_of(serve, ServeOptions(model="none", host=host))
+    assert "`port=70000`" in error_of(serve, ServeOptions(model="none", port=70_000))
+    assert "max_sentences=0" in error_of(serve, ServeOptions(model="none", max_sentences=0))
 
 
 @pytest.mark.once

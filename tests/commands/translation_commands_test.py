@@ -1,4 +1,4 @@
-"""The translation recipe from end to end, on a folder of a few hundred pairs."""
+"""The commands for translation from end to end, on a folder of a few hundred pairs."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.commands import evaluate_translation
+from keras_transformer.commands import evaluate, main
 from keras_transformer.data.batching import TokenBatches
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.tokenizer import Tokenizer
@@ -33,15 +33,24 @@ from tests.small_corpus import new_model, tokenizer
 
 pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
-RECIPE = Path(__file__).parent.parent / "recipes" / "translation"
+RECIPE = Path(__file__).parents[2] / "recipes" / "translation"
 SIZES = {"train": 300, "val": 12, "test": 20}
 
 
-def call(monkeypatch, script, *arguments, stdin=""):
-    """Run a script of the recipe in this process, as `python script arguments` would."""
-    monkeypatch.setattr(sys, "argv", [str(RECIPE / script), *map(str, arguments)])
+def call(monkeypatch, command, *arguments, stdin=""):
+    """Run a command in this process, as `keras-transformer COMMAND ARGUMENTS` would."""
+    words = [*command.split(), *map(str, arguments)]
+    monkeypatch.setattr(sys, "argv", ["keras-transformer", *words])
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    main()
+
+
+def run_script(monkeypatch, name, *arguments, stdin=""):
+    """Run a script of the recipes in this process, as `python NAME ARGUMENTS` would."""
+    monkeypatch.setattr(sys, "argv", [str(RECIPE / name), *map(str, arguments)])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-    runpy.run_path(str(RECIPE / script), run_name="__main__")
+    runpy.run_path(str(RECIPE / name), run_name="__main__")
 
 
 def write_corpus(folder):
@@ -67,7 +76,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recipe")
     data, run = write_corpus(folder / "data"), folder / "run"
     with pytest.MonkeyPatch.context() as monkeypatch:
-        call(monkeypatch, "train.py", *train_arguments(data, run))
+        call(monkeypatch, "train translation", *train_arguments(data, run))
     return data, run
 
 
@@ -98,7 +107,14 @@ def test_two_replicas_or_two_processes_train_and_write_one_run(trained, tmp_path
     data, _ = trained
     run = tmp_path / "run"
     # Processes of their own: the devices are made before the backend looks at the CPU.
-    command = [sys.executable, RECIPE / "train.py", *train_arguments(data, run)]
+    command = [
+        sys.executable,
+        "-m",
+        "keras_transformer",
+        "train",
+        "translation",
+        *train_arguments(data, run),
+    ]
     options = [["--replicas", "2"]]
     if keras.backend.backend() == "jax":
         with socket.create_server(("localhost", 0)) as server:
@@ -124,7 +140,7 @@ def test_options_of_the_optimizer(trained, tmp_path, monkeypatch):
     data, _ = trained
     run = tmp_path / "run"
     call(
-        *(monkeypatch, "train.py", *train_arguments(data, run), "--steps", "2"),
+        *(monkeypatch, "train translation", *train_arguments(data, run), "--steps", "2"),
         *("--accumulate", "2"),
         *("--clip-norm", "1.0", "--ema", "0.5", "--skip-nonfinite"),
     )
@@ -159,9 +175,10 @@ def assert_same_training(run, other_run):
                 assert np.array_equal(tensors[name][()], other_tensors[name][()]), name
 
 
-# Runs a script that dies when it asks for its fifth batch.
+# Runs a command that dies when it asks for its fifth batch.
 KILLED = """
-import os, runpy, signal, sys
+import os, signal, sys
+from keras_transformer.commands import main
 from keras_transformer.data.batching import TokenBatches
 
 def batch_or_death(self, epoch, index):
@@ -170,8 +187,7 @@ def batch_or_death(self, epoch, index):
     return batch(self, epoch, index)
 
 batch, TokenBatches.batch = TokenBatches.batch, batch_or_death
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
+main()
 """
 
 
@@ -197,7 +213,7 @@ def stopped(trained, tmp_path_factory):
         pytest.raises(SystemExit) as exit,
     ):
         patch.setattr(TokenBatches, "batch", batch_and_signal)
-        call(patch, "train.py", *arguments)
+        call(patch, "train translation", *arguments)
     return folder / "run", arguments, exit.value.code, errors.getvalue()
 
 
@@ -218,11 +234,11 @@ def test_stopped_and_killed_and_resumed(trained, stopped, tmp_path, monkeypatch)
 
     # Once is enough: `resume_test.py` kills more often, on all backends.
     if keras.backend.backend() == "tensorflow":
-        command = [sys.executable, "-c", KILLED, RECIPE / "train.py", *arguments]
+        command = [sys.executable, "-c", KILLED, "train", "translation", *arguments]
         process = subprocess.run(command, capture_output=True)
         assert process.returncode == -signal.SIGKILL, process.stderr.decode()
 
-    call(monkeypatch, "train.py", *arguments)
+    call(monkeypatch, "train translation", *arguments)
     assert_same_training(run, whole)
 
 
@@ -271,7 +287,7 @@ def test_other_text_or_tokenizer(trained, tmp_path, monkeypatch, capsys):
 
 def assert_refused(monkeypatch, capsys, arguments, words):
     with pytest.raises(SystemExit) as exit:
-        call(monkeypatch, "train.py", *arguments)
+        call(monkeypatch, "train translation", *arguments)
     assert exit.value.code == 2
     (message,) = capsys.readouterr().err.strip().split("\n")
     assert message.startswith("error: ") and all(word in message for word in words)
@@ -288,7 +304,7 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     # As train.py scores: greedily.
     greedy = ("--beam-size", "1", "--alpha", "0")
     again = ("--references", data / "test.de", "--against", data / "test.de")
-    call(monkeypatch, "evaluate.py", *arguments, *greedy, *again, "--output-json", scores)
+    call(monkeypatch, "evaluate translation", *arguments, *greedy, *again, "--output-json", scores)
     trained_scores = json.loads((run / "results.json").read_text())["scores"]["test"]
     assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
     assert len((run / "model.test.hypotheses.txt").read_text().split("\n")) == SIZES["test"] + 1
@@ -299,14 +315,22 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
     assert f"The translations are in {run / 'model.test.hypotheses.txt'}." in printed
     # Two files are scored alike, without a corpus.
     files = ("--sources", data / "test.en", "--references", data / "test.de")
-    call(monkeypatch, "evaluate.py", *arguments[:2], *files, *greedy, "--output-json", scores)
+    call(
+        monkeypatch,
+        "evaluate translation",
+        *arguments[:2],
+        *files,
+        *greedy,
+        "--output-json",
+        scores,
+    )
     assert json.loads(scores.read_text())["chrf"] == pytest.approx(trained_scores["chrf"], abs=0.5)
     assert "model.test.en.hypotheses.txt" in capsys.readouterr().out
     # Where nothing can be written at the end, scores are printed all the same.
     with monkeypatch.context() as patch:
-        patch.setattr(evaluate_translation, "atomic_write", fail_to_write)
+        patch.setattr(evaluate, "atomic_write", fail_to_write)
         with pytest.raises(OSError, match="disk full"):
-            call(monkeypatch, "evaluate.py", *arguments, *greedy)
+            call(monkeypatch, "evaluate translation", *arguments, *greedy)
     assert "BLEU|nrefs:1" in capsys.readouterr().out
     # What is wrong is told before anything is translated.
     monkeypatch.setattr(kt.Translator, "__call__", None)
@@ -319,13 +343,13 @@ def test_evaluate_writes_scores_and_hypotheses(trained, tmp_path, monkeypatch, c
         (("--output-json", tmp_path), "Is a directory. Pass another --output-json"),
     ):
         with pytest.raises(SystemExit):
-            call(monkeypatch, "evaluate.py", *arguments, *wrong)
+            call(monkeypatch, "evaluate translation", *arguments, *wrong)
         assert words in capsys.readouterr().err
 
 
 @pytest.mark.once
 def test_evaluate_the_wrong_way_round_is_warned_of():
-    direction = evaluate_translation.direction
+    direction = evaluate.in_direction
     translator = kt.Translator(new_model(), tokenizer(), {"source": "en", "target": "de"})
 
     def languages(source, target):
@@ -346,14 +370,14 @@ def test_evaluate_needs_languages(trained, tmp_path, monkeypatch, capsys):
     translator.save_to_preset(tmp_path / "model")
     arguments = ("--model", tmp_path / "model", "--dataset", "text", "--data-dir", data)
     with pytest.raises(SystemExit):
-        call(monkeypatch, "evaluate.py", *arguments)
+        call(monkeypatch, "evaluate translation", *arguments)
     assert "pass --source and --target" in capsys.readouterr().err
 
 
 def test_translate_keeps_lines_in_order(trained, monkeypatch, capsys):
     _, run = trained
     lines = ["The man sees the dog that sleeps under the old tree.", "", "A dog runs."]
-    arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
+    arguments = ("translate", "--model", run / "model", "--extra-length", "5")
     call(monkeypatch, *arguments, stdin="".join(f"{line}\n" for line in lines))
     together = capsys.readouterr().out.split("\n")
     alone = []
@@ -371,7 +395,7 @@ def test_visualize_draws_the_attention_of_a_given_translation(
     arguments = ("A dog runs.", "--model", run / "model", "--output-dir", folder)
     # Hardly trained, it would translate by fifty words.
     arguments = (*arguments, "--translation", "Ein Hund rennt.")
-    call(monkeypatch, "visualize.py", *arguments, "--heads", "0", "2", "--words", "</s>")
+    call(monkeypatch, "explain translation", *arguments, "--heads", "0", "2", "--words", "</s>")
     assert capsys.readouterr().out.startswith("A dog runs.\n\nEin Hund rennt.\n\n")
     pictures = [
         f"{a}_{b}.png" for a in ("encoder", "decoder", "cross") for b in ("lines", "heatmap")
@@ -379,14 +403,14 @@ def test_visualize_draws_the_attention_of_a_given_translation(
     files = sorted(["translation.html", *pictures])
     assert sorted(path.name for path in folder.iterdir()) == files
     with pytest.raises(SystemExit):
-        call(monkeypatch, "visualize.py", *arguments, "--words", "elephant")
+        call(monkeypatch, "explain translation", *arguments, "--words", "elephant")
     assert "--words must be among the tokens. Received: elephant" in capsys.readouterr().err
 
 
 def test_n_best_translations_come_from_the_best_to_the_worst(trained, monkeypatch, capsys):
     _, run = trained
     call(
-        *(monkeypatch, "translate.py", "--model", run / "model"),
+        *(monkeypatch, "translate", "--model", run / "model"),
         *("--n-best", "3", "--extra-length", "5"),
         stdin="A dog runs.\nThe man sees the dog.\n",
     )
@@ -401,7 +425,7 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
     """Of three translations of each line the one that the reference is."""
     _, run = trained
     lines = ["A dog runs.", "", "The man sees the dog."]
-    arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
+    arguments = ("translate", "--model", run / "model", "--extra-length", "5")
 
     def translate(*options, lines=lines):
         call(monkeypatch, *arguments, *options, stdin="".join(f"{x}\n" for x in lines))
@@ -415,7 +439,7 @@ def test_translations_nearest_to_references(trained, tmp_path, monkeypatch, caps
     options = ("--references", references, "--language", "de")
 
     def chosen(table):
-        call(monkeypatch, "nearest_translations.py", *options, stdin=table)
+        run_script(monkeypatch, "nearest_translations.py", *options, stdin=table)
         return capsys.readouterr().out.splitlines()
 
     table = "".join("\t".join(row) + "\n" for row in rows)
@@ -439,7 +463,7 @@ def test_sampled_translations_follow_their_seed(trained, monkeypatch, capsys):
     for seed in (1, 1, 2):
         arguments = ("--model", run / "model", "--extra-length", "5")
         sampling = ("--sample", "--top-k", "20", "--seed", seed)
-        call(monkeypatch, "translate.py", *arguments, *sampling, stdin="A dog runs.\n")
+        call(monkeypatch, "translate", *arguments, *sampling, stdin="A dog runs.\n")
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1] != outputs[2]
     for options, words in (
@@ -453,7 +477,7 @@ def test_sampled_translations_follow_their_seed(trained, monkeypatch, capsys):
         ),
     ):
         with pytest.raises(SystemExit):
-            call(monkeypatch, "translate.py", *arguments, *options, stdin="A dog runs.\n")
+            call(monkeypatch, "translate", *arguments, *options, stdin="A dog runs.\n")
         assert words in capsys.readouterr().err
 
 
@@ -467,7 +491,7 @@ def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
         lines = [pair[side] for pair in pairs] + ["%s " * 450]
         (data / name).write_text("".join(f"{line}\n" for line in lines))
     call(
-        *(monkeypatch, "train.py", *train_arguments(data, run)),
+        *(monkeypatch, "train translation", *train_arguments(data, run)),
         *("--source", "xx", "--target", "yy", "--also", "source=yy,target=xx,ratio=0.5"),
         *("--tag-target", "--source-vocabulary-size", "250", "--steps", "2", "--max-tokens", "100"),
     )
@@ -480,16 +504,16 @@ def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
     scores, greedy = tmp_path / "scores.json", ("--beam-size", "1", "--alpha", "0")
     arguments = ("--model", run / "model", "--dataset", "text", "--data-dir", data, *greedy)
     with pytest.raises(SystemExit):  # Evaluating holds nothing out.
-        call(monkeypatch, "evaluate.py", *arguments, "--source", "xx", "--target", "yy")
+        call(monkeypatch, "evaluate translation", *arguments, "--source", "xx", "--target", "yy")
     assert "--split must be the part of two files' names" in capsys.readouterr().err
     for side, language in enumerate(("xx", "yy")):
         (data / f"few.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs[:4]))
     arguments = (*arguments, "--split", "few")
     back = ("--source", "yy", "--target", "xx", "--output-json", scores)
-    call(monkeypatch, "evaluate.py", *arguments, *back)
+    call(monkeypatch, "evaluate translation", *arguments, *back)
     # By default the other direction has its own tag.
     outputs = (run / "model.few.hypotheses.txt").read_text()
-    call(monkeypatch, "evaluate.py", *arguments, *back, "--tag", "<2xx>")
+    call(monkeypatch, "evaluate translation", *arguments, *back, "--tag", "<2xx>")
     assert (run / "model.few.hypotheses.txt").read_text() == outputs
     facts = json.loads(scores.read_text())
     assert facts["placeholders"]["num_placeholders"] == facts["num_sentences"] == 4
@@ -497,7 +521,7 @@ def test_two_files_and_both_directions(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "of 4 copied" in printed and "translations with findings of `check`: " in printed
 
-    translate = ("translate.py", "--model", run / "model", "--extra-length", "5")
+    translate = ("translate", "--model", run / "model", "--extra-length", "5")
     outputs = []
     for tag, line in ((["<2xx>"], "dog"), ([], "<2xx> dog"), (["<2yy>"], "dog"), (None, "dog")):
         tags = [] if tag is None else ["--tag", *tag]
@@ -512,7 +536,7 @@ def saved_model(trained, tmp_path_factory):
         pytest.skip("a SavedModel is made by TensorFlow")
     path = tmp_path_factory.mktemp("export") / "saved_model"
     with pytest.MonkeyPatch.context() as monkeypatch:
-        call(monkeypatch, "export.py", "--model", trained[1] / "model", "--output", path)
+        call(monkeypatch, "export translation", "--model", trained[1] / "model", "--output", path)
     return path
 
 
@@ -526,16 +550,16 @@ def test_export_and_serve(trained, saved_model, monkeypatch, capsys):
         check=True,
     )
     capsys.readouterr()
-    call(monkeypatch, "translate.py", "--model", trained[1] / "model", stdin=f"{sentence}\n")
+    call(monkeypatch, "translate", "--model", trained[1] / "model", stdin=f"{sentence}\n")
     assert served.stdout == f"{sentence} -> {capsys.readouterr().out}"
     assert served.stderr == ""
 
 
 @pytest.mark.once
-def test_serve_names_a_wrong_path_in_one_line(monkeypatch, capsys, tmp_path):
+def test_a_wrong_path_of_a_saved_model_is_one_line(monkeypatch, capsys, tmp_path):
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(SystemExit) as error:
-            call(monkeypatch, "translate_with_saved_model.py", path, "The dog runs.")
+            run_script(monkeypatch, "translate_with_saved_model.py", path, "The dog runs.")
         assert error.value.code == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line == f"error: {path} is not a SavedModel: it has no file saved_model.pb."
@@ -545,7 +569,7 @@ def test_serve_names_a_wrong_path_in_one_line(monkeypatch, capsys, tmp_path):
 def test_export_names_the_backend_that_can(trained, tmp_path, monkeypatch, capsys):
     arguments = ("--model", trained[1] / "model", "--output", tmp_path / "saved_model")
     with pytest.raises(SystemExit):
-        call(monkeypatch, "export.py", *arguments)
+        call(monkeypatch, "export translation", *arguments)
     assert "KERAS_BACKEND=tensorflow" in capsys.readouterr().err
 
 
@@ -586,23 +610,20 @@ def test_bad_input_is_one_line_and_leaves_no_model(
 @pytest.mark.once
 def test_translating_invalid_utf8_is_one_line(trained, monkeypatch, capsys):
     _, run = trained
-    monkeypatch.setattr(sys, "argv", [str(RECIPE / "translate.py"), "--model", str(run / "model")])
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\n\xff\xfe\n")))
     with pytest.raises(SystemExit):
-        runpy.run_path(str(RECIPE / "translate.py"), run_name="__main__")
+        call(monkeypatch, "translate", "--model", run / "model", stdin=b"good\n\xff\xfe\n")
     assert "standard input, line 2" in capsys.readouterr().err
 
 
 def test_lines_before_invalid_utf8_are_translated(trained, monkeypatch, capsys):
     _, run = trained
-    arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
+    arguments = ("translate", "--model", run / "model", "--extra-length", "5")
     call(monkeypatch, *arguments, stdin="A dog runs.\n\n中文\n")
     output, notes = capsys.readouterr()
     assert notes == "with nothing that the vocabulary knows: 1 line (3)\n"
     data = "A dog runs.\n\n中文\n".encode() + b"\xff\nA dog.\n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     with pytest.raises(SystemExit) as exit:
-        runpy.run_path(str(RECIPE / "translate.py"), run_name="__main__")
+        call(monkeypatch, *arguments, stdin=data)
     assert exit.value.code == 2
     printed, errors = capsys.readouterr()
     assert printed == output and printed.count("\n") == 3
@@ -612,7 +633,7 @@ def test_lines_before_invalid_utf8_are_translated(trained, monkeypatch, capsys):
 
 def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
     _, run = trained
-    arguments = ("translate.py", "--model", run / "model", "--extra-length", "5")
+    arguments = ("translate", "--model", run / "model", "--extra-length", "5")
     lines = ["A dog runs.", *["A dog runs." * 9] * 7, "A dog runs." * 99, "", "A dog."]
     text = "\n".join(lines)
     # The numbers go on from window to window.
@@ -632,7 +653,7 @@ def test_lines_that_are_cut_are_told(trained, monkeypatch, capsys):
 def test_translate_answers_each_line_of_a_pipe_that_waits(trained):
     _, run = trained
     arguments = ("--model", run / "model", "--extra-length", "5")
-    with conversation(RECIPE / "translate.py", *arguments) as process:
+    with conversation("-m", "keras_transformer", "translate", *arguments) as process:
         answers = []
         for line in (b"A dog runs.\n", b"\r\n", b"The man sees the dog.\nA dog runs.\n"):
             process.stdin.write(line)
@@ -651,12 +672,12 @@ def test_translate_answers_each_line_of_a_pipe_that_waits(trained):
 def test_buffer_of_no_lines(trained, monkeypatch, capsys):
     _, run = trained
     with pytest.raises(SystemExit) as exit:
-        call(monkeypatch, "translate.py", "--model", run / "model", "--buffer-size", "0")
+        call(monkeypatch, "translate", "--model", run / "model", "--buffer-size", "0")
     assert exit.value.code == 2 and "buffer_size=0" in capsys.readouterr().err
 
 
 @pytest.mark.once
 def test_model_folder_without_weights(trained, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
-        call(monkeypatch, "translate.py", "--model", tmp_path)
+        call(monkeypatch, "translate", "--model", tmp_path)
     assert "config.json is missing" in capsys.readouterr().err

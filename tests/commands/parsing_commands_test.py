@@ -1,31 +1,30 @@
-"""The parsing recipe from end to end, on a folder of a few hundred trees."""
+"""The commands for parsing from end to end, on a folder of a few hundred trees."""
 
 import io
 import json
-import runpy
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import keras
 import pytest
 from nltk import Tree
 
-from keras_transformer.commands import train_parsing
+from keras_transformer.commands import main, train
 from keras_transformer.data.synthetic import generate
 from tests.helpers import conversation
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "parsing"
 SIZES = {"train": 300, "val": 8, "test": 10}
 # The search of these tests: a short one.
 SEARCH = ("--beam-size", "2", "--extra-length", "30")
 
 
-def call(monkeypatch, script, *arguments, stdin=""):
-    """Run a script of the recipe in this process, as `python script arguments` would."""
-    monkeypatch.setattr(sys, "argv", [str(RECIPE / script), *map(str, arguments)])
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-    runpy.run_path(str(RECIPE / script), run_name="__main__")
+def call(monkeypatch, command, *arguments, stdin=""):
+    """Run a command in this process, as `keras-transformer COMMAND ARGUMENTS` would."""
+    words = [*command.split(), *map(str, arguments)]
+    monkeypatch.setattr(sys, "argv", ["keras-transformer", *words])
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    main()
 
 
 def train_arguments(data, run):
@@ -50,7 +49,7 @@ def trained(tmp_path_factory):
     silver = "(S (NP (DT The) (NN dog)) (VP (VBZ runs)))\n" * 149 + "(S (INTJ (UH Oh)))\n"
     (data / "silver.mrg").write_text(silver)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        call(monkeypatch, "train.py", *train_arguments(data, run))
+        call(monkeypatch, "train parsing", *train_arguments(data, run))
     return data, run
 
 
@@ -74,7 +73,7 @@ def test_evaluate_prints_evalb_s_figures(trained, tmp_path, monkeypatch, capsys)
     data, run = trained
     scores = tmp_path / "scores.json"
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
-    call(monkeypatch, "evaluate.py", *arguments, "--limit", "5", "--output-json", scores)
+    call(monkeypatch, "evaluate parsing", *arguments, "--limit", "5", "--output-json", scores)
     printed = capsys.readouterr().out
     assert "constrained beam 2" in printed and "0 of 5 trees repaired" in printed
     assert "Bracketing FMeasure" in printed
@@ -95,7 +94,7 @@ def test_evaluate_scores_each_width_of_the_beam(trained, tmp_path, monkeypatch, 
     results, trees = {}, tmp_path / "trees.txt"
     for widths in (("3", "1"), ("3",), ("1",)):
         to = ("--trees", trees, "--output-json", tmp_path / "scores.json")
-        call(monkeypatch, "evaluate.py", *arguments, *options, *to, "--beam-size", *widths)
+        call(monkeypatch, "evaluate parsing", *arguments, *options, *to, "--beam-size", *widths)
         results[widths] = json.loads((tmp_path / "scores.json").read_text()), trees.read_text()
         printed = capsys.readouterr().out
         assert printed.count("Summary") == printed.count("trees repaired") == len(widths)
@@ -113,12 +112,12 @@ def test_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     decision = ("--decision", "consensus")
     arguments = ("--model", run / "model", *SEARCH, *decision)
     to = ("--output-json", tmp_path / "scores.json", "--limit", "3")
-    call(monkeypatch, "evaluate.py", *arguments, "--dataset", "trees", "--data-dir", data, *to)
+    call(monkeypatch, "evaluate parsing", *arguments, "--dataset", "trees", "--data-dir", data, *to)
     told = "constrained beam 2, alpha 0.3, consensus, "
     assert told in capsys.readouterr().out
     (scores,) = json.loads((tmp_path / "scores.json").read_text())
     assert scores["decision"] == "consensus"
-    call(monkeypatch, "parse.py", *arguments, "--format", "json", stdin="He sees.\n")
+    call(monkeypatch, "parse", *arguments, "--format", "json", stdin="He sees.\n")
     (parse,) = json.loads(capsys.readouterr().out)["parses"]
     assert 0 < parse["score"] <= 1
     assert Tree.fromstring(parse["tree"]).leaves() == ["He", "sees", "."]
@@ -129,14 +128,14 @@ def test_unary_loops_are_taken_out_of_training_trees_alone(tmp_path):
     loop = "(S (NP (NP (NN dog))))"
     for name in ("train", "val", "test", "silver"):
         (tmp_path / f"{name}.mrg").write_text(loop)
-    corpus = train_parsing.Corpus(
+    corpus = train.ParsingCorpus(
         dataset="trees",
         data_dir=tmp_path,
         collapse_unary=True,
         extra_trees=tmp_path / "silver.mrg",
     )
-    found = {split: list(train_parsing.load(corpus, split)) for split in ("train", "val", "test")}
-    found["silver"] = list(train_parsing.load_extra(corpus))
+    found = {split: list(corpus.load(split)) for split in ("train", "val", "test")}
+    found["silver"] = list(corpus.load_extra())
     flat, deep = [Tree.fromstring("(S (NP (NN dog)))")], [Tree.fromstring(loop)]
     assert found == {"train": flat, "val": deep, "test": deep, "silver": flat}
 
@@ -146,7 +145,7 @@ def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypa
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
     trees = tmp_path / "trees.txt"
     for option, is_right in (("--tag-dictionary", True), ("--no-tag-dictionary", False)):
-        call(monkeypatch, "evaluate.py", *arguments, "--limit", "5", option, "--trees", trees)
+        call(monkeypatch, "evaluate parsing", *arguments, "--limit", "5", option, "--trees", trees)
         tags = [Tree.fromstring(line).pos()[-1] for line in trees.read_text().splitlines()]
         assert (tags == [(".", ".")] * 5) is is_right
 
@@ -154,7 +153,7 @@ def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypa
 def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
-    call(monkeypatch, "evaluate.py", *arguments, "--limit", "3", "--no-constrained")
+    call(monkeypatch, "evaluate parsing", *arguments, "--limit", "3", "--no-constrained")
     # Hardly trained: not one of the outputs is a tree.
     assert "unconstrained" in (printed := capsys.readouterr().out)
     assert "3 of 3 trees repaired: {" in printed
@@ -164,7 +163,7 @@ def test_evaluate_counts_repairs(trained, monkeypatch, capsys):
 def test_parse_in_every_format(trained, monkeypatch, capsys, form):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", form)
-    call(monkeypatch, "parse.py", *arguments, stdin="The dog (a pug) runs.\n\nHe sees.\n")
+    call(monkeypatch, "parse", *arguments, stdin="The dog (a pug) runs.\n\nHe sees.\n")
     printed = capsys.readouterr().out
     if form == "brackets":
         first, empty, last = printed.splitlines()
@@ -182,7 +181,7 @@ def test_parse_in_every_format(trained, monkeypatch, capsys, form):
 def test_pictures_of_control_characters(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "svg", "--tokenized")
-    call(monkeypatch, "parse.py", *arguments, stdin="a\x1b[1mb \x00 <&> 🙂\n")
+    call(monkeypatch, "parse", *arguments, stdin="a\x1b[1mb \x00 <&> 🙂\n")
     (picture,) = capsys.readouterr().out.splitlines()
     texts = list(ElementTree.fromstring(picture).itertext())
     assert {"a\ufffd[1mb", "\ufffd", "<&>", "🙂"} <= set(texts)
@@ -192,7 +191,7 @@ def test_visualize_compares_a_tree_with_the_gold_tree(trained, monkeypatch, caps
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--output-dir", tmp_path)
     gold = "(S (NP (PRP He)) (VP (VBZ sees)) (. .))"
-    call(monkeypatch, "visualize.py", gold, *arguments, "--form", "svg")
+    call(monkeypatch, "explain parsing", gold, *arguments, "--form", "svg")
     printed = capsys.readouterr().out
     assert printed.startswith("He sees .\n\n(") and "brackets are correct" in printed
     attention = ["encoder.svg", "decoder.svg", "cross.svg"]
@@ -201,18 +200,18 @@ def test_visualize_compares_a_tree_with_the_gold_tree(trained, monkeypatch, caps
     assert "Comparison with the gold tree" in (tmp_path / "parse.html").read_text("utf-8")
     # A gold tree as a treebank has it.
     gold = "( (S (NP-SBJ (PRP He)) (VP (VBZ sees) (NP (-NONE- *))) (. .)) )"
-    call(monkeypatch, "visualize.py", gold, *arguments)
+    call(monkeypatch, "explain parsing", gold, *arguments)
     assert capsys.readouterr().out.startswith("He sees .\n\n(")
     for wrong, words in (("(A b) (C d)", "Received: 2 trees"), ("(A (-NONE- b))", "only traces")):
         with pytest.raises(SystemExit):
-            call(monkeypatch, "visualize.py", wrong, *arguments)
+            call(monkeypatch, "explain parsing", wrong, *arguments)
         assert words in capsys.readouterr().err
 
 
 def test_parse_takes_words(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tokenized")
-    call(monkeypatch, "parse.py", *arguments, stdin="He ca n't run.\tnow\nHe\x0b\x0csees\x0b\n")
+    call(monkeypatch, "parse", *arguments, stdin="He ca n't run.\tnow\nHe\x0b\x0csees\x0b\n")
     trees = [Tree.fromstring(line) for line in capsys.readouterr().out.splitlines()]
     assert trees[0].leaves() == ["He", "ca", "n't", "run.", "now"]
     assert trees[1].leaves() == ["He", "sees"]
@@ -221,12 +220,12 @@ def test_parse_takes_words(trained, monkeypatch, capsys):
 def test_parse_takes_tags(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--tagged")
-    call(monkeypatch, "parse.py", *arguments, stdin="He/PRP sees/VBZ 1/2/NN\n\n")
+    call(monkeypatch, "parse", *arguments, stdin="He/PRP sees/VBZ 1/2/NN\n\n")
     tree, empty = capsys.readouterr().out.split("\n")[:2]
     assert not empty
     assert Tree.fromstring(tree).pos() == [("He", "PRP"), ("sees", "VBZ"), ("1/2", "NN")]
     with pytest.raises(SystemExit):
-        call(monkeypatch, "parse.py", *arguments, stdin="He\n")
+        call(monkeypatch, "parse", *arguments, stdin="He\n")
     assert "Received: 'He'" in capsys.readouterr().err
 
 
@@ -234,7 +233,7 @@ def test_given_tags_are_those_of_the_gold_trees(trained, tmp_path, monkeypatch, 
     data, run = trained
     arguments = ("--model", run / "model", "--dataset", "trees", "--data-dir", data, *SEARCH)
     to = ("--output-json", tmp_path / "scores.json", "--limit", "4")
-    call(monkeypatch, "evaluate.py", *arguments, *to, "--given-tags")
+    call(monkeypatch, "evaluate parsing", *arguments, *to, "--given-tags")
     (scores,) = json.loads((tmp_path / "scores.json").read_text())
     assert scores["given_tags"] and scores["tagging_accuracy"] == 100 and scores["errors"] == 0
 
@@ -243,7 +242,7 @@ def test_parse_to_json(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--format", "json", "--num-results", "2")
     more = ("--batch-tokens", "64", "--dtype", "float32")
-    call(monkeypatch, "parse.py", *arguments, *more, stdin="The dog (ö) runs.\n\nHe sees.\n")
+    call(monkeypatch, "parse", *arguments, *more, stdin="The dog (ö) runs.\n\nHe sees.\n")
     first, empty, last = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["words"] == ["The", "dog", "-LRB-", "ö", "-RRB-", "runs", "."]
     assert empty == {"line": 2, "words": [], "parses": [], "is_too_long": False}
@@ -261,7 +260,7 @@ def test_parse_to_json(trained, monkeypatch, capsys):
 def test_several_trees_in_brackets(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--num-results", "2")
-    call(monkeypatch, "parse.py", *arguments, stdin="He sees.\n\nHe runs.\n")
+    call(monkeypatch, "parse", *arguments, stdin="He sees.\n\nHe runs.\n")
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [number for number, _, _ in rows] == ["1", "1", "3", "3"]
     assert float(rows[0][1]) >= float(rows[1][1]) and rows[0][2] != rows[1][2]
@@ -272,7 +271,7 @@ def test_paragraphs_are_parsed_sentence_by_sentence(trained, monkeypatch, capsys
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--split-sentences", "--format", "json")
     text = "He sees. The dog runs!\n\nShe sleeps.\n"
-    call(monkeypatch, "parse.py", *arguments, stdin=text)
+    call(monkeypatch, "parse", *arguments, stdin=text)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["line"], " ".join(row["words"])) for row in rows] == [
         *((1, "He sees ."), (1, "The dog runs !"), (2, ""), (3, "She sleeps .")),
@@ -290,7 +289,7 @@ def test_paragraphs_are_parsed_sentence_by_sentence(trained, monkeypatch, capsys
 )
 def test_options_that_contradict_each_other(monkeypatch, capsys, arguments, expected):
     with pytest.raises(SystemExit) as error:
-        call(monkeypatch, "parse.py", "--model", "nowhere", *arguments)
+        call(monkeypatch, "parse", "--model", "nowhere", *arguments)
     assert error.value.code == 2 and expected in capsys.readouterr().err
 
 
@@ -298,7 +297,7 @@ def test_sentences_without_a_tree(trained, monkeypatch, capsys):
     _, run = trained
     arguments = ("--model", run / "model", *SEARCH, "--max-source-length", "20")
     lines = ["He sees.", "", "He sees. " * 20, "\r", "He sees."]
-    call(monkeypatch, "parse.py", *arguments, "--buffer-size", "2", stdin="\n".join(lines))
+    call(monkeypatch, "parse", *arguments, "--buffer-size", "2", stdin="\n".join(lines))
     printed, notes = capsys.readouterr()
     first, *blank, last = printed.splitlines()
     assert first == last and Tree.fromstring(first).leaves() == ["He", "sees", "."]
@@ -308,7 +307,9 @@ def test_sentences_without_a_tree(trained, monkeypatch, capsys):
 @pytest.mark.slow
 def test_parse_answers_each_line_of_a_pipe_that_waits(trained):
     _, run = trained
-    with conversation(RECIPE / "parse.py", "--model", run / "model", *SEARCH) as process:
+    with conversation(
+        "-m", "keras_transformer", "parse", "--model", run / "model", *SEARCH
+    ) as process:
         for line in (b"He sees.\n", b"\n", b"The dog runs.\n"):
             process.stdin.write(line)
             process.stdin.flush()
@@ -328,7 +329,7 @@ def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, monkeypatc
     _, run = trained
     path = tmp_path / "saved_model"
     call(
-        *(monkeypatch, "export.py", "--model", run / "model", "--output", path),
+        *(monkeypatch, "export parsing", "--model", run / "model", "--output", path),
         *("--beam-size", "1", "--alpha", "0"),
     )
     serve = tf.saved_model.load(str(path)).signatures["serving_default"]
@@ -346,7 +347,7 @@ def test_an_exported_parser_parses_a_text_of_words(trained, tmp_path, monkeypatc
 )
 def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, expected):
     with pytest.raises(SystemExit) as error:
-        call(monkeypatch, "train.py", *arguments, "--output-dir", tmp_path / "run")
+        call(monkeypatch, "train parsing", *arguments, "--output-dir", tmp_path / "run")
     assert error.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and expected in line
