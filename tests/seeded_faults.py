@@ -198,7 +198,7 @@ FAULTS = {
         ("max(map(len, pair)) <= max_tokens", "min(map(len, pair)) <= max_tokens"),
         ("np.where(inside, self._tokens[positions_in_file], 0)", "self._tokens[positions_in_file]"),
     ],
-    "data/train_val_split.py": [
+    "data/text_corpus.py": [
         ("pair[1 - key], split) == split", "pair[1 - key], split)"),
         ("elif number < -largest_first[0]", "elif number > -largest_first[0]"),
         ("number % len(splits)", "0 % len(splits)"),
@@ -208,7 +208,7 @@ FAULTS = {
         ("one = lengths[0] / (ratios[0] or 1)", "one = max(lengths) / (ratios[0] or 1)"),
         ("sentences.isdisjoint(pair)", "sentences.isdisjoint(pair[:1])"),
     ],
-    "data/tmx.py": [
+    "data/text_files.py": [
         ("code[:] = []", "pass"),
         ("segments.setdefault(language, text)", "segments[language] = text"),
         ("parser.EntityDeclHandler = start, refuse_entity", "parser.CommentHandler = start, start"),

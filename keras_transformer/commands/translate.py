@@ -247,7 +247,7 @@ def _decoded(number, sentence):
 
 def noted(windows, translator, notes, split):
     """Yield prepared windows, and note lines that are not translated completely or as they are."""
-    number, language, is_warned = 0, translator.language_check(), False
+    number, language, is_warned = 0, translator.language_votes(), False
     for window in windows:
         if not is_warned and (message := language.add_all(window)):
             warnings.warn(message, UserWarning, stacklevel=1)

@@ -10,7 +10,7 @@ from keras_transformer.data.gettext_corpus import catalog_pairs as catalog_pairs
 from keras_transformer.data.filters import FilterOptions as FilterOptions
 from keras_transformer.data.filters import filter_pairs as filter_pairs
 from keras_transformer.data.text_lines import split_sentences as split_sentences
-from keras_transformer.data.pair_arrays import pairs_to_arrays as pairs_to_arrays
+from keras_transformer.data.batching import pairs_to_arrays as pairs_to_arrays
 
 # Vocabulary
 from keras_transformer.data.tokenizer import VocabularyOptions as VocabularyOptions

@@ -1,6 +1,7 @@
 """Batches of a token budget, planned so that any batch of any epoch can be made again."""
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
@@ -8,9 +9,12 @@ import numpy as np
 
 from keras_transformer.data.batch_planner import BatchingOptions, EpochPlans
 from keras_transformer.data.prefetch import Prefetcher, infinite_dataset
+from keras_transformer.data.preprocessor import TranslationPreprocessor, as_preprocessor
+from keras_transformer.data.text_files import Pair
 from keras_transformer.data.token_source import PlannedBatch, SampledTokens, Samplers, StoredTokens
+from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.errors import UserError
-from keras_transformer.reserved_ids import END_ID, START_ID
+from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 from keras_transformer.validation import positive_integer
 
 if TYPE_CHECKING:
@@ -345,3 +349,45 @@ def _with_end(token_ids, lengths):
 
 def _fill_rows(x, rows):
     return np.pad(x, ((0, rows - len(x)), (0, 0)))
+
+
+def pairs_to_arrays(
+    pairs: Iterable[Pair], preprocessor: TranslationPreprocessor | Tokenizer
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Convert sentence pairs to the arrays on which `kt.Transformer.fit` trains.
+
+    ```python
+    x, y = kt.data.pairs_to_arrays([("A dog runs.", "Ein Hund rennt.")], tokenizer)
+    model.fit(x, y)
+    ```
+
+    Args:
+        pairs: iterable of pairs of strings, such as a `ParallelText`.
+        preprocessor: a `TranslationPreprocessor`, or the `Tokenizer` of both languages.
+
+    Returns:
+        The tuple `(inputs, targets)` of int32 arrays, padded with 0 to the longest sentence of each
+        side: the inputs `"encoder_token_ids"` and `"decoder_token_ids"`, which is the start token
+        and the targets without their last token; and the targets, which end with the end token.
+
+    Raises:
+        UserError: if there are no pairs.
+    """
+    text = as_preprocessor(preprocessor)
+    pairs = list(pairs)
+    if not pairs:
+        raise UserError("`pairs` must contain at least one pair of strings. Received: pairs=[]")
+    sources, translations = map(list, zip(*pairs))
+    targets = text.encode_targets(translations)
+    inputs = {
+        "encoder_token_ids": _padded_rows(text.encode_sources(sources)),
+        "decoder_token_ids": _padded_rows([[START_ID, *ids[:-1]] for ids in targets]),
+    }
+    return inputs, _padded_rows(targets)
+
+
+def _padded_rows(rows):
+    array = np.full((len(rows), max(map(len, rows))), PAD_ID, "int32")
+    for values, row in zip(array, rows):
+        values[: len(row)] = row
+    return array

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.data.gettext_corpus import open_catalogs
 from keras_transformer.data.parallel_text import ParallelText
-from keras_transformer.data.text_corpus import open_text
+from keras_transformer.data.text_corpus import DisjointPairs, component_numbers, open_text
 from keras_transformer.data.text_files import (
     Pair,
     Pairs,
@@ -28,7 +28,6 @@ from keras_transformer.data.text_files import (
     swap_sides,
     tab_separated_pairs,
 )
-from keras_transformer.data.train_val_split import DisjointPairs, component_numbers
 from keras_transformer.errors import UserError
 from keras_transformer.validation import check_choice
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from keras_transformer.data.language_check import SCRIPTS, is_of, looks_swapped
+from keras_transformer.data.languages import SCRIPTS, is_in_scripts, looks_swapped
 from keras_transformer.data.mixtures import Mixture, TaggedText
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.text_files import Pair
@@ -119,8 +119,8 @@ def _filter(
     )
 
     def kept() -> Iterator[Pair]:
-        reason_of = _reasons(text, options, set(before))
-        return (pair for pair in text if reason_of(pair) is None)
+        reason_for = _reasons(text, options, set(before))
+        return (pair for pair in text if reason_for(pair) is None)
 
     filtered = ParallelText(text.name, text.split, *_languages(text), kept, text.bleu_tokenize)
     return filtered, left_out
@@ -146,7 +146,7 @@ def _reasons(
         seen.add(key)
         return known
 
-    def reason_of(pair: Pair) -> str | None:
+    def reason_for(pair: Pair) -> str | None:
         if not all(side.strip() for side in pair):
             return "blank"
         if options.max_characters and max(map(len, pair)) > options.max_characters:
@@ -161,7 +161,7 @@ def _reasons(
             return "script"
         return None
 
-    return reason_of
+    return reason_for
 
 
 def _ratio(pair: Pair) -> float:
@@ -173,7 +173,7 @@ def _ratio(pair: Pair) -> float:
 def _is_in(sentence: str, scripts: tuple[str, ...]) -> bool:
     """Return whether a sentence has no letters, or enough letters in one of the scripts."""
     letters = list(filter(str.isalpha, sentence))
-    fitting = sum(is_of(letter, scripts) for letter in letters)
+    fitting = sum(is_in_scripts(letter, scripts) for letter in letters)
     return fitting >= _SMALLEST_SHARE * len(letters)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformer.data.catalog_entries import CREDITS, catalog_entries
+from keras_transformer.data.text_corpus import with_held_out
 from keras_transformer.data.text_files import (
     Pair,
     Pairs,
@@ -20,7 +21,6 @@ from keras_transformer.data.text_files import (
     tab_separated_pairs,
     validate_folder,
 )
-from keras_transformer.data.train_val_split import with_held_out
 from keras_transformer.errors import UserError
 from keras_transformer.untranslated import UNTRANSLATED
 

@@ -8,28 +8,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from keras_transformer.data.languages import LANGUAGES
 from keras_transformer.data.text_files import (
     Pair,
     Pairs,
     aligned_lines,
     tab_separated_pairs,
+    translation_units,
     uncompressed_name,
 )
-from keras_transformer.data.tmx import translation_units
 from keras_transformer.errors import UserError
 
-# The language codes of ISO 639-1, which file names contain.
-_LANGUAGES = frozenset(
-    (
-        "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv"
-        " cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr"
-        " ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw"
-        " ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv"
-        " ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq"
-        " sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh"
-        " yi yo za zh zu"
-    ).split()
-)
 # A region, a script or both may follow, as in `pt_BR` and `zh-Hans`; NLLB uses `eng_Latn`.
 _REGION = re.compile(r"(?:[-_](?:[A-Z]{2}|[A-Z][a-z]{3}|\d{3}))+")
 _WITH_SCRIPT = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
@@ -255,7 +244,7 @@ def _language(path: Path) -> str:
 
 def _is_language(part: str) -> bool:
     base, region = part[:2].lower(), part[2:]
-    is_code = base in _LANGUAGES and (not region or _REGION.fullmatch(region))
+    is_code = base in LANGUAGES and (not region or _REGION.fullmatch(region))
     return bool(is_code or _WITH_SCRIPT.fullmatch(part))
 
 

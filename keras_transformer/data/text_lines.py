@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from keras_transformer.data.abbreviations import ABBREVIATIONS, Abbreviations
+from keras_transformer.data.languages import LANGUAGES, Language
 from keras_transformer.data.text_files import decode_lines
 from keras_transformer.errors import UserError
 from keras_transformer.language_codes import language_code
@@ -244,7 +244,7 @@ def _split_at_missed_ends(part):
 
 def _without_wrong_ends(parts, language):
     """Join sentences that sentencex splits after an abbreviation."""
-    words = ABBREVIATIONS.get(language, Abbreviations())
+    words = LANGUAGES.get(language, Language())
     kinds = [_kind_of_start(part) for part in parts]
     pairs = list(zip(parts, parts[1:], kinds[1:]))
     goes_on = [_may_go_on(before, part) for before, part, _ in pairs]
@@ -289,4 +289,4 @@ def _is_abbreviated(before, _, kind, words):
         return match[1] in words.titles
     word = match[1]
     is_letter = len(word) == 1 and word.islower()
-    return is_letter or word.lower() in words.others or bool(_LETTERS.fullmatch(word))
+    return is_letter or word.lower() in words.abbreviations or bool(_LETTERS.fullmatch(word))

@@ -15,12 +15,12 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.annotations import DType, Tensor
-from keras_transformer.data.language_check import LanguageCheck
 from keras_transformer.data.language_selection import (
     select,
     selectable_languages,
     validate_selected,
 )
+from keras_transformer.data.languages import LanguageVotes
 from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, without_surrogates
 from keras_transformer.data.tokenizer import Tokenizer
@@ -626,14 +626,14 @@ class Translator(Task):
             pairs.append((x, y))
         return [x for x, _ in pairs], [y for _, y in pairs]
 
-    def language_check(self) -> LanguageCheck:
+    def language_votes(self) -> LanguageVotes:
         """Return a counter of sources that are not in the language that the model translates from.
 
         It judges by words and letters. It finds nothing if the model has several directions, or if
         its languages cannot be distinguished in this way.
         """
         names = () if "tags" in self.metadata else ("source", "target")
-        return LanguageCheck(*(self.metadata.get(name) for name in names))
+        return LanguageVotes(*(self.metadata.get(name) for name in names))
 
     def source_ids(self, sentence: str) -> list[int]:
         """Return the ids of a sentence that the model reads.
@@ -764,7 +764,7 @@ class Translator(Task):
 
     def _warned_of(self, windows, split, same_ends=False):
         """Prepare the windows, and warn once if sentences are not translated as expected."""
-        first, is_warned, language = 0, False, self.language_check()
+        first, is_warned, language = 0, False, self.language_votes()
         for window in windows:
             window = prepare_texts(self, window, split, first, same_ends)
             if not is_warned:

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from keras_transformer.data import train_val_split
+from keras_transformer.data import text_corpus
 from keras_transformer.data.corpora import load_parallel_text
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.errors import UserError
@@ -265,10 +265,10 @@ def test_only_splits_without_files_are_held_out(tmp_path):
 
 
 def test_what_both_would_hold_out_is_in_neither(monkeypatch):
-    monkeypatch.setattr(train_val_split, "SHARE", 4)
+    monkeypatch.setattr(text_corpus, "SHARE", 4)
     pairs = numbered(400)
     val, test = (
-        list(train_val_split.with_held_out(lambda: iter(pairs), split, SPLITS[1:])())
+        list(text_corpus.with_held_out(lambda: iter(pairs), split, SPLITS[1:])())
         for split in SPLITS[1:]
     )
     assert 50 < len(val) < 100 and 50 < len(test) < 100
@@ -277,10 +277,10 @@ def test_what_both_would_hold_out_is_in_neither(monkeypatch):
 
 @pytest.mark.parametrize("key", [0, 1])
 def test_the_smallest_digests_are_drawn(monkeypatch, key):
-    monkeypatch.setattr(train_val_split, "LARGEST", 5)
+    monkeypatch.setattr(text_corpus, "LARGEST", 5)
     pairs = [(f"a{i % 400}", f"b{i}") for i in range(500)]
     found = [
-        list(train_val_split.with_held_out(lambda: iter(pairs), split, SPLITS[1:], key)())
+        list(text_corpus.with_held_out(lambda: iter(pairs), split, SPLITS[1:], key)())
         for split in SPLITS[1:]
     ]
     first = {}  # of each sentence

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
+from keras_transformer.data.languages import read_table
+
 
 class Noun(NamedTuple):
     """A noun on both sides; an empty `plural` marks a mass noun."""
@@ -100,11 +102,11 @@ def _read_tables() -> dict[str, list[list[str]]]:
     """Return the rows of the tables in `lexicon.tsv`, by the name of the table."""
     tables: dict[str, list[list[str]]] = {}
     rows: list[list[str]] = []
-    for line in Path(__file__).with_name("lexicon.tsv").read_text("utf-8").split("\n"):
-        if line.startswith("["):
-            rows = tables[line.strip("[]")] = []
-        elif line and not line.startswith("#"):
-            rows.append(["" if cell == "-" else cell for cell in line.split("\t")])
+    for row in read_table(Path(__file__).with_name("lexicon.tsv")):
+        if row[0].startswith("["):
+            rows = tables[row[0].strip("[]")] = []
+        else:
+            rows.append(row)
     return tables
 
 

@@ -1,8 +1,8 @@
-"""Checks whether a text is in its declared language, or in the other language of a translator.
+"""Languages: their scripts, words and abbreviations, and whether a text is in one of two.
 
-Both languages are known, so no general language detection is needed: scripts distinguish most pairs
-of languages, and frequent words distinguish some languages in Latin letters. Other pairs are not
-checked.
+Both languages of a text are known, so no general language detection is needed: scripts distinguish
+most pairs of languages, and frequent words distinguish some languages in Latin letters. Other pairs
+are not checked.
 """
 
 import re
@@ -10,52 +10,44 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from keras_transformer.language_codes import language_code
 
-# The scripts of languages that are not written in Latin letters, as Unicode names them.
-_SCRIPTS = {
-    **dict.fromkeys(("be", "bg", "kk", "ky", "mk", "mn", "ru", "tg", "uk"), ("CYRILLIC",)),
-    **dict.fromkeys(("ar", "fa", "ps", "ug", "ur"), ("ARABIC",)),
-    **dict.fromkeys(("he", "yi"), ("HEBREW",)),
-    **dict.fromkeys(("hi", "mr", "ne"), ("DEVANAGARI",)),
-    **dict.fromkeys(("am", "ti"), ("ETHIOPIC",)),
-    **{"el": ("GREEK",), "hy": ("ARMENIAN",), "ka": ("GEORGIAN",), "th": ("THAI",)},
-    **{"bn": ("BENGALI",), "ta": ("TAMIL",), "te": ("TELUGU",), "ml": ("MALAYALAM",)},
-    **{"gu": ("GUJARATI",), "kn": ("KANNADA",), "km": ("KHMER",), "lo": ("LAO",)},
-    **{"my": ("MYANMAR",), "pa": ("GURMUKHI",), "si": ("SINHALA",), "sr": ("CYRILLIC", "LATIN")},
-    "zh": ("CJK", "BOPOMOFO"),
-    "ja": ("CJK", "HIRAGANA", "KATAKANA"),
-    "ko": ("HANGUL", "CJK"),
-}
-_LATIN = (
-    "af az ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it lt lv ms mt nb nl nn no pl pt"
-    " ro sk sl sq sv sw tl tr vi"
+
+class Language(NamedTuple):
+    """The properties of a language, as `languages.tsv` describes them."""
+
+    scripts: tuple[str, ...] = ()
+    words: frozenset[str] = frozenset()
+    titles: frozenset[str] = frozenset()
+    abbreviations: frozenset[str] = frozenset()
+
+
+def read_table(path: Path) -> list[list[str]]:
+    """Return the rows of a file of cells between tabs. "-" is empty, and `#` begins a comment."""
+    lines = (x for x in path.read_text("utf-8").split("\n") if x and not x.startswith("#"))
+    return [["" if cell == "-" else cell for cell in line.split("\t")] for line in lines]
+
+
+LANGUAGES = MappingProxyType(
+    {
+        code: Language(tuple(scripts.split()), *(frozenset(words.split()) for words in others))
+        for code, scripts, *others in read_table(Path(__file__).with_name("languages.tsv"))
+    }
 )
-SCRIPTS = MappingProxyType({**dict.fromkeys(_LATIN.split(), ("LATIN",)), **_SCRIPTS})
+SCRIPTS = MappingProxyType({code: x.scripts for code, x in LANGUAGES.items() if x.scripts})
 """The scripts of a language by its code, as the Unicode names of letters begin."""
 
-# Frequent words, most of them function words.
-_WORDS = {
-    "de": "der die das und ist nicht ein eine einen einem einer mit den dem des im auf für von zu "
-    "sich er sie es ich wir auch wird werden sind haben hat wie aus bei nach zum zur",
-    "en": "the of and to in is that it for was with on he she they you we his her this are be at "
-    "as have has from not an by or which their",
-    "es": "el la los las un una y que de en con por para no se su es lo del al como está son más",
-    "fr": "le la les un une des et est que qui dans pour pas sur avec ce il elle nous vous je au "
-    "aux du ne se sont plus",
-    "it": "il lo la gli le un una e che di non è per con del della nel sono si da dei alla più",
-    "nl": "de het een van en dat niet is met op te zijn voor aan er ik je hij zij wij ook naar",
-    "pt": "o os as um uma e que não de do da em no na para com por se é são mais dos das ao",
-}
 # A vote is a sentence with more words or letters of one language.
 _MIN_VOTES = 10
 _MIN_SHARE = 0.8
 _SAMPLE = 1000  # pairs
 
 
-class LanguageCheck:
+class LanguageVotes:
     """A count of the sentences that look like each of two languages.
 
     Args:
@@ -67,7 +59,7 @@ class LanguageCheck:
         self.expected, self.other = expected, other
         codes = [language_code(language or "") for language in (expected, other)]
         scripts = [{*SCRIPTS.get(code, ())} for code in codes]
-        words = [{*_WORDS.get(code, "").split()} for code in codes]
+        words = [LANGUAGES.get(code, Language()).words for code in codes]
         self._scripts = [tuple(mine - theirs) for mine, theirs in (scripts, scripts[::-1])]
         self._words = [mine - theirs for mine, theirs in (words, words[::-1])]
         if not all(scripts) or not any(self._scripts):
@@ -78,7 +70,7 @@ class LanguageCheck:
     def add(self, sentence: str) -> None:
         """Count a sentence."""
         if self._scripts:
-            counts = [sum(is_of(x, scripts) for x in sentence) for scripts in self._scripts]
+            counts = [sum(is_in_scripts(x, scripts) for x in sentence) for scripts in self._scripts]
         elif self._knows_words:
             found = re.findall(r"[^\W\d_]+", sentence.lower())
             counts = [sum(word in words for word in found) for words in self._words]
@@ -110,14 +102,14 @@ def looks_swapped(pairs: Iterable[tuple[str, str]], source: str, target: str) ->
         source: code of the language of the first sentences.
         target: code of the language of the second sentences.
     """
-    checks = LanguageCheck(source, target), LanguageCheck(target, source)
+    votes = LanguageVotes(source, target), LanguageVotes(target, source)
     for pair in islice(pairs, _SAMPLE):
-        for check, sentence in zip(checks, pair):
-            check.add(sentence)
-    return all(check.is_other for check in checks)
+        for side, sentence in zip(votes, pair):
+            side.add(sentence)
+    return all(side.is_other for side in votes)
 
 
 @cache
-def is_of(letter: str, scripts: tuple[str, ...]) -> bool:
+def is_in_scripts(letter: str, scripts: tuple[str, ...]) -> bool:
     """Return whether a character is a letter of one of the scripts."""
     return unicodedata.name(letter, "").removeprefix("FULLWIDTH ").startswith(scripts)

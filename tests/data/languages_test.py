@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.data.filters import FilterOptions, filter_pairs
-from keras_transformer.data.language_check import LanguageCheck, looks_swapped
+from keras_transformer.data.languages import LanguageVotes, looks_swapped
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.synthetic import generate
 from keras_transformer.data.text_files import read_lines
@@ -31,7 +31,7 @@ SENTENCES = {
 
 
 def is_other(sentence, expected, other, count=10):
-    check = LanguageCheck(expected, other)
+    check = LanguageVotes(expected, other)
     for _ in range(count):
         check.add(sentence)
     return check.is_other
@@ -77,7 +77,7 @@ def test_messages_of_programs_are_told_apart(language):
     assert looks_swapped(pairs, language, "en")
     # Of twenty lines, none looks like the other language by chance.
     for start in range(0, len(pairs), 20):
-        for check, side in ((LanguageCheck("en", language), 0), (LanguageCheck(language, "en"), 1)):
+        for check, side in ((LanguageVotes("en", language), 0), (LanguageVotes(language, "en"), 1)):
             for pair in pairs[start : start + 20]:
                 check.add(pair[side])
             assert not check.is_other
