@@ -25,13 +25,15 @@ except ImportError as error:
         "silicon. (`kt.Translator.from_preset` loads presets without it.)"
     ) from error
 
-from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
-from keras_transformer.hub.preprocessor import (
+from keras_transformer.hub.backbone import (
+    ParserTransformerBackbone,
     ParserTransformerSeq2SeqLMPreprocessor,
+    ParserTransformerTokenizer,
+    TransformerBackbone,
     TransformerSeq2SeqLMPreprocessor,
+    TransformerTokenizer,
 )
 from keras_transformer.hub.seq_2_seq_lm import ParserTransformerSeq2SeqLM, TransformerSeq2SeqLM
-from keras_transformer.hub.tokenizer import ParserTransformerTokenizer, TransformerTokenizer
 
 __all__ = [
     "ParserTransformerBackbone",

@@ -1,28 +1,34 @@
+"""KerasHub's tasks of our models, whose samplers are our searches."""
+
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import keras_hub
 import numpy as np
 from keras import ops
+from keras_hub import samplers
 
 from keras_transformer.annotations import Tensor
 from keras_transformer.decoding.batched_search import batches_by_length, pad_to_few_shapes
 from keras_transformer.decoding.beam_search import BeamSearch
 from keras_transformer.decoding.constraints import ForcedPrefix, MinLength
+from keras_transformer.decoding.resolve_search import resolve_search
+from keras_transformer.decoding.sampling import Sampling
+from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.static_fields import (
     serialize,
     validate_integers,
     validate_padding,
 )
 from keras_transformer.errors import UserError
-from keras_transformer.hub.backbone import ParserTransformerBackbone, TransformerBackbone
-from keras_transformer.hub.preprocessor import (
+from keras_transformer.hub.backbone import (
+    ParserTransformerBackbone,
     ParserTransformerSeq2SeqLMPreprocessor,
+    TransformerBackbone,
     TransformerSeq2SeqLMPreprocessor,
 )
-from keras_transformer.hub.samplers import as_search
 from keras_transformer.presets.format import search_from_config
 from keras_transformer.reserved_ids import END_ID, PAD_ID, START_ID
 
@@ -36,7 +42,7 @@ class _NoEnd(MinLength):
     def __init__(self):
         super().__init__(2**30)
 
-    def validate_inputs(self, model, encoder_token_ids, limits):
+    def validate_inputs(self, model: Any, encoder_token_ids: Any, limits: Any) -> None:
         """Accept every limit."""
 
 
@@ -110,7 +116,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         Raises:
             UserError: if there is no such search.
         """
-        sampler = as_search(sampler, self.search)
+        sampler = _as_search(sampler, self.search)
         super().compile(
             optimizer, loss, weighted_metrics=weighted_metrics, sampler=sampler, **kwargs
         )
@@ -227,79 +233,7 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 token_ids[rows, 1 : 1 + outputs.shape[1]] = outputs
         return {"decoder_token_ids": token_ids, "decoder_padding_mask": token_ids != PAD_ID}
 
-    def call_decoder_with_cache(
-        self,
-        encoder_hidden_states: Tensor,
-        encoder_padding_mask: Tensor,
-        decoder_token_ids: Tensor,
-        self_attention_cache: Tensor | None = None,
-        self_attention_cache_update_index: Tensor | None = None,
-        cross_attention_cache: Tensor | None = None,
-        cross_attention_cache_update_index: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Run the decoder on some tokens, with keys and values cached in KerasHub's layout.
-
-        `generate` does not call it: a search has a cache of its own.
-
-        Args:
-            encoder_hidden_states: float tensor `(batch, source, hidden_dim)`, what
-                `backbone.encode` returns.
-            encoder_padding_mask: boolean tensor `(batch, source)`, false at padding.
-            decoder_token_ids: int tensor `(batch, target)`.
-            self_attention_cache: float tensor `(batch, num_layers, 2, max_length, num_heads,
-                key_dim)`, the keys and values of the tokens so far. None: `decoder_token_ids` are
-                whole targets.
-            self_attention_cache_update_index: integer scalar, the position of the first of
-                `decoder_token_ids`; needed with `self_attention_cache`.
-            cross_attention_cache: float tensor `(batch, num_layers, 2, source, num_heads,
-                key_dim)`, the keys and values of the source.
-            cross_attention_cache_update_index: 0 to compute `cross_attention_cache` from
-                `encoder_hidden_states`, None to use it as it is.
-
-        Returns:
-            The tuple of the float32 logits `(batch, target, vocabulary_size)`, the float tensor
-            `(batch, target, hidden_dim)` that they are computed from, and both caches.
-
-        Raises:
-            UserError: if the model has `leaf_ids`, or a `value_dim` that is not its `key_dim`; if a
-                cache comes without the arguments that it needs.
-        """
-        decoder = self.backbone.decoder
-        if getattr(self.backbone.config, "leaf_ids", None) is not None:
-            raise UserError(
-                "`call_decoder_with_cache` supports models without `leaf_ids`. Use `generate`, or "
-                "`backbone.decode` with `word_vectors` and `next_words`."
-            )
-        if self_attention_cache is None:
-            sequence = decoder.sequence(
-                decoder_token_ids, encoder_hidden_states, encoder_padding_mask, training=False
-            )
-            return decoder.logits(sequence), sequence, None, cross_attention_cache
-        if self_attention_cache_update_index is None or (
-            cross_attention_cache is None and cross_attention_cache_update_index is None
-        ):
-            raise UserError(
-                "Decoding with `self_attention_cache` needs `self_attention_cache_update_index`, "
-                "and `cross_attention_cache` or `cross_attention_cache_update_index=0`."
-            )
-        layers = decoder.layers
-        if cross_attention_cache_update_index is not None:
-            pairs = [layer.cross_attention.project(encoder_hidden_states) for layer in layers]
-            cross_attention_cache = _stack_caches(pairs)
-        caches = zip(
-            _split_caches(self_attention_cache, layers[0].compute_dtype),
-            _split_caches(cross_attention_cache, layers[0].compute_dtype),
-        )
-        sequence, cache = decoder.step_sequence(
-            decoder_token_ids,
-            encoder_padding_mask,
-            [{"self": own, "cross": cross} for own, cross in caches],
-            self_attention_cache_update_index,
-        )
-        self_attention_cache = _stack_caches([layer["self"] for layer in cache])
-        return decoder.logits(sequence), sequence, self_attention_cache, cross_attention_cache
-
-    def _search(self, most, prompt, stop_token_ids):
+    def _search(self, most: int, prompt: int, stop_token_ids: Sequence[int] | None) -> Search:
         """Return a search whose outputs have at most `most` tokens after the start token."""
         search, constraints = self.sampler, self.sampler.constraints
         if stop_token_ids is None:
@@ -312,7 +246,9 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         length = max(1, min(search.extra_length + max(prompt, 0), most))
         return dataclasses.replace(search, extra_length=length, constraints=constraints)
 
-    def _by_extra_length(self, lengths, extra_length):
+    def _by_extra_length(
+        self, lengths: np.ndarray, extra_length: int
+    ) -> Iterator[tuple[np.ndarray, int]]:
         """Yield the lengths of some sources, 0 for the others, and the `extra_length` of these
         sources.
 
@@ -326,7 +262,14 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         for value in np.unique(extra):
             yield np.where(extra == value, lengths, 0), int(value)
 
-    def _search_batch(self, search, source, lengths, prompts, numbers):
+    def _search_batch(
+        self,
+        search: Search,
+        source: np.ndarray,
+        lengths: np.ndarray,
+        prompts: np.ndarray,
+        numbers: np.ndarray,
+    ) -> np.ndarray:
         """Return the best outputs, an int array `(rows, n)`."""
         max_length = self.backbone.config.max_length
         batch = pad_to_few_shapes(
@@ -355,32 +298,6 @@ class TransformerSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         }
 
 
-def _stack_caches(pairs):
-    """Return each layer's keys and values, `(batch, num_heads, key_dim, tokens)` and `(batch,
-    num_heads, tokens, key_dim)`, as `(batch, num_layers, 2, tokens, num_heads, key_dim)`.
-    """
-    keys = ops.stack([ops.transpose(key, (0, 3, 1, 2)) for key, _ in pairs], axis=1)
-    values = ops.stack([ops.transpose(value, (0, 2, 1, 3)) for _, value in pairs], axis=1)
-    if keys.shape[-1] != values.shape[-1]:
-        raise UserError(
-            "KerasHub's caches hold keys and values of the same size. Received a model with "
-            f"key_dim={keys.shape[-1]} and value_dim={values.shape[-1]}."
-        )
-    return ops.stack([keys, values], axis=2)
-
-
-def _split_caches(cache, dtype):
-    """Return the pairs of keys and values that `_stack_caches` joins to one tensor."""
-    cache = ops.cast(cache, dtype)
-    return [
-        (
-            ops.transpose(cache[:, i, 0], (0, 2, 3, 1)),
-            ops.transpose(cache[:, i, 1], (0, 2, 1, 3)),
-        )
-        for i in range(cache.shape[1])
-    ]
-
-
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class ParserTransformerSeq2SeqLM(TransformerSeq2SeqLM):
     """A `TransformerSeq2SeqLM` of a `ParserTransformerBackbone`: sentences in, symbols out.
@@ -394,10 +311,57 @@ class ParserTransformerSeq2SeqLM(TransformerSeq2SeqLM):
     backbone_cls = ParserTransformerBackbone
     preprocessor_cls = ParserTransformerSeq2SeqLMPreprocessor
 
-    def __init__(
-        self,
-        backbone: ParserTransformerBackbone,
-        preprocessor: TransformerSeq2SeqLMPreprocessor | None = None,
-        **kwargs: Any,
-    ):
-        super().__init__(backbone, preprocessor, **kwargs)
+
+# KerasHub's samplers as searches
+
+# A class of KerasHub -> the options of the corresponding search.
+_OPTIONS = {
+    samplers.GreedySampler: lambda x: {"beam_size": 1, "alpha": 0.0},
+    samplers.BeamSampler: lambda x: {"beam_size": x.num_beams, "alpha": 0.0},
+    samplers.RandomSampler: lambda x: {"temperature": x.temperature, "seed": x.seed},
+    samplers.TopKSampler: lambda x: {"temperature": x.temperature, "seed": x.seed, "top_k": x.k},
+    samplers.TopPSampler: lambda x: {
+        "temperature": x.temperature,
+        "seed": x.seed,
+        "top_k": x.k,
+        "top_p": x.p,
+    },
+}
+
+
+_UNSUPPORTED = (
+    'Unsupported sampler. Expected "greedy", "beam", "random", "top_k", "top_p", a `kt.BeamSearch` '
+    "or a `kt.Sampling`."
+)
+
+
+def _as_search(sampler: Any, default: Search) -> Search:
+    """Return the search that corresponds to a sampler.
+
+    Args:
+        sampler: `"auto"` for the default; a name, a configuration or an object of one of KerasHub's
+            samplers; or an argument of `resolve_search`.
+        default: a `Search`, whose length and constraints are kept unless `sampler` has its own.
+
+    Returns:
+        A `Search`.
+
+    Raises:
+        UserError: if there is no such search.
+    """
+    if sampler == "auto":
+        return default
+    if isinstance(sampler, str | dict):
+        try:
+            sampler = samplers.get(sampler)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{_UNSUPPORTED} Received: sampler={sampler!r}") from error
+    if not isinstance(sampler, samplers.Sampler):
+        return resolve_search(sampler, default)
+    if type(sampler) not in _OPTIONS or getattr(sampler, "return_all_beams", False):
+        raise UserError(f"{_UNSUPPORTED} Received: {type(sampler).__name__} with these options")
+    options = _OPTIONS[type(sampler)](sampler)
+    search_class = BeamSearch if "beam_size" in options else Sampling
+    return search_class(
+        **options, extra_length=default.extra_length, constraints=default.constraints
+    )

@@ -72,10 +72,10 @@ class KerasHubTest(TestCase):
             expected_output_shape=(4, 8, tokenizer().vocabulary_size),
         )
 
-    def test_saved_model_files(self):
+    def test_keras_hubs_saving_test_passes(self):
         self.run_model_saving_test(hub.TransformerBackbone, self.sizes, self.inputs)
 
 
-# What is not ours: a test case's own session.
+# TensorFlow's test of its own session, which is not about our classes.
 if keras.backend.backend() != "tensorflow":
     KerasHubTest.test_session = None

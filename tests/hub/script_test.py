@@ -1,4 +1,4 @@
-"""What somebody does who has KerasHub: a script that imports it and `keras_transformer.hub`."""
+"""Scripts of a user of KerasHub, which import it and `keras_transformer.hub`."""
 
 import os
 import subprocess

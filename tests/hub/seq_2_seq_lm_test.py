@@ -57,14 +57,14 @@ def read(path):
 
 
 def without_modules(values):
-    """Serialised objects without what says in which file their classes are."""
+    """Return serialized objects without the modules of their classes."""
     if not isinstance(values, dict):
         return values
     return {name: without_modules(x) for name, x in values.items() if name != "module"}
 
 
 def assert_is_part(part, whole):
-    """Every entry of nested dicts is in others."""
+    """Assert that every entry of nested dicts is in other dicts."""
     for name, value in part.items():
         if isinstance(value, dict):
             assert_is_part(value, whole[name])
@@ -116,7 +116,7 @@ def test_we_load_what_keras_hub_saves(translator, lm, tmp_path):
 
 
 @pytest.mark.once
-def test_weights_that_keras_hub_cut_in_several_files(translator, lm, tmp_path):
+def test_weights_split_into_several_files_load(translator, lm, tmp_path):
     lm.save_to_preset(str(tmp_path), max_shard_size=1e-5)
     assert len([*tmp_path.glob("model_*.weights.h5")]) > 1
     assert not (tmp_path / "model.weights.h5").exists()
@@ -125,7 +125,7 @@ def test_weights_that_keras_hub_cut_in_several_files(translator, lm, tmp_path):
 
 
 @pytest.mark.once
-def test_both_write_the_same(translator, preset, lm, tmp_path):
+def test_keras_hub_writes_the_files_that_we_write(translator, preset, lm, tmp_path):
     lm.save_to_preset(str(tmp_path))
     ours, theirs = Path(preset), tmp_path
     for part in ("config.json", "tokenizer.json", "preprocessor.json", "task.json"):
@@ -159,7 +159,7 @@ else:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("filters", [None, "query|intermediate"])
-def test_a_quantized_preset(tmp_path, filters):
+def test_a_quantized_preset_loads_and_saves(tmp_path, filters):
     model = new_model()
     model.quantize("int8", filters=filters)
     path = str(tmp_path / "preset")
@@ -185,7 +185,7 @@ def test_a_preset_loads_in_another_dtype_or_without_weights(preset, lm):
     assert np.abs(to_numpy(fresh(INPUTS)) - to_numpy(lm(INPUTS))).max() > 0.1
 
 
-def test_two_tokenizers_and_prefixes(tmp_path):
+def test_two_tokenizers_and_prefixes_are_kept(tmp_path):
     translator = two.new_translator(beam_size=2)
     path = str(tmp_path / "preset")
     translator.save_to_preset(path)
@@ -204,7 +204,7 @@ def test_two_tokenizers_and_prefixes(tmp_path):
     assert lm.generate(["", texts[0]]) == ["", translator(texts[:1])[0]]
 
 
-def test_a_source_of_one_token_without_an_end(tmp_path, translator):
+def test_a_source_of_one_token_without_an_end_is_translated(tmp_path, translator):
     translator = kt.Translator(
         translator.model, translator.tokenizer, source_end=False, beam_size=2, extra_length=4
     )
@@ -266,7 +266,7 @@ SAMPLERS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_names_of_samplers(lm, name):
+def test_sampler_names_become_searches(lm, name):
     kept = {"extra_length": SEARCH.extra_length, "constraints": SEARCH.constraints}
     expected = type(SAMPLERS[name])(**{**vars(SAMPLERS[name]), **kept})
     for sampler in (name, keras_hub.samplers.serialize(keras_hub.samplers.get(name))):
@@ -277,7 +277,7 @@ def test_names_of_samplers(lm, name):
 
 
 @pytest.mark.once
-def test_objects_of_samplers(lm):
+def test_sampler_objects_become_searches(lm):
     lm.compile(sampler=keras_hub.samplers.TopPSampler(0.3, k=7, temperature=0.5, seed=4))
     assert (lm.sampler.top_p, lm.sampler.top_k, lm.sampler.seed) == (0.3, 7, 4)
     assert lm.sampler.temperature == 0.5
@@ -298,13 +298,13 @@ class Mine(keras_hub.samplers.GreedySampler):
     ["contrastive", "none such", 3, Mine(), keras_hub.samplers.BeamSampler(return_all_beams=True)],
     ids=lambda x: type(x).__name__,
 )
-def test_samplers_that_there_are_not(lm, sampler):
+def test_unsupported_samplers_are_refused(lm, sampler):
     with pytest.raises(kt.UserError, match="search|sampler"):
         lm.compile(sampler=sampler)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_searches_by_name(lm, name):
+def test_searches_by_name_translate(lm, name):
     lm.compile(sampler=name)
     outputs = lm.generate(TEXTS)
     assert len(outputs) == len(TEXTS) and outputs[1] == ""
@@ -353,7 +353,7 @@ def test_a_quantization_that_no_preset_can_hold_is_refused(preset, tmp_path):
             part.save_to_preset(str(tmp_path / "preset"))
 
 
-def test_outputs_may_be_shorter_and_go_on(lm):
+def test_max_length_and_stop_tokens_limit_outputs(lm):
     def token_ids(length, stop_token_ids=(2,)):
         inputs = lm.preprocessor.generate_preprocess(TEXTS, sequence_length=length)
         return lm.generate_step(inputs, stop_token_ids)["decoder_token_ids"]
@@ -389,7 +389,7 @@ def test_generated_text_begins_with_its_prompt(lm):
         assert output.startswith(prompt)
 
 
-def test_without_a_preprocessor(preset, translator):
+def test_ids_are_searched_without_a_preprocessor(preset, translator):
     lm = keras_hub.models.Seq2SeqLM.from_preset(preset, preprocessor=None)
     assert lm.preprocessor is None
     prompt = np.array([[1, 0, 0, 0, 0, 0, 0, 0, 0]] * 2)
@@ -402,7 +402,7 @@ def test_without_a_preprocessor(preset, translator):
     assert (outputs["decoder_padding_mask"] == (outputs["decoder_token_ids"] != 0)).all()
 
 
-def test_a_line_gives_a_line():
+def test_line_breaks_in_outputs_become_spaces():
     with_bytes = Tokenizer.train(["the dog"], 280, byte_fallback=True, normalization="identity")
     (output,) = with_bytes.encode([f"the{BREAKS}dog"])
     preprocessor = hub.TransformerSeq2SeqLMPreprocessor(
@@ -430,55 +430,6 @@ STRINGS = {
 }
 
 
-def test_the_decoder_with_caches_of_keras_hub(loaded):
-    backbone = loaded.backbone
-    source, target = INPUTS["encoder_token_ids"], INPUTS["decoder_token_ids"]
-    encoded, is_token = backbone.encode(source), source != 0
-    expected = to_numpy(backbone(INPUTS))
-    logits, hidden, *_ = loaded.call_decoder_with_cache(encoded, is_token, target)
-    assert_close(logits, expected)
-    assert_close(backbone.token_embedding(hidden, reverse=True), expected)
-    config = backbone.config
-    heads = config.num_heads, config.hidden_dim // config.num_heads
-    # As a script for KerasHub's models makes it, the source's keys and values at first.
-    cache = np.zeros((2, config.num_layers, 2, 3, *heads), "float32")
-    cross, update = np.zeros((2, config.num_layers, 2, 5, *heads), "float32"), 0
-    for i in range(3):
-        logits, step, cache, cross = loaded.call_decoder_with_cache(
-            encoded,
-            is_token,
-            target[:, i : i + 1],
-            self_attention_cache=cache,
-            self_attention_cache_update_index=i,
-            cross_attention_cache=cross,
-            cross_attention_cache_update_index=update,
-        )
-        update = None
-        assert cache.shape == (2, config.num_layers, 2, 3, *heads)
-        assert cross.shape == (2, config.num_layers, 2, 5, *heads)
-        assert_close(logits[:, 0], expected[:, i])
-        assert_close(step[:, 0], hidden[:, i])
-
-
-def test_caches_of_keras_hub_that_cannot_be(loaded):
-    backbone, source = loaded.backbone, INPUTS["encoder_token_ids"]
-    arguments = backbone.encode(source), source != 0, np.ones((2, 1), "int32")
-    with pytest.raises(ValueError, match="needs `self_attention_cache_update_index`"):
-        loaded.call_decoder_with_cache(
-            *arguments, self_attention_cache=np.zeros((2, 1, 2, 3, 2, 8))
-        )
-    other = hub.TransformerSeq2SeqLM(
-        hub.TransformerBackbone(**{**backbone.get_config(), "value_dim": 3})
-    )
-    with pytest.raises(ValueError, match="key_dim=.* and value_dim=3"):
-        other.call_decoder_with_cache(
-            *arguments,
-            self_attention_cache=np.zeros((2, 1, 2, 3, 2, 8)),
-            self_attention_cache_update_index=0,
-            cross_attention_cache_update_index=0,
-        )
-
-
 def test_learns_from_strings(preset, tmp_path):
     lm = keras_hub.models.Seq2SeqLM.from_preset(preset)
     lm.preprocessor.encoder_sequence_length = lm.preprocessor.decoder_sequence_length = 12
@@ -491,7 +442,7 @@ def test_learns_from_strings(preset, tmp_path):
 
 
 @pytest.mark.once
-def test_what_the_preprocessor_gives(lm):
+def test_the_preprocessor_returns_padded_ids_and_weights(lm):
     x, y, weight = lm.preprocessor(STRINGS, decoder_sequence_length=20)
     for row, (text, _) in enumerate(PAIRS):
         (ids,) = tokenizer().encode([text])
@@ -510,7 +461,7 @@ def test_what_the_preprocessor_gives(lm):
 
 @pytest.mark.once
 @pytest.mark.parametrize("part", ["tokenizer.json", "preprocessor.json", "task.json"])
-def test_a_preset_does_not_say_where_it_is_written(preset, tmp_path, part):
+def test_a_preset_cannot_name_the_files_to_write(preset, tmp_path, part):
     shutil.copytree(preset, tmp_path / "preset")
     file = tmp_path / "preset" / part
     names = ("tokenizer.json", "preprocessor.json")
@@ -529,7 +480,7 @@ def test_a_preset_does_not_say_where_it_is_written(preset, tmp_path, part):
 
 
 @pytest.mark.once
-def test_tokenizer_of_other_first_ids():
+def test_a_tokenizer_with_other_first_ids_is_refused():
     import io
 
     import sentencepiece
