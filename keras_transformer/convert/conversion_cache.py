@@ -15,7 +15,6 @@ from keras_transformer.compilation_cache import keep_in_user_folder
 from keras_transformer.convert.marian_files import CONVERTED, is_marian, repository_files
 from keras_transformer.errors import UserError, brief
 from keras_transformer.files import (
-    UNFINISHED,
     leftovers,
     read_json,
     remove_leftovers,
@@ -39,17 +38,9 @@ logger = logging.getLogger(__name__)
 _LONGEST_LABEL = 60  # bytes
 _CTRANSLATE2 = "ctranslate2"
 _MARIAN = "marian_files"
-# Values of `model_type` in a `config.json` of transformers -> the converter.
-_OF_MODEL_TYPE = {"marian": "marian", "m2m_100": "m2m100", "fsmt": "fsmt"}
+# The supported values of `model_type` in a `config.json` of transformers.
+_MODEL_TYPES = ("marian", "m2m_100", "fsmt")
 _SUPPORTED = "Marian, M2M-100, NLLB-200, FSMT and CTranslate2's Transformers"
-_MODEL_TYPES = {
-    "t5": "a T5",
-    "mt5": "an mT5",
-    "mbart": "an mBART",
-    "bart": "a BART",
-    "nllb-moe": "an NLLB mixture of experts",
-    "seamless_m4t": "a SeamlessM4T",
-}
 
 
 class Conversion(NamedTuple):
@@ -82,16 +73,16 @@ def as_preset(name: str | Path) -> Path:
         UserError: if there is no such folder or repository, or the model is not supported.
     """
     if str(name).startswith(HUGGING_FACE):
-        return _of_repository(str(name))
+        return _convert_repository(str(name))
     file = Path(name)
     folder = file if file.is_file() else locate(name)
-    if (converter := format_of(folder)) is None:
+    if (converter := recognize_format(folder)) is None:
         return folder
     opened = contextlib.nullcontext(folder)
-    return _convert(str(folder.resolve()), _state_of(folder), converter, opened)
+    return _convert(str(folder.resolve()), _fingerprint(folder), converter, opened)
 
 
-def _of_repository(name: str) -> Path:
+def _convert_repository(name: str) -> Path:
     try:
         # The name of the folder is the revision.
         folder = download_repository(name, [CONFIG])
@@ -102,7 +93,7 @@ def _of_repository(name: str) -> Path:
             logger.warning("%s The last conversion is used.", error)
             return known[0].path
         raise
-    converter = _MARIAN if own_files else format_of(folder, name) if has_config else None
+    converter = _MARIAN if own_files else recognize_format(folder, name) if has_config else None
     if converter is None:
         return locate(name)
     source = f"{name.partition('@')[0]}@{folder.name}"
@@ -122,15 +113,15 @@ def _downloaded(name: str, converter: str, own_files: Sequence[str]) -> Iterator
         yield download(name, parts, folder)
 
 
-def format_of(folder: Path, name: str | None = None) -> str | None:
-    """Return the name of the function of `kt.convert` that reads a model, by its files.
+def recognize_format(folder: Path, name: str | None = None) -> str | None:
+    """Return the form of a model, by its files.
 
     Args:
         folder: folder with the `config.json`, and for CTranslate2 any part of the model.
         name: the model's name in an error. Defaults to the folder.
 
     Returns:
-        A name, or None if the folder has no `config.json` of another library.
+        A key of `_converters`, or None if the folder has no `config.json` of another library.
 
     Raises:
         UserError: if the model is of an architecture that is not supported.
@@ -146,15 +137,16 @@ def format_of(folder: Path, name: str | None = None) -> str | None:
     if not isinstance(config, Mapping) or "registered_name" in config:
         return None
     if model_type := config.get("model_type"):
-        if model_type not in [*_OF_MODEL_TYPE]:
-            shown = brief(model_type).strip("'")
-            kind = _MODEL_TYPES.get(shown, f"a {shown}")
-            raise UserError(f"{name or folder} is {kind} model. Supported are {_SUPPORTED}.")
-        return _OF_MODEL_TYPE[model_type]
+        if model_type not in _MODEL_TYPES:
+            raise UserError(
+                f"{name or folder} is a model of type {brief(model_type)}. Supported are "
+                f"{_SUPPORTED}."
+            )
+        return model_type
     return _CTRANSLATE2 if has_binary or "add_source_eos" in config else None
 
 
-def _state_of(folder: Path) -> str:
+def _fingerprint(folder: Path) -> str:
     """Return a hash that changes with the files of a folder, or with a zip file."""
     paths = [folder] if folder.is_file() else folder.iterdir()
     files = sorted(path for path in paths if path.is_file())
@@ -213,7 +205,7 @@ def _card(folder: Path, source: str) -> str:
 
 
 def _converters() -> dict[str, Callable[[Path], Preset]]:
-    """Return the functions that read a folder, by the names of `format_of`.
+    """Return the functions that read a folder, by the forms of `recognize_format`.
 
     Languages are chosen later: see `Preset.in_languages`.
     """
@@ -225,7 +217,7 @@ def _converters() -> dict[str, Callable[[Path], Preset]]:
     return {
         "marian": convert_marian,
         _MARIAN: convert_marian_files,
-        "m2m100": convert_m2m100,
+        "m2m_100": convert_m2m100,
         "fsmt": fsmt,
         _CTRANSLATE2: ctranslate2,
     }
@@ -239,10 +231,10 @@ def conversions() -> list[Conversion]:
         if path.name[0] != "." and (path / CONFIG).is_file()
     ]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    return [Conversion(_source_of(path), path) for path in folders]
+    return [Conversion(_read_source(path), path) for path in folders]
 
 
-def _source_of(path: Path) -> str:
+def _read_source(path: Path) -> str:
     with contextlib.suppress(UserError, KeyError, TypeError):
         return read_json(path / TASK)["config"]["metadata"]["converted_from"]
     return ""
@@ -271,10 +263,7 @@ def select(sources: Collection[str]) -> list[Conversion]:
 
 def unfinished() -> list[Path]:
     """Return the files that killed conversions left in the user's cache."""
-    folder = user_cache() / CONVERTED
-    # Earlier versions used other names.
-    others = [x for x in folder.glob(".*") if x.is_dir() and x.suffix != UNFINISHED]
-    return sorted([*leftovers(folder), *others, *user_cache().glob(".unzipped-*")])
+    return sorted(leftovers(user_cache() / CONVERTED))
 
 
 def clear(sources: Collection[str] = ()) -> list[Conversion | Path]:

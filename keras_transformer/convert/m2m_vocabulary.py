@@ -2,7 +2,7 @@
 
 import base64
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ _LANGUAGES = {
 _NLLB_FIRST, _SPM_FIRST = ("<s>", "<pad>", "</s>", "<unk>"), 3
 _MASK = "<mask>"
 # Errors that JSON values of unexpected types lead to.
-_OF_ANOTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
+_WRONG_TYPES = (AttributeError, KeyError, TypeError, ValueError)
 
 
 class M2mVocabulary(NamedTuple):
@@ -144,7 +144,7 @@ def _read_json(folder: HFCheckpoint) -> M2mVocabulary:
         proto = folder.file(_SPM).read_bytes() if folder.has(_SPM) else sentencepiece_proto(values)
     except UserError as error:
         raise UserError(f"{folder.path}: {error}") from error
-    except _OF_ANOTHER_FORM as error:
+    except _WRONG_TYPES as error:
         raise UserError(f"{folder.path / _JSON} is damaged: {brief(error)}") from error
     if sorted(names) != [*range(len(names))]:
         raise UserError(f"{folder.path / _JSON} is damaged. Expected the ids 0, 1, 2, ...")
@@ -159,7 +159,7 @@ def _read_nllb(folder: HFCheckpoint, config: Mapping[str, Any]) -> M2mVocabulary
         special = _special_tokens(folder, config, len(names))
     except UserError:
         raise
-    except _OF_ANOTHER_FORM as error:
+    except _WRONG_TYPES as error:
         raise UserError(f"{folder.path / _CONFIG} is damaged: {brief(error)}") from error
     names += [token for token in special if token not in names]
     names += [token for token in (_MASK,) if token not in names]
@@ -176,12 +176,9 @@ def _special_tokens(folder: HFCheckpoint, config: Mapping[str, Any], size: int) 
         return after
     files = [config, folder.json(_SPECIAL) if folder.has(_SPECIAL) else {}]
     for name in ("additional_special_tokens", "extra_special_tokens"):
-        for values in files:
-            if isinstance(values.get(name), list) and values[name]:
-                tokens = values[name]
-                return [
-                    token["content"] if isinstance(token, dict) else str(token) for token in tokens
-                ]
+        for tokens in (values.get(name) for values in files):
+            if isinstance(tokens, list) and tokens:
+                return [x["content"] if isinstance(x, dict) else str(x) for x in tokens]
     raise UserError(
         f"{folder.path} does not name its languages. Expected them in {_JSON}, {_CONFIG} or "
         f"{_SPECIAL}."
@@ -247,14 +244,13 @@ def sentencepiece_proto(values: Mapping[str, Any]) -> bytes:
         raise _not_equivalent(f"a model of type {brief(kind)}", "BPE or Unigram")
     if model.get("byte_fallback"):
         raise _not_equivalent("byte_fallback", "none")
-    _check_spaces(values)
-    pieces = _unigram_pieces(model) if kind == "Unigram" else _bpe_pieces(model)
+    _validate_spaces(values)
+    if kind == "Unigram":
+        pieces = [(piece, score, NORMAL) for piece, score in model["vocab"]]
+    else:
+        pieces = _bpe_pieces(model)
     pieces = [piece for piece in pieces if piece[0] not in RESERVED]
     return _normalized(new_proto(pieces, kind.lower()), values.get("normalizer"))
-
-
-def _unigram_pieces(model: Mapping[str, Any]) -> list[tuple[str, float, int]]:
-    return [(piece, score, NORMAL) for piece, score in model["vocab"]]
 
 
 def _bpe_pieces(model: Mapping[str, Any]) -> list[tuple[str, float, int]]:
@@ -263,19 +259,11 @@ def _bpe_pieces(model: Mapping[str, Any]) -> list[tuple[str, float, int]]:
         raise _not_equivalent("fuse_unk=false", "true")
     vocabulary = model["vocab"]
     merges = [tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in model["merges"]]
-    ranks: dict[str, int] = {}
-    for rank, (left, right) in enumerate(merges):
-        ranks.setdefault(left + right, rank)
     made = [left + right for left, right in merges]
-    splits = {
-        (piece[:i], piece[i:])
-        for piece in ranks
-        for i in range(1, len(piece))
-        if piece[:i] in vocabulary and piece[i:] in vocabulary
-    }
+    ranks: dict[str, int] = {piece: rank for rank, piece in reversed([*enumerate(made)])}
     # If several pairs make a piece, their ranks must be consecutive.
-    changes = sum(a != b for a, b in itertools.pairwise(made)) + bool(made)
-    if splits != {*merges} or changes != len(ranks):
+    runs = sum(1 for _ in itertools.groupby(made))
+    if _merges(ranks, vocabulary) != {*merges} or runs != len(ranks):
         raise _not_equivalent("merges that are not all merges of its pieces", "all, piece by piece")
     return [
         # A piece of several characters that no merge makes is never found in text.
@@ -288,7 +276,13 @@ def _bpe_pieces(model: Mapping[str, Any]) -> list[tuple[str, float, int]]:
     ]
 
 
-def _check_spaces(values: Mapping[str, Any]) -> None:
+def _merges(pieces: Iterable[str], vocabulary: Container[str]) -> set[tuple[str, str]]:
+    """Return all pairs of pieces of a vocabulary that make a piece."""
+    pairs = {(piece[:i], piece[i:]) for piece in pieces for i in range(1, len(piece))}
+    return {(left, right) for left, right in pairs if left in vocabulary and right in vocabulary}
+
+
+def _validate_spaces(values: Mapping[str, Any]) -> None:
     splitter = values.get("pre_tokenizer") or {}
     is_marked = splitter.get("prepend_scheme", "always") in ("always", "first")
     if splitter.get("type") != "Metaspace" or not (

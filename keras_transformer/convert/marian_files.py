@@ -3,9 +3,11 @@
 import contextlib
 import logging
 import math
+import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -76,17 +78,16 @@ def repository_files(name: str) -> list[str]:
     return _files_to_read(x for x in list_repository(name) if "/" not in x)
 
 
-def _files_to_read(names):
+def _files_to_read(names: Iterable[str]) -> list[str]:
     """Return the names of a Marian model's files, or of one zip file, in a folder."""
     names = sorted(names)
     if CONFIG in names:  # the files of another library
         return []
     models = [name for name in names if _is_model(name)]
-    vocabularies = [name for name in names if name.endswith(".spm")]
-    if vocabularies or any(name.endswith(".npz") for name in models):
-        if models:
-            others = [name for name in names if name.endswith((".yml", ".yaml"))]
-            return [*models, *vocabularies, *others]
+    others = [name for name in names if name.endswith((".spm", ".yml", ".yaml"))]
+    is_marian = any(name.endswith((".npz", ".spm")) for name in (*models, *others))
+    if models and is_marian:
+        return [*models, *others]
     zips = [name for name in names if name.endswith(_ZIP)]
     if len(zips) > 1:  # their names end with their dates
         logger.warning("There are several zip files. %s is read.", zips[-1])
@@ -184,7 +185,7 @@ def read_yaml(text: bytes, path: Path, all_text: bool = False) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _size_of(node, {}) > _LARGEST_EXPANSION * (len(text) + 1):
+        if _expanded_size(node, {}) > _LARGEST_EXPANSION * (len(text) + 1):
             raise UserError(f"{path} is refused: its aliases stand for too many values.")
         return loader.construct_document(node)
     except UserError:
@@ -195,7 +196,7 @@ def read_yaml(text: bytes, path: Path, all_text: bool = False) -> Any:
         raise UserError(f"{path} is damaged, or not plain YAML: {reason}") from error
 
 
-def _size_of(node, sizes):
+def _expanded_size(node: Any, sizes: dict[int, float]) -> float:
     """Return the number of characters of a YAML node if each alias were written out.
 
     Args:
@@ -206,14 +207,14 @@ def _size_of(node, sizes):
         sizes[id(node)] = math.inf  # of a node that contains itself
         parts = node.value if isinstance(node.value, list) else []
         parts = [x for part in parts for x in (part if isinstance(part, tuple) else [part])]
-        sizes[id(node)] = len(node.value) + 1 + sum(_size_of(part, sizes) for part in parts)
+        sizes[id(node)] = len(node.value) + 1 + sum(_expanded_size(part, sizes) for part in parts)
     return sizes[id(node)]
 
 
 # Zip files
 
 
-def _unzip(path, folder):
+def _unzip(path: Path, folder: Path) -> None:
     """Unpack the files of a model."""
     with open_zip(path, LARGEST) as archive:
         members = [x for x in archive.infolist() if not x.is_dir()]
@@ -234,11 +235,11 @@ def _unzip(path, folder):
 # Models
 
 
-def _is_model(name):
+def _is_model(name: str) -> bool:
     return name.endswith(_MODELS) and not any(x in name.lower() for x in _OTHERS)
 
 
-def _model_file(folder, search):
+def _model_file(folder: Path, search: Mapping[str, Any]) -> Path:
     """Return the file of the model."""
     names = search.get("models") or sorted(x.name for x in folder.iterdir() if _is_model(x.name))
     if isinstance(names, str):
@@ -256,7 +257,7 @@ def _model_file(folder, search):
     return path
 
 
-def _inside(folder, name):
+def _inside(folder: Path, name: Any) -> Path:
     """Return a file of the folder that an option names, by the last part of its path."""
     name = PurePosixPath(name.replace("\\", "/")).name if isinstance(name, str) else ""
     path = folder / name
@@ -271,33 +272,37 @@ def _inside(folder, name):
     return path
 
 
-def _vocabulary_files(folder, search):
-    if names := search.get("vocabs"):
-        if not isinstance(names, list) or len(names) != 2:
-            raise UserError(
-                f"{folder / _DECODER}: unsupported `vocabs`: {brief(names)}. Expected two, of a "
-                "source and a target (models with several encoders are not supported)."
-            )
-        source, target = (_inside(folder, name) for name in names)
-        return source, target
-    names = sorted(x for x in folder.iterdir() if x.suffix in (".spm", ".yml", ".yaml"))
-    names = [x for x in names if "vocab" in x.name] or [x for x in names if x.suffix == ".spm"]
-    if len(names) == 1:
-        return names[0], names[0]
-    sides = [
-        [x for x in names if any(part in x.name for part in parts)]
-        for parts in (("src", "source"), ("trg", "tgt", "target"))
-    ]
-    if [len(side) for side in sides] != [1, 1]:
-        found = ", ".join(x.name for x in names) or "none"
+def _vocabulary_files(folder: Path, search: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Return the files of the vocabularies of source and target."""
+    names = search.get("vocabs")
+    if not names:
+        return _find_vocabularies(folder)
+    if not isinstance(names, list) or len(names) != 2:
+        raise UserError(
+            f"{folder / _DECODER}: unsupported `vocabs`: {brief(names)}. Expected two, of a "
+            "source and a target (models with several encoders are not supported)."
+        )
+    return _inside(folder, names[0]), _inside(folder, names[1])
+
+
+def _find_vocabularies(folder: Path) -> tuple[Path, Path]:
+    """Return the files of the vocabularies of a folder that does not name them."""
+    paths = sorted(x for x in folder.iterdir() if x.suffix in (".spm", ".yml", ".yaml"))
+    paths = [x for x in paths if "vocab" in x.name] or [x for x in paths if x.suffix == ".spm"]
+    if len(paths) == 1:
+        return paths[0], paths[0]
+    sources = [x for x in paths if re.search("src|source", x.name)]
+    targets = [x for x in paths if re.search("trg|tgt|target", x.name)]
+    if len(sources) != 1 or len(targets) != 1:
+        found = ", ".join(x.name for x in paths) or "none"
         raise UserError(
             f"{folder} has no {_DECODER} that names the vocabularies. Expected one vocab.spm, or "
             f"two with src and trg in their names. Received: {found}"
         )
-    return sides[0][0], sides[1][0]
+    return sources[0], targets[0]
 
 
-def _mapping(path, values):
+def _mapping(path: Path, values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{path} is damaged. Expected a mapping of options in YAML.")
     return values
@@ -309,14 +314,14 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
     with open_zip(path, LARGEST) as archive:
         for member in archive.infolist():
             with archive.open(member) as file:
-                _check_header(path, member, file)
+                _validate_header(path, member, file)
             with archive.open(member) as file:
                 name = member.filename.removesuffix(".npy")
                 arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
     return arrays
 
 
-def _check_header(path, member, file):
+def _validate_header(path: Path, member: zipfile.ZipInfo, file: Any) -> None:
     """Check that an array has the declared number of bytes, before room for it is made."""
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
@@ -366,11 +371,13 @@ def _read_bin(path: Path) -> dict[str, np.ndarray]:
             )
         values = take(size, "u1")
         if not name.endswith(_SCALES):
-            arrays[name] = _array_of(path, name, number, shape, values)
+            arrays[name] = _stored_array(path, name, number, shape, values)
     return arrays
 
 
-def _array_of(path, name, number, shape, values):
+def _stored_array(
+    path: Path, name: str, number: int, shape: list[int], values: np.ndarray
+) -> np.ndarray:
     """Return an array of a `.bin` file from its bytes, which end with padding."""
     items = math.prod(shape)
     dtype = np.dtype(_PLAIN.get(number) or _QUANTIZED.get(number) or "V")
@@ -394,7 +401,9 @@ def _array_of(path, name, number, shape, values):
     return _dequantized(path, name, array, shape, values[end : end + 4].view("<f4")[0])
 
 
-def _dequantized(path, name, array, shape, factor):
+def _dequantized(
+    path: Path, name: str, array: np.ndarray, shape: list[int], factor: float
+) -> np.ndarray:
     """Return the floats of a matrix of integers, whose factor follows them in the file."""
     if len(shape) < 2 or not array.size:
         raise UserError(

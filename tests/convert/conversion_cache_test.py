@@ -95,13 +95,9 @@ def test_half_written_conversions_are_not_read(opus, cache):
     assert [x.path for x in conversions()] == [path]
 
 
-@pytest.mark.parametrize(
-    ("model_type", "name"), [("t5", "a T5"), ("mbart", "an mBART"), ("nllb-moe", "an NLLB"),
-                             ("qwen3", "a qwen3")]
-)  # fmt: skip
-def test_another_architecture_is_named_with_what_is_supported(tmp_path, model_type, name):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    with pytest.raises(kt.UserError, match=f"is {name} .*model. Supported are Marian") as error:
+def test_another_architecture_is_named_with_the_supported_ones(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "nllb-moe"}))
+    with pytest.raises(kt.UserError, match="type 'nllb-moe'. Supported are Marian") as error:
         kt.Translator.from_preset(tmp_path)
     assert "\n" not in str(error.value)
 
@@ -193,9 +189,8 @@ def test_a_model_that_is_not_in_the_cache_is_an_error_with_the_nearest_name(opus
     assert path.is_dir()  # the other one is not deleted either
 
 
-def test_what_killed_conversions_left_is_listed_and_cleared(cache, capsys):
-    left = [cache / ".download.abc.unfinished", cache / ".download-x", cache / ".hidden-123"]
-    left += [cache.parent / ".unzipped-y"]
+def test_files_of_killed_conversions_are_listed_and_cleared(cache, capsys):
+    left = [cache / ".download.abc.unfinished", cache / ".unzipped.xyz.unfinished"]
     for folder in left:
         folder.mkdir(parents=True)
         (folder / "model.bin").write_bytes(bytes(2_000_000))
@@ -204,7 +199,7 @@ def test_what_killed_conversions_left_is_listed_and_cleared(cache, capsys):
         rows = capsys.readouterr().out.splitlines()
         assert rows == [f"(unfinished)  2.0 MB  {folder}" for folder in sorted(left)]
         main(["cache", "clear"])
-        assert capsys.readouterr().out.count("deleted") == 4
+        assert capsys.readouterr().out.count("deleted") == 2
         assert held.is_dir() and not any(folder.exists() for folder in left)
 
 
@@ -226,7 +221,6 @@ def test_each_conversion_can_be_listed_whatever_its_name(opus, tmp_path, name):
 CARDS = {
     "hub": ("---\nlicense: cc-by-4.0\n---\n# A model\n", None, "cc-by-4.0"),
     "named": ("---\nlicense: other\nlicense_name: research\n---\n", "Text\n", "research"),
-    "british": ("# A model\n\n- licence: MIT\n", None, "MIT"),
     "file": ("# A model\n", "\n# Attribution 4.0\n\nYou may\n", "Attribution 4.0"),
     "only a file": (None, "MIT License\n", "MIT License"),
 }
