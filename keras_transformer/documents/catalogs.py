@@ -3,9 +3,11 @@
 import gettext
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_transformer.data.catalog_entries import CREDITS, LETTERS, CatalogEntry, catalog_entries
+from keras_transformer.data.languages import read_table
 from keras_transformer.documents.document import TextDocument, marked
 from keras_transformer.documents.text_part import Edit, TextPart
 from keras_transformer.errors import UserError
@@ -26,25 +28,11 @@ _ESCAPED = {character: f"\\{letter}" for letter, character in LETTERS.items()}
 _CONTROL = re.compile(r'[\0-\x1f\x7f"\\]')
 _COLUMNS = 79  # of gettext's lines
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7a3]")
-# The plural forms of languages, by gettext's documentation, for catalogs that do not define them.
-_ONE, _TEN = "n%10==1 && n%100!=11 ? 0 : ", "n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2"
+# The plural forms of languages, for catalogs that do not define them.
 _RULES = {
-    "nplurals=1; plural=0;": "id ja km ko lo ms my th vi zh",
-    "nplurals=2; plural=(n != 1);": (
-        "af az bg bn ca da de el en eo es et eu fi fo gl gu he hi hu hy is it ka kk kn ky ml mn mr "
-        "nb ne nl nn no or pa ps pt si sq sv sw ta te tr ug ur uz"
-    ),
-    "nplurals=2; plural=(n > 1);": "am fa fr oc pt_br zu",
-    f"nplurals=3; plural=({_ONE}{_TEN});": "be bs hr ru sr uk",
-    f"nplurals=3; plural=(n==1 ? 0 : {_TEN});": "pl",
-    "nplurals=3; plural=(n==1 ? 0 : n>=2 && n<=4 ? 1 : 2);": "cs sk",
-    f"nplurals=3; plural=({_ONE}n%10>=2 && (n%100<10 || n%100>=20) ? 1 : 2);": "lt",
-    f"nplurals=3; plural=({_ONE}n!=0 ? 1 : 2);": "lv",
-    "nplurals=3; plural=(n==1 ? 0 : n==0 || (n%100>0 && n%100<20) ? 1 : 2);": "ro",
-    "nplurals=3; plural=(n==1 ? 0 : n==2 ? 1 : 2);": "ga",
-    "nplurals=4; plural=(n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3);": "sl",
-    "nplurals=6; plural=(n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 "
-    "? 4 : 5);": "ar",
+    language: rule
+    for rule, languages in read_table(Path(__file__).with_name("plural_forms.tsv"))
+    for language in languages.split()
 }
 
 
@@ -176,9 +164,8 @@ class _CatalogPart(TextPart):
         if (found := _FORMS.search(header)) and self._forms(found[0]):
             return found[0]
         language = self.target_lang or self.language or ""
-        codes = {re.sub(r"[@.].*", "", language).replace("-", "_").lower(), language_code(language)}
-        rules = (rule for rule, languages in _RULES.items() if codes & {*languages.split()})
-        return next(rules, "")
+        own = re.sub(r"[@.].*", "", language).replace("-", "_").lower()
+        return _RULES.get(own) or _RULES.get(language_code(language), "")
 
     def _forms(self, rule: str) -> list[int] | None:
         """Return for each plural form whether it is for the plural (1) or the singular (0)."""

@@ -74,7 +74,7 @@ def find(
     return merged
 
 
-def tag_of(raw: str) -> tuple[str, str] | None:
+def tag_kind(raw: str) -> tuple[str, str] | None:
     """Return the kind of a tag, and its name; or None for another string.
 
     The kind is the kind of a `Span`, or `"empty"` for a tag such as `<x/>`.

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import accumulate, chain, pairwise, zip_longest
 from typing import Any
 
-from keras_transformer.protection.patterns import tag_of
+from keras_transformer.protection.patterns import tag_kind
 from keras_transformer.protection.spans import MarkedText
 
 # A skeleton has one of these letters for each piece, and the text between the pieces.
@@ -87,7 +87,7 @@ def joined(parts: Iterable[str | MarkedText], is_wrapped: bool = False) -> Marke
     return MarkedText("".join(texts), tuple(spans), is_wrapped)
 
 
-def skeleton_of(texts: Iterable[str], letters: Iterable[str]) -> str:
+def text_skeleton(texts: Iterable[str], letters: Iterable[str]) -> str:
     """Return texts with letters between them."""
     return "".join(chain(*zip_longest(texts, letters, fillvalue="")))
 
@@ -152,7 +152,7 @@ def _of_span(span) -> Piece:
 
 
 def _of_text(text: str, lacked: str) -> Piece:
-    kind, name = tag_of(text) or ("separator" if text[0] in lacked else "placeholder", "")
+    kind, name = tag_kind(text) or ("separator" if text[0] in lacked else "placeholder", "")
     separates = kind not in ("placeholder", "mark")
     is_replaceable = kind in ("placeholder", "empty")
     return Piece(text, _KINDS.get(kind, EMPTY), name, False, separates, is_replaceable)

@@ -14,8 +14,8 @@ from keras_transformer.protection.pieces import (
     Piece,
     joined,
     merged,
-    skeleton_of,
     taken,
+    text_skeleton,
     without_pieces,
 )
 from keras_transformer.protection.placement import (
@@ -149,7 +149,7 @@ def protect(
         piece.letter = symbol
     letters, pieces = _also_in(source.found if source else None, pieces)
     replaced = [piece for piece in pieces if piece.letter in SYMBOLS]
-    skeleton = skeleton_of(texts, letters)
+    skeleton = text_skeleton(texts, letters)
     skeleton, others = merged(skeleton, [x for x in pieces if x.letter not in SYMBOLS])
     return Protected(without_pieces(skeleton, others), marked, others, replaced, pieces)
 

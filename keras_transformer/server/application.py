@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from keras_transformer.decoding.batched_search import before_batch
 from keras_transformer.documents.file_translation import FORMATS
-from keras_transformer.documents.html import html_part
+from keras_transformer.documents.html_document import html_part
 from keras_transformer.errors import UserError
 from keras_transformer.server import parameters
 from keras_transformer.server.detection import Detected, language_names

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from keras_transformer.documents import read_document
 from keras_transformer.documents.document import byte_order_mark
-from keras_transformer.documents.html import declared_encoding, html_part, xhtml_part
+from keras_transformer.documents.html_document import declared_encoding, html_part, xhtml_part
 from keras_transformer.documents.html_events import html_events
 from keras_transformer.errors import UserError
 from keras_transformer.protection.spans import MarkedText
