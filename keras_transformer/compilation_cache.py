@@ -106,7 +106,7 @@ def _keep_of_jax(folder):
 def _delete_oldest(folder, most_bytes):
     """Delete the files that were unused for the longest time, until the size limit is met.
 
-    (JAX does this itself if `filelock` is installed, which is optional.)
+    (JAX's own limit fails on folders whose files were kept without a limit.)
     """
     files = []
     for path in folder.rglob("*"):  # XLA keeps programs for GPUs in subfolders.

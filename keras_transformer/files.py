@@ -14,24 +14,21 @@ import struct
 import sys
 import tempfile
 import time
-import weakref
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
+
+import platformdirs
+from filelock import FileLock
 
 from keras_transformer.errors import UserError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
 UNFINISHED = ".unfinished"
 """The end of the names of temporary folders, which begin with "."."""
-_OLD = "old"
+_OLD, _LOCK = "old", ".lock"
 _DAY = 24 * 60 * 60  # seconds
 # The error that a damaged zip file raises depends on its damage.
 _ZIP_DAMAGES = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error)
@@ -277,9 +274,9 @@ def leftovers(folder: str | PathLike) -> list[Path]:
     found = []
     for left in Path(folder).glob(f".*{UNFINISHED}"):
         try:
-            with _hold(left, for_sure=True):
+            with _held(left):
                 found.append(left)
-        except BlockingIOError:  # another process holds it
+        except TimeoutError:  # another process holds it
             continue
         except OSError:
             found += [left] if _is_old(left) else []
@@ -301,14 +298,15 @@ def remove_leftovers(folder: str | PathLike) -> None:
     the second move is completed.
     """
     for left in [*Path(folder).glob(f".*{UNFINISHED}"), *Path(folder).glob(f"*/.*{UNFINISHED}")]:
-        with contextlib.suppress(OSError), _hold(left, for_sure=True):
-            _complete_move(left)
+        with contextlib.suppress(OSError):
+            with _held(left):
+                _complete_move(left)
             shutil.rmtree(left)
 
 
 def _complete_move(left):
     """Complete the second of the two moves that replace a folder."""
-    new = [part for part in left.iterdir() if part.name != _OLD]
+    new = [part for part in left.iterdir() if part.name not in (_OLD, _LOCK)]
     if len(new) != 1 or not (left / _OLD).exists():
         return
     name = left.name[1:].removesuffix(UNFINISHED).rpartition(".")[0]
@@ -365,7 +363,9 @@ def _temporary_folder(place):
             raise
         folder = _new_folder(place, place)
     try:
-        with _hold(folder):
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):  # a file system without locks
+                stack.enter_context(_held(folder))
             yield folder
     finally:
         # If a folder was moved aside and could not be moved back, this is its only copy.
@@ -451,74 +451,39 @@ def _set_modes(new, place, folder):
             part.chmod(wanted)
 
 
-class FolderLock:
-    """A lock on a folder, held by a process until it is released or no longer referenced.
+def lock_folder(folder: str | PathLike) -> FileLock:
+    """Lock a folder for this process, and return the lock.
 
-    It is also released when the process ends, in any way.
-
-    If the file system or Windows has no locks, nothing is locked.
+    The lock is held until it is released or no longer referenced, or the process ends in any way.
+    A process may lock a folder again: a training may follow another, whose objects still exist.
+    Nothing is locked on a file system without locks.
 
     Args:
         folder: the folder, which is made if it does not exist. A file `.lock` remains in it.
 
     Raises:
-        BlockingIOError: if another process holds the lock.
+        TimeoutError: if another process holds the lock.
         OSError: if the folder cannot be made or written to.
     """
-
-    _held: ClassVar = weakref.WeakValueDictionary()
-
-    def __new__(cls, folder: str | PathLike) -> "FolderLock":
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        name = os.path.realpath(folder)
-        # A training may follow another in the same process, whose objects still exist.
-        if (lock := cls._held.get(name)) is not None and lock._handle is not None:
-            return lock
-        lock = super().__new__(cls)
-        # Lock a file instead of the folder: network file systems lock only files that are open for
-        # writing.
-        lock._handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-        _lock(lock._handle)
-        cls._held[name] = lock
-        return lock
-
-    def release(self) -> None:
-        """Release the lock."""
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle is not None:
-            os.close(handle)
-
-    __del__ = release
-
-
-@contextlib.contextmanager
-def _hold(folder, for_sure=False):
-    """Lock a temporary folder during the block; raise an `OSError` if another process holds it.
-
-    If the file system has no locks, continue without one, or with `for_sure` raise an error too.
-    """
-    if fcntl is None:  # Windows cannot open folders either.
-        if for_sure:
-            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
+    folder = Path(os.path.realpath(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / _LOCK, timeout=0, is_singleton=True, thread_local=False)
     try:
-        _lock(handle, for_sure)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle, for_sure=False):
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock.is_locked:
+            lock.acquire()
     except OSError as error:
-        if for_sure or isinstance(error, BlockingIOError):
+        if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
             raise
+    return lock
+
+
+def _held(folder: Path) -> FileLock:
+    """Return a lock on a temporary folder, for a `with` block.
+
+    The block raises a `TimeoutError` if another process holds the lock, and another `OSError` on a
+    file system without locks.
+    """
+    return FileLock(folder / _LOCK, timeout=0, fallback_to_soft=False)
 
 
 def _to_disk(path):
@@ -530,9 +495,9 @@ def _to_disk(path):
 
 
 def _sync(path):
-    if fcntl is None and path.is_dir():
+    if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders.
-    handle = os.open(path, os.O_RDONLY if fcntl else os.O_RDWR)
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -542,9 +507,6 @@ def _sync(path):
 def user_cache() -> Path:
     """Return this package's folder in the user's cache, which need not exist.
 
-    `XDG_CACHE_HOME` in the environment names another cache than `~/.cache`.
+    On Linux it is `~/.cache/keras-transformer`, or in the cache that `XDG_CACHE_HOME` names.
     """
-    caches = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification requires that relative paths are ignored.
-    caches = Path(caches) if os.path.isabs(caches) else Path("~/.cache").expanduser()
-    return caches / "keras-transformer"
+    return platformdirs.user_cache_path("keras-transformer", appauthor=False)

@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -7,16 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from keras_transformer import files
 from keras_transformer.errors import UserError
 from keras_transformer.files import (
     FolderKind,
-    FolderLock,
     atomic_write,
     atomic_write_folder,
     check_writable,
     leftovers,
+    lock_folder,
     read_json,
     remove_leftovers,
     sibling_path,
@@ -542,15 +544,15 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
     def no_locks(handle, operation):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     with atomic_write(tmp_path / "result") as new:
         new.write_text("new")
         remove_leftovers(tmp_path)  # they may be another process's, which is writing them
     assert read(tmp_path / "result") == "new" and len(names(tmp_path)) == 2
+    lock_folder(tmp_path)  # not an error
 
 
-def test_without_locks_no_temporary_folder_is_taken_for_a_leftover(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "fcntl", None)  # as on Windows
+def test_a_folder_that_is_being_written_is_not_a_leftover(tmp_path):
     with atomic_write(tmp_path / "result") as new:
         new.write_text("new")
         assert leftovers(tmp_path) == []
@@ -580,7 +582,7 @@ LOCKS = """
 import os, runpy, sys, types
 sys.modules["keras_transformer"] = package = types.ModuleType("keras_transformer")
 package.__path__ = [os.path.dirname({module!r})]
-lock = runpy.run_path({module!r})["FolderLock"]({path!r})
+lock = runpy.run_path({module!r})["lock_folder"]({path!r})
 print("locked", flush=True)
 input()
 """
@@ -592,32 +594,29 @@ def test_a_locked_folder_is_free_once_its_process_is_killed(tmp_path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
         assert process.stdout.readline() == b"locked\n"
-        with pytest.raises(BlockingIOError):
-            FolderLock(path)
+        with pytest.raises(TimeoutError):
+            lock_folder(path)
         process.kill()
-    FolderLock(path).release()
+    lock_folder(path).release()
 
 
 def other_process_can_lock(folder):
-    handle = os.open(folder / ".lock", os.O_RDWR)  # Another open file, as another process has.
     try:
-        files.fcntl.flock(handle, files.fcntl.LOCK_EX | files.fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
+        with FileLock(folder / ".lock", timeout=0):  # another open file, as in another process
+            return True
+    except TimeoutError:
         return False
-    finally:
-        os.close(handle)
 
 
 def test_a_process_may_lock_a_folder_again(tmp_path):
-    first = FolderLock(tmp_path / "run")
+    first = lock_folder(tmp_path / "run")
     (tmp_path / "link").symlink_to("run")
-    again = FolderLock(tmp_path / "link")
+    again = lock_folder(tmp_path / "link")
     del first
     assert not other_process_can_lock(tmp_path / "run")
     del again
     assert other_process_can_lock(tmp_path / "run")
-    lock = FolderLock(tmp_path / "run")
+    lock = lock_folder(tmp_path / "run")
     lock.release()
     assert other_process_can_lock(tmp_path / "run")
 

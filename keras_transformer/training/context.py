@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_transformer.errors import UserError
-from keras_transformer.files import FolderLock, remove_leftovers
+from keras_transformer.files import lock_folder, remove_leftovers
 from keras_transformer.option_fields import fine_tuned_defaults, fixed_settings
 from keras_transformer.training.distribution import Devices, use_devices
 from keras_transformer.training.processes import Processes
@@ -32,7 +32,7 @@ class TrainingContext:
             record them.
         few_shapes_first: whether the first epochs use few batch shapes.
         began: the start of this process, as `time.time()`.
-        lock: the `FolderLock` of process 0, which keeps other trainings out of the folder.
+        lock: the lock of process 0, which keeps other trainings out of the folder.
     """
 
     options: Any
@@ -41,7 +41,7 @@ class TrainingContext:
     settings: dict[str, Any]
     few_shapes_first: bool
     began: float
-    lock: FolderLock | None = dataclasses.field(default=None, repr=False, compare=False)
+    lock: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def folder(self) -> Path:
@@ -168,8 +168,8 @@ def _lock(folder):
     if folder.exists() and not folder.is_dir():
         raise UserError(f"`output_dir` must be a folder. Received: the file {folder}")
     try:
-        return FolderLock(folder)
-    except BlockingIOError as error:
+        return lock_folder(folder)
+    except TimeoutError as error:
         raise UserError(
             f"Another training is running in {folder}. Wait until it has ended, or pass another "
             "`output_dir`."
