@@ -1,4 +1,4 @@
-"""Measure the precision and recall of each signal of `Translator.check`, on faults that are made.
+"""Measure the precision and recall of `Translator.check_translations`, on faults that are made.
 
     python -m benchmarks.translation_checks --data-dir data multi30k_en_de tatoeba_en_de
 
@@ -54,7 +54,7 @@ def main():
         found += [
             (model, half, fault, {finding.kind for finding in check.findings})
             for (half, fault, *_), check in zip(
-                made, translator.check([x[2] for x in made], [x[3] for x in made])
+                made, translator.check_translations([x[2] for x in made], [x[3] for x in made])
             )
         ]
     if options.models:

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from keras_transformer.data.sentencepiece_model import reordered_proto
 from keras_transformer.data.text_lines import without_breaks
@@ -18,41 +18,6 @@ if TYPE_CHECKING:
     from keras_transformer.data.moses_tokenizer import MosesTokenizer
 
 _SPACE = "▁"  # SentencePiece's mark before a word
-
-
-class SourceCheck(NamedTuple):
-    """The parts of a text that a model reads."""
-
-    is_cut: bool
-    """Whether a sentence of the text is longer than `max_source_length`, and is cut."""
-    is_unknown: bool
-    """Whether the vocabulary contains no token of the text."""
-    has_unknown: bool = False
-    """Whether the vocabulary lacks some of its characters."""
-    num_sentences: int = 1
-    """The number of parts that are translated one by one."""
-    is_divided: bool = False
-    """Whether a sentence is longer than those of the training, and is divided into parts."""
-    unknown: str = ""
-    """The characters that the vocabulary lacks, without those that are copied."""
-
-    @classmethod
-    def of_text(cls, checks: Sequence[Self], is_divided: bool, unknown: str = "") -> Self:
-        """Combine the checks of a text's sentences.
-
-        Args:
-            checks: list of `SourceCheck`.
-            is_divided: see the attribute.
-            unknown: see the attribute.
-        """
-        return cls(
-            any(check.is_cut for check in checks),
-            bool(checks) and all(check.is_unknown for check in checks),
-            any(check.has_unknown for check in checks),
-            len(checks),
-            is_divided,
-            unknown,
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,24 +257,6 @@ class TranslationPreprocessor:
         """
         texts = self.tokenizer.decode([ids[len(self.target_prefix) :] for ids in outputs])
         return [without_breaks(text, source) for text in texts]
-
-    def check_source_ids(
-        self, token_ids: Iterable[list[int]], max_length: int | None = None
-    ) -> list[SourceCheck]:
-        """Return which parts of sentences a model does not read.
-
-        Args:
-            token_ids: the result of `token_ids`.
-            max_length: as for `encode_sources`.
-
-        Returns:
-            A list of `SourceCheck`.
-        """
-        room, is_unknown = self.room(max_length), self.source_tokenizer.is_unknown
-        return [
-            SourceCheck(room is not None and len(ids) > room, is_unknown(ids), UNKNOWN_ID in ids)
-            for ids in token_ids
-        ]
 
     def source_encoder(self) -> Any:
         """Return the tokenizer of the sources with the prefix, to build a `TokenStore` with."""

@@ -335,15 +335,15 @@ def _prepared(translate: Any, units: Sequence[Any], checks: list[Any]) -> Sequen
     """Prepare units, if the translator can, and collect their checks."""
     if hasattr(translate, "prepare"):
         units = translate.prepare(units, same_ends=True)
-        checks += [unit.check for unit in units]
+        checks += [(unit.is_cut, unit.unknown) for unit in units]
     return units
 
 
 def _remarks(checks: Sequence[Any]) -> Iterator[str]:
     """Yield what a model does not read of the texts with these checks."""
-    if num_cut := sum(check.is_cut for check in checks):
+    if num_cut := sum(is_cut for is_cut, _ in checks):
         yield f"cut to the longest text that the model reads (texts: {num_cut:,})"
-    if unknown := [check.unknown for check in checks if check.unknown]:
+    if unknown := [letters for _, letters in checks if letters]:
         letters = [letter for letter, _ in Counter("".join(unknown)).most_common()]
         shown = "".join(letters[:_MOST_SHOWN]) + "..." * (len(letters) > _MOST_SHOWN)
         yield f"not in the vocabulary: {shown} (texts: {len(unknown):,})"

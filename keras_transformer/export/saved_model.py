@@ -23,7 +23,7 @@ from keras_transformer.reserved_ids import END_ID, PAD_ID
 # white space is smaller.
 WHITE_SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 
-# The lines of `translation.texts`, likewise.
+# The lines of `translation.preparation`, likewise.
 _LINE_BREAK = r"(\r\n|[\n\v\f\r\x1c-\x1e\x{85}\x{2028}\x{2029}])"
 _BULLET = rf"(?:{WHITE_SPACE}(?:[-*+•◦▪‣·–—]|\(?(?:\d{{1,3}}|[a-z])\)){WHITE_SPACE[:-1]}+)?"
 _LINE_END = b"\xff"  # in no text, which is UTF-8
@@ -154,7 +154,7 @@ def _translation_module(
         lines = _lines(text)
         before, sentences, after = _without_edges(lines.flat_values)
         translations, scores = search_texts(sentences, 1, _numbers(lines))
-        # A line without letters stays as it is: see `translation.texts`.
+        # A line without letters stays as it is: see `translation.preparation`.
         has_letter = tf.strings.regex_full_match(sentences, r"(?s).*\pL.*")
         translations = tf.where(has_letter, translations[:, 0], sentences)
         joined = lines.with_flat_values(tf.strings.join([before, translations, after]))

@@ -46,7 +46,7 @@ from keras_transformer.presets.format import Preset
 from keras_transformer.presets.location import TAG_DICTIONARY
 from keras_transformer.progress import messages_shown, spinner
 from keras_transformer.reserved_ids import END_ID
-from keras_transformer.tasks.task import Task, check_has_tokens, check_is_no_string
+from keras_transformer.tasks.task import Task, validate_has_tokens, validate_is_list
 from keras_transformer.validation import check_choice
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ class ConstituencyParser(Task):
             An iterator of `Parse`, in the same order: the best parse of each sentence, or the
             consensus, depending on `decision`. The best parse has the next best ones as `others`.
         """
-        check_is_no_string(sentences, "parsed")
+        validate_is_list(sentences, "parsed")
         total = len(sentences) if isinstance(sentences, Sized) else None
         windows = self._search_windows(in_windows(sentences), num_results, total)
         return itertools.chain.from_iterable(windows)
@@ -363,7 +363,7 @@ class ConstituencyParser(Task):
         Raises:
             UserError: if the model was trained without a tagger.
         """
-        check_is_no_string(sentences, "tagged")
+        validate_is_list(sentences, "tagged")
         windows = search_stream(
             self.model,
             ([read_words(x, self.word_tokenizer) for x in w] for w in in_windows(sentences)),
@@ -418,7 +418,7 @@ class ConstituencyParser(Task):
             UserError: if it is not a sentence, has no words, or is longer than `max_source_length`.
         """
         (token_ids,) = self._encode([read_words(sentence, self.word_tokenizer)])
-        check_has_tokens(sentence, token_ids)
+        validate_has_tokens(sentence, token_ids)
         return token_ids
 
     def search_sentence(
@@ -452,17 +452,6 @@ class ConstituencyParser(Task):
         """
         _, symbols = self.symbols.linearization.linearize(tree)
         return [*self.symbols.encode([" ".join(symbols)])[0], END_ID]
-
-    def output_tokens(self, token_ids: Iterable[int]) -> list[str]:
-        """Return the symbols of ids, and `</s>` for the end token.
-
-        Args:
-            token_ids: iterable of ids, without padding.
-
-        Returns:
-            A list of strings.
-        """
-        return self.tokenizer.ids_to_tokens(token_ids)
 
     def tree_of(self, sentence: Sentence, token_ids: Sequence[int]) -> "Tree":
         """Return the tree over a sentence's words from the ids of an output, repaired if necessary.

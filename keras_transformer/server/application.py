@@ -31,8 +31,7 @@ from keras_transformer.server.translated_files import (
     safe_name,
     translate_upload,
 )
-from keras_transformer.translation.checks import check_pairs
-from keras_transformer.translation.translator import Translator, best_of
+from keras_transformer.translation.translator import Translator, best_result
 
 _Direction = tuple[Translator | None, Detected, str]
 _PAGE = Path(__file__).with_name("page.html")
@@ -247,7 +246,7 @@ class _Server:
         # All alternatives are searched for, so that a number has no program of its own on JAX.
         wanted = 1 if num_results == 1 else self._most_results
         found: Answer = await self._scheduler.translate(translator, texts, wanted)
-        best = [best_of(results)[0] for results in found.results]
+        best = [best_result(results)[0] for results in found.results]
         others = [dict.fromkeys(text for text, _ in x[:num_results]) for x in found.results]
         warnings = []
         if with_warnings:
@@ -308,10 +307,10 @@ def _explanation(translator: Translator, sentence: str) -> str:
 
 
 def _warnings(translator: Translator, answer: Answer, best: list[str]) -> list[list[str]]:
-    """Return the messages of `Translator.check` for each text, and what the model did not read."""
+    """Return the messages of the checks of each text, and of the parts that were not read."""
     few_shapes = keras.backend.backend() == "jax"
     sources = [str(text.source) for text in answer.prepared]
-    checks = check_pairs(translator, sources, best, few_shapes)
+    checks = translator.check_translations(sources, best, few_shapes=few_shapes)
     return [[finding.message for finding in check.findings] for check in checks]
 
 

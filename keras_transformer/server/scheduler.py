@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from keras_transformer.decoding.batched_search import before_batch
 from keras_transformer.errors import UserError
 from keras_transformer.server.parameters import check_count
-from keras_transformer.translation.texts import PreparedText
+from keras_transformer.translation.prepared_text import PreparedText
 from keras_transformer.translation.translator import Translator
 
 _LETTERS_PER_TOKEN = 4  # in English; a language with fewer fills several batches of a search
@@ -295,7 +295,7 @@ class Scheduler:
         """Return the prepared texts of a job, or why they are not translated."""
         try:
             prepared = job.translator.prepare(job.texts, same_ends=True)
-            count = sum(text.num_sentences for text in prepared)
+            count = sum(len(text.token_ids) for text in prepared)
             check_count(count, self._max_sentences, "sentences")
         except Exception as error:
             return error

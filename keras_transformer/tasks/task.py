@@ -207,6 +207,14 @@ class Task:
             )
         return run(self.search, self.model, token_ids, num_results, constraints)
 
+    def output_tokens(self, token_ids: Iterable[int]) -> list[str]:
+        """Return the tokens of an output, as the vocabulary spells them.
+
+        Args:
+            token_ids: iterable of ids, without padding.
+        """
+        return self.tokenizer.ids_to_tokens(token_ids)
+
     def source_limit(self) -> int | None:
         """Return the largest number of tokens of a source, including its end token, or None.
 
@@ -230,7 +238,7 @@ class Task:
         return min(self.preprocessor.max_source_length or room, room)
 
 
-def check_is_no_string(sentences: Any, verb: str) -> None:
+def validate_is_list(sentences: Any, verb: str) -> None:
     """Raise a `UserError` if a string, or what is no list, stands for a list of sentences."""
     if not isinstance(sentences, Iterable):
         check_strings("sentences", sentences)
@@ -241,13 +249,13 @@ def check_is_no_string(sentences: Any, verb: str) -> None:
         )
 
 
-def check_is_sentence(sentence: Any) -> None:
+def validate_sentence(sentence: Any) -> None:
     """Raise a `UserError` if a sentence is not a string."""
     if not isinstance(sentence, str):
         raise UserError(f"`sentence` must be a string. Received: sentence={sentence!r}")
 
 
-def check_has_tokens(sentence: Any, token_ids: Sequence[int]) -> None:
+def validate_has_tokens(sentence: Any, token_ids: Sequence[int]) -> None:
     """Raise a `UserError` if a sentence has no token ids to search with."""
     if not token_ids:
         raise UserError(

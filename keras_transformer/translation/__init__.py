@@ -1,6 +1,7 @@
 """Translation, text in and text out: `kt.translation`.
 
-- `TranslationScore`, `TranslationCheck`: the results of `Translator.score` and `Translator.check`.
+- `TranslationScore`, `TranslationCheck`: the results of `Translator.score` and
+  `Translator.check_translations`.
 - `TranslatorTrainingOptions`, `TranslatorVocabularyOptions`: the options of a training.
 """
 

@@ -18,8 +18,8 @@ from keras_transformer.data.language_selection import validate_selected
 from keras_transformer.data.preprocessor import TranslationPreprocessor
 from keras_transformer.data.text_lines import in_windows, split_sentences
 from keras_transformer.evaluation import placeholders
+from keras_transformer.translation.preparation import tags_and_texts
 from keras_transformer.translation.scoring import teacher_forced
-from keras_transformer.translation.texts import tags_and_texts
 from keras_transformer.validation import check_one_per_source, check_strings
 
 if TYPE_CHECKING:
@@ -104,21 +104,21 @@ def count_findings(checks: Iterable[TranslationCheck]) -> dict[str, int]:
     return {"any": sum(map(bool, kinds)), **counts}
 
 
-def check_pairs(
+def check_translations(
     translator: "Translator",
     sources: Iterable[str],
     translations: Iterable[str],
+    split: str | None,
     few_shapes: bool = False,
-    split: str | None = "preset",
 ) -> list[TranslationCheck]:
-    """Return the result of `Translator.check`.
+    """Return the result of `Translator.check_translations`.
 
     Args:
         translator: a `Translator`.
         sources: list of strings.
         translations: list of strings.
+        split: as for `Translator.check_translations`.
         few_shapes: as in `teacher_forced`.
-        split: as for `Translator.check`.
     """
     sources = check_strings("sources", sources)
     translations = check_strings("translations", translations)

@@ -1,15 +1,12 @@
 import copy
-import itertools
 import logging
 import math
 import re
-import reprlib
-import sys
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self, get_args, overload
 
 import numpy as np
 from keras import ops
@@ -21,8 +18,8 @@ from keras_transformer.data.language_selection import (
     validate_selected,
 )
 from keras_transformer.data.languages import LanguageVotes
-from keras_transformer.data.preprocessor import SourceCheck, TranslationPreprocessor
-from keras_transformer.data.text_lines import in_windows, without_surrogates
+from keras_transformer.data.preprocessor import TranslationPreprocessor
+from keras_transformer.data.text_lines import in_windows
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.decoding.batched_search import search_stream
 from keras_transformer.decoding.constraints import Constraint, ForcedPrefix
@@ -35,38 +32,25 @@ from keras_transformer.protection.patterns import compiled
 from keras_transformer.protection.spans import MarkedText
 from keras_transformer.tasks.task import (
     Task,
-    check_has_tokens,
-    check_is_no_string,
-    check_is_sentence,
+    validate_has_tokens,
+    validate_is_list,
+    validate_sentence,
 )
-from keras_transformer.translation.checks import TranslationCheck, check_pairs
-from keras_transformer.translation.scoring import TranslationScore, score_pairs
-from keras_transformer.translation.texts import (
+from keras_transformer.translation.checks import TranslationCheck, check_translations
+from keras_transformer.translation.preparation import (
     Markup,
-    PreparedText,
-    check_markup,
-    check_split,
     prepare_texts,
-    read_text,
-    with_same_end,
+    prepare_windows,
+    read_pairs,
+    validate_split,
 )
-from keras_transformer.translation.word_links import word_links
-from keras_transformer.untranslated import SYMBOLS
-from keras_transformer.validation import check_strings, positive_integer
+from keras_transformer.translation.prepared_text import PreparedText, Sentence, assemble
+from keras_transformer.translation.scoring import TranslationScore, score_pairs
+from keras_transformer.validation import check_choice, check_strings, positive_integer
 
 logger = logging.getLogger(__name__)
 
-_MOST_NAMED, _MOST_SHOWN = 5, 20  # sources and characters in a message
 _OF_PRESET = "preset"
-# A reserved symbol, with white space that is not needed without it.
-_SYMBOL = re.compile(rf"[{''.join(SYMBOLS)}]\s|\s?[{''.join(SYMBOLS)}]")
-
-
-class _Sentence(NamedTuple):
-    text: str
-    token_ids: list[int]
-    number: int  # of the text, and of the sentence in it
-    same_end: bool
 
 
 class Translator(Task):
@@ -126,8 +110,11 @@ class Translator(Task):
     kept_patterns: tuple[re.Pattern[str], ...] = ()
 
     preprocessor_options = (
-        *("source_tokenizer", "source_prefix", "target_prefix"),
-        *("source_end", "max_source_length"),
+        "source_tokenizer",
+        "source_prefix",
+        "target_prefix",
+        "source_end",
+        "max_source_length",
     )
 
     def __init__(
@@ -146,55 +133,269 @@ class Translator(Task):
         """The tokenizer of sources."""
         return self.preprocessor.source_tokenizer
 
-    @classmethod
-    def train(
-        cls, train: Any, val: Any, test: Any = None, *, verbose: bool = True, **options: Any
-    ) -> Self:
-        """Train a translator: vocabulary, model, checkpoints, average and preset (section 5).
+    @overload
+    def __call__(
+        self,
+        texts: str,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        split: str | None = _OF_PRESET,
+        markup: Markup | None = None,
+        protect: Iterable[str] = (),
+    ) -> str: ...
 
-        ```python
-        train = kt.data.ParallelText.from_files("train.en", "train.de")
-        val = kt.data.ParallelText.from_files("val.en", "val.de")
-        translator = kt.Translator.train(train, val, steps=8000, output_dir="runs/x")
-        ```
+    @overload
+    def __call__(
+        self,
+        texts: Iterable[str],
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        split: str | None = _OF_PRESET,
+        markup: Markup | None = None,
+        protect: Iterable[str] = (),
+    ) -> list[str]: ...
 
-        Seeds and devices that it sets are the whole process's.
+    def __call__(
+        self,
+        texts: str | Iterable[str],
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        split: str | None = _OF_PRESET,
+        markup: Markup | None = None,
+        protect: Iterable[str] = (),
+    ) -> str | list[str]:
+        """Translate a text, or a list of texts.
 
         Args:
-            train: `kt.data.ParallelText` to train on, or a `kt.data.Mixture` of several. Also any
-                list of pairs of strings: the languages are then "source" and "target".
-            val: likewise, to validate on. If it is a `kt.data.TaggedText`, the translator puts
-                these tags before each source: see `tagged`.
-            test: likewise, to score at the end, for `results.json` and the model card.
-            verbose: whether to show the progress and, at the end, the scores. On a terminal and in
-                a notebook, a bar shows the interval, the updates, the loss and the time left.
-                Elsewhere lines are logged, each minute and at the end of each interval. They are
-                printed on standard error if the program has no `logging` handler.
-            **options: the options of `kt.translation.TranslatorTrainingOptions` by their names,
-                such as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and
-                `seed`, with the recipe's defaults. Those used most:
-                `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
-                preset. It must be given.
-                `resume`: whether to resume from the newest checkpoint in that folder, exactly;
-                without one the training starts.
-                `overwrite`: whether to start again, and replace an earlier training there.
+            texts: a string, or a list of strings.
+            source_lang: the language to translate from, for a model with several. Defaults to the
+                translator's own.
+            target_lang: the language to translate into: see `in_languages`.
+            split: `"sentences"`, `"lines"` or None: see the class.
+            markup: `"html"` or `"markdown"`: see `protecting`. Defaults to the translator's own.
+            protect: list of regular expressions of further parts to keep, or of names of sets of
+                them: see `protecting`.
 
         Returns:
-            A `Translator` with the trained model.
+            The translation of a string, or the list of translations, in the same order.
+        """
+        if isinstance(texts, str):
+            return self([texts], source_lang, target_lang, split, markup, protect)[0]
+        translator = self.in_languages(source_lang, target_lang)
+        if markup is not None or protect:
+            patterns = protect or self.kept_patterns
+            translator = translator.protecting(markup or self.markup, patterns)
+        return [translation for translation, _ in translator.translate(texts, split)]
+
+    def translate(
+        self, texts: Iterable[str], split: str | None = _OF_PRESET
+    ) -> Iterator[tuple[str, float]]:
+        """Translate a stream of any length, with a few thousand texts in memory at a time.
+
+        A terminal shows progress from the fifth second on. Elsewhere it is logged each minute.
+
+        Args:
+            texts: iterable of strings.
+            split: `"sentences"`, `"lines"` or None: see the class.
+
+        Returns:
+            An iterator of pairs (translation, score) in the same order, with the score of the
+            search, or the sum of the scores of a text's sentences. If the search finds no output,
+            for example because of constraints, the translation is empty and the score is minus
+            infinity.
+        """
+        return (best_result(results) for results in self.n_best(texts, 1, split))
+
+    def n_best(
+        self, texts: Iterable[str], num_results: int, split: str | None = _OF_PRESET
+    ) -> Iterator[list[tuple[str, float]]]:
+        """Translate a stream, with several translations of each text.
+
+        Args:
+            texts: iterable of strings.
+            num_results: the number of translations per text, at most the search's `beam_size`.
+            split: `"sentences"`, `"lines"` or None: see the class.
+
+        Returns:
+            An iterator of lists of pairs (translation, score), the best first. A list is shorter
+            than `num_results` if there are no more outputs. The translations of a text of several
+            sentences are those with the largest sums of scores.
 
         Raises:
-            UserError: if an option or a text is wrong, or if `output_dir` holds another training,
-                or any without `resume` or `overwrite`.
-            TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
-        """
-        from keras_transformer.translation.options import TranslatorTrainingOptions
-        from keras_transformer.translation.train_translator import train_translator
+            UserError: if a text is not a string.
 
-        training_options = from_keywords(TranslatorTrainingOptions, options)
-        with messages_shown(verbose):
-            translator, report = train_translator(cls, train, val, test, options=training_options)
-            logger.info("%s", report)
-        return translator
+        Warns:
+            UserWarning: once per call, if texts have characters that the vocabulary lacks, are cut
+                (see `prepare`), or look like the language of the translations.
+        """
+        validate_is_list(texts, "translated")
+        total = len(texts) if isinstance(texts, Sized) else None
+        if total is not None:
+            texts = check_strings("sentences", texts)  # before any is translated
+        windows = prepare_windows(self, in_windows(texts), self._chosen_split(split))
+        # In a progress bar, each text counts as a sentence, until more were translated.
+        return chain.from_iterable(self._translate_windows(windows, num_results, total))
+
+    def translate_units(self, units: Sequence[MarkedText]) -> list[MarkedText]:
+        """Translate the units of a file.
+
+        Args:
+            units: list of `MarkedText`, whose spans are kept.
+
+        Returns:
+            A list of `MarkedText` with the same spans. A unit without a final mark, such as a
+            heading, has a translation without one. It is empty if the search finds no output.
+        """
+        validate_is_list(units, "translated")
+        units = list(units)
+        split = self._chosen_split(_OF_PRESET)
+        windows = prepare_windows(self, in_windows(units), split, same_ends=True)
+        results = chain.from_iterable(self._translate_windows(windows, 1, len(units)))
+        return [found[0][0] if found else MarkedText("") for found in results]
+
+    def translate_windows(
+        self,
+        windows: Iterable[Sequence[Any]],
+        num_results: int = 1,
+        first_number: int = 0,
+        few_shapes: bool = False,
+        split: str | None = _OF_PRESET,
+        same_ends: bool = False,
+    ) -> Iterator[list[list[tuple[Any, float]]]]:
+        """Translate windows of a stream, each as soon as it is complete.
+
+        Args:
+            windows: iterable of lists of strings, such as the result of `line_windows`; or of
+                `MarkedText`, whose translations are `MarkedText`, or `PreparedText`. The next list
+                is read after the results of the list before were taken.
+            num_results: the number of translations per text.
+            first_number: the number of the first text, if other calls translate the texts before
+                it. Samples depend on it: see `Sampling`.
+            few_shapes: whether batches are padded to few shapes. JAX compiles one program per
+                shape, which takes minutes if windows of all sizes come, as to a server.
+            split: `"sentences"`, `"lines"` or None: see the class.
+            same_ends: as for `prepare`.
+
+        Returns:
+            An iterator with one list per window, which holds the result of `n_best` for each text.
+        """
+        split = self._chosen_split(split)
+        prepared = (prepare_texts(self, texts, split, same_ends=same_ends) for texts in windows)
+        return self._translate_windows(prepared, num_results, None, first_number, few_shapes)
+
+    def _translate_windows(
+        self,
+        windows: Iterable[Sequence[PreparedText]],
+        num_results: int,
+        total: int | None,
+        first_number: int = 0,
+        few_shapes: bool = False,
+    ) -> Iterator[list[list[tuple[Any, float]]]]:
+        """Search for the translations of all sentences of a window, and assemble its texts."""
+        num_results = positive_integer("num_results", num_results)
+        validate_selected(self.preprocessor, self.metadata)
+        prepared: deque[Sequence[PreparedText]] = deque()
+
+        def sentences() -> Iterator[list[Sentence]]:
+            number = first_number
+            for texts in windows:
+                prepared.append(texts)
+                numbered = (text.numbered_sentences(i) for i, text in enumerate(texts, number))
+                yield [*chain.from_iterable(numbered)]
+                number += len(texts)
+
+        def search(batch: np.ndarray, rows: Sequence[Sentence], _: Any) -> tuple[Tensor, Tensor]:
+            # Rows after the sentences are padding.
+            numbers = np.resize([sentence.number for sentence in rows], len(batch))
+            return self.search_batch(batch, num_results, sentence_numbers=numbers)
+
+        found = search_stream(
+            self.model,
+            sentences(),
+            lambda rows: [sentence.token_ids for sentence in rows],
+            search,
+            self.batch_tokens,
+            self.source_limit(),
+            total,
+            few_shapes,
+        )
+        for outputs in found:
+            yield assemble(self, prepared.popleft(), outputs, num_results, few_shapes)
+
+    def search_batch(
+        self,
+        token_ids: Tensor,
+        num_results: int,
+        constraints: Sequence[Constraint] = (),
+        run: Callable | None = None,
+        sentence_numbers: Tensor | None = None,
+    ) -> Any:
+        """Search for the outputs of a batch: see `Task.search_batch`.
+
+        Outputs begin with the ids of `target_prefix`.
+        """
+        prefix = self.preprocessor.target_prefix_ids
+        if prefix:
+            batch = ops.shape(token_ids)[0]
+            rows = ops.broadcast_to(ops.convert_to_tensor([prefix], "int32"), (batch, len(prefix)))
+            constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
+        return super().search_batch(token_ids, num_results, constraints, run, sentence_numbers)
+
+    def prepare(
+        self, texts: Iterable[Any], split: str | None = _OF_PRESET, same_ends: bool = False
+    ) -> list[PreparedText]:
+        """Prepare texts for the model, by the rules of its language, for other methods.
+
+        Parts that are not translated are taken out, the rest is split into sentences, and these
+        are converted to ids.
+
+        Args:
+            texts: list of strings, `MarkedText` or `PreparedText`, which stay as they are.
+            split: `"sentences"`, `"lines"` or None: see the class.
+            same_ends: whether the translation of a sentence without a final mark, such as a
+                heading, has none.
+
+        Returns:
+            A list of `PreparedText`.
+
+        Raises:
+            UserError: if there is no such way to split, or a text is not a string.
+        """
+        validate_is_list(texts, "prepared")
+        return prepare_texts(self, texts, self._chosen_split(split), same_ends=same_ends)
+
+    def texts_read(
+        self, sources: Iterable[Any], translations: Iterable[Any], split: str | None = _OF_PRESET
+    ) -> tuple[list[Any], list[Any]]:
+        """Return sources and translations as the model reads them, each as one sentence.
+
+        The parts that are not translated are taken out, or symbols stand for them: see
+        `protecting`. A part of a translation that its source lacks remains.
+
+        Args:
+            sources: list of strings, or of lists of ids, which remain as they are.
+            translations: likewise, one per source.
+            split: as in the call that translates the sources.
+
+        Returns:
+            The pair of the new lists.
+        """
+        return read_pairs(self, sources, translations, self._chosen_split(split))
+
+    def _chosen_split(self, split: str | None) -> str | None:
+        """Return the way to split texts: the given one, or the preset's."""
+        split = self.metadata.get("split", "sentences") if split == _OF_PRESET else split
+        validate_split(split)
+        return split
+
+    def language_votes(self) -> LanguageVotes:
+        """Return a counter of sources that are not in the language that the model translates from.
+
+        It judges by words and letters. It finds nothing if the model has several directions, or if
+        its languages cannot be distinguished in this way.
+        """
+        names = () if "tags" in self.metadata else ("source", "target")
+        return LanguageVotes(*(self.metadata.get(name) for name in names))
 
     @classmethod
     def from_preset(
@@ -279,7 +480,7 @@ class Translator(Task):
             return self
         other = copy.copy(self)
         other.preprocessor, other.metadata = select(
-            *(self.preprocessor, self.metadata), source_lang=source_lang, target_lang=target_lang
+            self.preprocessor, self.metadata, source_lang=source_lang, target_lang=target_lang
         )
         return other
 
@@ -306,7 +507,8 @@ class Translator(Task):
         Raises:
             UserError: if there is no such markup, or a pattern is not a regular expression.
         """
-        check_markup(markup)
+        if markup is not None:
+            check_choice("markup", markup, get_args(Markup))
         other = copy.copy(self)
         other.markup, other.kept_patterns = markup, compiled(patterns)
         return other
@@ -337,6 +539,56 @@ class Translator(Task):
         other = copy.copy(self)
         other.preprocessor = self.preprocessor.tagged(*tags)
         return other
+
+    @classmethod
+    def train(
+        cls, train: Any, val: Any, test: Any = None, *, verbose: bool = True, **options: Any
+    ) -> Self:
+        """Train a translator: vocabulary, model, checkpoints, average and preset (section 5).
+
+        ```python
+        train = kt.data.ParallelText.from_files("train.en", "train.de")
+        val = kt.data.ParallelText.from_files("val.en", "val.de")
+        translator = kt.Translator.train(train, val, steps=8000, output_dir="runs/x")
+        ```
+
+        Seeds and devices that it sets are the whole process's.
+
+        Args:
+            train: `kt.data.ParallelText` to train on, or a `kt.data.Mixture` of several. Also any
+                list of pairs of strings: the languages are then "source" and "target".
+            val: likewise, to validate on. If it is a `kt.data.TaggedText`, the translator puts
+                these tags before each source: see `tagged`.
+            test: likewise, to score at the end, for `results.json` and the model card.
+            verbose: whether to show the progress and, at the end, the scores. On a terminal and in
+                a notebook, a bar shows the interval, the updates, the loss and the time left.
+                Elsewhere lines are logged, each minute and at the end of each interval. They are
+                printed on standard error if the program has no `logging` handler.
+            **options: the options of `kt.translation.TranslatorTrainingOptions` by their names,
+                such as `variant`, `steps`, `batch_tokens`, `peak_learning_rate`, `dropout` and
+                `seed`, with the recipe's defaults. Those used most:
+                `output_dir`: folder for the tokenizer, checkpoints, logs and, in `model`, the
+                preset. It must be given.
+                `resume`: whether to resume from the newest checkpoint in that folder, exactly;
+                without one the training starts.
+                `overwrite`: whether to start again, and replace an earlier training there.
+
+        Returns:
+            A `Translator` with the trained model.
+
+        Raises:
+            UserError: if an option or a text is wrong, or if `output_dir` holds another training,
+                or any without `resume` or `overwrite`.
+            TrainingStopped: after SIGTERM or Ctrl-C, when a checkpoint is written.
+        """
+        from keras_transformer.translation.options import TranslatorTrainingOptions
+        from keras_transformer.translation.train_translator import train_translator
+
+        training_options = from_keywords(TranslatorTrainingOptions, options)
+        with messages_shown(verbose):
+            translator, report = train_translator(cls, train, val, test, options=training_options)
+            logger.info("%s", report)
+        return translator
 
     def export(
         self,
@@ -375,7 +627,7 @@ class Translator(Task):
             options["batch_tokens"] = self.batch_tokens
         export(self.to_preset(), path, format, **options)
 
-    def _parts(self):
+    def _parts(self) -> dict[str, Any]:
         parts, tokenizers = super()._parts(), {}
         if self.source_tokenizer is not self.tokenizer:
             tokenizers["source"] = self.source_tokenizer
@@ -383,257 +635,6 @@ class Translator(Task):
         prefixes = {"source": text_side.source_prefix, "target": text_side.target_prefix}
         shown = {f"{side} begins": " ".join(tokens) for side, tokens in prefixes.items() if tokens}
         return {**parts, **tokenizers, **shown}
-
-    def search_batch(
-        self,
-        token_ids: Tensor,
-        num_results: int,
-        constraints: Sequence[Constraint] = (),
-        run: Callable | None = None,
-        sentence_numbers: Tensor | None = None,
-    ) -> Any:
-        """Search for the outputs of a batch: see `Task.search_batch`.
-
-        Outputs begin with the ids of `target_prefix`.
-        """
-        prefix = self.preprocessor.target_prefix_ids
-        if prefix:
-            batch = ops.shape(token_ids)[0]
-            rows = ops.broadcast_to(ops.convert_to_tensor([prefix], "int32"), (batch, len(prefix)))
-            constraints = (ForcedPrefix(rows, is_scored=False), *constraints)
-        return super().search_batch(token_ids, num_results, constraints, run, sentence_numbers)
-
-    @overload
-    def __call__(
-        self,
-        texts: str,
-        source_lang: str | None = None,
-        target_lang: str | None = None,
-        split: str | None = _OF_PRESET,
-        markup: Markup | None = None,
-        protect: Iterable[str] = (),
-    ) -> str: ...
-
-    @overload
-    def __call__(
-        self,
-        texts: Iterable[str],
-        source_lang: str | None = None,
-        target_lang: str | None = None,
-        split: str | None = _OF_PRESET,
-        markup: Markup | None = None,
-        protect: Iterable[str] = (),
-    ) -> list[str]: ...
-
-    def __call__(
-        self,
-        texts: str | Iterable[str],
-        source_lang: str | None = None,
-        target_lang: str | None = None,
-        split: str | None = _OF_PRESET,
-        markup: Markup | None = None,
-        protect: Iterable[str] = (),
-    ) -> str | list[str]:
-        """Translate a text, or a list of texts.
-
-        Args:
-            texts: a string, or a list of strings.
-            source_lang: the language to translate from, for a model with several. Defaults to the
-                translator's own.
-            target_lang: the language to translate into: see `in_languages`.
-            split: `"sentences"`, `"lines"` or None: see the class.
-            markup: `"html"` or `"markdown"`: see `protecting`. Defaults to the translator's own.
-            protect: list of regular expressions of further parts to keep, or of names of sets of
-                them: see `protecting`.
-
-        Returns:
-            The translation of a string, or the list of translations, in the same order.
-        """
-        if isinstance(texts, str):
-            return self([texts], source_lang, target_lang, split, markup, protect)[0]
-        translator = self.in_languages(source_lang, target_lang)
-        if markup is not None or protect:
-            patterns = protect or self.kept_patterns
-            translator = translator.protecting(markup or self.markup, patterns)
-        return [translation for translation, _ in translator.translate(texts, split)]
-
-    def translate(
-        self, texts: Iterable[str], split: str | None = _OF_PRESET
-    ) -> Iterator[tuple[str, float]]:
-        """Translate a stream of any length, with a few thousand texts in memory at a time.
-
-        A terminal shows progress from the fifth second on. Elsewhere it is logged each minute.
-
-        Args:
-            texts: iterable of strings.
-            split: `"sentences"`, `"lines"` or None: see the class.
-
-        Returns:
-            An iterator of pairs (translation, score) in the same order, with the score of the
-            search, or the sum of the scores of a text's sentences. If the search finds no output,
-            for example because of constraints, the translation is empty and the score is minus
-            infinity.
-        """
-        return (best_of(results) for results in self.n_best(texts, 1, split))
-
-    def n_best(
-        self, texts: Iterable[str], num_results: int, split: str | None = _OF_PRESET
-    ) -> Iterator[list[tuple[str, float]]]:
-        """Translate a stream, with several translations of each text.
-
-        Args:
-            texts: iterable of strings.
-            num_results: the number of translations per text, at most the search's `beam_size`.
-            split: `"sentences"`, `"lines"` or None: see the class.
-
-        Returns:
-            An iterator of lists of pairs (translation, score), the best first. A list is shorter
-            than `num_results` if there are no more outputs. The translations of a text of several
-            sentences are those with the largest sums of scores.
-
-        Raises:
-            UserError: if a text is not a string.
-
-        Warns:
-            UserWarning: once per call, if texts have characters that the vocabulary lacks, are cut
-                (see `check_sources`), or look like the language of the translations.
-        """
-        check_is_no_string(texts, "translated")
-        # In a progress bar, each text counts as a sentence, until more were translated.
-        split = self._split_of(split)
-        total = len(texts) if isinstance(texts, Sized) else None
-        if total is not None:
-            texts = check_strings("sentences", texts)  # before any is translated
-        windows = self._warned_of(in_windows(texts), split)
-        return itertools.chain.from_iterable(self._search_windows(windows, num_results, total))
-
-    def translate_units(self, units: Sequence[MarkedText]) -> list[MarkedText]:
-        """Translate the units of a file.
-
-        Args:
-            units: list of `MarkedText`, whose spans are kept.
-
-        Returns:
-            A list of `MarkedText` with the same spans. A unit without a final mark, such as a
-            heading, has a translation without one. It is empty if the search finds no output.
-        """
-        check_is_no_string(units, "translated")
-        units = list(units)
-        windows = self._warned_of(in_windows(units), self._split_of(_OF_PRESET), same_ends=True)
-        results = itertools.chain.from_iterable(self._search_windows(windows, 1, len(units)))
-        return [found[0][0] if found else MarkedText("") for found in results]
-
-    def translate_windows(
-        self,
-        windows: Iterable[Sequence[Any]],
-        num_results: int = 1,
-        first_number: int = 0,
-        few_shapes: bool = False,
-        split: str | None = _OF_PRESET,
-        same_ends: bool = False,
-    ) -> Iterator[list[list[tuple[Any, float]]]]:
-        """Translate windows of a stream, each as soon as it is complete.
-
-        Args:
-            windows: iterable of lists of strings, such as the result of `line_windows`; or of
-                `MarkedText`, whose translations are `MarkedText`, or `PreparedText`. The next list
-                is read after the results of the list before were taken.
-            num_results: the number of translations per text.
-            first_number: the number of the first text, if other calls translate the texts before
-                it. Samples depend on it: see `Sampling`.
-            few_shapes: whether batches are padded to few shapes. JAX compiles one program per
-                shape, which takes minutes if windows of all sizes come, as to a server.
-            split: `"sentences"`, `"lines"` or None: see the class.
-            same_ends: as for `prepare`.
-
-        Returns:
-            An iterator with one list per window, which holds the result of `n_best` for each text.
-        """
-        split = self._split_of(split)
-        prepared = (prepare_texts(self, texts, split, same_ends=same_ends) for texts in windows)
-        return self._search_windows(prepared, num_results, None, first_number, few_shapes)
-
-    def check_sources(
-        self, texts: Iterable[str], split: str | None = _OF_PRESET
-    ) -> list[SourceCheck]:
-        """Return how texts are split, and which parts of them the model does not read.
-
-        Args:
-            texts: list of strings.
-            split: `"sentences"`, `"lines"` or None: see the class.
-
-        Returns:
-            A list of `SourceCheck`.
-        """
-        return [text.check for text in self.prepare(texts, split)]
-
-    def split(self, texts: Iterable[str], split: str | None = _OF_PRESET) -> list[PreparedText]:
-        """Return the result of `prepare`, whose `sentences` the model translates.
-
-        Args:
-            texts: list of strings.
-            split: `"sentences"`, `"lines"` or None: see the class.
-        """
-        return self.prepare(texts, split)
-
-    def prepare(
-        self, texts: Iterable[Any], split: str | None = _OF_PRESET, same_ends: bool = False
-    ) -> list[PreparedText]:
-        """Prepare texts for the model, by the rules of its language, for other methods.
-
-        Parts that are not translated are taken out, the rest is split into sentences, and these
-        are converted to ids.
-
-        Args:
-            texts: list of strings, `MarkedText` or `PreparedText`, which stay as they are.
-            split: `"sentences"`, `"lines"` or None: see the class.
-            same_ends: whether the translation of a sentence without a final mark, such as a
-                heading, has none.
-
-        Returns:
-            A list of `PreparedText`.
-
-        Raises:
-            UserError: if there is no such way to split, or a text is not a string.
-        """
-        check_is_no_string(texts, "prepared")
-        return prepare_texts(self, texts, self._split_of(split), same_ends=same_ends)
-
-    def texts_read(
-        self, sources: Iterable[Any], translations: Iterable[Any], split: str | None = _OF_PRESET
-    ) -> tuple[list[Any], list[Any]]:
-        """Return sources and translations as the model reads them, each as one sentence.
-
-        The parts that are not translated are taken out, or symbols stand for them: see
-        `protecting`. A part of a translation that its source lacks remains.
-
-        Args:
-            sources: list of strings, or of lists of ids, which remain as they are.
-            translations: likewise, one per source.
-            split: as in the call that translates the sources.
-
-        Returns:
-            The pair of the new lists.
-        """
-        split, pairs = self._split_of(split), []
-        for x, y in zip(sources, translations):
-            if isinstance(x, str):
-                read = read_text(self, x, split)
-                x = read.text
-                y = read_text(self, y, split, source=read).text if isinstance(y, str) else y
-            elif isinstance(y, str):
-                y = without_surrogates(y)
-            pairs.append((x, y))
-        return [x for x, _ in pairs], [y for _, y in pairs]
-
-    def language_votes(self) -> LanguageVotes:
-        """Return a counter of sources that are not in the language that the model translates from.
-
-        It judges by words and letters. It finds nothing if the model has several directions, or if
-        its languages cannot be distinguished in this way.
-        """
-        names = () if "tags" in self.metadata else ("source", "target")
-        return LanguageVotes(*(self.metadata.get(name) for name in names))
 
     def source_ids(self, sentence: str) -> list[int]:
         """Return the ids of a sentence that the model reads.
@@ -644,9 +645,10 @@ class Translator(Task):
         Raises:
             UserError: if the sentence is not a string or has no tokens.
         """
-        check_is_sentence(sentence)
-        (token_ids,) = self._encode([sentence])
-        check_has_tokens(sentence, token_ids)
+        validate_sentence(sentence)
+        validate_selected(self.preprocessor, self.metadata)
+        (token_ids,) = self.preprocessor.encode_sources([sentence], self.source_limit())
+        validate_has_tokens(sentence, token_ids)
         return token_ids
 
     def search_sentence(
@@ -674,16 +676,8 @@ class Translator(Task):
         Args:
             translation: a string.
         """
-        check_is_sentence(translation)
+        validate_sentence(translation)
         return self.preprocessor.encode_targets([translation])[0]
-
-    def output_tokens(self, token_ids: Iterable[int]) -> list[str]:
-        """Return the tokens of an output, as the vocabulary spells them.
-
-        Args:
-            token_ids: iterable of ids, without padding.
-        """
-        return self.tokenizer.ids_to_tokens(token_ids)
 
     def score(
         self,
@@ -724,17 +718,18 @@ class Translator(Task):
         """
         return score_pairs(self, sources, targets, split)
 
-    def check(
+    def check_translations(
         self,
         sources: Iterable[str],
         translations: Iterable[str],
         split: str | None = _OF_PRESET,
+        few_shapes: bool = False,
     ) -> list[TranslationCheck]:
         """Report what seems to have gone missing, or to be repeated or changed, in translations.
 
         ```python
         sources = ["A dog runs. Two men sit on a bench."]
-        print(translator.check(sources, ["Ein Hund rennt."])[0])
+        print(translator.check_translations(sources, ["Ein Hund rennt."])[0])
         # The source has 2 sentences, and the translation has 1. ...
         ```
 
@@ -746,6 +741,7 @@ class Translator(Task):
             sources: list of strings.
             translations: list of strings, by this model or by somebody else.
             split: as for `score`.
+            few_shapes: as for `translate_windows`.
 
         Returns:
             A list of `kt.translation.TranslationCheck`, one per pair, whose
@@ -755,133 +751,9 @@ class Translator(Task):
             UserError: if the numbers of sources and translations differ, or one of them is not a
                 string.
         """
-        return check_pairs(self, sources, translations, split=split)
-
-    def _split_of(self, split):
-        split = self.metadata.get("split", "sentences") if split == _OF_PRESET else split
-        check_split(split)
-        return split
-
-    def _warned_of(self, windows, split, same_ends=False):
-        """Prepare the windows, and warn once if sentences are not translated as expected."""
-        first, is_warned, language = 0, False, self.language_votes()
-        for window in windows:
-            window = prepare_texts(self, window, split, first, same_ends)
-            if not is_warned:
-                messages = (
-                    self._parts_not_read(window, first),
-                    language.add_all([text.text for text in window]),
-                )
-                if message := " ".join(filter(None, messages)):
-                    warnings.warn(message, UserWarning, stacklevel=_level_of_caller())
-                    is_warned = True
-            first += len(window)
-            yield window
-
-    def _parts_not_read(self, window, first):
-        """Return a message about the sources that are not read completely, or an empty string."""
-        unknown = "".join(sorted({*"".join(text.unknown for text in window)}))
-        found = {
-            f"characters that the vocabulary lacks ({unknown[:_MOST_SHOWN]}) in": [],
-            f"more than {self.source_limit()} tokens in": [],
-        }
-        for index, text in enumerate(window):
-            shown = f"sentences[{first + index}]={reprlib.repr(str(text.source))}"
-            for sentences, is_found in zip(found.values(), (text.has_unknown, text.is_cut)):
-                if is_found:
-                    sentences.append(shown)
-        parts = [
-            f"{remark} {', '.join(sentences[:_MOST_NAMED])}"
-            + (", ..." if len(sentences) > _MOST_NAMED else "")
-            for remark, sentences in found.items()
-            if sentences
-        ]
-        return f"Sources are not read whole: {'; '.join(parts)}." if parts else ""
-
-    def _search_windows(self, windows, num_results, total, first_number=0, few_shapes=False):
-        prepared_windows, num_results = deque(), positive_integer("num_results", num_results)
-        validate_selected(self.preprocessor, self.metadata)
-
-        def sentences():
-            first = first_number
-            for window in windows:
-                prepared_windows.append(window)
-                yield list(_numbered(window, first))
-                first += len(window)
-
-        def search(batch, rows, _):
-            # Rows after the sentences are padding.
-            numbers = np.resize([sentence.number for sentence in rows], len(batch))
-            return self.search_batch(batch, num_results, sentence_numbers=numbers)
-
-        results = search_stream(
-            self.model,
-            sentences(),
-            lambda rows: [sentence.token_ids for sentence in rows],
-            search,
-            self.batch_tokens,
-            self.source_limit(),
-            total,
-            few_shapes,
-        )
-        blank = [((), 0.0)] * num_results
-        for window in results:
-            found = (
-                self._decode(x.text, blank if ids is None else ids, x.same_end) for x, ids in window
-            )
-            texts = prepared_windows.popleft()
-            rows = [list(itertools.islice(found, len(text.sentences))) for text in texts]
-            links = self._links(texts, rows, few_shapes)
-            yield [text.n_best(row, num_results, links) for text, row in zip(texts, rows)]
-
-    def _links(self, texts, rows, few_shapes):
-        """Return the links of the sentences of texts from which parts were taken out."""
-        source_ids = {
-            (sentence, translation): text.token_ids[index]
-            for text, row in zip(texts, rows)
-            for sentence, translation, index in text.linked_pairs(row)
-        }
-        if not source_ids:
-            return {}
-        sources, translations = zip(*source_ids)
-        links = word_links(self, sources, translations, few_shapes, [*source_ids.values()])
-        return dict(zip(source_ids, links))
-
-    def _encode(self, sentences):
-        validate_selected(self.preprocessor, self.metadata)
-        return self.preprocessor.encode_sources(sentences, self.source_limit())
-
-    def _decode(self, source, outputs, same_end=False):
-        texts = self.preprocessor.decode([ids for ids, _ in outputs], source)
-        if self.preprocessor.has_symbols:  # in place of nothing that the source has
-            texts = [
-                _SYMBOL.sub(lambda x: x[0] if x[0].strip() in source else "", text)
-                for text in texts
-            ]
-        if same_end:
-            texts = [with_same_end(text, source) for text in texts]
-        return list(zip(texts, [score for _, score in outputs]))
+        return check_translations(self, sources, translations, split, few_shapes)
 
 
-def _numbered(texts, first):
-    """Yield a `_Sentence` for each sentence.
-
-    The first sentence of a text has the text's number, the further ones have numbers that no other
-    text has. So samples do not depend on how a stream is divided.
-    """
-    for number, text in enumerate(texts, first):
-        for index, (sentence, ids) in enumerate(zip(text.sentences, text.token_ids)):
-            yield _Sentence(sentence, ids, (number + (index << 20)) % 2**31, text.same_ends)
-
-
-def _level_of_caller():
-    """Return the level at which `warnings.warn` names the line that called the package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("keras_transformer."):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def best_of(results: Sequence[tuple[str, float]]) -> tuple[str, float]:
+def best_result(results: Sequence[tuple[str, float]]) -> tuple[str, float]:
     """Return the first of a sentence's results, or an empty translation if there is none."""
     return results[0] if results else ("", -math.inf)

@@ -9,7 +9,7 @@ from keras_transformer.command_line import StreamOptions, given, run
 from keras_transformer.data.text_lines import in_windows, line_windows
 from keras_transformer.presets.location import locate
 from keras_transformer.presets.storage import read_preset
-from keras_transformer.translation.translator import best_of
+from keras_transformer.translation.translator import best_result
 
 
 @dataclass(kw_only=True)
@@ -35,7 +35,7 @@ class Worker:
     def __call__(self, block):
         lines, first_number = block["line"].tolist(), int(block["number"][0])
         (results,) = self.translator.translate_windows([lines], first_number=first_number)
-        return {"translation": [best_of(outputs)[0] for outputs in results]}
+        return {"translation": [best_result(outputs)[0] for outputs in results]}
 
 
 def main(options):

@@ -206,7 +206,7 @@ def test_sentences_share_batches_as_in_python(batch_tokens):
 
 def test_long_text_is_cut_where_python_cuts_it(translator, serve):
     sentences = ["x" * count for count in (197, 198, 199, 200, 300)]
-    cut = [check.is_cut for check in translator.check_sources(sentences)]
+    cut = [text.is_cut for text in translator.prepare(sentences)]
     assert cut == [False, False, True, True, True]
     translations, scores = serve(sentences)
     assert len({translations[1], *translations[2:]}) == 1 and translations[0] != translations[1]

@@ -14,7 +14,7 @@ from keras_transformer.server import scheduler
 from keras_transformer.server.directions import Directions
 from keras_transformer.server.options import ServerOptions
 from keras_transformer.server.scheduler import Scheduler
-from keras_transformer.translation import translator as translator_module
+from keras_transformer.translation import prepared_text
 from tests.helpers import error_of
 from tests.server.running import copying_translator, get, post, running, translation
 from tests.small_corpus import WORDS, new_model, sentence_pairs
@@ -90,9 +90,7 @@ def test_alternatives_are_other_translations_of_the_whole_text(port):
 
 
 def test_html_is_kept(port, monkeypatch):
-    monkeypatch.setattr(
-        translator_module, "word_links", lambda _, sources, *__: [()] * len(sources)
-    )
+    monkeypatch.setattr(prepared_text, "word_links", lambda _, sources, *__: [()] * len(sources))
     text = "<p>the <b>dog</b> and cat</p><ul>\n<li>a house</li></ul>"
     assert translation(port, text, format="html") == {"translatedText": text}
     assert translation(port, [text, ""], format="html") == {"translatedText": [text, ""]}

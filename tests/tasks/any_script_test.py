@@ -128,7 +128,7 @@ def test_ten_thousand_lines_through_a_training(tmp_path):
     some = sources[:40]
     translations = loaded(some, split=None)
     assert len(translations) == 40 and translations[11] == ""
-    checks = loaded.check_sources(some, split=None)
+    checks = loaded.prepare(some, split=None)
     token_ids = loaded.tokenizer.encode(some)
     assert [check.is_cut for check in checks] == [len(ids) > 47 for ids in token_ids]
     assert checks[7].is_cut and not any(check.is_unknown for check in checks)

@@ -8,7 +8,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.translation import checks
 from keras_transformer.translation.checks import count_findings, num_repeated, sentence_coverage
-from keras_transformer.translation.texts import tags_and_texts
+from keras_transformer.translation.preparation import tags_and_texts
 from keras_transformer.translation.translator import Translator
 from tests.helpers import error_of
 from tests.small_corpus import new_model, tokenizer
@@ -38,7 +38,9 @@ def test_only_faulty_translations_have_findings_that_name_the_fault(translator):
         "Zwei Männer sitzen auf einer Bank und essen einen Apfel.",
         "",
     ]
-    whole, dropped, doubled, merged, empty = translator.check([SOURCE] * 5, translations)
+    whole, dropped, doubled, merged, empty = translator.check_translations(
+        [SOURCE] * 5, translations
+    )
     assert whole.findings == () and str(whole) == ""
     assert kinds(dropped) == ["sentences", "coverage"]
     assert "The source has 3 sentences, and the translation has 2." in str(dropped)
@@ -176,13 +178,13 @@ def test_the_model_reads_what_it_translates_and_missing_placeholders_are_found(m
 
     monkeypatch.setattr(checks, "teacher_forced", noted)
     sources = ["the <b>dog</b> sees {name}", "{name}", "{name}"]
-    found = plain.check(sources, ["a <b>cat</b> sees {name}", "", "{other}"])
+    found = plain.check_translations(sources, ["a <b>cat</b> sees {name}", "", "{other}"])
     assert [sides[0] for sides in read[0]] == [
         *plain.preprocessor.encode_sources(["the dog sees"]),
         *plain.preprocessor.encode_targets(["a cat sees"]),
     ]
     assert [kinds(x) for x in found[1:]] == [["empty"], ["placeholders"]]
-    plain.check(sources, sources, split=None)  # the search then reads the text itself
+    plain.check_translations(sources, sources, split=None)  # the search then reads the text itself
     assert read[1][0] == plain.preprocessor.encode_sources(sources)
 
 
@@ -191,8 +193,8 @@ def test_a_blank_source_and_a_text_longer_than_the_positions_have_no_error():
     learned = Translator(
         new_model(position_encoding="learned", max_length=60), tokenizer(), batch_tokens=64
     )
-    blank, long = learned.check([" ", "a dog"], ["", "a dog " * 100])
+    blank, long = learned.check_translations([" ", "a dog"], ["", "a dog " * 100])
     assert blank.findings == ()
     assert kinds(long) == ["repetition"]
-    message = error_of(learned.check, ["a"], [])
+    message = error_of(learned.check_translations, ["a"], [])
     assert "Received: 1 sources and 0 translations" in message

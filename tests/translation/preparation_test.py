@@ -8,7 +8,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.data.tokenizer import Tokenizer
 from keras_transformer.protection.spans import MarkedText, Span
-from keras_transformer.translation import texts as texts_module
+from keras_transformer.translation import preparation
+from keras_transformer.translation.prepared_text import with_same_end
 from keras_transformer.untranslated import SYMBOLS
 from keras_transformer.visualization import explain_translation
 from tests.helpers import error_of
@@ -47,8 +48,8 @@ def counts(monkeypatch):
 
         monkeypatch.setattr(owner, name, counted)
 
-    count(texts_module, "protect", lambda args: [str(args[0])])
-    count(texts_module, "split_text", lambda args: [args[0]])
+    count(preparation, "protect", lambda args: [str(args[0])])
+    count(preparation, "split_text", lambda args: [args[0]])
     count(Tokenizer, "encode", lambda args: args[1])
     return found
 
@@ -57,14 +58,13 @@ def counts(monkeypatch):
     "method",
     [
         lambda translator: translator(TEXTS),
-        lambda translator: translator.check_sources(TEXTS),
         lambda translator: translator.translate_units([MarkedText(text) for text in TEXTS]),
         lambda translator: list(translator.translate_windows([translator.prepare(TEXTS)])),
         lambda translator: translator.score(TEXTS[:2], ["ein Hund", "eine Katze"]),
-        lambda translator: translator.check(TEXTS[:2], ["ein Hund", "eine Katze"]),
+        lambda translator: translator.check_translations(TEXTS[:2], ["ein Hund", "eine Katze"]),
         lambda translator: explain_translation(translator, "a dog sees %s", "ein Hund"),
     ],
-    ids=["call", "check_sources", "units", "windows", "score", "check", "explain"],
+    ids=["call", "units", "windows", "score", "check", "explain"],
 )
 @pytest.mark.parametrize("symbols", [False, True])
 def test_each_text_is_protected_split_and_tokenized_once(counts, method, symbols):
@@ -86,7 +86,7 @@ def test_a_prepared_text_says_what_the_model_reads():
     (text,) = translator.prepare(["the dog sees {x}. the ж cat"])
     assert text.sentences == ["the dog sees.", "the ж cat"]
     assert text.token_ids == translator.preprocessor.encode_sources(text.sentences)
-    assert (text.num_sentences, text.is_cut, text.is_divided) == (2, False, False)
+    assert (len(text.sentences), text.is_cut, text.is_divided) == (2, False, False)
     assert text.has_unknown and text.unknown == ".ж"
     assert translator.prepare([text]) == [text]
     assert text.join(["A.", "B"]) == "A {x}. B"
@@ -106,7 +106,7 @@ def test_units_keep_their_spans():
 def test_a_line_break_ends_a_sentence_unless_the_text_is_wrapped():
     text = "the dog\nruns"
     units = MarkedText(text), MarkedText(text, is_wrapped=True)
-    sizes = [x.num_sentences for x in echo().prepare(units)]
+    sizes = [len(x.sentences) for x in echo().prepare(units)]
     assert sizes == [2, 1]
 
 
@@ -141,11 +141,10 @@ def test_half_of_a_surrogate_pair_is_the_replacement_character():
     translator, text = echo(), "the \ud83d dog"
     for split in ("sentences", None):
         assert translator(text, split=split) == translator("the \ufffd dog", split=split)
-        assert translator.split([text], split)[0].sentences == ["the \ufffd dog"]
-    assert translator.check_sources([text]) == translator.check_sources(["the \ufffd dog"])
+        assert translator.prepare([text], split)[0].sentences == ["the \ufffd dog"]
     (score,) = translator.score([text], [text])
     assert score == translator.score(["the \ufffd dog"], ["the \ufffd dog"])[0]
-    assert len(translator.check([text], [text])) == 1
+    assert len(translator.check_translations([text], [text])) == 1
     assert "the" in explain_translation(translator, text, text).html().encode().decode()
     assert translator.tokenizer.encode([text]) == translator.tokenizer.encode(["the \ufffd dog"])
     assert translator.tokenizer.tokens(text) == translator.tokenizer.tokens("the \ufffd dog")
@@ -173,22 +172,22 @@ def test_symbols_that_the_vocabulary_lacks_are_copied_and_letters_are_named():
     with pytest.warns(UserWarning, match=r"vocabulary lacks \(ж\) in sentences\[0\]"):
         (found,) = translator(["the \N{DOG FACE} dog ж runs \N{CHECK MARK}"])
     assert found.startswith("the \N{DOG FACE} dog") and found.endswith("runs \N{CHECK MARK}")
-    check, other = translator.check_sources(["the \N{DOG FACE} dog ж", "the ~ dog"])
+    check, other = translator.prepare(["the \N{DOG FACE} dog ж", "the ~ dog"])
     assert (check.has_unknown, check.unknown) == (True, "ж")
     assert (other.has_unknown, other.unknown) == (False, "")
-    (check,) = translator.check(["the \N{DOG FACE} dog ж"], ["the \N{DOG FACE} dog"])
+    (check,) = translator.check_translations(["the \N{DOG FACE} dog ж"], ["the \N{DOG FACE} dog"])
     assert [str(x.message) for x in check.findings if x.kind == "characters"] == [
         "The vocabulary lacks: ж."
     ]
     # In a placeholder, they are not read.
-    assert not translator.check_sources(["the {ж} dog"])[0].has_unknown
+    assert not translator.prepare(["the {ж} dog"])[0].has_unknown
 
 
 @pytest.mark.once
 def test_a_text_without_a_final_mark_has_none_in_its_translation():
     sources = ["A day", "A day.", "A day…", "Hi!", "What", "“A day.”", "一天", "{x} day:", "etc"]
     translations = ["Ein Tag.", "Ein Tag.", "Ein Tag", "Hi", "Was ?", "Ein Tag.", "。", "x.", "..."]
-    found = [texts_module.with_same_end(*pair) for pair in zip(translations, sources)]
+    found = [with_same_end(*pair) for pair in zip(translations, sources)]
     assert found == ["Ein Tag", "Ein Tag.", "Ein Tag", "Hi", "Was", "Ein Tag.", "。", "x.", "..."]
 
 
@@ -225,7 +224,7 @@ def test_what_is_no_list_of_texts_is_refused_in_one_line_by_each_method():
     translator = echo()
     for texts in ("the dog", None, 5, MarkedText("the dog")):
         for method in (
-            *(translator.prepare, translator.split, translator.check_sources),
+            translator.prepare,
             *(translator.translate_units, lambda x: list(translator.n_best(x, 1))),
         ):
             assert "`sentences` must be a list" in error_of(lambda f=method, x=texts: f(x))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.translation import translator as translator_module
+from keras_transformer.translation import prepared_text
 from keras_transformer.untranslated import SYMBOLS
 from tests.small_corpus import new_model, sentence_pairs, tokenizer
 
@@ -52,15 +52,12 @@ def test_symbols_are_read_and_written_without_a_pass_for_links(monkeypatch):
     preprocessor = kt.data.TranslationPreprocessor(tokenizer()).with_symbols()
     model = new_model(vocabulary_size=preprocessor.tokenizer.vocabulary_size)
     translator = Echo(model, preprocessor, {"source": "en"})
-    monkeypatch.setattr(translator_module, "word_links", None)  # would raise an error
+    monkeypatch.setattr(prepared_text, "word_links", None)  # would raise an error
     texts = ["a dog sees %s and {name}\n\n  the cat runs", "%d", "a https://a.b/c tree", "a cat"]
     for split in ("sentences", "lines"):
         assert translator(texts, split=split) == texts
     assert translator(texts[1:], split=None) == texts[1:]
-    (page,) = translator.split(["<p>the {x}</p>"])
+    (page,) = translator.prepare(["<p>the {x}</p>"])
     assert page.sentences == [f"the {SYMBOLS[0]}"]
     many = " and ".join(f"{{x{i}}}" for i in range(13))
     assert translator(many) == many
-    # A symbol that the source does not have is nothing.
-    ids = translator.tokenizer.tokens_to_ids(["▁", SYMBOLS[3]])
-    assert translator._decode("a dog", [(ids, 0.0)]) == [("", 0.0)]

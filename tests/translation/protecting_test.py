@@ -67,7 +67,7 @@ def test_texts_of_attributes_are_translated_in_html(translator):
 
 def test_a_sentence_of_markup_goes_on_in_the_next_line(translator):
     for markup in ("html", "markdown"):
-        (text,) = translator.protecting(markup).split(["A dog\nruns *fast*\nhome. A cat."])
+        (text,) = translator.protecting(markup).prepare(["A dog\nruns *fast*\nhome. A cat."])
         assert len(text.sentences) == 2
 
 
@@ -100,9 +100,9 @@ def without_symbols():
 
 
 def test_a_text_that_is_scored_is_read_as_it_is_by_a_model_without_symbols(without_symbols):
-    (parts,) = without_symbols.split(["A <b>dog</b>."], split=None)
-    assert parts.sentences == ["A <b>dog</b>."] and parts.texts[0].protected is None
-    (parts,) = without_symbols.protecting(None, ["x"]).split(["A <b>dog</b>."], split=None)
+    (parts,) = without_symbols.prepare(["A <b>dog</b>."], split=None)
+    assert parts.sentences == ["A <b>dog</b>."] and parts.units[0].protected is None
+    (parts,) = without_symbols.protecting(None, ["x"]).prepare(["A <b>dog</b>."], split=None)
     assert parts.sentences == ["A dog."]
 
 

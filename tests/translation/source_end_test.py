@@ -42,7 +42,7 @@ def test_as_many_tokens_as_may_be():
             new_model(), tokenizer(), max_source_length=5, source_end=source_end
         )
         assert translator._encode([text]) == [ids[:most] + [END_ID] * source_end]
-        assert translator.check_sources([text])[0].is_cut == (len(ids) > most)
+        assert translator.prepare([text])[0].is_cut == (len(ids) > most)
 
 
 @pytest.mark.once

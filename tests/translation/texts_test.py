@@ -12,13 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_transformer as kt
-from keras_transformer.data.preprocessor import SourceCheck
-from keras_transformer.translation.texts import (
-    PreparedText,
-    SplitText,
-    split_text,
-    text_with_divided,
-)
+from keras_transformer.translation.preparation import split_text, with_divided_sentences
+from keras_transformer.translation.prepared_text import PreparedText, SplitText
 from tests.translation.translator_test import copying_translator
 
 pytestmark = pytest.mark.once
@@ -129,7 +124,7 @@ def divided(text, longest, split="sentences", language="en", breaks_end=True):
     """The parts of a text, of which those with more characters than `longest` are divided."""
     found = split_text(text, split, language, breaks_end)
     is_long = [longest is not None] * len(found.sentences)
-    return text_with_divided(found, is_long, lambda sentence: len(sentence) <= longest)
+    return with_divided_sentences(found, is_long, lambda sentence: len(sentence) <= longest)
 
 
 @settings(max_examples=100)
@@ -165,7 +160,7 @@ def test_a_long_sentence_is_divided_between_clauses_and_else_between_words():
 
 
 def prepared(split):
-    return PreparedText("", [split], [], SourceCheck(False, False))
+    return PreparedText("", [split], [])
 
 
 def test_the_best_of_a_text_are_the_best_sums_of_its_sentences():
@@ -212,17 +207,18 @@ def test_the_preset_says_how_its_texts_were():
     for split in ("sentences", "lines", None):
         translator = copying_translator()
         translator.metadata["split"] = split
-        sizes[split] = translator.check_sources([text])[0].num_sentences
+        sizes[split] = len(translator.prepare([text])[0].sentences)
     assert sizes == {"sentences": 3, "lines": 2, None: 1}
 
 
 def test_a_sentence_longer_than_those_of_the_training_is_divided():
     translator = copying_translator()
     text = "the dog and the cat, the man and the house, a dog and a cat"
-    assert translator.check_sources([text])[0][3:] == (1, False, ",")
+    (whole,) = translator.prepare([text])
+    assert (len(whole.sentences), whole.is_divided, whole.unknown) == (1, False, ",")
     translator.metadata["longest_source"] = 12
-    check = translator.check_sources([text])[0]
-    assert check.num_sentences > 1 and check.is_divided and not check.is_cut
+    (found,) = translator.prepare([text])
+    assert len(found.sentences) > 1 and found.is_divided and not found.is_cut
     assert len(translator(text)) > len(text) / 2
 
 
@@ -235,9 +231,9 @@ def translator():
 
 
 def test_a_sentence_longer_than_any_caption_is_divided(translator):
-    check, short = translator.check_sources(["a man sits, " * 30, "a man sits, " * 10])
-    assert (check.num_sentences, check.is_divided, check.is_cut) == (4, True, False)
-    assert (short.num_sentences, short.is_divided) == (1, False)
+    long, short = translator.prepare(["a man sits, " * 30, "a man sits, " * 10])
+    assert (len(long.sentences), long.is_divided, long.is_cut) == (4, True, False)
+    assert (len(short.sentences), short.is_divided) == (1, False)
 
 
 def test_paragraphs_are_translated_as_their_sentences_alone(translator):
@@ -260,7 +256,7 @@ def test_paragraphs_are_translated_as_their_sentences_alone(translator):
 def test_the_cases_lose_nothing(translator):
     path = Path(os.environ["KERAS_TRANSFORMER_DATA"]).parent / "cases/paragraphs.json"
     texts = json.loads(path.read_text("utf-8"))["texts"]
-    split = translator.split(texts)
+    split = translator.prepare(texts)
     alone = iter(translator([x for text in split for x in text.sentences], split=None))
     expected = [text.join(list(itertools.islice(alone, len(text.sentences)))) for text in split]
     assert translator(texts) == expected

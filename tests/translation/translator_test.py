@@ -196,7 +196,7 @@ def test_a_long_sentence_is_cut(options, limit):
     cut = tokenizer().decode([ids[: limit - 1] for ids in token_ids])
     assert translator(sentences, split=None) == cut
     assert max(length for _, length in translator.search.shapes) <= limit
-    are_cut = [check.is_cut for check in translator.check_sources(sentences, split=None)]
+    are_cut = [text.is_cut for text in translator.prepare(sentences, split=None)]
     assert are_cut == [len(ids) + 1 > limit for ids in token_ids]
 
 
@@ -240,12 +240,12 @@ def test_positions_for_the_output_alone():
 @pytest.mark.once
 def test_sentences_of_which_the_vocabulary_knows_nothing():
     sentences = ["中文", "中 文 。", "🙂", "the 中", "the dog", "", " ", "\0", "東京"]
-    checks = copying_translator().check_sources(sentences, split=None)
+    checks = copying_translator().prepare(sentences, split=None)
     assert [check.is_unknown for check in checks] == [1, 1, 1, 0, 0, 0, 0, 1, 0]
     assert [check.has_unknown for check in checks] == [1, 1, 1, 1, 0, 0, 0, 1, 0]
     assert not any(check.is_cut for check in checks)
     with pytest.raises(ValueError, match="one string"):
-        copying_translator().check_sources("the dog")
+        copying_translator().prepare("the dog")
 
 
 @pytest.mark.once
@@ -285,7 +285,7 @@ def test_sources_in_the_language_of_the_translations_are_warned_of():
 def test_a_sentence_that_is_not_a_string_is_named(value):
     translator = copying_translator()
     received = re.escape(f"Received: sentences[1]={value!r}")
-    for call in (translator, translator.check_sources):
+    for call in (translator, translator.prepare):
         with pytest.raises(UserError, match=received):
             call(["the dog", value])
     assert translator.search.shapes == []  # before any is searched

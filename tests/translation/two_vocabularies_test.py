@@ -105,10 +105,10 @@ def test_n_best_and_samples_begin_with_the_prefix():
 def test_what_is_missed_of_a_source_is_told_by_its_own_vocabulary():
     translator = new_translator(max_source_length=6)  # the prefix and the end token among them
     lengths = [len(ids) for ids in source_tokenizer().encode(["a " * n for n in range(1, 8)])]
-    checks = translator.check_sources(["a " * n for n in range(1, 8)], split=None)
+    checks = translator.prepare(["a " * n for n in range(1, 8)], split=None)
     assert [check.is_cut for check in checks] == [length > 4 for length in lengths]
     assert {check.is_cut for check in checks} == {True, False}
-    assert translator.check_sources(["中文"])[0].is_unknown
+    assert translator.prepare(["中文"])[0].is_unknown
 
 
 def test_a_long_source_keeps_its_prefix():
