@@ -115,7 +115,7 @@ class ConstituencyParser(Task):
         preprocessor: TranslationPreprocessor | Tokenizer,
         metadata: Mapping[str, Any],
         batch_tokens: int = 1024,
-        search: Search | type[Search] | str | None = None,
+        search: Search | str | None = None,
         constrained: bool = True,
         tag_dictionary: TagDictionary | bool = True,
         linearization: Linearization | None = None,

@@ -53,7 +53,7 @@ class Task:
         preprocessor: TranslationPreprocessor | Tokenizer,
         metadata: Mapping[str, Any] | None,
         batch_tokens: int,
-        search: Search | type[Search] | str | None,
+        search: Search | str | None,
         **options: Any,
     ):
         changes = {x: options.pop(x) for x in self.preprocessor_options if x in options}
@@ -113,7 +113,7 @@ class Task:
         cls,
         path: str | Path | Preset,
         dtype: DType = None,
-        search: Search | type[Search] | str | None = None,
+        search: Search | str | None = None,
         **options: Any,
     ) -> Self:
         """Load a trained model.

@@ -123,7 +123,7 @@ class Translator(Task):
         preprocessor: TranslationPreprocessor | Tokenizer,
         metadata: Mapping[str, Any] | None = None,
         batch_tokens: int = 2048,
-        search: Search | type[Search] | str | None = None,
+        search: Search | str | None = None,
         **options: Any,
     ):
         super().__init__(model, preprocessor, metadata, batch_tokens, search, **options)
@@ -402,7 +402,7 @@ class Translator(Task):
         cls,
         path: str | Path | Preset,
         dtype: DType = None,
-        search: Search | type[Search] | str | None = None,
+        search: Search | str | None = None,
         source_lang: str | None = None,
         target_lang: str | None = None,
         quantization: str | None = None,
