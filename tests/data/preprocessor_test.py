@@ -57,7 +57,7 @@ def test_the_shorter_limit_cuts_and_keeps_prefix_and_end(own, of_model):
         tokenizer(), source_prefix=["▁the"], max_source_length=own
     )
     (ids,) = preprocessor.encode_sources([TEXT], of_model)
-    assert ids == [*tokenizer().tokens_to_ids(["▁the"]), *ids_of(TEXT)[:3], END_ID]
+    assert ids == [*tokenizer().tokens_to_ids(["▁the"]), *tokens_to_ids(TEXT)[:3], END_ID]
 
 
 def test_a_translation_is_decoded_without_its_prefix():
