@@ -107,7 +107,7 @@ def evaluate_translation(options: EvaluateTranslationOptions) -> None:
     copied = kt.evaluation.score_placeholders(sources, hypotheses)
     if copied.num_placeholders:
         print(copied)
-    findings = count_findings(translator.check(sources, hypotheses, split=None))
+    findings = count_findings(translator.check_translations(sources, hypotheses, split=None))
     named = ", ".join(f"{kind} {count:,}" for kind, count in findings.items() if count)
     print(f"translations with findings of `check`: {named or 'none'}")
     _write_lines(path, hypotheses)

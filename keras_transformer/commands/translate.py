@@ -287,6 +287,8 @@ def note_findings(
     **how: Any,
 ) -> None:
     """Note the lines whose translations have findings, by the kinds of the findings."""
-    for number, check in enumerate(translator.check(sources, translations, **how), first_number):
+    for number, check in enumerate(
+        translator.check_translations(sources, translations, **how), first_number
+    ):
         for kind in dict.fromkeys(finding.kind for finding in check.findings):
             notes.add(KINDS[kind], number)
