@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Markup = Literal["html", "markdown"]
 
+_MODULES = {"html": "html_document", "markdown": "markdown"}
 SPLITS = ("sentences", "lines", None)
 # The line breaks of `str.splitlines`.
 _LINE_BREAK = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
@@ -127,7 +128,7 @@ def _part(translator: "Translator", text: str) -> "TextPart | None":
     """Return a text with markup as a `TextPart`."""
     if translator.markup is None:
         return None
-    module = importlib.import_module(f"keras_transformer.documents.{translator.markup}")
+    module = importlib.import_module(f"keras_transformer.documents.{_MODULES[translator.markup]}")
     part = getattr(module, f"{translator.markup}_part")(text)
     languages = (translator.metadata.get(side) for side in ("source", "target"))
     part.source_lang, part.target_lang = (x if is_language_code(x) else None for x in languages)
