@@ -11,7 +11,7 @@ from keras_transformer.errors import UserError, brief
 from keras_transformer.files import read_json
 
 _BINARY, _CONFIG = "model.bin", "config.json"
-_VERSIONS = range(1, 7)  # of the binary format
+_VERSIONS = range(2, 7)  # of the binary format
 # The dtypes by their number in the file. bfloat16 is the upper half of a float32.
 _DTYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 _BFLOAT16 = "<u2"
@@ -20,21 +20,8 @@ _FLOATS = ("<f4", "<f2")
 _DTYPES_BY_SIZE = {4: "<f4", 2: "<i2", 1: "<i1"}
 # The factor of int16 weights in files that do not store a scale.
 _INT16_SCALE = 1000.0
-# The number of heads of models whose files do not store it, by specification. The first version of
-# the format, of 2019, has no specification.
-_NUM_HEADS = {"": 8, "TransformerBase": 8, "TransformerBig": 16}
-# Parts of OpenNMT-tf's names, used in the first revision, and the parts of today's names. Each is
-# replaced once, in this order.
-_FIRST_NAMES = (
-    *(("transformer/", ""), (":0", ""), ("w_embs", "embeddings/weight"), ("kernel", "weight")),
-    *(("LayerNorm", "layer_norm"), ("dense", "projection"), ("conv1d_", "linear_")),
-    ("conv1d", "linear_0"),
-)
-# The same for attention layers of the encoder and the decoder.
-_FIRST_ATTENTIONS = {
-    "encoder": (("multi_head", "self_attention"),),
-    "decoder": (("masked_multi_head", "self_attention"), ("multi_head", "attention")),
-}
+# The number of heads of models whose files do not store it, by specification.
+_NUM_HEADS = {"TransformerBase": 8, "TransformerBig": 16}
 _SPECIFICATION = "TransformerSpec"
 _DEFAULTS = {
     "unk_token": "<unk>",
@@ -171,12 +158,12 @@ def read_files(path: str | Path) -> CTranslate2Files:
 class _Reader:
     """A sequential reader of the bytes of a file."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path):
         self.path = path
         self._bytes = np.memmap(path, "u1", "r") if path.stat().st_size else np.empty(0, "u1")
         self._place = 0
 
-    def take(self, count):
+    def take(self, count: int) -> np.ndarray:
         end = self._place + count
         if end > len(self._bytes):
             raise UserError(
@@ -186,10 +173,10 @@ class _Reader:
         taken, self._place = self._bytes[self._place : end], end
         return taken
 
-    def number(self, dtype):
+    def number(self, dtype: str) -> int:
         return int(self.take(np.dtype(dtype).itemsize).view(dtype)[0])
 
-    def string(self):
+    def string(self) -> str:
         text = bytes(self.take(self.number("<u2")))
         try:
             return text.removesuffix(b"\0").decode()
@@ -206,17 +193,13 @@ def _read_binary(path: Path) -> tuple[int, dict[str, np.ndarray]]:
             f"{path} is damaged, not a CTranslate2 model, or of an unknown version. "
             f"Expected version {_VERSIONS[0]} to {_VERSIONS[-1]}. Received: {version}"
         )
-    specification, revision = "", 1
-    if version >= 2:
-        specification, revision = reader.string(), reader.number("<u4")
+    specification, revision = reader.string(), reader.number("<u4")
     if specification not in (_SPECIFICATION, *_NUM_HEADS):
         raise UserError(
             f"{path} is a {specification[:100]} of CTranslate2. Expected a {_SPECIFICATION}, "
             "with an encoder and a decoder."
         )
     arrays = dict(_read_array(reader, version) for _ in range(reader.number("<u4")))
-    if revision == 1:
-        arrays = {_from_first_name(name): array for name, array in arrays.items()}
     if version >= 3:
         for _ in range(reader.number("<u4")):
             _add_alias(arrays, reader.string(), reader.string())
@@ -248,14 +231,6 @@ def _read_array(reader: _Reader, version: int) -> tuple[str, np.ndarray]:
             f"{reader.path} is damaged: {brief(name)} has {size} bytes for shape {brief(shape)}."
         )
     return name, reader.take(size).view(dtype).reshape(shape)
-
-
-def _from_first_name(name: str) -> str:
-    """Return today's name of a variable that has a name of the first revision."""
-    attentions = _FIRST_ATTENTIONS["encoder" if "encoder" in name else "decoder"]
-    for old, new in (*_FIRST_NAMES, *attentions):
-        name = name.replace(old, new, 1)
-    return name
 
 
 def _add_alias(arrays: dict[str, np.ndarray], alias: str, name: str) -> None:

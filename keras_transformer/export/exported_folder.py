@@ -13,9 +13,6 @@ from keras_transformer.presets.format import Preset, write_json
 from keras_transformer.presets.location import EXPORT_MARK
 
 TOKENIZER_FILES = "tokenizer.spm", "source.spm", "target.spm"
-_SPACE = "▁"  # SentencePiece's mark before a word
-# A text that every normalization or other treatment of spaces changes, and its plain tokens.
-_ODD_TEXT, _SPLIT_AT_SPACES = "  Ａ ½  b ", "▁Ａ▁½▁b"
 
 
 @contextlib.contextmanager
@@ -83,33 +80,6 @@ def token_pieces(tokenizer: Tokenizer) -> list[str]:
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
     return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-
-
-def word_tokens(tokenizer: Tokenizer) -> list[str] | None:
-    """Return the tokens in the order of their ids, if the tokenizer only splits text at spaces.
-
-    Such a tokenizer represents a foreign vocabulary of words. Its tokens keep their original
-    spelling, without SentencePiece's mark of a space.
-
-    Args:
-        tokenizer: a tokenizer with a `proto`.
-
-    Returns:
-        A list of strings; None for any other tokenizer.
-    """
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
-    words = token_pieces(tokenizer)
-    is_special = (processor.is_control, processor.is_unknown, processor.is_unused)
-    for i, piece in enumerate(words):
-        if any(is_kind(i) for is_kind in is_special):
-            continue
-        if len(piece) < 2 or not piece.startswith(_SPACE):
-            return None  # a part of a word
-        words[i] = piece.removeprefix(_SPACE)
-    is_plain = processor.normalize(_ODD_TEXT) == _SPLIT_AT_SPACES
-    return words if is_plain and len({*words}) == len(words) else None
 
 
 def save_tokenizers(preset: Preset, folder: Path) -> None:

@@ -15,7 +15,6 @@ from keras_transformer.export.exported_folder import (
     token_pieces,
     validate_layers,
     validate_tokenizers,
-    word_tokens,
 )
 from keras_transformer.layers import SinePositionEncoding
 from keras_transformer.models.quantization import is_quantized
@@ -55,10 +54,6 @@ def export_ctranslate2(
     tokenizer.decode(result[0].hypotheses[0])
     ```
 
-    If the tokens are words between spaces, as in a model that `kt.convert.ctranslate2` read without
-    a SentencePiece model, they keep their original spelling, and the folder has no such file:
-    `tokens = text.split()`.
-
     CTranslate2 adds the start and end tokens itself. Our search never returns padding or a start
     token. `suppress_sequences` forbids them in CTranslate2, which matters for a model with little
     training. The tokens of a `source_prefix` must precede each list of tokens, and the tokens of a
@@ -80,18 +75,14 @@ def export_ctranslate2(
     _validate_quantization(quantization)
     validate_tokenizers(preset)
     tokenizers = preset.source_tokenizer, preset.tokenizer
-    source, target = map(word_tokens, tokenizers)
-    are_pieces = source is None or target is None
-    if source is None or target is None:
-        source, target = map(token_pieces, tokenizers)
+    source, target = map(token_pieces, tokenizers)
     with exported_folder(path, "ctranslate2", _FILES) as folder:
         spec = ctranslate2_spec(
             preset.model, target, source, preset.preprocessor.source_end, quantization
         )
         folder.mkdir()
         spec.save(str(folder))
-        if are_pieces:
-            save_tokenizers(preset, folder)
+        save_tokenizers(preset, folder)
 
 
 def ctranslate2_spec(

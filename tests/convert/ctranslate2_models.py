@@ -70,15 +70,18 @@ def save(spec, folder, quantization=None):
     spec.save(str(folder))
 
 
-def save_first_version(spec, folder):
-    """Write the first version of the binary format, with the names that OpenNMT-tf gave in 2019."""
+def save_second_version(spec, folder):
+    """Write the second version of the binary format, of 2019."""
     folder.mkdir()
     spec.validate()
-    arrays = {_first_name(name): x.numpy() for name, x in spec.variables().items() if x.shape}
-    parts = [struct.pack("<II", 1, len(arrays))]
+    arrays = {
+        name.replace("embeddings_0", "embeddings"): x.numpy()
+        for name, x in spec.variables().items()
+        if x.shape
+    }
+    parts = [struct.pack("<I", 2), _string("TransformerBase"), struct.pack("<II", 2, len(arrays))]
     for name, array in arrays.items():
-        text = name.encode() + b"\0"
-        parts.append(struct.pack("<H", len(text)) + text + struct.pack("<B", array.ndim))
+        parts += [_string(name), struct.pack("<B", array.ndim)]
         parts.append(struct.pack(f"<{array.ndim}I", *array.shape))
         parts.append(struct.pack("<BI", array.itemsize, array.size) + array.tobytes())
     (folder / "model.bin").write_bytes(b"".join(parts))
@@ -86,14 +89,8 @@ def save_first_version(spec, folder):
         (folder / f"{side}_vocabulary.txt").write_text("\n".join([*SPECIAL, *words]) + "\n")
 
 
-def _first_name(name):
-    name = name.replace("embeddings_0", "embeddings").replace("embeddings/weight", "w_embs")
-    for old, new in (("layer_norm", "LayerNorm"), ("projection", "dense"), ("weight", "kernel")):
-        name = name.replace(old, new)
-    name = name.replace("linear_0", "conv1d").replace("linear_", "conv1d_")
-    own = "multi_head" if name.startswith("encoder") else "masked_multi_head"
-    name = name.replace("self_attention", own).replace("/attention/", "/multi_head/")
-    return f"transformer/{name}:0"
+def _string(text):
+    return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
 
 
 class _Filler:
