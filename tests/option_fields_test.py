@@ -53,9 +53,9 @@ TRANSLATION = tuple(
 )
 PARSING = tuple(
     """
-    --tags --tag-loss-weight --collapse-unary --no-collapse-unary
+    --tags --tag-loss-weight
     --extra-trees
-    --extra-ratio --constituents --no-constituents
+    --extra-ratio
     --deterministic-attention --no-deterministic-attention --linearization --word-tokenizer
     --tag-dictionary --extra-length
     --beam-size --alpha --val-sentences
@@ -89,7 +89,7 @@ ADDED = {
     *("decoder", "zero_start"),
 }
 OF_TREES = {
-    *("extra_ratio", "constituents", "tag_dictionary"),
+    *("extra_ratio", "tag_dictionary"),
     *("deterministic_attention", "linearization", "tags", "tag_loss_weight"),
     *("extra_length", "beam_size", "alpha", "val_sentences"),
 }

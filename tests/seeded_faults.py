@@ -348,14 +348,10 @@ FAULTS = {
     ],
     "parsing/traversal.py": [
         ("waiting[-1][0] == depth:", "waiting[-1][0] >= depth:"),
-        ("if label not in (None, open_label):", "if False:"),
-        ("if self._was_opener or not children:", "if not children:"),
-    ],
-    "parsing/tree_repair.py": [
-        ("readings[num_closed] = num_closed - 1", "readings[num_closed] = num_closed"),
-        ("return {1: 0, 0: 1}", "return {1: 1, 0: 1}"),
-        ("while len(self.open) > 2:", "while len(self.open) > 1:"),
-        ("first_tag, first_word = tag + 1, word + 1", "first_tag, first_word = tag, word"),
+        ("if self._was_opener or not before:", "if not before:"),
+        ("while len(self._open) > 2:", "while len(self._open) > 1:"),
+        ("range(innermost - depths[-1])", "range(innermost - depths[-1] - 1)"),
+        ("if len(constituents) != 1:", "if True:"),
     ],
     "parsing/parser_tokens.py": [
         ("self.starts_word[ids].sum() == 1", "self.starts_word[ids].sum() >= 1"),

@@ -57,23 +57,20 @@ class ParsingCorpus:
 
     dataset: str
     """synthetic, ptb, craft or trees."""
-    collapse_unary: bool = False
-    """Remove unary loops, X over X, from the training trees. Other splits are scored unchanged."""
     extra_trees: Path | None = None
     """File with more trees to train on, such as another parser's output (section 6.3)."""
     data_dir: Path | None = kt.training.mutable_on_resume(None)
     """Folder that holds the corpus. Without it, the corpus is downloaded if possible."""
 
     def load(self, split: str) -> Treebank:
-        """Return the trees of a split. Validation and test trees are never changed."""
-        collapse_unary = self.collapse_unary and split == "train"
-        return kt.parsing.load_treebank(self.dataset, split, self.data_dir, collapse_unary)
+        """Return the trees of a split."""
+        return kt.parsing.load_treebank(self.dataset, split, self.data_dir)
 
     def load_extra(self) -> Treebank | None:
         """Return the extra training trees."""
         if self.extra_trees is None:
             return None
-        return Treebank.from_file(self.extra_trees, collapse_unary=self.collapse_unary)
+        return Treebank.from_file(self.extra_trees)
 
 
 @dataclass(kw_only=True)

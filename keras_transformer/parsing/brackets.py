@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.traversal import CLOSE, LEAF, OPEN, Step, is_leaf, walk
+from keras_transformer.parsing.traversal import CLOSE, LEAF, OPEN, TOP, Step, is_leaf, walk
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -238,7 +238,6 @@ def unescape(word: str) -> str:
 
 
 TRACE = "-NONE-"
-TOP = "TOP"
 # The labels that treebanks and parsers put around a whole sentence.
 ROOTS = frozenset({"", TOP, "ROOT", "S1"})
 
@@ -246,7 +245,7 @@ ROOTS = frozenset({"", TOP, "ROOT", "S1"})
 _BARE_LABEL = re.compile(r".[^-=|]*", re.DOTALL)
 
 
-def clean_tree(tree: "Tree", collapse_unary: bool = False) -> "Tree | None":
+def clean_tree(tree: "Tree") -> "Tree | None":
     """Return a copy of a tree without traces, function tags, indices and outer bracket.
 
     - Traces (`-NONE-`) are removed, and so are the constituents that they leave empty.
@@ -256,9 +255,6 @@ def clean_tree(tree: "Tree", collapse_unary: bool = False) -> "Tree | None":
 
     Args:
         tree: a tree.
-        collapse_unary: whether to remove unary loops. A loop is a chain of constituents with one
-            child each that begins and ends with the same label. Only the lowest of them stays:
-            `(NP (NP (NN dog)))` becomes `(NP (NN dog))`. Removed traces often leave a loop.
 
     Returns:
         The new tree, or None if the tree has only traces.
@@ -276,8 +272,7 @@ def clean_tree(tree: "Tree", collapse_unary: bool = False) -> "Tree | None":
         elif step == CLOSE:
             children = done.pop()
             if children:
-                kept = Tree(clean_label(node.label()), children)
-                done[-1].append(_without_loop(kept) if collapse_unary else kept)
+                done[-1].append(Tree(clean_label(node.label()), children))
         elif node.label() != TRACE:
             done[-1].append(Tree(clean_label(node.label()), [node[0]]))
     return _without_outer_brackets(*done[0]) if done[0] else None
@@ -305,13 +300,3 @@ def clean_label(label: str) -> str:
     """
     match = _BARE_LABEL.match(label)
     return label if match is None or label.startswith("-") else match[0]
-
-
-def _without_loop(tree: "Tree") -> "Tree":
-    """Return the lowest constituent of the same label in the unary chain below a constituent."""
-    lower = tree
-    while len(lower) == 1 and not is_leaf(lower[0]):
-        lower = lower[0]
-        if lower.label() == tree.label():
-            return lower  # It is the lowest: loops below it were removed before.
-    return tree

@@ -1,11 +1,13 @@
 """Linearizations: trees as sequences of symbols, the form in which a sequence model predicts them.
 
-Each linearization is a subclass of `Linearization`. All other code that handles symbols (`repair`,
-training pairs, the grammar of the search, the SavedModel) calls only the methods of the base class.
+Each linearization is a subclass of `Linearization`. All other code that handles symbols
+(training pairs, the grammar of the search, the SavedModel) calls only the methods of the base
+class.
 """
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,20 +23,17 @@ from keras_transformer.parsing.traversal import (
     LEAF,
     OPEN,
     TOP_DOWN,
+    UNKNOWN_TAG,
     LabelledStep,
     Order,
     Step,
-    new_builder,
-    not_a_tree,
+    TreeBuilder,
     walk,
 )
 
 if TYPE_CHECKING:
     from nltk import Tree
 
-# The tag of all words if tags are not kept (Vinyals et al., 2015), and the tag of a word for which
-# none was predicted.
-UNKNOWN_TAG = "XX"
 _PACKAGE = "keras_transformer"
 
 
@@ -172,13 +171,37 @@ class Linearization(ABC):
         Raises:
             UserError: if the symbols do not form exactly one tree over exactly these words.
         """
-        builder = new_builder(self.order, words)
-        for position, symbol in enumerate(symbols):
+        tree, repairs = self.repair(words, symbols)
+        if repairs:
+            raise UserError(
+                f"The symbols must form one tree over the {len(words)} words; `repair` builds a "
+                f"tree from any symbols. Received: symbols that need the repairs {dict(repairs)}"
+            )
+        return tree
+
+    def repair(self, words: Sequence[str], symbols: Sequence[str]) -> tuple["Tree", Counter[str]]:
+        """Build a tree over the words from any symbols, and count the repairs.
+
+        Args:
+            words: the words of the sentence, at least one.
+            symbols: any strings.
+
+        Returns:
+            A tree whose leaves are exactly the words and whose constituents all have words, and the
+            number of repairs by kind: see `TreeBuilder`, and `"unknown_symbol"` for a string that
+            is not a symbol and is left out. There are none for the symbols of a tree.
+
+        Raises:
+            UserError: if there are no words.
+        """
+        builder = TreeBuilder(words, self.order)
+        for symbol in symbols:
             step, label = self.step_of(symbol)
-            problem = builder.add(step, label) if step else f"is not one of {self._examples()}"
-            if problem:
-                raise not_a_tree(f"symbol {position}, {symbol!r}, {problem}")
-        return builder.tree()
+            if step:
+                builder.add(step, label)
+            else:
+                builder.repairs["unknown_symbol"] += 1
+        return builder.tree(), builder.repairs
 
     def by_label(self, symbols: Iterable[str]) -> SymbolsByLabel:
         """Group symbols by their step.

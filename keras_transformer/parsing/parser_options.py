@@ -41,8 +41,6 @@ class TreeOptions:
     """Whether the symbol that opens a constituent comes before its first child or after it."""
     extra_ratio: float = 1.0
     """Number of extra trees per tree of the treebank."""
-    constituents: bool = False
-    """Also train on each constituent as a sentence of its own, for small treebanks."""
     deterministic_attention: bool = True
     """Add the vector of the next word to the decoder's input: see
     `kt.parsing.DeterministicAttention`. The paper's decoder only has learned attention."""

@@ -15,7 +15,6 @@ from keras_transformer.parsing.brackets import escape
 from keras_transformer.parsing.linearization import LABELLED_BRACKETS, Linearization
 from keras_transformer.parsing.traversal import LEAF, walk
 from keras_transformer.parsing.tree_consensus import consensus
-from keras_transformer.parsing.tree_repair import repair
 from keras_transformer.parsing.words import Words
 from keras_transformer.reserved_ids import END_ID, UNKNOWN_ID
 
@@ -253,7 +252,7 @@ def output_tree(
         symbols: the `TreeSymbols`.
     """
     words = [escape(word) for word in sentence.words]
-    tree, repairs = repair(words, symbols.decode(token_ids), symbols.linearization)
+    tree, repairs = symbols.linearization.repair(words, symbols.decode(token_ids))
     leaves = (node for step, node in walk(tree) if step == LEAF)
     for leaf, tag in zip(leaves, sentence.tags):
         if tag is not None:

@@ -166,7 +166,6 @@ def make_tree_pairs(
         train,
         extra=extra,
         extra_ratio=options.extra_ratio,
-        constituents=options.constituents,
         linearization=make_linearization(options),
     )
 

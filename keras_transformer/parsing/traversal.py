@@ -1,5 +1,6 @@
-"""The steps of a walk around a tree, and builders that make a tree from such steps."""
+"""The steps of a walk around a tree, and the builder that makes a tree from such steps."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,10 @@ LabelledStep = tuple[Step | None, str | None]
 Order = Literal["top-down", "in-order"]
 TOP_DOWN: Order = "top-down"
 IN_ORDER: Order = "in-order"
+# The tag of all words if tags are not kept (Vinyals et al., 2015), and the tag of a word for which
+# none was predicted.
+UNKNOWN_TAG = "XX"
+TOP = "TOP"  # the label around several trees of one sentence
 
 
 def walk(tree: "Tree", order: Order = TOP_DOWN) -> Iterator[tuple[Step, "Tree"]]:
@@ -100,127 +105,119 @@ def is_leaf(tree: "Tree") -> bool:
     return isinstance(child, str)
 
 
-def new_builder(order: Order, words: Sequence[str]) -> "TopDownBuilder":
-    """Return a builder of one tree.
+class TreeBuilder:
+    """Builds one tree over some words from any steps, and counts the repairs.
+
+    Leaf number n gets word number n. Steps that form exactly one tree over the words need no
+    repair. The kinds of repairs are:
+
+    - `"extra_leaf"`: a leaf after the last word is left out.
+    - `"missing_leaf"`: a leaf with the tag `UNKNOWN_TAG` is added at the end, in the outermost
+      constituent.
+    - `"extra_closer"`: a closer is left out, because no constituent of its label is open.
+    - `"missing_closer"`: a constituent is closed together with a constituent around it, or at the
+      end.
+    - `"misplaced_opener"`, in-order: a constituent is opened before its first child, or around the
+      first child of the constituent opened just before.
+    - `"empty_constituent"`: a constituent without words is left out.
+    - `"several_roots"`: trees side by side are joined. If all but one are single leaves, they
+      become children of the other one. Otherwise TOP is put around all of them.
+
+    The time is proportional to the number of steps and words.
 
     Args:
+        words: the words of the sentence, at least one.
         order: the order of the steps.
-        words: the words of the sentence.
 
-    Returns:
-        A `TopDownBuilder` or an `InOrderBuilder`.
-    """
-    return InOrderBuilder(words) if order == IN_ORDER else TopDownBuilder(words)
+    Attributes:
+        repairs: the number of repairs so far by kind.
 
-
-class TopDownBuilder:
-    """Builds exactly one tree from steps that open constituents before their children.
-
-    Args:
-        words: the words of the sentence.
+    Raises:
+        UserError: if there are no words.
     """
 
-    def __init__(self, words: Sequence[str]):
+    def __init__(self, words: Sequence[str], order: Order = TOP_DOWN):
         from nltk import Tree
 
+        if not len(words):
+            raise UserError("`words` must hold at least one word. Received: words=[]")
+        self.repairs: Counter[str] = Counter()
         self._tree = Tree
         self._words = words
         self._num_leaves = 0
-        # Labels and children of the open constituents, inside a frame for the root.
+        self._order = order
+        # Labels and children of the open constituents, inside a frame for the roots.
         self._open: list[tuple[str, list[Tree]]] = [("", [])]
+        self._depths: defaultdict[str, list[int]] = defaultdict(list)  # label -> places in `_open`
+        self._was_opener = False
 
-    def add(self, step: Step, label: str | None) -> str | None:
+    def add(self, step: Step, label: str | None) -> None:
         """Add the next step.
 
         Args:
             step: `"open"`, `"leaf"` or `"close"`.
             label: the label or tag; None closes a constituent of any label.
-
-        Returns:
-            None, or a description of the problem if the step is not possible.
         """
         if step == CLOSE:
-            return self._add_closer(label)
-        return self._add_opener(label or "") if step == OPEN else self._add_leaf(label or "")
+            self._add_closer(label)
+        elif step == OPEN:
+            self._add_opener(label or "")
+        elif self._num_leaves == len(self._words):
+            self.repairs["extra_leaf"] += 1
+        else:
+            self._add_leaf(label or "")
+        self._was_opener = step == OPEN
 
     def tree(self) -> "Tree":
-        """Return the tree, after the last step.
-
-        Raises:
-            UserError: if the tree is not complete.
-        """
+        """Return the tree, after the last step."""
+        while len(self._open) > 2:
+            self._close("missing_closer")
+        while self._num_leaves < len(self._words):
+            self.repairs["missing_leaf"] += 1
+            self._add_leaf(UNKNOWN_TAG)
         if len(self._open) > 1:
-            raise not_a_tree(f"the {self._open[-1][0]} opened last is never closed")
-        if self._num_leaves < len(self._words):
-            raise not_a_tree(f"there are {self._num_leaves} leaves for {len(self._words)} words")
+            self._close("missing_closer")
         ((_, roots),) = self._open
-        if not roots:
-            raise not_a_tree("there are neither symbols nor words")
-        return roots[0]
+        if len(roots) == 1:
+            return roots[0]
+        self.repairs["several_roots"] += 1
+        constituents = [number for number, root in enumerate(roots) if not is_leaf(root)]
+        if len(constituents) != 1:
+            return self._tree(TOP, roots)
+        (n,) = constituents
+        return self._tree(roots[n].label(), [*roots[:n], *roots[n], *roots[n + 1 :]])
 
-    def _is_after_the_tree(self) -> bool:
-        return len(self._open) == 1 and bool(self._open[0][1])
-
-    def _add_opener(self, label: str) -> str | None:
-        if self._is_after_the_tree():
-            return "comes after the end of the tree"
-        self._open.append((label, []))
-        return None
-
-    def _add_leaf(self, tag: str) -> str | None:
-        if self._is_after_the_tree():
-            return "comes after the end of the tree"
-        if self._num_leaves == len(self._words):
-            return f"makes more leaves than the {len(self._words)} words"
+    def _add_leaf(self, tag: str) -> None:
         self._open[-1][1].append(self._tree(tag, [self._words[self._num_leaves]]))
         self._num_leaves += 1
-        return None
 
-    def _add_closer(self, label: str | None) -> str | None:
-        if self._is_after_the_tree():
-            return "comes after the end of the tree"
-        if len(self._open) == 1:
-            return "comes where nothing is open"
-        open_label, children = self._open[-1]
+    def _add_opener(self, label: str) -> None:
+        first: list[Tree] = []
+        if self._order == IN_ORDER:
+            before = self._open[-1][1]
+            if self._was_opener or not before:
+                self.repairs["misplaced_opener"] += 1
+            first = [before.pop()] if before else []
+        self._depths[label].append(len(self._open))
+        self._open.append((label, first))
+
+    def _add_closer(self, label: str | None) -> None:
+        innermost = len(self._open) - 1
+        depths = self._depths[label] if label is not None else [innermost] * (innermost > 0)
+        if not depths:
+            self.repairs["extra_closer"] += 1
+            return
+        for _ in range(innermost - depths[-1]):
+            self._close("missing_closer")
+        self._close()
+
+    def _close(self, repair: str | None = None) -> None:
+        """Close the innermost constituent."""
+        label, children = self._open.pop()
+        self._depths[label].pop()
         if not children:
-            return f"comes where a {open_label} is empty"
-        if label not in (None, open_label):
-            return f"comes where a {open_label} is open"
-        self._open.pop()
-        self._open[-1][1].append(self._tree(open_label, children))
-        return None
-
-
-class InOrderBuilder(TopDownBuilder):
-    """Builds exactly one tree from steps that open constituents after their first child.
-
-    A constituent that has just been opened holds only that child, so no other constituent can be
-    opened around the child.
-
-    Args:
-        words: the words of the sentence.
-    """
-
-    def __init__(self, words: Sequence[str]):
-        super().__init__(words)
-        self._was_opener = False
-
-    def add(self, step: Step, label: str | None) -> str | None:
-        problem = super().add(step, label)
-        self._was_opener = step == OPEN
-        return problem
-
-    def _add_opener(self, label: str) -> str | None:
-        children = self._open[-1][1]
-        if self._was_opener or not children:
-            return "comes where there is no child to open it around"
-        self._open.append((label, [children.pop()]))
-        return None
-
-
-def not_a_tree(problem: str) -> UserError:
-    """Return the error for symbols that do not form a tree."""
-    return UserError(
-        f"The symbols do not form one tree over the words: {problem}. Use `repair` to build a tree "
-        "from any symbols."
-    )
+            repair = "empty_constituent"
+        else:
+            self._open[-1][1].append(self._tree(label, children))
+        if repair:
+            self.repairs[repair] += 1

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.errors import UserError
-from keras_transformer.parsing.traversal import CLOSE, LEAF, OPEN, TOP_DOWN, new_builder, walk
+from keras_transformer.parsing.traversal import CLOSE, LEAF, OPEN, TreeBuilder, walk
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -57,12 +57,9 @@ def consensus(trees: Sequence["Tree"], weights: Sequence[float]) -> Consensus:
     parts = [_parts(tree) for tree in trees]
     words = _words([leaves for leaves, _ in parts])
     total = _total(weights, len(trees))
-    tags: list[defaultdict[str, float]] = [defaultdict(float) for _ in words]
     found: defaultdict[_Constituent, float] = defaultdict(float)
     heights: defaultdict[_Constituent, float] = defaultdict(float)
-    for (leaves, constituents), weight in zip(parts, weights):
-        for tag, leaf in zip(tags, leaves):
-            tag[leaf.label()] += weight
+    for (_, constituents), weight in zip(parts, weights):
         for constituent, height in constituents:
             found[constituent] += weight
             heights[constituent] += weight * height
@@ -76,8 +73,17 @@ def consensus(trees: Sequence["Tree"], weights: Sequence[float]) -> Consensus:
     if majority:
         # Rounding can give a mean above 1.
         agreement = min(1.0, sum(found[c] for c in majority) / total / len(majority))
-    best_tags = [max(tag, key=tag.__getitem__) for tag in tags]
-    return Consensus(_build(words, best_tags, majority), agreement)
+    tags = _best_tags([leaves for leaves, _ in parts], weights)
+    return Consensus(_build(words, tags, majority), agreement)
+
+
+def _best_tags(leaves: Sequence[Sequence["Tree"]], weights: Sequence[float]) -> list[str]:
+    """Return the tag of each word with the largest weight, of equal ones the first."""
+    tags: list[defaultdict[str, float]] = [defaultdict(float) for _ in leaves[0]]
+    for of_tree, weight in zip(leaves, weights):
+        for tag, leaf in zip(tags, of_tree):
+            tag[leaf.label()] += weight
+    return [max(tag, key=tag.__getitem__) for tag in tags]
 
 
 def _words(leaves: Iterable[Sequence["Tree"]]) -> tuple[str, ...]:
@@ -127,7 +133,7 @@ def _build(
     words: Sequence[str], tags: Sequence[str], constituents: Sequence[_Constituent]
 ) -> "Tree":
     """Build a tree of constituents that do not cross, sorted with the outer before the inner."""
-    builder = new_builder(TOP_DOWN, words)
+    builder = TreeBuilder(words)
     waiting, ends = list(reversed(constituents)), []
     for position, tag in enumerate(tags):
         while waiting and waiting[-1].start == position:

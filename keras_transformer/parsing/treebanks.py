@@ -1,12 +1,8 @@
 """Treebanks: the trees of a corpus, read from files, cleaned and split, and as training pairs."""
 
-import contextlib
 import hashlib
 import os
 import re
-import tempfile
-import threading
-import weakref
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +11,14 @@ from itertools import chain, pairwise
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keras_transformer.data.corpora import built_in_corpus
 from keras_transformer.data.text_files import find_files, missing_files, validate_folder
 from keras_transformer.errors import UserError
 from keras_transformer.parsing.brackets import clean_tree, parse_trees, read_trees, to_bracketed
 from keras_transformer.parsing.linearization import LABELLED_BRACKETS, Linearization, most_openings
-from keras_transformer.parsing.traversal import OPEN, is_leaf, tagged_words, walk
+from keras_transformer.parsing.traversal import tagged_words
 from keras_transformer.parsing.word_tags import count_tags
 from keras_transformer.progress import bar
 from keras_transformer.validation import check_choice, positive_number
@@ -40,17 +36,15 @@ _Trees = Callable[[], Iterable["Tree"]]  # Function that starts to read a treeba
 class Treebank:
     """The cleaned trees of one split of a treebank.
 
-    Creating the object reads and cleans all trees, so that bad input is reported at once, and
-    writes them to a temporary file (see `TreeCache`). Every `iter()` starts a new pass over that
-    file. The treebank's own files are read once, and later changes of them have no effect. Trees
-    are streamed, never held in memory. Trees that consist of traces only are left out and counted.
+    Creating the object reads and cleans all trees once, so that bad input is reported at once.
+    Every `iter()` starts a new pass, in which a different number of trees is an error. Trees are
+    streamed, never held in memory. Trees that consist of traces only are left out and counted.
 
     Args:
         name: name of the treebank.
         split: name of the split, such as `"train"`.
-        trees: function without arguments that returns an iterator of the treebank's trees, without
-            changes; called once.
-        collapse_unary: whether to remove unary loops, as for `clean_tree`.
+        trees: function without arguments that starts a pass: it returns an iterable of the
+            treebank's trees, without changes.
 
     Attributes:
         num_left_out: number of trees without any word.
@@ -66,22 +60,26 @@ class Treebank:
     >>> for tree in treebank: ...
     """
 
-    def __init__(self, name: str, split: str, trees: _Trees, collapse_unary: bool = False):
+    def __init__(self, name: str, split: str, trees: _Trees):
         self.name = name
         self.split = split
-        self.collapse_unary = collapse_unary
-        self.num_left_out = 0
-        self._cache = TreeCache(self._cleaned(trees()))
-        if len(self) == 0:
+        self.num_left_out = self._length = 0
+        self._trees = trees
+        digest = hashlib.sha256()
+        for tree in bar("reading", "trees", iterable=trees()):
+            cleaned = clean_tree(tree)
+            if cleaned is None:
+                self.num_left_out += 1
+            else:
+                self._length += 1
+                digest.update(f"{to_bracketed(cleaned)}\n".encode())
+        self._fingerprint = digest.hexdigest()
+        if not self._length:
             raise UserError(f"The split {split!r} of {name} has no tree with words.")
 
     @classmethod
     def from_file(
-        cls,
-        path: str | PathLike,
-        name: str = "trees",
-        split: str = "train",
-        collapse_unary: bool = False,
+        cls, path: str | PathLike, name: str = "trees", split: str = "train"
     ) -> "Treebank":
         """Read the trees of one file, plain or compressed (`.gz`, `.bz2`, `.xz`).
 
@@ -89,7 +87,6 @@ class Treebank:
             path: the file, in the form of `read_trees`.
             name: name of the treebank.
             split: name of the split.
-            collapse_unary: whether to remove unary loops.
 
         Returns:
             A `Treebank`.
@@ -97,13 +94,22 @@ class Treebank:
         Raises:
             UserError: as `read_trees`, or if no tree has words.
         """
-        return cls(name, split, partial(read_trees, path), collapse_unary)
+        return cls(name, split, partial(read_trees, path))
 
     def __iter__(self) -> Iterator["Tree"]:
-        return iter(self._cache)
+        count = 0
+        for tree in map(clean_tree, self._trees()):
+            if tree is not None:
+                count += 1
+                yield tree
+        if count != self._length:
+            raise UserError(
+                f"The trees must be the same in each pass. Received: {count:,} trees in a pass "
+                f"over {self!r}"
+            )
 
     def __len__(self) -> int:
-        return len(self._cache)
+        return self._length
 
     def __repr__(self) -> str:
         left_out = f", {self.num_left_out:,} without words left out" if self.num_left_out else ""
@@ -111,23 +117,10 @@ class Treebank:
 
     def fingerprint(self) -> str:
         """Return the SHA-256 (hex) of all trees in order: equal if and only if the trees are."""
-        return self._cache.fingerprint
-
-    def _cleaned(self, trees: Iterable["Tree"]) -> Iterator["Tree"]:
-        for tree in trees:
-            cleaned = clean_tree(tree, self.collapse_unary)
-            if cleaned is None:
-                self.num_left_out += 1
-            else:
-                yield cleaned
+        return self._fingerprint
 
 
-def load_treebank(
-    dataset: str,
-    split: str,
-    data_dir: str | PathLike | None = None,
-    collapse_unary: bool = False,
-) -> Treebank:
+def load_treebank(dataset: str, split: str, data_dir: str | PathLike | None = None) -> Treebank:
     """Load one split of a treebank by name.
 
     | Name | Treebank | Files in `data_dir` |
@@ -153,7 +146,6 @@ def load_treebank(
         dataset: a name from the table (the keys of `TREEBANKS`).
         split: `"train"`, `"val"` or `"test"`.
         data_dir: folder that holds the treebanks.
-        collapse_unary: whether unary loops are taken out, as for `clean_tree`.
 
     Returns:
         A `Treebank`.
@@ -164,7 +156,7 @@ def load_treebank(
     check_choice("dataset", dataset, TREEBANKS)
     check_choice("split", split, SPLITS)
     folder = None if data_dir is None else Path(data_dir)
-    return Treebank(dataset, split, TREEBANKS[dataset](split, folder), collapse_unary)
+    return Treebank(dataset, split, TREEBANKS[dataset](split, folder))
 
 
 # The built-in corpus
@@ -339,75 +331,7 @@ TREEBANKS: Mapping[str, Callable[[str, Path | None], _Trees]] = MappingProxyType
 )
 
 
-_CHUNK = 1 << 16  # bytes of lines that are read together
-
-
-class TreeCache:
-    """The trees of an iterable in a temporary file, one per line.
-
-    The file has no name if the system allows it. It is in the folder `TMPDIR`, or the system's
-    default. So it belongs to one process, disappears with the object or the process, and does not
-    change if the original files do.
-
-    Args:
-        trees: iterable of trees; read once.
-
-    Attributes:
-        fingerprint: SHA-256 (hex) of all trees in order.
-
-    Raises:
-        UserError: if the file cannot be written, or a tree cannot be written in brackets.
-    """
-
-    def __init__(self, trees: Iterable["Tree"]):
-        with _temporary_folder():
-            self._file = tempfile.TemporaryFile()
-        weakref.finalize(self, _close, self._file)
-        self._lock = threading.Lock()  # Passes share the position in the file.
-        self._length, digest = 0, hashlib.sha256()
-        for tree in bar("reading", "trees", iterable=trees):
-            line = f"{to_bracketed(tree)}\n".encode()
-            digest.update(line)
-            with _temporary_folder():
-                self._file.write(line)
-            self._length += 1
-        with _temporary_folder():
-            self._file.flush()
-        self.fingerprint = digest.hexdigest()
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator["Tree"]:
-        return parse_trees(self._lines()) if self._length else iter(())
-
-    def _lines(self) -> Iterator[str]:
-        start = 0
-        while True:
-            with self._lock:
-                self._file.seek(start)
-                lines = self._file.readlines(_CHUNK)
-            if not lines:
-                return
-            start += sum(map(len, lines))
-            yield from map(bytes.decode, lines)
-
-
-def _close(file: BinaryIO) -> None:
-    with contextlib.suppress(OSError):  # from data that could not be written
-        file.close()
-
-
-@contextlib.contextmanager
-def _temporary_folder() -> Iterator[None]:
-    """Convert errors of the operating system to a `UserError`."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            "Cannot write the trees to the folder for temporary files: "
-            f"{error.strerror}. Set TMPDIR to a folder with enough space."
-        ) from None
+# Training pairs
 
 
 class TreeSurvey(NamedTuple):
@@ -457,9 +381,6 @@ class TreePairs:
         extra: a second `Treebank`, such as the output of another parser (section 6.3).
         extra_ratio: the number of trees of `extra` per tree of `treebank`. The smaller of the two
             is repeated a whole number of times, to come as close to this ratio as possible.
-        constituents: whether each constituent of more than one word is a further pair, in addition
-            to the whole tree. A model learns on short pairs to move from word to word, which it may
-            never learn from the long sentences of a small treebank.
         linearization: a `Linearization`. Defaults to `LabelledBrackets()`.
 
     Attributes:
@@ -475,14 +396,12 @@ class TreePairs:
         treebank: Treebank,
         extra: Treebank | None = None,
         extra_ratio: float = 1.0,
-        constituents: bool = False,
         linearization: Linearization = LABELLED_BRACKETS,
     ):
         positive_number("extra_ratio", extra_ratio)
         self.name = treebank.name
         self.split = treebank.split
         self.linearization = linearization
-        self.constituents = constituents
         self._parts = [(treebank, 1)]
         if extra is not None:
             copies = len(extra) / (extra_ratio * len(treebank))
@@ -493,17 +412,16 @@ class TreePairs:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for treebank in self._copies():
-            for tree in self._trees(treebank):
+            for tree in treebank:
                 words, symbols = self.linearization.linearize(tree)
                 yield " ".join(words), " ".join(symbols)
 
     def __len__(self) -> int:
-        return self._length
+        return sum(copies * len(part) for part, copies in self._parts)
 
     def __repr__(self) -> str:
         treebanks = ", ".join(f"{count} x {part!r}" for part, count in self._parts)
-        constituents = ", and their constituents" if self.constituents else ""
-        return f"<TreePairs {self.linearization}: {treebanks}{constituents}>"
+        return f"<TreePairs {self.linearization}: {treebanks}>"
 
     def sentences(self) -> Iterator[str]:
         """Return the words of each whole tree, separated by spaces, to train a vocabulary."""
@@ -521,29 +439,7 @@ class TreePairs:
     def fingerprint(self) -> str:
         """Return the SHA-256 (hex) of all that determines the pairs."""
         parts = [(treebank.fingerprint(), copies) for treebank, copies in self._parts]
-        options = self.linearization.serialize(), self.constituents
-        return hashlib.sha256(repr((parts, *options)).encode()).hexdigest()
-
-    @cached_property
-    def _length(self) -> int:
-        return sum(
-            copies * (sum(1 for _ in self._trees(part)) if self.constituents else len(part))
-            for part, copies in self._parts
-        )
+        return hashlib.sha256(repr((parts, self.linearization.serialize())).encode()).hexdigest()
 
     def _copies(self) -> Iterator[Treebank]:
         return (part for part, copies in self._parts for _ in range(copies))
-
-    def _trees(self, treebank: Treebank) -> Iterator["Tree"]:
-        for tree in treebank:
-            yield tree
-            if self.constituents:
-                for step, node in walk(tree):
-                    if step == OPEN and node is not tree and _has_several_words(node):
-                        yield node
-
-
-def _has_several_words(tree: "Tree") -> bool:
-    while len(tree) == 1 and not is_leaf(tree):
-        (tree,) = tree
-    return not is_leaf(tree)

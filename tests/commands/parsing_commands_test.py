@@ -9,7 +9,7 @@ import keras
 import pytest
 from nltk import Tree
 
-from keras_transformer.commands import main, train
+from keras_transformer.commands import main
 from keras_transformer.data.synthetic import generate
 from tests.helpers import conversation
 
@@ -121,23 +121,6 @@ def test_consensus_of_the_beam(trained, tmp_path, monkeypatch, capsys):
     (parse,) = json.loads(capsys.readouterr().out)["parses"]
     assert 0 < parse["score"] <= 1
     assert Tree.fromstring(parse["tree"]).leaves() == ["He", "sees", "."]
-
-
-@pytest.mark.once
-def test_unary_loops_are_taken_out_of_training_trees_alone(tmp_path):
-    loop = "(S (NP (NP (NN dog))))"
-    for name in ("train", "val", "test", "silver"):
-        (tmp_path / f"{name}.mrg").write_text(loop)
-    corpus = train.ParsingCorpus(
-        dataset="trees",
-        data_dir=tmp_path,
-        collapse_unary=True,
-        extra_trees=tmp_path / "silver.mrg",
-    )
-    found = {split: list(corpus.load(split)) for split in ("train", "val", "test")}
-    found["silver"] = list(corpus.load_extra())
-    flat, deep = [Tree.fromstring("(S (NP (NN dog)))")], [Tree.fromstring(loop)]
-    assert found == {"train": flat, "val": deep, "test": deep, "silver": flat}
 
 
 def test_without_the_dictionary_any_word_has_any_tag(trained, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Reading and writing trees in brackets."""
+"""Reading, writing and cleaning trees in brackets."""
 
 import gzip
 
@@ -6,6 +6,8 @@ import pytest
 from nltk import Tree
 
 from keras_transformer.parsing.brackets import (
+    clean_label,
+    clean_tree,
     escape,
     parse_trees,
     read_trees,
@@ -156,3 +158,82 @@ def test_no_depth_is_too_great():
     line = "(NP " * 20_000 + "(NN dog)" + ")" * 20_000
     (tree,) = parse_trees([line])
     assert to_bracketed(tree) == line
+
+
+# Cleaning
+
+
+def clean(text: str) -> str | None:
+    (tree,) = parse_trees([text])
+    cleaned = clean_tree(tree)
+    assert to_bracketed(tree) == text  # The tree that was given is as it was.
+    return None if cleaned is None else to_bracketed(cleaned)
+
+
+@pytest.mark.parametrize(
+    "label, bare",
+    [
+        ("NP", "NP"),
+        ("NP-SBJ-1", "NP"),
+        ("NP=2", "NP"),
+        ("NP-SBJ=1-3", "NP"),
+        ("ADVP|PRT", "ADVP"),
+        ("NNS|NN", "NNS"),
+        ("PRP$", "PRP$"),
+        ("-NONE-", "-NONE-"),
+        ("-LRB-", "-LRB-"),
+        ("-RCB-", "-RCB-"),
+        ("``", "``"),
+        (":", ":"),
+        ("-", "-"),
+        ("=", "="),
+        ("|", "|"),
+        ("", ""),
+    ],
+)
+def test_functions_and_indices_are_removed_from_labels(label, bare):
+    assert clean_label(label) == bare
+
+
+@pytest.mark.parametrize("outer", ["(", "(TOP", "(ROOT", "(S1", "(ROOT (TOP"])
+def test_outer_brackets_are_removed_from_a_single_tree(outer):
+    ends = ")" * outer.count("(")
+    assert clean(f"{outer} (S (NN a) (NN b)){ends}") == "(S (NN a) (NN b))"
+    assert clean(f"{outer} (UH Yes){ends}") == "(UH Yes)"
+    assert clean(f"{outer} (S (NN a)) (. .){ends}") == "(TOP (S (NN a)) (. .))"
+
+
+def test_outer_bracket_of_one_child_and_a_trace():
+    assert clean("( (S (NN a)) (NP (-NONE- *)))") == "(S (NN a))"
+
+
+def test_names_of_outer_brackets_may_stand_inside():
+    assert clean("(S (TOP (NN a)))") == "(S (TOP (NN a)))"
+
+
+def test_traces_go_with_what_they_leave_empty():
+    assert clean("(S (NP-SBJ (-NONE- *)) (VP (VB go) (SBAR (-NONE- 0) (S (-NONE- *T*-1)))))") == (
+        "(S (VP (VB go)))"
+    )
+    assert clean("( (S (NP (-NONE- *)) (VP (-NONE- *?*))))") is None
+    assert clean("(-NONE- *)") is None
+
+
+def test_words_that_look_like_traces_stay():
+    assert clean("(NP (SYM *) (-LRB- -NONE-) (CD 0))") == "(NP (SYM *) (-LRB- -NONE-) (CD 0))"
+
+
+def test_everything_at_once():
+    text = (
+        "( (S-TPC-1 (NP-SBJ-2 (DT The) (-LRB- -LRB-) (NN|NNS dog) (-RRB- -RRB-)) "
+        "(VP=3 (VBZ runs) (ADVP|PRT (RB off)) (NP-2 (-NONE- *T*-1)))))"
+    )
+    assert clean(text) == (
+        "(S (NP (DT The) (-LRB- -LRB-) (NN dog) (-RRB- -RRB-)) (VP (VBZ runs) (ADVP (RB off))))"
+    )
+
+
+def test_cleaning_keeps_unary_chains_of_any_depth():
+    labels = ["A", "B", "B"] * 5_000
+    text = "".join(f"({label} " for label in labels) + "(NN dog)" + ")" * len(labels)
+    assert clean(text) == text

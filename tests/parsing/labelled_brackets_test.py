@@ -59,29 +59,6 @@ def test_rebuilding_restores_linearized_trees(text):
     assert rebuild(*linearize(tree_of(text))) == tree_of(text)
 
 
-@pytest.mark.parametrize(
-    "words, symbols, part",
-    [
-        (WORDS, SYMBOLS[:-1], "the S opened last is never closed"),
-        (WORDS, [*SYMBOLS, ")S"], "symbol 9, ')S', comes after the end"),
-        (WORDS, [*SYMBOLS, "(NN)"], "symbol 9, '(NN)', comes after the end"),
-        (WORDS[:2], SYMBOLS, "more leaves than the 2 words"),
-        ([*WORDS, "."], SYMBOLS, "3 leaves for 4 words"),
-        (["a"], ["(S", "(NN)", ")NP"], "symbol 2, ')NP', comes where a S is open"),
-        (["a"], ["(S", "(NP", ")NP", "(NN)", ")S"], "symbol 2, ')NP', comes where a NP is empty"),
-        (["a"], [")NP", "(NN)"], "symbol 0, ')NP', comes where nothing is open"),
-        (["a"], ["(S", "a", ")S"], "symbol 1, 'a', is not one of"),
-        ([], ["(S", ")S"], "a S is empty"),
-        ([], [], "neither symbols nor words"),
-        (["a"], [], "0 leaves for 1 words"),
-    ],
-)
-def test_not_a_tree(words, symbols, part):
-    with pytest.raises(ValueError) as error:
-        rebuild(words, symbols)
-    assert part in str(error.value) and "`repair`" in str(error.value)
-
-
 def test_symbols_of_bad_labels():
     for label in ("", "N P", "N)", "(N", "N\n"):
         for tree in (Tree(label, ["a"]), Tree(label, [Tree("NN", ["a"])])):

@@ -1,7 +1,5 @@
 """Linearizations, including one that is defined outside the package."""
 
-import random
-
 import pytest
 from nltk import Tree
 
@@ -9,7 +7,6 @@ from keras_transformer.errors import UserError
 from keras_transformer.parsing.brackets import to_bracketed
 from keras_transformer.parsing.linearization import LabelledBrackets, Linearization
 from keras_transformer.parsing.parser_tokens import TreeSymbols
-from keras_transformer.parsing.tree_repair import repair
 from keras_transformer.parsing.treebanks import Treebank, TreePairs
 from tests.parsing.small_trees import trees
 from tests.parsing.unlabelled_closers import UnlabelledClosers
@@ -38,30 +35,14 @@ def test_trees_go_to_symbols_and_back():
     for tree in trees():
         words, symbols = UNLABELLED.linearize(tree)
         assert UNLABELLED.rebuild(words, symbols) == tree
-        assert repair(words, symbols, UNLABELLED) == (tree, {})
-
-
-@pytest.mark.parametrize(
-    ("words", "symbols", "part"),
-    [
-        (WORDS, SYMBOLS[:-1], "the S opened last is never closed"),
-        (WORDS, [*SYMBOLS, ")"], "symbol 9, ')', comes after the end"),
-        (["a"], [")", "(NN)"], "symbol 0, ')', comes where nothing is open"),
-        (["a"], ["(S", "(NP", ")", "(NN)", ")"], "symbol 2, ')', comes where a NP is empty"),
-        (["a"], ["(S", "(NN)", ")S"], "symbol 2, ')S', is not one of '(NP', '(NN)' and ')'"),
-    ],
-)
-def test_not_a_tree(words, symbols, part):
-    with pytest.raises(UserError) as error:
-        UNLABELLED.rebuild(words, symbols)
-    assert part in str(error.value)
+        assert UNLABELLED.repair(words, symbols) == (tree, {})
 
 
 def test_tree_pairs_use_a_linearization_from_outside_the_package():
     treebank = Treebank("dogs", "train", lambda: [Tree.fromstring(DOG)])
-    pairs = TreePairs(treebank, linearization=UNLABELLED, constituents=True)
-    assert list(pairs) == [(" ".join(WORDS), " ".join(SYMBOLS)), ("The dog", "(NP (DT) (NN) )")]
-    assert pairs.fingerprint() != TreePairs(treebank, constituents=True).fingerprint()
+    pairs = TreePairs(treebank, linearization=UNLABELLED)
+    assert list(pairs) == [(" ".join(WORDS), " ".join(SYMBOLS))]
+    assert pairs.fingerprint() != TreePairs(treebank).fingerprint()
 
 
 def test_one_symbol_closes_every_label():
@@ -76,43 +57,6 @@ def test_one_symbol_closes_every_label():
 def test_symbols_of_another_linearization():
     with pytest.raises(UserError, match=r"'\)S' is not a symbol of the linearization"):
         TreeSymbols(["(S", ")S"], Names(["(S", ")S"]), UNLABELLED)
-
-
-@pytest.mark.parametrize(
-    ("words", "symbols", "expected", "repairs"),
-    [
-        ("a b", "(S (NP (D) (V)", "(S (NP (D a) (V b)))", {"missing_closer": 2}),
-        ("a b", "(S (NP (D) ) ) (V) )", "(S (NP (D a)) (V b))", {"extra_closer": 1}),
-        ("a", "(S (D) ) )", "(S (D a))", {"extra_closer": 1}),
-        ("a b", "(D) (N) )", "(X (D a) (N b))", {"missing_opener": 1}),
-        ("a", "(S (NP ) (D) )", "(S (D a))", {"empty_constituent": 1}),
-        ("a b", "(S (D) ) (S (V) )", "(TOP (S (D a)) (S (V b)))", {"several_roots": 1}),
-        ("a b", "(S (D) )", "(S (D a) (XX b))", {"missing_leaf": 1}),
-        ("a", "(S (D) )S )", "(S (D a))", {"unknown_symbol": 1}),
-    ],
-)
-def test_repairs_by_hand(words, symbols, expected, repairs):
-    tree, counts = repair(words.split(), symbols.split(), UNLABELLED)
-    assert to_bracketed(tree) == expected and dict(counts) == repairs
-
-
-def test_any_symbols_are_repaired():
-    draw = random.Random(0)
-    symbols = ["(S", "(NP", "(D)", "(N)", ")", ")", ")S", ""]
-    num_mended = 0
-    for _ in range(3_000):
-        words = draw.choices(["a", "b", ","], k=draw.randint(1, 4))
-        drawn = draw.choices(symbols, k=draw.randint(0, 12))
-        tree, repairs = repair(words, drawn, UNLABELLED)
-        assert tree.leaves() == words
-        assert repair(*UNLABELLED.linearize(tree), UNLABELLED) == (tree, {})
-        if repairs:
-            num_mended += 1
-            with pytest.raises(UserError):
-                UNLABELLED.rebuild(words, drawn)
-        else:
-            assert UNLABELLED.rebuild(words, drawn) == tree
-    assert 2_700 < num_mended < 3_000
 
 
 @pytest.mark.parametrize("linearization", [LabelledBrackets(), UNLABELLED], ids=["own", "other"])

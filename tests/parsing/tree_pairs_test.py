@@ -61,31 +61,6 @@ def test_the_smaller_treebank_is_repeated(gold, extra, ratio, expected):
     assert counts == expected and len(pairs) == sum(expected)
 
 
-def test_constituents_of_more_than_one_word():
-    bracketed = "(S (NP (DT the) (NN dog)) (VP (VBZ runs) (ADVP (RB home))) (. .))"
-    one = Treebank(
-        "x", "train", lambda: [Tree.fromstring(bracketed), Tree("X", [Tree("UH", ["o"])])]
-    )
-    pairs = TreePairs(one, constituents=True)
-    words, symbols = zip(*pairs)
-    assert words == ("the dog runs home .", "the dog", "runs home", "o")
-    assert symbols[1:] == ("(NP (DT) (NN) )NP", "(VP (VBZ) (ADVP (RB) )ADVP )VP", "(X (UH) )X")
-    assert len(pairs) == 4
-    with_extra = TreePairs(one, extra=treebank(4, "A"), constituents=True)
-    assert len(with_extra) == len(list(with_extra)) == 2 * 4 + 4
-    # They are no sentences for the vocabulary.
-    assert list(pairs.sentences()) == ["the dog runs home .", "o"]
-    whole = TreePairs(one)
-    assert len(whole) == len(list(whole)) == 2 and whole.fingerprint() != pairs.fingerprint()
-
-
-def test_a_unary_chain_over_a_word_is_no_constituent_of_more_than_one():
-    bracketed = "(S (X (Y (NN a))) (X (Y (NN b) (NN c))))"
-    one = Treebank("x", "train", lambda: [Tree.fromstring(bracketed)])
-    words = [words for words, _ in TreePairs(one, constituents=True)]
-    assert words == ["a b c", "b c", "b c"]
-
-
 def test_sentences_and_survey_are_of_both_treebanks():
     pairs = TreePairs(treebank(2, "A"), extra=treebank(4, "B"), linearization=WITHOUT_TAGS)
     assert list(pairs.sentences()) == [words for words, _ in pairs]
@@ -99,11 +74,10 @@ def test_fingerprint_tells_what_differs():
         TreePairs(treebank(2, "A")).fingerprint(),
         TreePairs(treebank(2, "B")).fingerprint(),
         TreePairs(treebank(2, "A"), linearization=WITHOUT_TAGS).fingerprint(),
-        TreePairs(treebank(2, "A"), constituents=True).fingerprint(),
         TreePairs(treebank(2, "A"), extra=treebank(2, "B")).fingerprint(),
         TreePairs(treebank(2, "A"), extra=treebank(2, "B"), extra_ratio=2.0).fingerprint(),
     }
-    assert len(fingerprints) == 6
+    assert len(fingerprints) == 5
     assert TreePairs(treebank(2, "A")).fingerprint() in fingerprints
 
 

@@ -47,26 +47,33 @@ def test_trees_are_cleaned_and_passes_repeated(tmp_path):
     assert next(first) == next(second)
     assert len(treebank) == 2 and treebank.num_left_out == 0
     assert repr(treebank) == "<Treebank trees train: 2 trees>"
-    collapsed = load_treebank("trees", "train", str(tmp_path), collapse_unary=True)
-    assert brackets(collapsed) == ["(NP (NN a))", "(S (NN b))"]
-    assert collapsed.fingerprint() != treebank.fingerprint()
 
 
-def test_files_are_read_once(tmp_path):
-    write(tmp_path, train="( (S (NN a)) )\n(S (NN b))\n")
+def test_fingerprint_is_of_all_trees_in_order(tmp_path):
+    prints = set()
+    for text in (
+        "(S (NN a)) (S (NN b))",
+        "( (S (NN a)))(S (NN b))",
+        "(S (NN b)) (S (NN a))",
+        "(S (NN a))",
+    ):
+        write(tmp_path, train=text)
+        prints.add(load_treebank("trees", "train", tmp_path).fingerprint())
+    assert len(prints) == 3
+
+
+def test_a_file_that_changes_between_passes_is_an_error(tmp_path):
+    write(tmp_path, train="(S (NN a))\n(S (NN b))\n")
     treebank = load_treebank("trees", "train", tmp_path)
-    fingerprint = treebank.fingerprint()
-    write(tmp_path, train="(S (NN c")
-    assert brackets(treebank) == brackets(treebank) == ["(S (NN a))", "(S (NN b))"]
-    assert treebank.fingerprint() == fingerprint
-    (tmp_path / "train.mrg").unlink()
-    assert len(treebank) == len(list(treebank)) == 2
+    write(tmp_path, train="(S (NN a))")
+    with pytest.raises(ValueError, match="same in each pass. Received: 1 trees.*2 trees"):
+        list(treebank)
 
 
 def test_a_file_of_trees_is_a_treebank(tmp_path):
     write(tmp_path, a="(TOP (S (NN a)))")
-    treebank = Treebank.from_file(tmp_path / "a.mrg", "silver", collapse_unary=True)
-    assert (treebank.name, treebank.split, treebank.collapse_unary) == ("silver", "train", True)
+    treebank = Treebank.from_file(tmp_path / "a.mrg", "silver")
+    assert (treebank.name, treebank.split) == ("silver", "train")
     assert brackets(treebank) == ["(S (NN a))"]
 
 
@@ -211,7 +218,7 @@ def test_split_of_craft():
 
 # What importing needs
 
-MODULES = ("treebanks", "brackets", "traversal", "linearization", "tree_consensus", "tree_repair")
+MODULES = ("treebanks", "brackets", "traversal", "linearization", "tree_consensus")
 
 
 @pytest.mark.parametrize("module", MODULES)

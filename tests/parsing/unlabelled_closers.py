@@ -18,3 +18,8 @@ class UnlabelledClosers(Linearization):
             return CLOSE, None
         step, label = LABELLED_BRACKETS.step_of(symbol)
         return (None, None) if step == CLOSE else (step, label)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class InOrderUnlabelled(UnlabelledClosers):
+    order = "in-order"
